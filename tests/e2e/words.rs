@@ -182,7 +182,7 @@ fn logs_tell_where_in_the_program_an_entry_was_made() {
     );
     let failed = line("handled request");
     assert!(
-        failed.contains(r#""from":"serve/log/access.rs:"#),
+        failed.contains(r#""from":"observe/log/access.rs:"#),
         "{failed}"
     );
     assert!(failed.contains(r#""stacktrace":""#), "{failed}");

@@ -168,7 +168,8 @@ objects! {
         pub status: u16,
         /// Counts as nginx does: not where a key is empty, and a request once, wherever it is sent within the server. Our own
         /// word.
-        pub as_nginx: bool,
+        #[serde(rename = "as_nginx")]
+        pub nginx: bool,
         /// Refuses nobody and holds nobody back. Our own word.
         pub dry_run: bool,
         /// The level at which rejections are logged, `debug` when empty. sluice's own setting.

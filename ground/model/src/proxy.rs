@@ -54,11 +54,12 @@ objects! {
         /// Combines identical concurrent requests into one upstream request. sluice's own setting.
         pub coalesce: bool,
         /// Proxies as nginx does, if present. sluice's own setting.
-        pub as_nginx: Option<AsNginx>,
+        #[serde(rename = "as_nginx")]
+        pub nginx: Option<NginxProxy>,
     }
 
     /// How nginx proxies requests: it adds no headers of its own and sends the upstream's name as the host.
-    pub struct AsNginx {
+    pub struct NginxProxy {
         /// The `Host` header, with placeholders.
         pub host: String,
         /// What replaces the first bytes of the request target; the target is forwarded as received when absent.

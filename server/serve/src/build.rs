@@ -1,15 +1,14 @@
 //! From the model to a running server: everything is opened, bound and loaded, or nothing is changed. What each
 //! handler needs is left to its own file.
 
+pub(crate) mod dialects;
 mod matchers;
 mod routes;
 mod told;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use sluice_diag::OriginId;
 use sluice_model as model;
 use sluice_route::{MatcherSets, RouteIndex, Template};
 
@@ -21,61 +20,11 @@ use crate::handlers::nginx::types::Types;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{Authorities, Keys};
 use crate::pipeline::{List, Program, Route};
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
 use sluice_observe::metrics::SiteMetrics;
-
-/// Why a configuration cannot run. The message stands alone and names the thing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Where in the configuration, as Caddy's JSON path: `apps.http.servers.srv0.routes[2].handle[0]`.
-    pub place: String,
-    /// What is wrong.
-    pub message: String,
-    /// What to do instead; empty where that is plain.
-    pub help: String,
-    /// Where it was written, in the text that the configuration was read from; unknown for most.
-    pub written: Option<OriginId>,
-}
-
-impl Refusal {
-    /// A refusal whose place is filled in by the [`Builder`].
-    pub fn new(message: impl Into<String>) -> Self {
-        Refusal {
-            place: String::new(),
-            message: message.into(),
-            help: String::new(),
-            written: None,
-        }
-    }
-
-    /// A setting that is known but not built yet.
-    pub fn not_yet(what: &str, instead: &str) -> Self {
-        Refusal::new(format!("{what} is known but not supported yet")).with_help(instead)
-    }
-
-    /// Adds what to do instead.
-    pub fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = help.into();
-        self
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
-        if !self.place.is_empty() {
-            write!(f, " (at {})", self.place)?;
-        }
-        if !self.help.is_empty() {
-            write!(f, "; {}", self.help)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Compiles one set of conditions that stands in the settings of a handler.
 pub(crate) fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {

@@ -8,7 +8,7 @@ use sluice_model::Server;
 use sluice_model::http::IpSource;
 use sluice_route::matcher::IpRanges;
 
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use crate::values::remote_ip;
 
 /// Who may say for whom a request is, and by which fields.

@@ -9,8 +9,8 @@ use sluice_model::{RawModule, Server};
 use sluice_net::entrance::{Belief, Entrance, PlainHttp, Proxies};
 use sluice_route::matcher::IpRanges;
 
-use crate::build::Refusal;
 use crate::limits::PROXY_HEADER_TIMEOUT;
+use crate::refusal::Refusal;
 use crate::settings::SOCKET_WRAPPER;
 
 /// Whether a server speaks TLS.

@@ -9,8 +9,8 @@ use sluice_cache::{Content, Facts, Found, Missing, OpenFiles, Reach};
 use sluice_message::{Moment, Status, path};
 use sluice_route::{Template, UnfitPath, Values};
 
-use crate::build::Refusal;
 use crate::failure::Fault;
+use crate::refusal::Refusal;
 
 pub use matcher::FileHook;
 

@@ -24,6 +24,7 @@ mod pipeline;
 pub mod process;
 mod protocols;
 pub mod record;
+pub mod refusal;
 mod settings;
 pub mod site;
 pub mod status;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use sluice_model::{Address, Config};
 use sluice_net::ListenAddr;
 
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use sluice_observe::process_values;
 
 /// The configuration with the placeholders of its listen addresses replaced, as Caddy does when it loads one.

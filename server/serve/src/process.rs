@@ -15,7 +15,7 @@ use sluice_net::{
     Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
 };
 
-use crate::build::{Refusal, Serving};
+use crate::build::Serving;
 use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
 use crate::handlers::nginx::patience::PerServer;
@@ -23,6 +23,7 @@ use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
 use crate::protocols;
+use crate::refusal::Refusal;
 use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;

@@ -3,7 +3,7 @@
 use sluice_model::Server;
 use sluice_net::Protocols;
 
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 /// The versions spoken on the listen entry numbered `index`: its own, or else those of the server.
 pub(crate) fn on_entry(server: &Server, index: usize) -> Result<Protocols, Refusal> {

@@ -10,7 +10,7 @@ use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Vers
 use sluice_model::Server;
 use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
-use crate::build::{Builder, Listed, Refusal, Serving};
+use crate::build::{Builder, Listed, Serving};
 use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::early;
@@ -20,6 +20,7 @@ use crate::handlers::nginx::refused;
 use crate::odd_headers::ExpectedNames;
 use crate::pipeline::Program;
 use crate::record;
+use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 use sluice_observe::log::AccessLog;
 use sluice_observe::metrics::Marks;

@@ -3,8 +3,9 @@
 use sluice_message::Status;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::values;
 
 /// A status that may be known only with the request.

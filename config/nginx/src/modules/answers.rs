@@ -18,19 +18,19 @@ pub fn shape(
     facts: &Facts,
     origin: &mut ReverseProxy,
 ) -> Option<()> {
-    let Some(as_nginx) = &mut origin.as_nginx else {
+    let Some(proxying) = &mut origin.nginx else {
         return Some(());
     };
     let cache = format!("{module}_cache");
     let is_cached = level.word(&cache).is_some_and(|zone| zone != "off");
-    as_nginx.limit_rate = limit_rate(cx, level, module, facts)?;
-    as_nginx.keep = kept(cx, level, module, facts)?;
+    proxying.limit_rate = limit_rate(cx, level, module, facts)?;
+    proxying.keep = kept(cx, level, module, facts)?;
     // From what is stored parts are given in any case.
-    as_nginx.force_ranges = !is_cached && level.is_on(&format!("{module}_force_ranges"), false);
+    proxying.force_ranges = !is_cached && level.is_on(&format!("{module}_force_ranges"), false);
     let store = format!("{module}_store");
     let line = level
         .find(&store)
-        .filter(|_| is_cached && as_nginx.keep.is_some());
+        .filter(|_| is_cached && proxying.keep.is_some());
     let Some(line) = line else {
         return Some(());
     };

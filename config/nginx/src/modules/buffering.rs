@@ -1,7 +1,7 @@
 //! `*_buffering`, `*_buffers`, `*_busy_buffers_size`, `client_body_buffer_size` and `client_body_temp_path`: buffering
 //! of bodies. Each module with upstreams has its directives under its own prefix.
 
-use sluice_model::proxy::{AsNginx, BodyBuffers};
+use sluice_model::proxy::{BodyBuffers, NginxProxy};
 
 use crate::lower::Lowering;
 use crate::lower::level::Level;
@@ -60,11 +60,16 @@ pub fn responses(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str) -> Body
 }
 
 /// How bodies wait in a place of `module`.
-pub fn both(cx: &mut Lowering<'_>, level: &Level<'_>, module: &str, as_nginx: AsNginx) -> AsNginx {
-    AsNginx {
+pub fn both(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    module: &str,
+    proxying: NginxProxy,
+) -> NginxProxy {
+    NginxProxy {
         request_buffers: requests(cx, level, module),
         response_buffers: responses(cx, level, module),
-        ..as_nginx
+        ..proxying
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_model::proxy::{AsNginx, SocketBuffers};
+use sluice_model::proxy::{NginxProxy, SocketBuffers};
 
 use super::{buffering, http_core, upstream};
 use crate::lower::Lowering;
@@ -32,7 +32,12 @@ pub fn params(
 }
 
 /// How responses are forwarded; `prefix` is the prefix of the directives.
-pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
+pub fn proxying(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    facts: &Facts,
+    prefix: &str,
+) -> NginxProxy {
     const USUAL: [&str; 6] = [
         "Status",
         "X-Accel-Expires",
@@ -42,7 +47,7 @@ pub fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix:
         "X-Accel-Charset",
     ];
     let next = upstream::next(cx, level, facts, prefix);
-    AsNginx {
+    NginxProxy {
         hide: hidden(level, prefix, &USUAL),
         intercept: http_core::intercepted(level, &format!("{prefix}_intercept_errors")),
         drop_body: !level.is_on(&format!("{prefix}_pass_request_body"), true),

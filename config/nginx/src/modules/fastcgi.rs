@@ -151,7 +151,7 @@ fn pass_to(
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
-        as_nginx: Some(cgi::as_nginx(cx, level, facts, "fastcgi")),
+        nginx: Some(cgi::proxying(cx, level, facts, "fastcgi")),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "fastcgi", facts, proxy)

@@ -1,7 +1,7 @@
 //! `ngx_http_grpc_module`: proxying of gRPC calls over HTTP/2.
 
 use sluice_model::Handler;
-use sluice_model::proxy::{AsNginx, HttpTransport, Resolver, ReverseProxy, Transport};
+use sluice_model::proxy::{HttpTransport, NginxProxy, Resolver, ReverseProxy, Transport};
 
 use super::buffering::HEAD;
 use super::proxy::{self, BIND, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
@@ -123,7 +123,7 @@ fn pass_to(
         load_balancing: group.balancing,
         upstreams: group.upstreams,
         headers: proxy::headers(fields),
-        as_nginx: Some(AsNginx {
+        nginx: Some(NginxProxy {
             host,
             trailers: true,
             hide: cgi::hidden(level, "grpc", &HIDDEN),

@@ -66,7 +66,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
                 0 => 503,
                 status => status,
             },
-            as_nginx: true,
+            nginx: true,
             dry_run: level.is_on("limit_req_dry_run", false),
             log_level: log_level(level, "limit_req_log_level"),
             ..RateLimit::default()

@@ -2,7 +2,7 @@
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
-use sluice_model::proxy::{AsNginx, MemcachedTransport, ReverseProxy, Transport};
+use sluice_model::proxy::{MemcachedTransport, NginxProxy, ReverseProxy, Transport};
 
 use super::buffering::HEAD;
 use super::proxy::{BIND, SIXTY, bound};
@@ -74,7 +74,7 @@ pub fn lower(
         transport: Some(Transport::Memcached(Box::new(transport))),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
-        as_nginx: Some(AsNginx {
+        nginx: Some(NginxProxy {
             // A value that is not there is an error of ours, with its page.
             intercept: vec![404],
             drop_body: true,

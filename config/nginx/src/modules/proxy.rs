@@ -6,7 +6,7 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers};
 use sluice_model::proxy::{
-    AsNginx, HttpTransport, KeepAlive, LocationChange, Resolver, ReverseProxy, Target, Transport,
+    HttpTransport, KeepAlive, LocationChange, NginxProxy, Resolver, ReverseProxy, Target, Transport,
 };
 
 mod by_variable;
@@ -263,34 +263,34 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
         ..HttpTransport::default()
     };
-    let as_nginx = AsNginx {
+    let proxying = NginxProxy {
         host,
         target: to.target,
         upgrade,
         http10: version == Some("1.0"),
         redirects: to.redirects,
-        ..as_nginx(cx, level, facts)
+        ..proxying(cx, level, facts)
     };
     let proxy = ReverseProxy {
         transport: Some(Transport::Http(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
         headers: headers(fields),
-        as_nginx: Some(as_nginx),
+        nginx: Some(proxying),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "proxy", facts, proxy)
 }
 
 /// How requests are proxied, except for the destination.
-fn as_nginx(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> AsNginx {
+fn proxying(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> NginxProxy {
     let mut text = |name: &str| {
         let word = level.find(name).and_then(|line| line.args.first());
         word.map(|word| cx.text(word, facts))
     };
     let (method, body) = (text("proxy_method"), text("proxy_set_body"));
     let next = upstream::next(cx, level, facts, "proxy");
-    AsNginx {
+    NginxProxy {
         hide: cgi::hidden(level, "proxy", &HIDDEN),
         ignore: cgi::ignored(level, "proxy"),
         intercept: http_core::intercepted(level, "proxy_intercept_errors"),

@@ -240,7 +240,7 @@ fn pass_to(
         transport: Some(transport),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
-        as_nginx: Some(cgi::as_nginx(cx, level, facts, prefix)),
+        nginx: Some(cgi::proxying(cx, level, facts, prefix)),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, prefix, facts, proxy)

@@ -3,8 +3,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    AsNginx, KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
-    StickyCookie, StickyLearn, Upstream,
+    KeepAlive, LoadBalancing, NginxGroup, NginxProxy, NginxServer, Resolver, SelectionPolicy,
+    Sticky, StickyCookie, StickyLearn, Upstream,
 };
 
 use super::proxy;
@@ -543,7 +543,7 @@ fn parameter(
 
 /// The settings of `proxy_next_upstream`, `proxy_next_upstream_tries` and `proxy_next_upstream_timeout`; `prefix` is
 /// the prefix of the directives.
-pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> AsNginx {
+pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> NginxProxy {
     let meant = |text: &str| match (prefix, text) {
         ("memcached", "invalid_response") => "invalid_header".to_owned(),
         ("memcached", "not_found") => "http_404".to_owned(),
@@ -564,13 +564,13 @@ pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &st
     for line in level.nearest(&["early_hints"]) {
         early_hints.extend(line.args.iter().map(|word| cx.text(word, facts)));
     }
-    AsNginx {
+    NginxProxy {
         early_hints,
         next_upstream: reasons,
         ignore_client_abort: level.is_on(&format!("{prefix}_ignore_client_abort"), false),
         next_upstream_tries: tries.and_then(|tries| tries.parse().ok()).unwrap_or(0),
         next_upstream_timeout: level.time(&format!("{name}_timeout")).unwrap_or_default(),
-        ..AsNginx::default()
+        ..NginxProxy::default()
     }
 }
 

@@ -529,12 +529,12 @@ mod tests {
         encoder.keys.caller = "from".into();
         encoder.keys.stack = "by".into();
         let text = line(&encoder);
-        let places = r#""logger":"admin","from":"serve/log/encode.rs:"#;
+        let places = r#""logger":"admin","from":"observe/log/encode.rs:"#;
         assert!(text.contains(places), "{text}");
         assert!(text.contains(r#""took":0.0015,"by":""#), "{text}");
         encoder.form = Form::Console;
         let text = line(&encoder);
-        assert!(text.contains("admin\tserve/log/encode.rs:"), "{text}");
+        assert!(text.contains("admin\tobserve/log/encode.rs:"), "{text}");
         assert!(text.lines().count() > 3, "{text}");
         encoder.keys.caller = "".into();
         encoder.keys.stack = "".into();

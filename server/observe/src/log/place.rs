@@ -49,7 +49,7 @@ mod tests {
     fn a_place_is_package_file_and_line() {
         let text = short(Location::caller());
         let (file, line) = text.rsplit_once(':').expect("a line");
-        assert_eq!(file, "serve/log/place.rs");
+        assert_eq!(file, "observe/log/place.rs");
         assert!(line.parse::<u32>().is_ok_and(|line| line > 40), "{text}");
     }
 

@@ -6,9 +6,9 @@ use sluice_model::MatcherSet as Config;
 use sluice_model::matcher::{Expression, Matcher as Word};
 use sluice_route::{Matcher, MatcherError, MatcherSet};
 
-use super::Refusal;
 use crate::expression;
 use crate::files::FileHook;
+use crate::refusal::Refusal;
 
 /// Compiles one set of conditions.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {

@@ -3,10 +3,11 @@
 use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
-use super::{Builder, Refusal, matchers, told};
+use super::{Builder, matchers, told};
 use crate::handler::Handler;
 use crate::handlers;
 use crate::pipeline::{List, Route};
+use crate::refusal::Refusal;
 
 type Built = Result<Box<dyn Handler>, Refusal>;
 
@@ -87,7 +88,10 @@ impl<'m> Builder<'m> {
             Config::LogAppend(config) => handlers::log_append::build(config, self),
             Config::Map(config) => handlers::map::build(config, self),
             Config::Metrics(config) => Ok(handlers::metrics::build(config, self)),
-            Config::RateLimit(config) => handlers::rate_limit::build(config, self),
+            Config::RateLimit(config) => match config.nginx {
+                true => handlers::nginx::limit_req::build(config, self),
+                false => handlers::rate_limit::build(config, self),
+            },
             Config::RequestBody(config) => handlers::request_body::build(config, self),
             Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, self),
             Config::Rewrite(config) => handlers::rewrite::build(config, self),

@@ -28,11 +28,12 @@ use sluice_net::Body;
 
 pub use ask::Question;
 
-use crate::build::{Listed, Refusal};
+use crate::build::Listed;
 use crate::context::Exchange;
 use crate::handlers::nginx::explained;
 use crate::https;
 use crate::limits::BODY_SHOWN_BYTES_MAX;
+use crate::refusal::Refusal;
 use crate::site::{Rules, Site};
 use report::{Explanation, Outcome};
 use watch::Watcher;

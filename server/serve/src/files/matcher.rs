@@ -14,7 +14,7 @@ use sluice_route::scratch::FoundFile;
 use sluice_route::{Template, Values, matcher};
 
 use super::{Root, facts, split_script, with_path};
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 use super::limits::GLOB_ENTRIES_MAX;
 

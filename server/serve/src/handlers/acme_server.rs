@@ -12,11 +12,12 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{Body, RequestBody};
 
 use super::reverse_proxy::buffering::collect;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
 use crate::https::resolver;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use sluice_observe::Recorder;
 

@@ -13,11 +13,12 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{Authentication as Config, HttpBasic};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::limits::CREDENTIALS_BYTES_MAX;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
+use crate::refusal::Refusal;
 
 use password::{Busy, Hash};
 use remembered::Remembered;

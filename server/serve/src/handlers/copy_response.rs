@@ -5,10 +5,11 @@ use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{CopyResponse, CopyResponseHeaders};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::{Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::status::StatusText;
 
 struct Copy {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use sluice_message::{FieldId, negotiate};
 use sluice_model::handler::Encode as Config;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Coding, Eligible, EncodeFilter};
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 
 /// Compresses what later handlers answer.
 struct Encode {

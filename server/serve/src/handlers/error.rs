@@ -4,10 +4,11 @@ use sluice_message::Status;
 use sluice_model::handler::StaticError as Config;
 use sluice_route::{Template, Unknown};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::status::StatusText;
 use crate::values::At;
 

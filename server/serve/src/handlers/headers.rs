@@ -13,10 +13,11 @@ use sluice_route::placeholder::Unknown;
 use sluice_route::regexp::{Regexp, escape_replacement};
 use sluice_route::rewrite::replace_text;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
 use crate::odd_headers::{is_alias, is_odd};
+use crate::refusal::Refusal;
 use crate::text::{clean_value, push_value};
 use crate::values::{self, At};
 

@@ -11,11 +11,12 @@ use sluice_model::handler::InFlight as Config;
 use sluice_net::gate::{Gate, Pass, Shut};
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step, Waiting};
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, FLIGHT_TIMEOUT};
+use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values;
 

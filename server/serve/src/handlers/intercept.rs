@@ -8,9 +8,10 @@ use sluice_net::Body;
 use sluice_route::matcher::ResponseMatcher;
 
 use super::headers::response_matcher;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
+use crate::refusal::Refusal;
 use crate::status::StatusText;
 
 struct Intercept {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use sluice_model::handler::LogAppend as Config;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::{Exchange, Late};
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values;
 
 struct LogAppend {

@@ -7,9 +7,10 @@ use sluice_model::handler::Map as Config;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Provenance, Template};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::{Exchange, Vars};
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values;
 
 struct Map {

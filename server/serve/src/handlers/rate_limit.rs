@@ -1,10 +1,6 @@
 //! `rate_limit`: requests that come too often are refused with 429. How often is too often is left to `sluice-policy`; the
 //! words are those of the plugin that people use with Caddy (`mholt/caddy-ratelimit`).
 
-mod as_nginx;
-
-pub use as_nginx::{Told, trial};
-
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -18,11 +14,12 @@ use sluice_net::clock;
 use sluice_policy::limit::{Outcome, Rate, RateError, Zone};
 use sluice_route::{MatcherSets, Template};
 
-use crate::build::{self, Builder, Refusal};
+use crate::build::{self, Builder};
 use crate::context::Exchange;
 use crate::failure::Fault;
-use crate::handler::{Handler, Step, Waiting};
+use crate::handler::{Handler, Step};
 use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
+use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values;
 use sluice_observe::log::Log;
@@ -30,27 +27,25 @@ use sluice_observe::metrics::{CountedZone, Hub, ZoneTotals};
 use sluice_observe::random;
 
 /// The directive at work.
-struct RateLimit {
+pub(crate) struct RateLimit {
     /// The tightest first, so that a request it refuses does not count elsewhere.
-    zones: Box<[Limited]>,
+    pub(crate) zones: Box<[Limited]>,
     /// Up to which share of the wait is added to what clients are told, so that they do not come back together.
     jitter: f64,
     log: Option<Log>,
     log_key: bool,
     /// The status of refusals.
     status: Status,
-    /// How nginx counts, where that is wanted.
-    as_nginx: Option<as_nginx::AsNginx>,
 }
 
 /// One zone and the requests that it is for.
-struct Limited {
+pub(crate) struct Limited {
     when: Option<MatcherSets>,
     key: Template,
     prefixes: Prefixes,
-    zone: Arc<SharedZone>,
+    pub(crate) zone: Arc<SharedZone>,
     /// How far ahead of an even pace a request may come without being held back; nothing holds it back when absent.
-    at_once: Option<Duration>,
+    pub(crate) at_once: Option<Duration>,
 }
 
 /// How many bits of an address tell clients apart.
@@ -65,9 +60,6 @@ const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
 impl Handler for RateLimit {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if let Some(as_nginx) = &self.as_nginx {
-            return self.serve_as_nginx(as_nginx, x);
-        }
         for limited in &self.zones {
             let is_meant = match &limited.when {
                 None => Ok(true),
@@ -85,10 +77,6 @@ impl Handler for RateLimit {
             }
         }
         Step::Next
-    }
-
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(as_nginx::hold(x))
     }
 }
 
@@ -111,7 +99,8 @@ impl RateLimit {
         }
     }
 
-    fn refuse(&self, x: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
+    /// Refuses a request.
+    pub(crate) fn refuse(&self, x: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
         let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
@@ -161,7 +150,8 @@ impl Limited {
         })
     }
 
-    fn key_of(&self, x: &Exchange) -> Vec<u8> {
+    /// What the zone counts the request by.
+    pub(crate) fn key_of(&self, x: &Exchange) -> Vec<u8> {
         let mut key = values::expanded(&self.key, x);
         if self.prefixes.v4 < 32 || self.prefixes.v6 < 128 {
             let text = std::str::from_utf8(&key).ok();
@@ -246,8 +236,8 @@ const NEVER_POISONED: &str = "nothing panics while it holds a zone";
 /// two workers seldom wait for one another, and each key is counted exactly.
 #[derive(Debug)]
 pub struct SharedZone {
-    name: Box<str>,
-    rate: Rate,
+    pub(crate) name: Box<str>,
+    pub(crate) rate: Rate,
     hasher: RandomState,
     parts: Box<[Part]>,
 }
@@ -284,7 +274,7 @@ impl SharedZone {
     }
 
     /// How long to wait if a request came too soon now; it is not counted, but for the totals if so.
-    fn look(&self, key: &[u8]) -> Option<Duration> {
+    pub(crate) fn look(&self, key: &[u8]) -> Option<Duration> {
         let Part { zone, counts } = self.part(key);
         let wait = zone.lock().expect(NEVER_POISONED).look(key, clock::now());
         if wait.is_some() {
@@ -295,7 +285,7 @@ impl SharedZone {
     }
 
     /// Counts a request; tells how long to wait if it comes too soon.
-    fn take(&self, key: &[u8]) -> Outcome {
+    pub(crate) fn take(&self, key: &[u8]) -> Outcome {
         let Part { zone, counts } = self.part(key);
         let mut zone: MutexGuard<'_, Zone> = zone.lock().expect(NEVER_POISONED);
         // Read under the lock, so that the moments of a zone are in order.
@@ -328,46 +318,49 @@ impl CountedZone for SharedZone {
 
 /// Builds `rate_limit`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let unbuilt = [
-        (config.distributed.is_some(), "`distributed`"),
-        (config.storage.is_some(), "`storage`"),
-    ];
-    if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
-        return Err(Refusal::not_yet(
-            &format!("`rate_limit` with {what}"),
-            "remove it; each server then counts for itself",
-        ));
+    Ok(Box::new(RateLimit::build(config, cx)?))
+}
+
+impl RateLimit {
+    /// Reads the settings.
+    pub(crate) fn build(config: &Config, cx: &mut Builder<'_>) -> Result<RateLimit, Refusal> {
+        let unbuilt = [
+            (config.distributed.is_some(), "`distributed`"),
+            (config.storage.is_some(), "`storage`"),
+        ];
+        if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
+            return Err(Refusal::not_yet(
+                &format!("`rate_limit` with {what}"),
+                "remove it; each server then counts for itself",
+            ));
+        }
+        if !(0.0..=JITTER_MAX).contains(&config.jitter) {
+            return Err(Refusal::new(format!("a jitter of {}", config.jitter))
+                .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
+        }
+        let limited = config.rate_limits.iter();
+        let limited = limited.map(|(name, zone)| Limited::build(name, zone, cx));
+        let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
+        let tightness = |name: &str| {
+            let rate = config.rate_limits.get(name).map(rate);
+            rate.and_then(Result::ok)
+                .map_or(0.0, |rate| rate.per_second())
+        };
+        limited.sort_by(|a, b| {
+            let (a, b) = (tightness(&a.zone.name), tightness(&b.zone.name));
+            a.total_cmp(&b)
+        });
+        Ok(RateLimit {
+            zones: limited.into(),
+            jitter: config.jitter,
+            log: cx.log.cloned(),
+            log_key: config.log_key,
+            status: match config.status {
+                0 => Status::TOO_MANY_REQUESTS,
+                code => Status::new(code).ok_or_else(|| Refusal::new(format!("status {code}")))?,
+            },
+        })
     }
-    if !(0.0..=JITTER_MAX).contains(&config.jitter) {
-        return Err(Refusal::new(format!("a jitter of {}", config.jitter))
-            .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
-    }
-    let limited = config.rate_limits.iter();
-    let limited = limited.map(|(name, zone)| Limited::build(name, zone, cx));
-    let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
-    let tightness = |name: &str| {
-        let rate = config.rate_limits.get(name).map(rate);
-        rate.and_then(Result::ok)
-            .map_or(0.0, |rate| rate.per_second())
-    };
-    limited.sort_by(|a, b| {
-        let (a, b) = (tightness(&a.zone.name), tightness(&b.zone.name));
-        a.total_cmp(&b)
-    });
-    Ok(Box::new(RateLimit {
-        zones: limited.into(),
-        jitter: config.jitter,
-        log: cx.log.cloned(),
-        log_key: config.log_key,
-        status: match config.status {
-            0 => Status::TOO_MANY_REQUESTS,
-            code => Status::new(code).ok_or_else(|| Refusal::new(format!("status {code}")))?,
-        },
-        as_nginx: match config.as_nginx {
-            true => Some(as_nginx::AsNginx::build(config, cx)?),
-            false => None,
-        },
-    }))
 }
 
 /// Ten times the wait: whoever wants more wants another window.

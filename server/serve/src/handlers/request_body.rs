@@ -9,11 +9,12 @@ use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side, Timer};
 use sluice_policy::MinDataRate;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::handlers::reverse_proxy::buffering::Text;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values;
 

@@ -5,10 +5,11 @@ use sluice_model::handler::{QueryOps as QueryConfig, Rewrite as Config};
 use sluice_route::Rewrite;
 use sluice_route::rewrite::{QueryOps, RewriteError};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values::At;
 
 struct Rewriter {

@@ -6,11 +6,12 @@ use sluice_net::Body;
 use sluice_route::Template;
 use sluice_route::placeholder::Unknown;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::location;
+use crate::refusal::Refusal;
 use crate::status::StatusText;
 use crate::text::push_value;
 use crate::values::At;

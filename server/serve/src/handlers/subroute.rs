@@ -2,9 +2,10 @@
 
 use sluice_model::handler::{Invoke, Subroute};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 
 /// Enters another list of routes.
 struct Enter {

@@ -11,7 +11,7 @@ use sluice_net::body::SharedSlice;
 use sluice_net::limits::BODY_BUFFER_BYTES;
 use sluice_template::Delimiters;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
@@ -19,6 +19,7 @@ use crate::files::Root;
 use crate::filters::encode::Silence;
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
 use crate::handlers::body_text;
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use crate::templates::{self, Setting};
 use crate::values::At;

@@ -6,9 +6,10 @@ use sluice_message::FieldId;
 use sluice_model::handler::Tracing as Config;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values;
 use sluice_observe::tracing::limits::TRACE_STATE_BYTES_MAX;
 use sluice_observe::tracing::{Exporter, Parent, Span};

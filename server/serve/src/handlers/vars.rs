@@ -7,9 +7,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_route::{Kind, Template};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values;
 
 struct Vars {

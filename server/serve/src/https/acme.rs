@@ -14,7 +14,7 @@ use sluice_model::tls::{AcmeIssuer as AcmeModel, Challenges, DnsChallenge, PortC
 use sluice_model::{Config, RawModule};
 use sluice_net::tls::certificates_from_pem;
 
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use crate::settings::given;
 
 /// How an authority is asked, in the words of `sluice-certs`.

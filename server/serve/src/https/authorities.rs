@@ -12,7 +12,7 @@ use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
 
 use super::{Https, LOGGER};
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use sluice_observe::log::Log;
 

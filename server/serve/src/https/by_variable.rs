@@ -16,9 +16,10 @@ use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use super::policies::Around;
-use crate::build::{Refusal, template};
+use crate::build::template;
 use crate::context::Exchange;
 use crate::handlers::nginx::Tables;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values::{expand_path, expanded};
 use sluice_observe::log::Log;

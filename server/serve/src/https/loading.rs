@@ -15,7 +15,7 @@ use sluice_model::Config;
 use sluice_model::tls::{CertificateFiles, Certificates};
 
 use super::LOGGER;
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
 /// What was loaded.

@@ -28,8 +28,8 @@ use sluice_model::tls::InternalIssuer;
 use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
-use crate::build::Refusal;
 use crate::protocols;
+use crate::refusal::Refusal;
 pub(crate) use acme::resolver;
 pub use authorities::Authorities;
 pub(crate) use auto::expand;

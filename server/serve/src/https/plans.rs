@@ -15,7 +15,7 @@ use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
 use super::{acme, authorities, auto, sources, zerossl};
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use sluice_observe::log::Log;
 

@@ -17,9 +17,9 @@ use sluice_model::{Config, RawModule, Server};
 use sluice_net::Protocols;
 
 use super::{Keys, LOGGER, Purpose, by_variable};
-use crate::build::Refusal;
 use crate::handlers::nginx::servers::Names;
 use crate::protocols::alpn;
+use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
 use sluice_observe::log::Log;

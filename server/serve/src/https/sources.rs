@@ -7,7 +7,7 @@ use sluice_certs::SourceOptions;
 use sluice_certs::sources::TAILSCALE_SOCKET;
 use sluice_model::RawModule;
 
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 /// Reads the modules of `get_certificate`, in their order.
 pub(super) fn options(modules: &[RawModule]) -> Result<Vec<SourceOptions>, Refusal> {

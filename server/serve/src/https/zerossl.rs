@@ -7,7 +7,7 @@ use sluice_model::Config;
 use sluice_model::tls::{DnsChallenge, ZeroSslIssuer};
 
 use super::acme::{check_directory, dns_options, environment};
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 /// How ZeroSSL is asked, in the words of `sluice-certs`.
 pub(super) fn options(config: &Config, own: &ZeroSslIssuer) -> Result<ZeroSslOptions, Refusal> {

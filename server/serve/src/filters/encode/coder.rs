@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::build::Refusal;
 use crate::files::limits::ENCODERS_MAX;
+use crate::refusal::Refusal;
 
 /// A coding and how hard it tries.
 #[derive(Clone, Debug, PartialEq, Eq)]

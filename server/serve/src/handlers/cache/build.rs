@@ -10,10 +10,11 @@ use sluice_model::cache::{Cache as Config, CacheStore};
 use sluice_route::Template;
 
 use super::{Cache, Patience, Rule, UseStale, Valid};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::handler::Handler;
 use crate::handlers::reverse_proxy;
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
+use crate::refusal::Refusal;
 use crate::settings::given;
 
 /// Builds `cache`.

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use sluice_route::Template;
 use sluice_route::glob::Glob;
 
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::files;
+use crate::refusal::Refusal;
 use crate::values::At;
 
 /// The patterns of one `file_server`.

@@ -15,11 +15,12 @@ use sluice_message::{FieldId, Method, Moment, Status, path};
 use sluice_model::handler::FileServer as Config;
 use sluice_route::{Template, UnfitPath};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::{self, Root};
 use crate::handler::{Account, Handler, Step};
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use crate::status::StatusText;
 use crate::values::{self, At};

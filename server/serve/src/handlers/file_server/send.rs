@@ -14,10 +14,10 @@ use sluice_net::{Body, FileSlice};
 
 use super::FileServer;
 use super::multipart::Multipart;
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::files;
 use crate::handler::Step;
+use crate::refusal::Refusal;
 
 /// A coding whose files stand beside the plain ones.
 pub(super) struct Sidecar {

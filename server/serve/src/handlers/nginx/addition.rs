@@ -10,10 +10,11 @@ use sluice_net::{Body, BodyStream, Failure};
 
 use super::types::Kinds;
 use super::{changed, subrequest};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 
 struct Addition(Arc<Settings>);

@@ -8,8 +8,8 @@ use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
 
-use crate::build::Refusal;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::trust_pool::{from_file, revoked_from_file};
 
 /// nginx's statuses for unacceptable and missing client certificates; clients receive 400.

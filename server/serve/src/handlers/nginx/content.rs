@@ -7,10 +7,11 @@ use sluice_model::nginx::OwnContent as Config;
 use sluice_net::Body;
 
 use super::pages;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 
 /// A transparent 1x1 pixel (GIF89a): header, palette of two colors, graphic control extension that makes the first

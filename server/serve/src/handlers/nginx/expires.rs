@@ -6,9 +6,10 @@ use sluice_net::Body;
 use sluice_net::sys::local_time::local_offset;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Filtering, Handler};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 struct Fresh {

@@ -21,13 +21,14 @@ use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{Query, base_name, go_on_at, pages, ranges};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
 use crate::handlers::file_server::{multipart::Multipart, send};
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
+use crate::refusal::Refusal;
 use crate::values::expand_path;
 
 struct Files {

@@ -8,8 +8,9 @@ use sluice_route::Template;
 use sluice_route::matcher::AddressSpan;
 
 use super::realip::RealIp;
-use crate::build::{Refusal, template};
+use crate::build::template;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 
 /// The table of one variable.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use sluice_message::Status;
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Provenance, pcre};
 
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 
 pub use sluice_route::pcre::Case;

@@ -13,9 +13,10 @@ use sluice_model::proxy::KeepFile as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handlers::cache::tee::{Sink, Tee};
+use crate::refusal::Refusal;
 use crate::values::expand_path;
 use sluice_observe::log::Log;
 use sluice_observe::random;

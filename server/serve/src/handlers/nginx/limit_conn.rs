@@ -8,13 +8,14 @@ use sluice_message::Status;
 use sluice_model::nginx::ConnectionLimits as Config;
 use sluice_route::Template;
 
+use super::limit_req::{Told, trial};
 use super::state::Limited;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
-use crate::handlers::rate_limit::{Told, trial};
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, RATE_SHARDS};
+use crate::refusal::Refusal;
 use crate::values;
 
 /// The handler: the limits of one location.

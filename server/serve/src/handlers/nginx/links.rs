@@ -4,8 +4,9 @@ use sluice_cache::Reach;
 use sluice_model::nginx::FollowedLinks as Config;
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::values::expand_path;
 
 /// The settings of the directive.

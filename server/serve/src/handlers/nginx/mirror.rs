@@ -12,7 +12,7 @@ use sluice_net::upstream::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
@@ -21,6 +21,7 @@ use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use sluice_observe::log::Log;
 

@@ -19,6 +19,7 @@ pub mod gzip;
 mod heads;
 pub(crate) mod keep;
 pub mod limit_conn;
+pub mod limit_req;
 mod links;
 mod locations;
 pub mod log;
@@ -26,6 +27,7 @@ pub mod mirror;
 mod pages;
 pub mod pass;
 pub(crate) mod patience;
+pub(crate) mod proxy;
 pub(crate) mod ranges;
 pub mod rate;
 pub mod realip;
@@ -66,10 +68,11 @@ use sluice_model::nginx::{
 };
 use sluice_net::{Body, ClientLimits, RequestBody};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
 use charset::recode::Charsets;

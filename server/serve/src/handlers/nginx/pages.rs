@@ -10,10 +10,11 @@ use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
 use super::{Query, Tree, explained, go_on_at, redirect, rewrite, start_again, told};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// Error handling of one scope.

@@ -14,10 +14,11 @@ use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Timer};
 use sluice_route::Template;
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Filtering, Handler};
 use crate::limits::{RATE_STEP, RATED_READ_BYTES};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// The rate limit of a response.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sluice_model::nginx::VariableTable as Config;
 
 use super::groups::{Case, Pattern};
-use crate::build::Refusal;
 use crate::failure::Fault;
+use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 
 /// The accepted referers.

@@ -16,11 +16,12 @@ use super::groups::{Case, Pattern};
 use super::links::Links;
 use super::told::Grade;
 use super::{Tree, empty, explained, pages, redirect, uri};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::Step;
+use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
 

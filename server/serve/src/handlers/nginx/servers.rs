@@ -10,9 +10,10 @@ use sluice_route::Provenance;
 
 use super::explained::quoted;
 use super::groups::{Case, Pattern};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 
 /// How a server was selected.

@@ -21,12 +21,13 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use super::ranges::Taking;
 use super::state::State;
 use super::subrequest;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::filters::encode::Source;
 use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::file_server::send::{selection, set_content_range};
+use crate::refusal::Refusal;
 use crate::site::{Site, SiteRef};
 
 /// The handler.

@@ -10,10 +10,11 @@ use sluice_route::Template;
 
 use super::changed;
 use super::types::Kinds;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Filtering, Handler};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 struct Settings {

@@ -16,8 +16,9 @@ use super::geo::Geo;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use crate::build::{Refusal, template};
+use crate::build::template;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::values::{At, expand_path, expanded_traced};
 use sluice_observe::Recorder;
 

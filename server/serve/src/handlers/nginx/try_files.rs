@@ -7,11 +7,12 @@ use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
+use crate::refusal::Refusal;
 use crate::values::{expand_path, expanded};
 
 struct TryFiles {

@@ -14,9 +14,10 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::variables::cookie;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
+use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
 

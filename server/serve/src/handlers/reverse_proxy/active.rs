@@ -23,8 +23,8 @@ use super::build::{self, duration};
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
-use crate::build::Refusal;
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
+use crate::refusal::Refusal;
 
 /// The checks of upstreams that the configuration names. One worker does them for all, from the first request on;
 /// they end with the configuration.

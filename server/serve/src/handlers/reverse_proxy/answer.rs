@@ -10,7 +10,7 @@ use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
-use super::request::{Switch, via};
+use super::request::Switch;
 use super::{Facts, ReverseProxy, facts};
 use crate::context::Exchange;
 use crate::handler::Step;
@@ -46,9 +46,9 @@ impl ReverseProxy {
             shared.clone_from(&head);
         }
         self.put_on(x, head);
-        if let (Some(_), Some(as_nginx)) = (&self.memcached, &self.as_nginx) {
+        if self.memcached.is_some() {
             // Values have no type of their own.
-            as_nginx.tree().add_type(x);
+            self.dialect.add_type(x);
         }
         x.inline.clear();
         match call.into_body(&x.worker, framing, &mut x.inline) {
@@ -70,25 +70,8 @@ impl ReverseProxy {
     /// Makes a head that an upstream gave, now or before, that of the answer: changed as the configuration says.
     pub(crate) fn put_on(&self, x: &mut Exchange, mut head: ResponseHead) {
         x.res.status = head.status;
-        let version = head.version;
         self.change_down(x, &mut head);
-        match &self.as_nginx {
-            Some(as_nginx) => {
-                // Those of a stored answer as well.
-                if x.context.nginx.is_subrequest() || self.keeps_fields {
-                    // Whoever asked looks at them: `auth_request_set`.
-                    (*x.context.upstream.fields).clone_from(&head.fields);
-                }
-                as_nginx.take_fields(x, &mut head.fields);
-                merge(&mut x.res.fields, &mut head.fields);
-            }
-            None => {
-                // The answer is the upstream's, and so is the name of its server; ours goes to Via.
-                x.res.fields.remove(FieldId::Server);
-                merge(&mut x.res.fields, &mut head.fields);
-                x.res.fields.push_fixed(via(version));
-            }
-        }
+        self.dialect.take_fields(x, &mut head, self.keeps_fields);
         x.worker.upstreams.give_back(head);
     }
 
@@ -174,7 +157,7 @@ impl BodyStream for Described {
 
 /// Adds the upstream's fields after those that earlier directives have set; usually there are none of these, and
 /// nothing is copied.
-fn merge(ours: &mut Fields, theirs: &mut Fields) {
+pub(crate) fn merge(ours: &mut Fields, theirs: &mut Fields) {
     if ours.is_empty() {
         std::mem::swap(ours, theirs);
     } else {

@@ -7,8 +7,8 @@ use sluice_model::{Duration as Length, RawModule};
 use sluice_policy::breaker::{Breaker, BreakerPolicy, Went};
 
 use super::build::duration;
-use crate::build::Refusal;
 use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
+use crate::refusal::Refusal;
 
 /// The breakers of a directive, of which each upstream has one.
 #[derive(Clone, Copy, Debug)]

@@ -8,29 +8,26 @@ use sluice_model::handler::{HeaderOps, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
 use sluice_net::upstream::Address;
-use sluice_route::Rewrite;
-use sluice_route::matcher::IpRanges;
 
 use super::active::{ActiveChecks, Checks};
-use super::as_nginx::AsNginx;
 use super::breaking::Breaking;
-use super::buffering::Buffering;
 use super::coalescing::Coalescing;
 use super::dynamic::{self, Dynamic};
 use super::group::Choosing;
 use super::intercept::Interception;
 use super::making::{Maker, cookie_key};
-use super::retry::{Retries, Sharing};
+use super::retry::Sharing;
 use super::select::{self, Counted, Selection};
 use super::transport::Transport;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
+use crate::build::dialects::{self, EmptyFields};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
-use crate::handlers::rewrite;
 use crate::limits::STREAM_BUFFER_BYTES;
+use crate::refusal::Refusal;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
@@ -62,8 +59,6 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         maker.transport.warn(log, &dials.join(" "));
     }
     let (header_up, header_down) = headers(config, cx)?;
-    let trusted_proxies = IpRanges::new(&config.trusted_proxies)
-        .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?;
     let servers = match &group {
         Some(group) => group.group().tries(),
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
@@ -86,21 +81,15 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         content: content(config),
         upstreams,
         selection,
-        retries: Retries::build(config, sharing)?,
         header_up,
         header_down,
-        rewrite: config.rewrite.as_ref().map(compile_rewrite).transpose()?,
-        as_nginx: match &config.as_nginx {
-            Some(config) => Some(Box::new(AsNginx::build(config, servers, cx)?)),
-            None => None,
-        },
-        trusted_proxies,
+        dialect: dialects::build(config, servers, sharing, cx)?,
         facts,
-        keeps_fields: config.as_nginx.is_some() && cx.upstream_fields_are_asked,
+        keeps_fields: config.nginx.is_some() && cx.upstream_fields_are_asked,
         verbose: verbose(config, cx),
         streams: streams(config)?,
         coalescing: coalescing(config)?,
-        buffering: Buffering::build(config, cx)?,
+        buffering: dialects::buffering(config, cx)?,
     })
 }
 
@@ -265,9 +254,9 @@ fn headers(
         .as_ref()
         .map(|ops| Ops::build(ops, cx))
         .transpose()?;
-    let up = match config.as_nginx {
-        Some(_) => up.map(Ops::skipping_empty),
-        None => up,
+    let up = match dialects::empty_fields(config) {
+        EmptyFields::Sent => up,
+        EmptyFields::Skipped => up.map(Ops::skipping_empty),
     };
     let down = changes
         .response
@@ -292,11 +281,7 @@ fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDow
 }
 
 fn content(config: &Config) -> Content {
-    if config
-        .as_nginx
-        .as_ref()
-        .is_some_and(|nginx| nginx.drop_body)
-    {
+    if dialects::drops_body(config) {
         return Content::Keep;
     }
     match config
@@ -309,12 +294,8 @@ fn content(config: &Config) -> Content {
     }
 }
 
-fn compile_rewrite(config: &sluice_model::handler::Rewrite) -> Result<Rewrite, Refusal> {
-    rewrite::rewrite(config).map_err(|error| Refusal::new(error.to_string()))
-}
-
 /// A duration of the configuration; zero and less mean that there is none.
-pub(super) fn duration(value: sluice_model::Duration) -> Option<Duration> {
+pub(crate) fn duration(value: sluice_model::Duration) -> Option<Duration> {
     u64::try_from(value.0)
         .ok()
         .filter(|nanos| *nanos > 0)

@@ -12,7 +12,6 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::ReverseProxy;
 use super::buffering::{Measured, measure};
-use super::request::via;
 use crate::context::Exchange;
 use crate::handler::Step;
 use crate::limits::{COALESCE_BYTES_MAX, COALESCE_FOLLOWERS_MAX, COALESCE_KEYS_MAX};
@@ -99,13 +98,8 @@ impl ReverseProxy {
     }
 
     fn pass_shared(&self, x: &mut Exchange, shared: &Shared) -> Step {
-        let mut head = shared.head.clone();
-        x.res.status = head.status;
-        x.context.upstream.status = Some(head.status);
-        self.change_down(x, &mut head);
-        x.res.fields.remove(FieldId::Server);
-        x.res.fields.append(&head.fields);
-        x.res.fields.push_fixed(via(head.version));
+        x.context.upstream.status = Some(shared.head.status);
+        self.put_on(x, shared.head.clone());
         x.inline.clear();
         x.inline.extend_from_slice(&shared.body);
         Step::Done(match shared.body.is_empty() {

@@ -17,7 +17,7 @@ use sluice_net::upstream::{
 
 use super::build::duration;
 use super::dynamic::at_load;
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 /// Reads the settings; `None` where connections are made plainly.
 pub fn build(

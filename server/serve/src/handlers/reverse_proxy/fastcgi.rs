@@ -19,12 +19,12 @@ use sluice_route::{Template, Values};
 
 use super::buffering::{self, Measured};
 use super::params::{Dialect, Params};
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::{self, Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use crate::odd_headers::{is_alias, is_odd};
+use crate::refusal::Refusal;
 use sluice_observe::log::{Level, Log};
 
 /// How the applications of a directive are spoken to: over FastCGI, or one of the protocols that carry the same variables

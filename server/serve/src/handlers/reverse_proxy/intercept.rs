@@ -9,11 +9,12 @@ use sluice_route::matcher::ResponseMatcher;
 
 use super::ReverseProxy;
 use super::request::Switch;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::{Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::headers::response_matcher;
+use crate::refusal::Refusal;
 use crate::status::StatusText;
 
 /// Which answers, and what becomes of them.

@@ -16,7 +16,7 @@ use super::group::Member;
 use super::select::Counted;
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 use sluice_observe::metrics::{Health, Hub};
 
 /// What all upstreams of a directive have in common.

@@ -4,9 +4,9 @@ use sluice_message::{Method, Status};
 use sluice_route::Template;
 use sluice_wire::memcached::encode_get;
 
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// What is asked for.

@@ -3,34 +3,31 @@
 
 mod account;
 mod active;
-mod answer;
-mod as_nginx;
+pub(crate) mod answer;
 mod breaking;
 pub(crate) mod buffering;
-mod build;
+pub(crate) mod build;
 mod coalescing;
-mod cookies;
+pub(crate) mod dialect;
 mod dialling;
-mod dynamic;
+pub(crate) mod dynamic;
 mod facts;
 mod fastcgi;
 pub(crate) mod group;
 mod intercept;
 mod making;
 mod memcached;
-mod next_upstream;
 mod params;
 mod redirects;
-mod replay;
+pub(crate) mod replay;
 mod request;
-mod retry;
-mod select;
+pub(crate) mod retry;
+pub(crate) mod select;
 mod sticky;
 #[cfg(test)]
 mod tests;
-mod told;
 mod transport;
-mod upstream;
+pub(crate) mod upstream;
 mod verbose;
 
 use std::borrow::Borrow;
@@ -44,8 +41,7 @@ use sluice_net::upstream::{
     take_kept,
 };
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
-use sluice_route::Rewrite;
-use sluice_route::matcher::{IpRanges, ResponseMatcher};
+use sluice_route::matcher::ResponseMatcher;
 
 pub use build::build;
 pub(crate) use build::proxy;
@@ -55,15 +51,14 @@ use crate::failure::Fault;
 use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
-use as_nginx::AsNginx;
-use buffering::{Ahead, Buffering, Rules, Text};
+use buffering::{Buffering, Rules, Text};
 use coalescing::Coalescing;
+use dialect::{Destination, Dialect, FailedTry};
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
 use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
-use retry::Retries;
 use select::{Selection, Tried};
 use upstream::Upstream;
 use verbose::Verbose;
@@ -75,14 +70,10 @@ pub(crate) struct ReverseProxy {
     dynamic: Option<Box<Dynamic>>,
     selection: Selection,
     active: Option<ActiveChecks>,
-    retries: Retries,
     header_up: Option<Ops>,
     header_down: Option<HeaderDown>,
-    rewrite: Option<Rewrite>,
-    /// How nginx passes requests on, where that is wanted.
-    as_nginx: Option<Box<AsNginx>>,
-    /// Whose X-Forwarded fields are believed, beside those whom the server trusts.
-    trusted_proxies: IpRanges,
+    /// How Caddy proxies, or nginx.
+    dialect: Box<dyn Dialect>,
     buffering: Buffering,
     interceptions: Vec<Interception>,
     /// What FastCGI, SCGI and uwsgi need, where upstreams speak one of them.
@@ -139,7 +130,7 @@ impl Handler for ReverseProxy {
 
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
         match &self.coalescing {
-            None if self.stays() => Box::pin(self.run_on(x)),
+            None if self.dialect.outlives_client() => Box::pin(self.run_on(x)),
             None => Box::pin(self.run(x)),
             Some(coalescing) => Box::pin(self.coalesced(coalescing, x)),
         }
@@ -151,10 +142,6 @@ impl Handler for ReverseProxy {
 }
 
 impl ReverseProxy {
-    fn stays(&self) -> bool {
-        self.as_nginx.as_ref().is_some_and(|nginx| nginx.stays())
-    }
-
     /// As [`ReverseProxy::run`], also when the client is gone meanwhile.
     async fn run_on(&self, x: &mut Exchange) -> Step {
         let worker = x.worker.clone();
@@ -181,10 +168,7 @@ impl ReverseProxy {
         if let Some(set) = &set {
             tried = tried.at_most(self.selection.tries(set));
         }
-        body = match &self.as_nginx {
-            None => self.retries.begin(x, body),
-            Some(as_nginx) => as_nginx.begin(x, body, &tried),
-        };
+        body = self.dialect.begin(x, body, &tried);
         if self.facts == Facts::Shown {
             facts::begin(x);
         }
@@ -207,7 +191,7 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
-            let is_told = self.tell_failure(x, chosen, &failed.failure);
+            let is_told = self.report_failure(x, chosen, &failed.failure);
             if self.facts == Facts::Shown {
                 facts::failed(x, Fault::status_of(&failed.failure));
             }
@@ -250,8 +234,8 @@ impl ReverseProxy {
             Content::Send => x.body.take(),
             Content::Keep => RequestBody::None,
         };
-        let needs_length = self.fastcgi.is_some() || self.speaks_http10();
-        if let Some(text) = self.as_nginx.as_ref().and_then(|nginx| nginx.body(x)) {
+        let needs_length = self.fastcgi.is_some() || self.dialect.version() == Version::Http10;
+        if let Some(text) = self.dialect.replaced_body(x) {
             body = Text::body(text);
         } else if self.buffering.is_to_spool(&body, needs_length) {
             body = Box::pin(self.buffering.spool(&x.worker, body)).await?;
@@ -273,20 +257,32 @@ impl ReverseProxy {
         tried: &Tried,
         upstreams: &[U],
     ) -> Option<Moment> {
-        let Some(as_nginx) = &self.as_nginx else {
-            let others = || self.selection.others(upstreams, x, tried);
-            return self.retries.next(x, failed, tried, others);
+        let mut others = || self.selection.others(upstreams, x, tried);
+        let failed = FailedTry {
+            call: failed,
+            was_asked,
         };
-        // An answer is only given up where there is somebody else.
-        let is_unwanted = was_asked && failed.failure.kind == FailureKind::Unavailable;
-        let is_next = is_unwanted || as_nginx.next.after(x, failed, tried);
-        is_next.then(|| x.worker.clock.coarse())
+        self.dialect.next(x, &failed, tried, &mut others)
     }
 
-    fn speaks_http10(&self) -> bool {
-        self.as_nginx
-            .as_ref()
-            .is_some_and(|as_nginx| as_nginx.is_http10())
+    /// Reports a failure of `chosen`, or that there is no upstream to ask, to the log that wants each. False where the
+    /// entry about the request reports it.
+    fn report_failure(
+        &self,
+        x: &mut Exchange,
+        chosen: Option<&Upstream>,
+        failure: &Failure,
+    ) -> bool {
+        let destination = Destination {
+            chosen,
+            any: chosen.or(self.upstreams.first().map(|upstream| &**upstream)),
+            protocol: match (&self.fastcgi, &self.memcached) {
+                (Some(fastcgi), _) => Some(fastcgi.scheme()),
+                (None, Some(_)) => Some("memcached"),
+                (None, None) => None,
+            },
+        };
+        self.dialect.report_failure(x, failure, &destination)
     }
 
     /// No further try is allowed.
@@ -294,9 +290,8 @@ impl ReverseProxy {
         let is_unavailable =
             failure.side == Side::Upstream && failure.kind == FailureKind::Unavailable;
         let mut fault = Fault::from(failure);
-        // To nginx it is all the same why no upstream answers.
-        if is_unavailable && self.as_nginx.is_some() {
-            fault.status = Status::BAD_GATEWAY;
+        if is_unavailable {
+            fault.status = self.dialect.unavailable();
         }
         Step::Fail(fault)
     }
@@ -343,7 +338,10 @@ impl ReverseProxy {
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
             let failed = match asked.call.answer(&x.worker, &asked.method).await {
-                Ok(answer) => match self.instead(x, &mut asked.call, &answer, tried) {
+                Ok(answer) => match self
+                    .dialect
+                    .retry_instead(x, &mut asked.call, &answer, tried)
+                {
                     None => {
                         ahead = self.buffering.ahead(&answer);
                         break self.take_answer(x, upstream, asked, answer);
@@ -388,13 +386,10 @@ impl ReverseProxy {
             Some(session) => follow(step, |body| session.follow(body)),
             None => step,
         };
-        match (step, &self.as_nginx, ahead) {
-            (step @ Step::Done(Body::Tunnel(_)), _, _) => step,
-            (Step::Done(body), Some(as_nginx), ahead) => as_nginx.pass_back(x, body, ahead),
-            (Step::Done(Body::Stream(body)), None, Some(rules)) => {
-                Step::Done(Body::Stream(Box::new(Ahead::new(&x.worker, &rules, body))))
-            }
-            (step, _, _) => step,
+        match step {
+            Step::Done(Body::Tunnel(_)) => step,
+            Step::Done(body) => self.dialect.forward(x, body, ahead),
+            step => step,
         }
     }
 
@@ -412,20 +407,6 @@ impl ReverseProxy {
         match &upstream.member {
             Some(member) => member.refuse(status, x.worker.clock.coarse()),
             None => self.selection.note_answer(upstream, x, status, asked_at),
-        }
-    }
-
-    /// The body for another try, if an answer is not to be passed back.
-    fn instead(
-        &self,
-        x: &mut Exchange,
-        call: &mut Call,
-        answer: &Answer,
-        tried: &Tried,
-    ) -> Option<RequestBody> {
-        match &self.as_nginx {
-            None => self.retries.instead(x, call, answer, tried),
-            Some(as_nginx) => as_nginx.next.instead(x, call, answer, tried),
         }
     }
 
@@ -458,10 +439,9 @@ impl ReverseProxy {
         let mut call = Call::new(carrier, upload, lease);
         // Clients of HTTP/1.0 must not get any (RFC 9110, section 15.2); and what an upstream hints at that only
         // decides whether a request may pass is not about the answer.
-        let may_hint = |nginx: &AsNginx| nginx.passes_hints(x);
         if x.req.version != Version::Http10
             && self.content == Content::Send
-            && self.as_nginx.as_deref().is_none_or(may_hint)
+            && self.dialect.forwards_interims(x)
         {
             call.pass_interims();
         }
@@ -495,18 +475,13 @@ impl ReverseProxy {
         if let Some(verbose) = &self.verbose {
             verbose.answered(x, answer.head.status);
         }
-        if let Some(as_nginx) = &self.as_nginx
-            && let Some(step) = as_nginx.sent_on(x, &answer.head.fields, &mut asked.call)
-        {
+        let (fields, call) = (&answer.head.fields, &mut asked.call);
+        if let Some(step) = self.dialect.redirect_internally(x, fields, call) {
             x.context.upstream.status = Some(answer.head.status);
             return step;
         }
         let status = answer.head.status;
-        if self
-            .as_nginx
-            .as_ref()
-            .is_some_and(|as_nginx| as_nginx.intercepts(status))
-        {
+        if self.dialect.intercepts(status) {
             // Whoever stores answers goes by what the upstream says of its errors.
             if let Some(aside) = &mut x.context.aside
                 && let Some(heard) = &mut aside.shared_head

@@ -8,7 +8,7 @@ use sluice_net::upstream::{Endpoint, Options, Protocol};
 
 use super::build::tcp;
 use super::transport::Transport;
-use crate::build::Refusal;
+use crate::refusal::Refusal;
 
 /// How a redirect to another host is followed.
 pub struct Redirects {

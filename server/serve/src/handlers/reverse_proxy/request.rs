@@ -1,26 +1,21 @@
 //! What an upstream is asked: the client's request without what concerned the client's connection, with what the
 //! upstream has to know about the client. Sending it is left to `sluice-net`.
 
-use std::net::IpAddr;
-use std::sync::LazyLock;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
-use sluice_message::{FieldId, Fields, FixedField, IpText, Method, Scheme, Status, Unfit, Version};
+use sluice_message::{FieldId, Fields, Method, Status, Unfit, Version};
 use sluice_net::RequestBody;
 use sluice_net::upstream::Carrier;
-use sluice_route::Input;
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::ReverseProxy;
-use super::as_nginx::AsNginx;
 use super::fastcgi::Asked;
 use super::upstream::Upstream;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::headers::Of;
-use crate::values::{At, remote_ip};
+use crate::values::At;
 use sluice_observe::random;
 
 /// A request ready to be sent.
@@ -55,7 +50,7 @@ impl ReverseProxy {
         body: &RequestBody,
         mut carrier: Option<&mut Carrier>,
     ) -> Result<Prepared, Fault> {
-        let mut before = self.rewrite(x)?;
+        let mut before = self.dialect.rewrite(x)?;
         let method = x.req.method.clone();
         if method == Method::Connect {
             // It names another server than the one that it is sent to; an upstream that is a proxy itself would do what
@@ -124,11 +119,7 @@ impl ReverseProxy {
         }
         let Some(fastcgi) = &self.fastcgi else {
             h1::encode_request_head(&x.req, framing, out).map_err(unfit)?;
-            if self
-                .as_nginx
-                .as_ref()
-                .is_some_and(|nginx| nginx.is_http10())
-            {
+            if self.dialect.version() == Version::Http10 {
                 say_http10(out);
             }
             return Ok(());
@@ -139,38 +130,15 @@ impl ReverseProxy {
         };
         let asked = Asked {
             head: &x.req,
-            host: match self.as_nginx.as_deref().is_some_and(AsNginx::drops_fields) {
-                true => &[],
-                false => &x.req.authority,
+            host: match self.dialect.forwards_fields() {
+                true => &x.req.authority,
+                false => &[],
             },
             conn: &x.conn,
             values: &At(x),
             length,
         };
         fastcgi.encode(&asked, out)
-    }
-
-    /// Rewrites method and target for the upstream; gives what they were, if anything may have changed.
-    fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, sluice_message::Uri)>, Fault> {
-        if let Some(as_nginx) = &self.as_nginx {
-            return as_nginx.rewrite(x);
-        }
-        let Some(rewrite) = &self.rewrite else {
-            return Ok(None);
-        };
-        let before = (x.req.method.clone(), x.req.uri.clone());
-        let input = Input {
-            head: &x.req,
-            conn: &x.conn,
-            client_ip: x.context.client_ip,
-            values: &At(x),
-            scratch: &x.context.scratch,
-        };
-        let change = rewrite
-            .apply(&input)
-            .map_err(|refusal| Fault::new(refusal.status, refusal.reason))?;
-        change.write(&mut x.req);
-        Ok(Some(before))
     }
 
     /// Writes the fields of the upstream's request to `out`, which is empty.
@@ -182,14 +150,13 @@ impl ReverseProxy {
         out: &mut Fields,
     ) -> Switch {
         let fields = &x.req.fields;
-        let as_nginx = self.as_nginx.as_deref();
-        if !as_nginx.is_some_and(AsNginx::drops_fields) {
+        if self.dialect.forwards_fields() {
             out.append(fields);
             strip_hop_by_hop(out);
         }
-        let switch = match &self.as_nginx {
-            Some(as_nginx) if !as_nginx.passes_upgrades() => Switch::No,
-            Some(_) | None => switch_of(x, framing),
+        let switch = match self.dialect.forwards_upgrades() {
+            true => switch_of(x, framing),
+            false => Switch::No,
         };
         if let Switch::To(protocol) = &switch {
             out.push(FieldId::Upgrade, protocol);
@@ -206,14 +173,7 @@ impl ReverseProxy {
         if framing == BodyFraming::None || self.buffering.spools() {
             out.remove(FieldId::Expect);
         }
-        if let Some(as_nginx) = &self.as_nginx {
-            as_nginx.set_te(out);
-            as_nginx.set_host(x, out);
-            return switch;
-        }
-        self.set_host(x, upstream, out);
-        out.push_fixed(via(x.req.version));
-        self.set_forwarded(x, out);
+        self.dialect.set_fields(x, upstream, out);
         switch
     }
 
@@ -222,66 +182,6 @@ impl ReverseProxy {
     /// let a client get round such a rule.
     pub(super) fn passes_trailers(&self, x: &Exchange) -> bool {
         self.header_up.is_none() && x.req.fields.has(FieldId::Trailer)
-    }
-
-    /// The host is the client's; where it named none the upstream's address has to do.
-    fn set_host(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields) {
-        let authority = &x.req.authority[..];
-        let host = if authority.is_empty() {
-            upstream.authority.as_bytes()
-        } else {
-            authority
-        };
-        if out.first(FieldId::Host) != Some(host) {
-            out.set(FieldId::Host, host);
-        }
-    }
-
-    /// X-Forwarded-For, -Host and -Proto, and Forwarded where it is used. What the client sent of them counts only if it is a trusted proxy.
-    fn set_forwarded(&self, x: &Exchange, out: &mut Fields) {
-        let ip = remote_ip(&x.conn);
-        let is_trusted =
-            x.context.from_trusted_proxy || ip.is_some_and(|ip| self.trusted_proxies.contains(ip));
-        let proto: &[u8] = match x.conn.scheme() {
-            Scheme::Http => b"http",
-            Scheme::Https => b"https",
-        };
-        if !out.iter().any(|field| is_forwarded(field.id)) {
-            push_ip(out, b"", ip);
-            out.push(FieldId::XForwardedHost, &x.req.authority);
-            out.push(FieldId::XForwardedProto, proto);
-            return;
-        }
-        let believed = |id| {
-            let mut joined = Vec::new();
-            for value in x.req.fields.all(id).filter(|_| is_trusted) {
-                if !joined.is_empty() {
-                    joined.extend_from_slice(b", ");
-                }
-                joined.extend_from_slice(value);
-            }
-            joined
-        };
-        let last = |id| {
-            x.req
-                .fields
-                .all(id)
-                .filter(|v| is_trusted && !v.is_empty())
-                .last()
-        };
-        out.retain(|field| !is_forwarded(field.id));
-        push_ip(out, &believed(FieldId::XForwardedFor), ip);
-        let host = last(FieldId::XForwardedHost).unwrap_or(&x.req.authority);
-        out.push(FieldId::XForwardedHost, host);
-        out.push(
-            FieldId::XForwardedProto,
-            last(FieldId::XForwardedProto).unwrap_or(proto),
-        );
-        let before = believed(FieldId::Forwarded);
-        if !before.is_empty() {
-            let element = element(ip, &x.req.authority, proto);
-            out.push(FieldId::Forwarded, &[&before[..], b", ", &element].concat());
-        }
     }
 }
 
@@ -299,63 +199,6 @@ fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)
     if let Some((method, target)) = kept {
         std::mem::swap(&mut x.req.method, method);
         std::mem::swap(&mut x.req.uri, target);
-    }
-}
-
-fn is_forwarded(id: FieldId) -> bool {
-    matches!(
-        id,
-        FieldId::XForwardedFor
-            | FieldId::XForwardedHost
-            | FieldId::XForwardedProto
-            | FieldId::Forwarded
-    )
-}
-
-/// An element of Forwarded (RFC 7239, section 4). It is added for those who use the field, and only for them.
-fn element(ip: Option<IpAddr>, host: &[u8], proto: &[u8]) -> Vec<u8> {
-    let client = match ip {
-        None => "for=unknown".to_owned(),
-        Some(IpAddr::V4(ip)) => format!("for={ip}"),
-        Some(IpAddr::V6(ip)) => format!("for=\"[{ip}]\""),
-    };
-    let mut out = client.into_bytes();
-    // No character of an authority needs to be escaped within the quotes.
-    if !host.is_empty() && !host.iter().any(|byte| b"\"\\".contains(byte)) {
-        out.extend_from_slice(b";host=\"");
-        out.extend_from_slice(host);
-        out.push(b'"');
-    }
-    out.extend_from_slice(b";proto=");
-    out.extend_from_slice(proto);
-    out
-}
-
-/// Adds X-Forwarded-For: those before, then `ip`.
-fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
-    let text = ip.map(IpText::new);
-    match (before, &text) {
-        (b"", None) => {}
-        (b"", Some(text)) => out.push(FieldId::XForwardedFor, text.as_bytes()),
-        (before, None) => out.push(FieldId::XForwardedFor, before),
-        (before, Some(text)) => {
-            let joined = [before, b", ", text.as_bytes()].concat();
-            out.push(FieldId::XForwardedFor, &joined);
-        }
-    }
-}
-
-/// The Via line by which a message tells in which version it reached us (RFC 9110, section 7.6.3).
-pub fn via(version: Version) -> &'static FixedField {
-    static LINES: LazyLock<[FixedField; 4]> = LazyLock::new(|| {
-        ["1.0 sluice", "1.1 sluice", "2.0 sluice", "3.0 sluice"]
-            .map(|value| FixedField::known(FieldId::Via, value.as_bytes()))
-    });
-    match version {
-        Version::Http10 => &LINES[0],
-        Version::Http11 => &LINES[1],
-        Version::Http2 => &LINES[2],
-        Version::Http3 => &LINES[3],
     }
 }
 

@@ -15,9 +15,10 @@ use sluice_route::MatcherSets;
 use super::build::duration;
 use super::replay::Replay;
 use super::select::Tried;
-use crate::build::{self, Refusal};
+use crate::build;
 use crate::context::Exchange;
 use crate::limits::REPLAY_BYTES_MAX;
+use crate::refusal::Refusal;
 use crate::values;
 
 /// When to try again. All workers share it.

@@ -22,9 +22,9 @@ use super::build::duration;
 use super::group::{Beginning, Choosing, Timing};
 use super::making::Maker;
 use super::upstream::{Role, Upstream};
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::SLOW_START_SHARE_MIN;
+use crate::refusal::Refusal;
 use crate::values::{client_ip, remote_ip};
 use sluice_observe::random;
 

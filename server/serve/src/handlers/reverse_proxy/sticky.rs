@@ -7,8 +7,9 @@ use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
 use sluice_route::Template;
 
 use super::build::duration;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
 

@@ -24,9 +24,9 @@ use super::making::Way;
 use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
-use crate::build::Refusal;
 use crate::https::Keys;
 use crate::limits::READ_BUFFER_BYTES;
+use crate::refusal::Refusal;
 use crate::trust_pool;
 use sluice_observe::log::Log;
 

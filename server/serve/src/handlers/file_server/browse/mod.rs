@@ -18,11 +18,11 @@ use sluice_net::Body;
 use sluice_net::body::SharedSlice;
 
 use super::hide::Hidden;
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use crate::handler::Step;
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use sluice_observe::random;
 

@@ -9,10 +9,11 @@ use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
 use super::Opinion;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::nginx::subrequest;
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 use crate::values::expanded_traced;
 

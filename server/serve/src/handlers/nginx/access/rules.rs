@@ -4,8 +4,8 @@ use sluice_message::Remote;
 use sluice_model::nginx::AccessRule;
 use sluice_route::matcher::IpRanges;
 
-use crate::build::Refusal;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::values::client_ip;
 
 /// The rules of one location.

@@ -12,7 +12,7 @@ use sluice_model::nginx::PasswordFile as Config;
 use sluice_route::Template;
 
 use super::Opinion;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
@@ -20,6 +20,7 @@ use crate::files::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
 use crate::handlers::authentication::password::{self, Busy, Hash};
 use crate::handlers::authentication::remembered::Remembered;
 use crate::handlers::authentication::{Credentials, challenge};
+use crate::refusal::Refusal;
 use crate::values::{expand_path, expanded};
 
 /// An `auth_basic` realm and its password file.

@@ -14,10 +14,11 @@ use sluice_route::Template;
 use super::TreeRef;
 use super::told::Grade;
 use super::types::Kinds;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Handler, Step};
+use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
 

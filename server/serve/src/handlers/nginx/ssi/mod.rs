@@ -14,10 +14,11 @@ use sluice_net::Body;
 
 use super::types::Kinds;
 use super::{TreeRef, changed};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Filtering, Handler};
+use crate::refusal::Refusal;
 use crate::site::SiteRef;
 
 use page::Page;

@@ -9,9 +9,9 @@ use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Template, Unknown};
 
 use super::words::{self, Groups, Known};
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
+use crate::refusal::Refusal;
 use crate::values::At;
 
 /// The variables of every scope, and the prefixes of variable families such as `arg_`.

@@ -31,25 +31,27 @@ pub struct Buffering {
     /// Bytes of the answer that are.
     pub answer_bytes: usize,
     /// How requests wait in memory and files.
-    spooling: Option<Spooling>,
+    pub spooling: Option<Spooling>,
     /// How responses do.
-    ahead: Option<ReadAhead>,
+    pub ahead: Option<ReadAhead>,
 }
 
 /// How requests wait.
-struct Spooling {
-    rules: Arc<Rules>,
+pub struct Spooling {
+    /// Where they wait.
+    pub rules: Arc<Rules>,
     /// Whether all do, or only those that must tell the upstream a length that the client did not tell.
-    always: bool,
+    pub always: bool,
 }
 
 /// How responses wait.
-struct ReadAhead {
-    rules: Arc<Rules>,
+pub struct ReadAhead {
+    /// Where they wait.
+    pub rules: Arc<Rules>,
     /// Whether they do where the upstream says nothing of it.
-    usually: bool,
+    pub usually: bool,
     /// Whether the upstream has a say in it (`X-Accel-Buffering`).
-    obeys: bool,
+    pub obeys: bool,
 }
 
 impl Buffering {

@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sluice_message::Moment;
-use sluice_model::proxy::{BodyBuffers, ReverseProxy as Config, Transport};
+use sluice_model::proxy::{BodyBuffers, ReverseProxy as Config};
 use sluice_net::Worker;
 use sluice_net::spool::Folder;
 use sluice_policy::buffering::Bounds;
 
 use super::{Buffering, ReadAhead, Spooling};
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::limits::{
-    BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_RESPONSE_BYTES, BUFFER_TOLD_EVERY,
-    BUFFER_WRITE_BYTES, BUFFER_WRITE_BYTES_RANGE,
+    BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_TOLD_EVERY, BUFFER_WRITE_BYTES,
+    BUFFER_WRITE_BYTES_RANGE,
 };
+use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
 /// How one kind of bodies may wait.
@@ -30,7 +31,8 @@ pub(crate) struct Rules {
 struct LastTold(Cell<Option<Moment>>);
 
 impl Rules {
-    fn build(
+    /// Reads the settings; `usual` are the bytes in memory and in a file where they say nothing.
+    pub fn build(
         config: &BodyBuffers,
         usual: (u64, u64),
         cx: &Builder<'_>,
@@ -98,9 +100,6 @@ impl Buffering {
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
         let request_bytes = bytes("request_buffers", config.request_buffers)?;
         let answer_bytes = bytes("response_buffers", config.response_buffers)?;
-        if let Some(nginx) = &config.as_nginx {
-            return Buffering::of_nginx(config, nginx, cx);
-        }
         if config.buffer_folder.is_empty() {
             return Ok(Buffering {
                 request_bytes,
@@ -126,31 +125,6 @@ impl Buffering {
                 rules,
                 usually: true,
                 obeys: false,
-            }),
-            ..Buffering::default()
-        })
-    }
-
-    fn of_nginx(
-        config: &Config,
-        nginx: &sluice_model::proxy::AsNginx,
-        cx: &Builder<'_>,
-    ) -> Result<Buffering, Refusal> {
-        // As in nginx calls of gRPC and values of memcached do not wait.
-        if nginx.trailers || matches!(config.transport, Some(Transport::Memcached(_))) {
-            return Ok(Buffering::default());
-        }
-        let ignores = |name: &str| nginx.ignore.iter().any(|ignored| ignored == name);
-        let (request, response) = (&nginx.request_buffers, &nginx.response_buffers);
-        Ok(Buffering {
-            spooling: Some(Spooling {
-                rules: Rules::build(request, (BUFFER_REQUEST_BYTES, u64::MAX), cx)?,
-                always: !request.off,
-            }),
-            ahead: Some(ReadAhead {
-                rules: Rules::build(response, (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX), cx)?,
-                usually: !response.off,
-                obeys: !ignores("X-Accel-Buffering"),
             }),
             ..Buffering::default()
         })

@@ -15,12 +15,13 @@ use super::active::Target;
 use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::Upstream;
-use crate::build::Refusal;
+use crate::build::dialects;
 use crate::context::Exchange;
 use crate::limits::SOURCES_MAX;
+use crate::refusal::Refusal;
 use members::Members;
 use named::Named;
-pub use named::at_load;
+pub use named::{Sockets, at_load};
 use source::Source;
 
 /// Upstreams as a request finds them.
@@ -53,14 +54,7 @@ impl Dynamic {
             let members = Members::new(names.clone(), &config.upstreams, maker);
             return Ok(Some(Dynamic::Group(members)));
         }
-        let named = Named::build(
-            &config.upstreams,
-            maker,
-            match config.as_nginx {
-                Some(_) => named::Sockets::Named,
-                None => named::Sockets::Refused,
-            },
-        )?;
+        let named = Named::build(&config.upstreams, maker, dialects::sockets(config))?;
         match (&config.dynamic_upstreams, named) {
             (None, named) => Ok(named.map(Dynamic::Named)),
             (Some(source), None) => {

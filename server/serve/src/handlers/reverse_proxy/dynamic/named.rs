@@ -14,9 +14,9 @@ use sluice_route::placeholder::{Found, Key, Unknown, Values};
 use super::super::making::{Maker, Way};
 use super::super::upstream::Upstream;
 use super::Set;
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// Upstreams of which at least one has placeholders in its address.

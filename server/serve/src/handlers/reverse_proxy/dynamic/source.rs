@@ -19,12 +19,12 @@ use super::super::build::duration;
 use super::super::dialling::resolver;
 use super::super::making::{Maker, Way};
 use super::{Member, Set};
-use crate::build::Refusal;
 use crate::context::Exchange;
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
     SOURCE_STALE_MAX,
 };
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// A source of upstreams.

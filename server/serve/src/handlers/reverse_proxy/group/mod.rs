@@ -20,8 +20,9 @@ use sluice_route::Template;
 
 use super::sticky::Sticky;
 use super::upstream::Upstream;
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
+use crate::refusal::Refusal;
 use crate::values::{client_ip, expanded, remote_ip};
 pub use names::Names;
 use names::is_name;

@@ -20,10 +20,10 @@ use sluice_net::worker::Worker;
 use super::super::build::address_of;
 use super::super::dialling::resolver;
 use super::peers::{Line, Peers, Spot};
-use crate::build::Refusal;
 use crate::limits::{
     FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
 };
+use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
 /// The names of a group and what is known of them.

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use sluice_message::{Method, Moment, Status};
-use sluice_model::proxy::AsNginx as Config;
+use sluice_model::proxy::NginxProxy as Config;
 use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
 
-use super::build::duration;
-use super::replay::Replay;
-use super::select::Tried;
-use crate::build::Refusal;
 use crate::context::Exchange;
+use crate::handlers::reverse_proxy::build::duration;
+use crate::handlers::reverse_proxy::replay::Replay;
+use crate::handlers::reverse_proxy::select::Tried;
 use crate::limits::REPLAY_BYTES_MAX;
+use crate::refusal::Refusal;
 
 /// The settings.
 pub struct NextUpstream {

@@ -1,37 +1,47 @@
-//! How nginx passes requests on: it adds no field of its own, tells the name of the upstream as the host, and puts its
-//! own `Server` and `Date` in place of the upstream's.
+//! How nginx proxies: it adds no field of its own, sends the name of the upstream as the host, and puts its own `Server` and
+//! `Date` in place of the upstream's.
+
+mod buffering;
+mod cookies;
+mod failures;
+mod next_upstream;
 
 use std::sync::Arc;
 
-use sluice_message::{FieldId, Fields, Method, Status, Uri};
-use sluice_model::proxy::AsNginx as Config;
-use sluice_net::upstream::Call;
-use sluice_net::{Body, RequestBody};
+use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
+use sluice_model::proxy::NginxProxy as Config;
+use sluice_net::upstream::{Answer, Call};
+use sluice_net::{Body, Failure, FailureKind, RequestBody};
+use sluice_policy::retry::Others;
 use sluice_route::Template;
 
-use super::buffering::{Ahead, Rules};
-use super::cookies::{Change, Cookies};
-use super::next_upstream::NextUpstream;
-use super::replay::Replay;
-use super::select::Tried;
-use crate::build::{Builder, Refusal};
+use super::charset;
+use super::keep::Keep;
+use super::redirect::Naming;
+use super::uri::escape;
+use super::variables::sent;
+use super::{TreeRef, rate};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::cache::answer::part_by_force;
-use crate::handlers::nginx;
-use crate::handlers::nginx::charset;
-use crate::handlers::nginx::keep::Keep;
-use crate::handlers::nginx::redirect::Naming;
-use crate::handlers::nginx::uri::escape;
-use crate::handlers::nginx::variables::sent;
-use crate::handlers::nginx::{TreeRef, rate};
+use crate::handlers::reverse_proxy::answer::merge;
+use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
+use crate::handlers::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original};
+use crate::handlers::reverse_proxy::replay::Replay;
+use crate::handlers::reverse_proxy::select::Tried;
+use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::limits::REPLAY_BYTES_MAX;
+use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
+pub(crate) use buffering::buffering;
+use cookies::{Change, Cookies};
+use next_upstream::NextUpstream;
 
 /// The settings.
-pub struct AsNginx {
+pub struct NginxProxy {
     host: Template,
     target: Option<Target>,
     upgrade: bool,
@@ -59,7 +69,7 @@ pub struct AsNginx {
     tree: TreeRef,
     naming: Naming,
     /// When the next server of a group is asked.
-    pub next: NextUpstream,
+    next: NextUpstream,
     /// What few places do with answers.
     rare: Option<Box<Rare>>,
 }
@@ -105,9 +115,9 @@ enum Extent {
     Whole,
 }
 
-impl AsNginx {
+impl NginxProxy {
     /// Reads the settings; `servers` may be asked one after the other.
-    pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<AsNginx, Refusal> {
+    pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<NginxProxy, Refusal> {
         let target = config.target.as_ref().map(|target| {
             Ok(Target {
                 path: cx.template(&target.path)?,
@@ -120,7 +130,7 @@ impl AsNginx {
         let redirects = config.redirects.iter();
         let redirects = redirects.map(|change| Change::build("proxy_redirect", change, cx));
         let ignores = |name: &str| config.ignore.iter().any(|ignored| ignored == name);
-        Ok(AsNginx {
+        Ok(NginxProxy {
             host: cx.template(&config.host)?,
             target: target.transpose()?,
             upgrade: config.upgrade,
@@ -160,122 +170,6 @@ impl AsNginx {
         })
     }
 
-    /// Whether an answer with this status is taken for an error of our own, which then has a page.
-    pub fn intercepts(&self, status: Status) -> bool {
-        self.intercept.contains(&status.code())
-    }
-
-    /// Whether what an upstream hints at before its answer is passed back.
-    pub fn passes_hints(&self, x: &Exchange) -> bool {
-        let is_set = |text: &Template| !matches!(&expanded(text, x)[..], b"" | b"0");
-        self.hints.iter().any(is_set)
-    }
-
-    /// Whether a client may switch to another protocol.
-    pub fn passes_upgrades(&self) -> bool {
-        self.upgrade
-    }
-
-    /// Sets the host; an empty one is left to whoever encodes the request.
-    pub fn set_host(&self, x: &Exchange, out: &mut Fields) {
-        match self.host.literal() {
-            Some(b"") => {}
-            Some(text) => out.set(FieldId::Host, text),
-            None => {
-                out.set(FieldId::Host, &expanded(&self.host, x));
-            }
-        }
-    }
-
-    /// What is sent in place of the request's content.
-    pub fn body(&self, x: &Exchange) -> Option<Vec<u8>> {
-        self.body.as_ref().map(|body| expanded(body, x))
-    }
-
-    /// Whether the request says that it is of HTTP/1.0, where content without a length is not known.
-    pub fn is_http10(&self) -> bool {
-        self.http10
-    }
-
-    /// Whether the fields of the request are sent.
-    pub fn drops_fields(&self) -> bool {
-        self.drops_fields
-    }
-
-    /// Says that trailer fields are taken, where they are.
-    pub fn set_te(&self, out: &mut Fields) {
-        out.remove(FieldId::Te);
-        if self.trailers {
-            out.push(FieldId::Te, b"trailers");
-        }
-    }
-
-    /// Gives the request method and target that the upstream is asked with; gives what they were, if they may have
-    /// changed. A method that comes to nothing is the client's; one that is not a token is refused.
-    pub fn rewrite(&self, x: &mut Exchange) -> Result<Option<(Method, Uri)>, Fault> {
-        let method = match self.method.as_ref().map(|method| expanded(method, x)) {
-            None => None,
-            Some(token) if token.is_empty() => None,
-            Some(token) => Some(Method::from_token(&token).ok_or_else(|| {
-                Fault::new(
-                    Status::BAD_REQUEST,
-                    "the method for the upstream is not a token",
-                )
-            })?),
-        };
-        let before = self.retarget(x);
-        let Some(method) = method else {
-            return Ok(before);
-        };
-        let before = before.unwrap_or_else(|| (x.req.method.clone(), x.req.uri.clone()));
-        x.req.method = method;
-        Ok(Some(before))
-    }
-
-    /// Makes the body of a request fit for being sent twice, if it may have to be: to another server, or to a location
-    /// with a name that the answer sends it on to.
-    pub fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
-        let may_be_sent_on = || !body.is_none() && !self.ignores_redirect && self.tree.has_names(x);
-        match may_be_sent_on() {
-            true => Replay::body(body, REPLAY_BYTES_MAX),
-            false => self.next.begin(x, body, tried),
-        }
-    }
-
-    /// Where the upstream sends the request on to within this server (`X-Accel-Redirect`); the fields of its answer
-    /// that stay are added to ours, hidden ones as well.
-    pub fn sent_on(&self, x: &mut Exchange, fields: &Fields, call: &mut Call) -> Option<Step> {
-        if self.ignores_redirect {
-            return None;
-        }
-        let target = fields.find_first(b"X-Accel-Redirect")?.to_vec();
-        const KEPT: [FieldId; 6] = [
-            FieldId::ContentType,
-            FieldId::SetCookie,
-            FieldId::ContentDisposition,
-            FieldId::CacheControl,
-            FieldId::Expires,
-            FieldId::AcceptRanges,
-        ];
-        let mut kept = Fields::new();
-        for field in fields.iter().filter(|field| KEPT.contains(&field.id)) {
-            match field.id {
-                FieldId::SetCookie => kept.push_raw(field.id, field.name, field.value),
-                _ => kept.set_raw(field.id, field.name, field.value),
-            }
-        }
-        self.change_cookies(x, &mut kept);
-        for id in KEPT
-            .into_iter()
-            .filter(|id| *id != FieldId::SetCookie && kept.has(*id))
-        {
-            x.res.fields.remove(id);
-        }
-        x.res.fields.append(&kept);
-        self.heed_rate(x, fields);
-        Some(self.tree.send_on(x, &target, call.take_body()))
-    }
-
     /// Notes how fast an answer is to be sent (`X-Accel-Limit-Rate`); tells whether it says so.
     fn heed_rate(&self, x: &mut Exchange, fields: &Fields) -> bool {
         let told = fields.find_first(b"X-Accel-Limit-Rate");
@@ -285,22 +179,6 @@ impl AsNginx {
         let name: Arc<str> = rate::VARIABLE.into();
         x.context.vars.slot(&name).extend_from_slice(rate);
         true
-    }
-
-    /// Gives the request the target that the upstream is asked for; gives what it was, if it may have changed.
-    /// Whether an upstream is asked on although the client is gone.
-    pub fn stays(&self) -> bool {
-        self.stays
-    }
-
-    /// Where it is told what happens.
-    pub fn tree(&self) -> &TreeRef {
-        &self.tree
-    }
-
-    /// Whether trailer fields are taken from the upstream, as gRPC needs it.
-    pub fn trailers(&self) -> bool {
-        self.trailers
     }
 
     /// What the upstream is told as the host.
@@ -355,35 +233,8 @@ impl AsNginx {
         Some(before)
     }
 
-    /// What becomes of an answer whose head is in `x.res`: it is read no faster than it may be and ahead of its client,
-    /// kept as a file, and given in part.
-    pub fn pass_back(&self, x: &mut Exchange, mut body: Body, ahead: Option<Arc<Rules>>) -> Step {
-        let rare = self.rare.as_ref();
-        if let Some(rate) = rare.and_then(|rare| rare.rate.as_ref()) {
-            let rate = rate::bytes(&expanded(rate, x));
-            // The bytes of the first second may come at once, as in nginx.
-            body = rate::paced(x, body, rate, rate);
-        }
-        body = match (body, ahead) {
-            (Body::Stream(stream), Some(rules)) => {
-                Body::Stream(Box::new(Ahead::new(&x.worker, &rules, stream)))
-            }
-            (body, _) => body,
-        };
-        let Some(rare) = rare else {
-            return Step::Done(body);
-        };
-        if let Some(keep) = &rare.keep {
-            body = keep.keep(x, body);
-        }
-        match rare.forces_ranges {
-            true => part_by_force(x, body),
-            false => Step::Done(body),
-        }
-    }
-
-    /// Makes the fields of an answer those that are passed back.
-    pub fn take_fields(&self, x: &mut Exchange, fields: &mut Fields) {
+    /// Makes the fields of a response those that are forwarded.
+    fn change_fields(&self, x: &mut Exchange, fields: &mut Fields) {
         if self.heed_rate(x, fields) {
             rate::pace(x);
         }
@@ -391,7 +242,7 @@ impl AsNginx {
             charset::heed(x, fields);
         }
         // What is added by status goes by that of the error whose page this is.
-        nginx::set_status(x);
+        super::set_status(x);
         fields.retain(|field| !self.hides(field.name));
         if fields.has(FieldId::Server) {
             x.res.fields.remove(FieldId::Server);
@@ -435,5 +286,190 @@ impl AsNginx {
         self.redirects
             .iter()
             .find_map(|change| change.beginning(x, location))
+    }
+}
+
+impl Dialect for NginxProxy {
+    fn outlives_client(&self) -> bool {
+        self.stays
+    }
+
+    fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
+        let may_be_sent_on = || !body.is_none() && !self.ignores_redirect && self.tree.has_names(x);
+        match may_be_sent_on() {
+            true => Replay::body(body, REPLAY_BYTES_MAX),
+            false => self.next.begin(x, body, tried),
+        }
+    }
+
+    fn next(
+        &self,
+        x: &Exchange,
+        failed: &FailedTry<'_>,
+        tried: &Tried,
+        _others: &mut dyn FnMut() -> Others,
+    ) -> Option<Moment> {
+        // A response is only given up where there is another upstream.
+        let is_unwanted = failed.was_asked && failed.call.failure.kind == FailureKind::Unavailable;
+        let is_next = is_unwanted || self.next.after(x, failed.call, tried);
+        is_next.then(|| x.worker.clock.coarse())
+    }
+
+    fn retry_instead(
+        &self,
+        x: &mut Exchange,
+        call: &mut Call,
+        answer: &Answer,
+        tried: &Tried,
+    ) -> Option<RequestBody> {
+        self.next.instead(x, call, answer, tried)
+    }
+
+    // To nginx it is all the same why no upstream responds.
+    fn unavailable(&self) -> Status {
+        Status::BAD_GATEWAY
+    }
+
+    fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool {
+        failures::report(self, x, failure, of)
+    }
+
+    fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>> {
+        self.body.as_ref().map(|body| expanded(body, x))
+    }
+
+    fn rewrite(&self, x: &mut Exchange) -> Result<Option<Original>, Fault> {
+        let method = match self.method.as_ref().map(|method| expanded(method, x)) {
+            None => None,
+            Some(token) if token.is_empty() => None,
+            Some(token) => Some(Method::from_token(&token).ok_or_else(|| {
+                Fault::new(
+                    Status::BAD_REQUEST,
+                    "the method for the upstream is not a token",
+                )
+            })?),
+        };
+        let before = self.retarget(x);
+        let Some(method) = method else {
+            return Ok(before);
+        };
+        let before = before.unwrap_or_else(|| (x.req.method.clone(), x.req.uri.clone()));
+        x.req.method = method;
+        Ok(Some(before))
+    }
+
+    fn forwards_fields(&self) -> bool {
+        !self.drops_fields
+    }
+
+    fn forwards_upgrades(&self) -> bool {
+        self.upgrade
+    }
+
+    fn forwards_interims(&self, x: &Exchange) -> bool {
+        let is_set = |text: &Template| !matches!(&expanded(text, x)[..], b"" | b"0");
+        self.hints.iter().any(is_set)
+    }
+
+    fn version(&self) -> Version {
+        match self.http10 {
+            true => Version::Http10,
+            false => Version::Http11,
+        }
+    }
+
+    fn set_fields(&self, x: &Exchange, _upstream: &Upstream, out: &mut Fields) {
+        out.remove(FieldId::Te);
+        if self.trailers {
+            out.push(FieldId::Te, b"trailers");
+        }
+        // An empty host is left to the codec.
+        match self.host.literal() {
+            Some(b"") => {}
+            Some(text) => out.set(FieldId::Host, text),
+            None => {
+                out.set(FieldId::Host, &expanded(&self.host, x));
+            }
+        }
+    }
+
+    fn redirect_internally(
+        &self,
+        x: &mut Exchange,
+        fields: &Fields,
+        call: &mut Call,
+    ) -> Option<Step> {
+        if self.ignores_redirect {
+            return None;
+        }
+        let target = fields.find_first(b"X-Accel-Redirect")?.to_vec();
+        const KEPT: [FieldId; 6] = [
+            FieldId::ContentType,
+            FieldId::SetCookie,
+            FieldId::ContentDisposition,
+            FieldId::CacheControl,
+            FieldId::Expires,
+            FieldId::AcceptRanges,
+        ];
+        let mut kept = Fields::new();
+        for field in fields.iter().filter(|field| KEPT.contains(&field.id)) {
+            match field.id {
+                FieldId::SetCookie => kept.push_raw(field.id, field.name, field.value),
+                _ => kept.set_raw(field.id, field.name, field.value),
+            }
+        }
+        self.change_cookies(x, &mut kept);
+        for id in KEPT
+            .into_iter()
+            .filter(|id| *id != FieldId::SetCookie && kept.has(*id))
+        {
+            x.res.fields.remove(id);
+        }
+        x.res.fields.append(&kept);
+        self.heed_rate(x, fields);
+        Some(self.tree.send_on(x, &target, call.take_body()))
+    }
+
+    fn intercepts(&self, status: Status) -> bool {
+        self.intercept.contains(&status.code())
+    }
+
+    fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
+        // Those of a stored response as well.
+        if x.context.nginx.is_subrequest() || is_shown {
+            // `auth_request_set` looks at them.
+            (*x.context.upstream.fields).clone_from(&head.fields);
+        }
+        self.change_fields(x, &mut head.fields);
+        merge(&mut x.res.fields, &mut head.fields);
+    }
+
+    fn add_type(&self, x: &mut Exchange) {
+        self.tree.add_type(x);
+    }
+
+    fn forward(&self, x: &mut Exchange, mut body: Body, ahead: Option<Arc<Rules>>) -> Step {
+        let rare = self.rare.as_ref();
+        if let Some(rate) = rare.and_then(|rare| rare.rate.as_ref()) {
+            let rate = rate::bytes(&expanded(rate, x));
+            // The bytes of the first second may come at once, as in nginx.
+            body = rate::paced(x, body, rate, rate);
+        }
+        body = match (body, ahead) {
+            (Body::Stream(stream), Some(rules)) => {
+                Body::Stream(Box::new(Ahead::new(&x.worker, &rules, stream)))
+            }
+            (body, _) => body,
+        };
+        let Some(rare) = rare else {
+            return Step::Done(body);
+        };
+        if let Some(keep) = &rare.keep {
+            body = keep.keep(x, body);
+        }
+        match rare.forces_ranges {
+            true => part_by_force(x, body),
+            false => Step::Done(body),
+        }
     }
 }

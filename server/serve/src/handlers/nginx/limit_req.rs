@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use sluice_model::handler::RateLimit as Config;
 
-use super::RateLimit;
-use crate::build::{Builder, Refusal};
+use super::told::Grade;
+use super::{Limited as Outcome, TreeRef};
+use crate::build::Builder;
 use crate::context::Exchange;
-use crate::handler::Step;
-use crate::handlers::nginx::told::Grade;
-use crate::handlers::nginx::{Limited as Outcome, TreeRef};
+use crate::handler::{Handler, Step, Waiting};
+use crate::handlers::rate_limit::{Limited, RateLimit};
+use crate::refusal::Refusal;
 
-/// What it has beside the zones.
-pub(super) struct AsNginx {
+/// The directive at work.
+struct LimitReq {
+    limits: RateLimit,
     dry_run: bool,
     told: Told,
 }
@@ -25,22 +27,22 @@ pub struct Told {
     grade: Grade,
 }
 
-impl AsNginx {
-    /// Reads the settings.
-    pub(super) fn build(config: &Config, cx: &Builder<'_>) -> Result<AsNginx, Refusal> {
-        Ok(AsNginx {
-            dry_run: config.dry_run,
-            told: Told::build(&config.log_level, cx)?,
-        })
-    }
+/// Builds `limit_req`.
+pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(LimitReq {
+        limits: RateLimit::build(config, cx)?,
+        dry_run: config.dry_run,
+        told: Told::build(&config.log_level, cx)?,
+    }))
 }
 
-impl RateLimit {
-    pub(super) fn serve_as_nginx(&self, as_nginx: &AsNginx, x: &mut Exchange) -> Step {
+impl Handler for LimitReq {
+    fn serve(&self, x: &mut Exchange) -> Step {
         if x.context.nginx.limited_requests != Outcome::No {
             return Step::Next;
         }
         let keys = self
+            .limits
             .zones
             .iter()
             .map(|limited| (limited, limited.key_of(x)));
@@ -74,24 +76,28 @@ impl RateLimit {
                             longest
                         }
                     });
-                return as_nginx.let_through(x, held.0, held.1);
+                return self.let_through(x, held.0, held.1);
             }
             Err(refused) => refused,
         };
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
-        let (trial, zone) = (trial(as_nginx.dry_run), &*limited.zone.name);
+        let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
-        as_nginx.told.tell(x, &what, as_nginx.dry_run);
-        if as_nginx.dry_run {
+        self.told.tell(x, &what, self.dry_run);
+        if self.dry_run {
             x.context.nginx.limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
         }
         x.context.nginx.limited_requests = Outcome::Rejected;
-        self.refuse(x, limited, wait)
+        self.limits.refuse(x, limited, wait)
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(hold(x))
     }
 }
 
-impl super::Limited {
+impl Limited {
     /// How long a request is held back that comes so far ahead of its time.
     fn held_for(&self, ahead: Duration) -> Duration {
         self.at_once
@@ -99,8 +105,8 @@ impl super::Limited {
     }
 }
 
-impl AsNginx {
-    fn let_through(&self, x: &mut Exchange, limited: &super::Limited, held: Duration) -> Step {
+impl LimitReq {
+    fn let_through(&self, x: &mut Exchange, limited: &Limited, held: Duration) -> Step {
         let (outcome, step) = match (held.is_zero(), self.dry_run) {
             (true, _) => (Outcome::Passed, Step::Next),
             (false, true) => (Outcome::DelayedDryRun, Step::Next),
@@ -120,7 +126,7 @@ impl AsNginx {
 }
 
 /// Holds a request back as long as was said.
-pub(super) async fn hold(x: &mut Exchange) -> Step {
+async fn hold(x: &mut Exchange) -> Step {
     let held = std::mem::take(&mut x.context.occasional.held_for);
     let timer = x.worker.timers.timer();
     // It is counted from now, not from when the worker last looked at its clock.

@@ -1,69 +1,51 @@
-//! What nginx's log of errors is told of an upstream that does not answer: each time, in its words, with the upstream.
+//! What nginx's error log says of an upstream that does not respond: each time, in nginx's words, with the upstream.
 
 use std::io;
 
 use sluice_net::{Failure, FailureKind, Retry, Side};
 
-use super::ReverseProxy;
-use super::upstream::Upstream;
+use super::NginxProxy;
 use crate::context::Exchange;
 use crate::handlers::nginx::told::Grade;
+use crate::handlers::reverse_proxy::dialect::Destination;
+use crate::handlers::reverse_proxy::upstream::Upstream;
 
-impl ReverseProxy {
-    /// Tells of a failure of `chosen`, or that there is nobody to ask. False where nothing is said of it here.
-    pub(super) fn tell_failure(
-        &self,
-        x: &mut Exchange,
-        chosen: Option<&Upstream>,
-        failure: &Failure,
-    ) -> bool {
-        let Some(as_nginx) = &self.as_nginx else {
-            return false;
-        };
-        let Some((grade, what)) = words(failure, chosen) else {
-            return false;
-        };
-        let scheme = match (&self.fastcgi, &self.memcached) {
-            (Some(fastcgi), _) => fastcgi.scheme().to_owned(),
-            (None, Some(_)) => "memcached".to_owned(),
-            (None, None) => {
-                let is_secure = |upstream: &Upstream| upstream.endpoint.options().tls.is_some();
-                let any = chosen.or(self.upstreams.first().map(|upstream| &**upstream));
-                let name = if as_nginx.trailers() { "grpc" } else { "http" };
-                let end = any.map_or("", |any| if is_secure(any) { "s" } else { "" });
-                format!("{name}{end}")
-            }
-        };
-        let address = match chosen.map(|chosen| chosen.address.as_str()) {
-            None => as_nginx.host_text(x),
-            Some(address) => match address.strip_prefix("unix/") {
-                Some(path) => format!("unix:{path}{}", self.colon()),
-                None => address.to_owned(),
-            },
-        };
-        // Applications are told a request, not an address.
-        let uri = match self.tells_target() {
-            false => String::new(),
-            true => as_nginx.target_text(x),
-        };
-        as_nginx
-            .tree()
-            .tell(x, grade, &what, &format!("{scheme}://{address}{uri}"));
-        true
-    }
-
-    /// Whether upstreams are asked for a target of HTTP.
-    fn tells_target(&self) -> bool {
-        self.fastcgi.is_none() && self.memcached.is_none()
-    }
-
-    /// What parts the path of a socket from that of a request.
-    fn colon(&self) -> &'static str {
-        match self.tells_target() {
-            false => "",
-            true => ":",
+/// Reports a failed try; false where nginx says nothing about such a failure.
+pub fn report(
+    proxy: &NginxProxy,
+    x: &mut Exchange,
+    failure: &Failure,
+    of: &Destination<'_>,
+) -> bool {
+    let Some((grade, what)) = words(failure, of.chosen) else {
+        return false;
+    };
+    let scheme = match of.protocol {
+        Some(protocol) => protocol.to_owned(),
+        None => {
+            let is_secure = |upstream: &Upstream| upstream.endpoint.options().tls.is_some();
+            let name = if proxy.trailers { "grpc" } else { "http" };
+            let end = of
+                .any
+                .map_or("", |any| if is_secure(any) { "s" } else { "" });
+            format!("{name}{end}")
         }
-    }
+    };
+    // Requests to applications have no target of HTTP; a colon ends the path of their socket.
+    let (uri, colon) = match of.protocol {
+        Some(_) => (String::new(), ":"),
+        None => (proxy.target_text(x), ""),
+    };
+    let address = match of.chosen.map(|chosen| chosen.address.as_str()) {
+        None => proxy.host_text(x),
+        Some(address) => match address.strip_prefix("unix/") {
+            Some(path) => format!("unix:{path}{colon}"),
+            None => address.to_owned(),
+        },
+    };
+    let upstream = format!("{scheme}://{address}{uri}");
+    proxy.tree.tell(x, grade, &what, &upstream);
+    true
 }
 
 /// How grave a failure is, and what is said of it; nothing where an answer was not wanted.

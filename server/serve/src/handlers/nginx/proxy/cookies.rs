@@ -1,12 +1,13 @@
 //! What nginx changes in an upstream's cookies: `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`. Which
-//! fields are changed at all is left to `as_nginx`.
+//! fields are changed at all is left to the parent module.
 
-use sluice_model::proxy::{AsNginx as Config, CookieFlags, LocationChange};
+use sluice_model::proxy::{CookieFlags, LocationChange, NginxProxy as Config};
 use sluice_route::{Provenance, Template};
 
-use crate::build::{Builder, Refusal};
+use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handlers::nginx::groups::{Case, Pattern, found_or_fails};
+use crate::refusal::Refusal;
 use crate::values::expanded;
 
 /// A text of the upstream's that is changed.

@@ -1,0 +1,34 @@
+//! Buffering as nginx has it, on unless it is switched off. Where bodies wait is left to `reverse_proxy`.
+
+use sluice_model::proxy::{NginxProxy as Config, ReverseProxy, Transport};
+
+use crate::build::Builder;
+use crate::handlers::reverse_proxy::buffering::{Buffering, ReadAhead, Rules, Spooling};
+use crate::limits::{BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_RESPONSE_BYTES};
+use crate::refusal::Refusal;
+
+/// How nginx buffers, as the location says.
+pub(crate) fn buffering(
+    config: &ReverseProxy,
+    nginx: &Config,
+    cx: &Builder<'_>,
+) -> Result<Buffering, Refusal> {
+    // As in nginx calls of gRPC and values of memcached do not wait.
+    if nginx.trailers || matches!(config.transport, Some(Transport::Memcached(_))) {
+        return Ok(Buffering::default());
+    }
+    let ignores = |name: &str| nginx.ignore.iter().any(|ignored| ignored == name);
+    let (request, response) = (&nginx.request_buffers, &nginx.response_buffers);
+    Ok(Buffering {
+        spooling: Some(Spooling {
+            rules: Rules::build(request, (BUFFER_REQUEST_BYTES, u64::MAX), cx)?,
+            always: !request.off,
+        }),
+        ahead: Some(ReadAhead {
+            rules: Rules::build(response, (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX), cx)?,
+            usually: !response.off,
+            obeys: !ignores("X-Accel-Buffering"),
+        }),
+        ..Buffering::default()
+    })
+}

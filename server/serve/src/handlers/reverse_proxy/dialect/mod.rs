@@ -1,0 +1,119 @@
+//! Where Caddy and nginx differ in how they proxy. What they have in common is left to the modules beside this one.
+
+mod caddy;
+
+use sluice_message::{Fields, Method, Moment, ResponseHead, Status, Uri, Version};
+use sluice_net::upstream::{Answer, Call, CallFailure};
+use sluice_net::{Body, Failure, RequestBody};
+use sluice_policy::retry::Others;
+
+use std::sync::Arc;
+
+pub use caddy::Caddy;
+
+use super::buffering::Rules;
+use super::select::Tried;
+use super::upstream::Upstream;
+use crate::context::Exchange;
+use crate::failure::Fault;
+use crate::handler::Step;
+
+/// The method and the target that a request had before they were rewritten for its upstream.
+pub type Original = (Method, Uri);
+
+/// How a request is proxied where Caddy and nginx differ.
+pub trait Dialect: Send + Sync {
+    /// Whether the request goes on after the client has disconnected, until the response begins.
+    fn outlives_client(&self) -> bool;
+
+    /// Makes the body of a request fit for being sent more than once, if it may have to be.
+    fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody;
+
+    /// When to try again after `failed`, the last of those `tried`; `None` if not at all. `others` reports whether
+    /// another upstream is left; it is called only where that matters.
+    fn next(
+        &self,
+        x: &Exchange,
+        failed: &FailedTry<'_>,
+        tried: &Tried,
+        others: &mut dyn FnMut() -> Others,
+    ) -> Option<Moment>;
+
+    /// The body for another try, if this response is not to be forwarded and there may be another try.
+    fn retry_instead(
+        &self,
+        x: &mut Exchange,
+        call: &mut Call,
+        answer: &Answer,
+        tried: &Tried,
+    ) -> Option<RequestBody>;
+
+    /// The status when no upstream is available.
+    fn unavailable(&self) -> Status;
+
+    /// Logs a failed try at once. False if it is left to the entry about the request.
+    fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool;
+
+    /// What is sent in place of the body of the request.
+    fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>>;
+
+    /// Rewrites method and target for the upstream; returns what they were, if anything may have changed.
+    ///
+    /// # Errors
+    /// The values of the request do not make a method or a target.
+    fn rewrite(&self, x: &mut Exchange) -> Result<Option<Original>, Fault>;
+
+    /// Whether the header fields of the request are forwarded.
+    fn forwards_fields(&self) -> bool;
+
+    /// Whether a client may switch to another protocol.
+    fn forwards_upgrades(&self) -> bool;
+
+    /// Whether 103 (Early Hints) and other interim responses are forwarded.
+    fn forwards_interims(&self, x: &Exchange) -> bool;
+
+    /// The version that a request to an HTTP/1 upstream names.
+    fn version(&self) -> Version;
+
+    /// Sets the fields that say who asks for what: `Host`, `Via`, `X-Forwarded-*`, `TE`.
+    fn set_fields(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields);
+
+    /// Where the response sends the request to within this server, if it does.
+    fn redirect_internally(
+        &self,
+        x: &mut Exchange,
+        fields: &Fields,
+        call: &mut Call,
+    ) -> Option<Step>;
+
+    /// Whether a response with this status is replaced by an error page of this server.
+    fn intercepts(&self, status: Status) -> bool;
+
+    /// Makes the fields of the upstream's response, in `head`, those of the response. `is_shown` if variables show them
+    /// as they came.
+    fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool);
+
+    /// Adds a `Content-Type` to a response of a protocol that has none.
+    fn add_type(&self, x: &mut Exchange);
+
+    /// Forwards a body whose head is in `x.res`; `ahead` if it may be read ahead of its client.
+    fn forward(&self, x: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step;
+}
+
+/// A try that failed.
+pub struct FailedTry<'a> {
+    /// Why, and what is left of the request.
+    pub call: &'a CallFailure,
+    /// Whether there was an upstream to ask.
+    pub was_asked: bool,
+}
+
+/// What a request was for, as logs of failures show it.
+pub struct Destination<'a> {
+    /// The upstream that was chosen, if there was one to choose.
+    pub chosen: Option<&'a Upstream>,
+    /// One that could have been chosen.
+    pub any: Option<&'a Upstream>,
+    /// The protocol, where it is not HTTP.
+    pub protocol: Option<&'a str>,
+}
