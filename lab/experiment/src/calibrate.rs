@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::builtin;
 use crate::file::{self, File};
-use crate::plan::{self, CellPlan, Only};
+use crate::only::Only;
+use crate::plan::{self, CellPlan};
 use crate::progress::{Progress, Silent};
 use crate::stage::Stage;
 use sluice_load::generator::limits::LATE_MAX;

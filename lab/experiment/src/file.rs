@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use super::checks::Comparison;
-use super::plan::Only;
+use super::comparison::Comparison;
+use super::only::Only;
 use sluice_audit::claim::Statement;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;
@@ -686,7 +686,7 @@ mod tests {
         for name in builtin_names() {
             let file = parse(name, builtin(name).unwrap()).unwrap();
             assert_eq!(file.name, name);
-            for cell in plan::cells(&file, &plan::Only::default(), usize::MAX) {
+            for cell in plan::cells(&file, &Only::default(), usize::MAX) {
                 let subject = &file.subject[&cell.subject];
                 let Some(conf) = &subject.conf else { continue };
                 let kind = file.test[&cell.test].kind.as_ref().unwrap_or(&cell.test);

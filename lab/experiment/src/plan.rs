@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::file::{File, Order};
+use super::only::Only;
 use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 
@@ -32,68 +33,6 @@ pub struct Step {
     pub cell: usize,
     /// Which repetition.
     pub block: usize,
-}
-
-/// Which cells are wanted: `axis=value`, several values by `,`, a `*` at the end for any rest; `clients<=N`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Only(Vec<(String, Test)>);
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Test {
-    OneOf(Vec<String>),
-    AtMost(u64),
-}
-
-impl Only {
-    /// Reads conditions that are separated by `;`.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let mut tests = Vec::new();
-        for part in text
-            .split(';')
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-        {
-            if let Some((axis, most)) = part.split_once("<=") {
-                let most = most.trim().parse();
-                let most =
-                    most.map_err(|_| format!("`{part}`: a number has to stand behind <="))?;
-                tests.push((axis.trim().to_string(), Test::AtMost(most)));
-            } else if let Some((axis, values)) = part.split_once('=') {
-                let values = values.split(',').map(|value| value.trim().to_string());
-                tests.push((axis.trim().to_string(), Test::OneOf(values.collect())));
-            } else {
-                return Err(format!(
-                    "`{part}` is no condition: write subject=nginx,caddy or clients<=1000"
-                ));
-            }
-        }
-        Ok(Only(tests))
-    }
-
-    /// An axis that none of these cells has: a mistyped one would leave out everything, or nothing.
-    pub fn unknown_axis(&self, cells: &[CellPlan]) -> Option<String> {
-        let first = cells.first()?;
-        let known = |axis: &str| cells.iter().any(|cell| cell.axes.contains_key(axis));
-        let (axis, _) = self.0.iter().find(|(axis, _)| !known(axis))?;
-        let names: Vec<&str> = first.axes.keys().map(String::as_str).collect();
-        Some(format!(
-            "`{axis}` is no axis of this experiment; it has {}",
-            names.join(", ")
-        ))
-    }
-
-    fn takes(&self, axes: &BTreeMap<String, String>) -> bool {
-        self.0.iter().all(|(axis, test)| {
-            let value = axes.get(axis).map_or("", String::as_str);
-            match test {
-                Test::OneOf(values) => values.iter().any(|wanted| match wanted.strip_suffix('*') {
-                    Some(beginning) => value.starts_with(beginning),
-                    None => value == wanted,
-                }),
-                Test::AtMost(most) => value.parse::<u64>().is_ok_and(|value| value <= *most),
-            }
-        })
-    }
 }
 
 /// All cells, in the order of the file. `clients_max` is what this machine can hold through a proxy, which needs two open
@@ -273,11 +212,7 @@ mod tests {
             clients: 1,
             skipped: None,
         };
-        let told = |text: &str| {
-            Only::parse(text)
-                .unwrap()
-                .unknown_axis(std::slice::from_ref(&cell))
-        };
+        let told = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
         assert_eq!(told("subject=a"), None);
         let text = "`subjct` is no axis of this experiment; it has subject";
         assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use crate::builtin;
 use crate::file::{self, Claim, File, Order, Pin};
 use crate::marks;
-use crate::plan::{self, CellPlan, Only, Step};
+use crate::only::Only;
+use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
 use crate::setup;
 use crate::stage::Stage;
@@ -90,7 +91,8 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let clients_max = (open_files.saturating_sub(SPARE_FILES) / 2) as usize;
     let only = Only::parse(&options.only).map_err(Refused::new)?;
     let all = plan::cells(&file, &Only::default(), clients_max);
-    if let Some(text) = only.unknown_axis(&all) {
+    let axes: Vec<_> = all.iter().map(|cell| &cell.axes).collect();
+    if let Some(text) = only.unknown_axis(&axes) {
         return Err(Refused::new(text));
     }
     let cells = plan::cells(&file, &only, clients_max);

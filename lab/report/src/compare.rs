@@ -6,7 +6,7 @@ use sluice_audit::statistics::paired::{Paired, noise_floor, pair};
 use sluice_audit::statistics::verdict::{Better, Scale, Verdict, judge};
 use sluice_load::result::{Block, Cell, CellState, MarkKind, RunResult};
 
-use super::markdown::axes;
+use super::view::axes;
 
 /// A quantity that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

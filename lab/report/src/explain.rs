@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::markdown::axes;
 use super::text::{duration, size};
+use super::view::axes;
 use crate::limits::CHOICES_MAX;
 use sluice_audit::finding::{count, number, percent};
 use sluice_audit::statistics::order::median;

@@ -141,7 +141,7 @@ fn together(checked: &[Checked], threshold: Threshold) -> Option<Checked> {
 
 fn one(base: &Cell, other: &Cell, threshold: Threshold) -> Checked {
     let mut checked = Checked {
-        place: super::markdown::axes(base),
+        place: super::view::axes(base),
         threshold,
         ratio: None,
         beyond: Vec::new(),

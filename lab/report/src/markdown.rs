@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::shapes::{Table, beside, tables};
-use super::view::{Seen, View};
+use super::view::{Seen, View, axes};
 use sluice_audit::evidence::Row;
 use sluice_audit::finding::Weight;
 use sluice_audit::{audit, ours, studies};
@@ -169,16 +169,6 @@ fn findings(result: &RunResult) -> String {
     }
     out.push('\n');
     out
-}
-
-/// The place of a cell in words.
-pub fn axes(cell: &sluice_load::result::Cell) -> String {
-    let words: Vec<String> = cell
-        .axes
-        .iter()
-        .map(|(axis, value)| format!("{axis} {value}"))
-        .collect();
-    words.join(", ")
 }
 
 /// Why a cell has no figures.

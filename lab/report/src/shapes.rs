@@ -47,7 +47,7 @@ pub fn beside(shape: &str, pairs: &[(&Seen<'_>, &Row)]) -> Table {
             stat.map_or_else(absent, |stat| show(stat.point))
         };
         let spread = seen.stat("goodput").map(|stat| stat.uncertainty());
-        let here = super::markdown::axes(seen.cell);
+        let here = super::view::axes(seen.cell);
         let mut above = vec![printed.label(), "printed".to_string()];
         above.extend(columns().map(was));
         above.push(String::new());

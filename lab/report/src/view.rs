@@ -270,3 +270,13 @@ fn level_of(cell: &Cell) -> String {
         (rate, _) => rate.to_string(),
     }
 }
+
+/// The place of a cell in words.
+pub fn axes(cell: &sluice_load::result::Cell) -> String {
+    let words: Vec<String> = cell
+        .axes
+        .iter()
+        .map(|(axis, value)| format!("{axis} {value}"))
+        .collect();
+    words.join(", ")
+}

@@ -5,7 +5,7 @@
 use sluice_message::{FieldId, RequestHead};
 use sluice_model::Admin;
 
-use crate::endpoint::Address;
+use crate::address::Address;
 
 /// The rules for one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod address;
 mod api;
 mod autosave;
 mod endpoint;
@@ -11,9 +12,10 @@ mod orders;
 mod service;
 
 pub use access::Access;
+pub use address::{Address, AddressError};
 pub use api::WITH_TEXTS;
 pub use autosave::{read_autosaved, write_autosaved};
-pub use endpoint::{Address, AddressError, Endpoint, StartError};
+pub use endpoint::{Endpoint, StartError};
 pub use orders::{
     Counts, Current, Explain, LoadOrder, Order, Orders, Outcome, Replier, Waiter, reply,
 };

@@ -237,6 +237,9 @@ pub const BUFFER_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Bytes that are read from a temporary file at a time.
 pub const BUFFER_PIECE_BYTES: usize = 64 * 1024;
 
+/// The smallest buffer of bytes that wait: a page.
+pub const BUFFER_PIECE_BYTES_MIN: usize = 4 * 1024;
+
 /// Bytes that are read ahead of one body before others of its worker have their turn.
 pub const BUFFER_TURN_BYTES: usize = 256 * 1024;
 

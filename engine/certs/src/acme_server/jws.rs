@@ -10,10 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
-use super::problem::Problem;
-
-/// The algorithms that are taken, as a client is told (RFC 8555, section 6.2).
-pub(super) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "ES512", "EdDSA", "RS256"];
+use super::problem::{ALGORITHMS, Problem};
 
 /// A request whose signature is still to be verified.
 #[derive(Debug)]

@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::jws::ALGORITHMS;
 use crate::failure::CertsError;
+
+/// The algorithms that are taken, as a client is told (RFC 8555, section 6.2).
+pub(super) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "ES512", "EdDSA", "RS256"];
 
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::scale::Unit;
-use super::svg::{STYLE, opening, places};
+use super::scale::places;
+use super::svg::{STYLE, opening};
 use crate::text::escape;
 use sluice_load::result::{Series, heat_step_ns};
 

@@ -180,7 +180,7 @@ impl Placed {
             Scale::Categories(_) => "names",
             _ => "linear",
         };
-        let (from, to) = (super::svg::places(self.from), super::svg::places(self.to));
+        let (from, to) = (places(self.from), places(self.to));
         format!("{kind} {from} {to} {} {}", self.low, self.high)
     }
 
@@ -251,6 +251,13 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         (first..=last).flat_map(|power| leads.iter().map(move |lead| lead * 10_f64.powi(power)));
     all.filter(|tick| *tick >= low * 0.9999 && *tick <= high * 1.0001)
         .collect()
+}
+
+/// A place in the drawing: one decimal, none if it is 0.
+pub fn places(value: f64) -> String {
+    let text = format!("{value:.1}");
+    let text = text.strip_suffix(".0").unwrap_or(&text);
+    if text == "-0" { "0" } else { text }.to_string()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use super::scale::Placed;
+use super::scale::{Placed, places};
 use super::{Bar, Chart, Marks, Point, Scale, Series};
 use crate::text::escape;
 
@@ -315,13 +315,6 @@ fn mark(shape: &str, place: &str, tip: &str, whole: bool, out: &mut String) {
         true => write!(out, "<{shape} {place}><title>{tip}</title></{shape}>"),
         false => write!(out, "<{shape} {place} data-t=\"{tip}\"/>"),
     };
-}
-
-/// A place in the drawing: one decimal, none if it is 0.
-pub fn places(value: f64) -> String {
-    let text = format!("{value:.1}");
-    let text = text.strip_suffix(".0").unwrap_or(&text);
-    if text == "-0" { "0" } else { text }.to_string()
 }
 
 /// A line as a path of steps from point to point. Steps are taken between rounded places, so that no error adds up.

@@ -204,7 +204,7 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     lines.extend(missing.map(|cell| {
         format!(
             "Not measured: {} ({})",
-            super::markdown::axes(cell),
+            super::view::axes(cell),
             super::markdown::state_words(&cell.state)
         )
     }));

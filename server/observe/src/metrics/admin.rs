@@ -5,7 +5,8 @@ use std::sync::Mutex;
 
 use super::limits::ADMIN_SERIES_MAX;
 use super::lock;
-use super::text::{Kind, Page};
+use super::sample::Kind;
+use super::text::Page;
 
 /// Counts by status, method and path.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::text::Bound;
+use super::sample::Bound;
 
 /// How durations are told apart, in seconds: Prometheus's usual buckets, as Caddy's.
 pub const DURATIONS: &[Bound] = &[

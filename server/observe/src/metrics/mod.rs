@@ -10,6 +10,7 @@ mod page;
 mod process;
 mod push;
 mod rate_limits;
+mod sample;
 mod series;
 mod site;
 mod stores;

@@ -3,7 +3,7 @@
 
 use crate::tracing::protobuf::{push_bytes, push_fixed, push_number, push_text_attribute};
 
-use super::text::{Bound, Kind, LabelList};
+use super::sample::{Bound, Kind, LabelList};
 
 /// Counts since the start of the process, not since the last message (`AggregationTemporality`).
 const CUMULATIVE: u64 = 2;

@@ -5,9 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::histogram::{DURATIONS, SIZES, Sums};
 use super::otlp::Families;
+use super::sample::{Bound, Kind};
 use super::series::{AnswerTotal, Total};
 use super::site::{HttpMetrics, Names};
-use super::text::{Bound, Format, Kind, Page};
+use super::text::{Format, Page};
 use super::{Hub, process, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 

@@ -3,7 +3,8 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::text::{Kind, Page};
+use super::sample::Kind;
+use super::text::Page;
 
 /// Writes what can be read; what cannot be is left out.
 pub fn write(page: &mut Page, started: SystemTime) {

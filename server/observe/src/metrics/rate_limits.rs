@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::text::{Kind, Page};
+use super::sample::Kind;
+use super::text::Page;
 use super::{Hub, lock};
 
 /// What a zone has counted since it was made.

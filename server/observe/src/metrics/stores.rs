@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_cache::store::{Counts, Store};
 
-use super::text::{Kind, Page};
+use super::sample::Kind;
+use super::text::Page;
 use crate::recorder::Recorder;
 
 /// A count that a store has, with its name and what it says.

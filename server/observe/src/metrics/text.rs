@@ -4,6 +4,7 @@
 use std::fmt::{Display, Write};
 
 use super::otlp::Families;
+use super::sample::{Bound, Kind, LabelList, number};
 
 /// Which of the two formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,42 +37,6 @@ impl Format {
     }
 }
 
-/// The kind of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A count that only grows; its name ends in `_total`.
-    Counter,
-    /// A value that goes up and down.
-    Gauge,
-    /// Counts by size.
-    Histogram,
-}
-
-/// A bound of a histogram and how the two formats spell it.
-#[derive(Debug)]
-pub struct Bound {
-    /// Values up to it are below.
-    pub value: u64,
-    prometheus: &'static str,
-    open_metrics: &'static str,
-}
-
-impl Bound {
-    /// A bound.
-    pub const fn new(value: u64, prometheus: &'static str, open_metrics: &'static str) -> Bound {
-        Bound {
-            value,
-            prometheus,
-            open_metrics,
-        }
-    }
-
-    /// The bound as a number, in the unit that the page has.
-    pub fn number(&self) -> f64 {
-        number(self.prometheus)
-    }
-}
-
 /// A page in the making.
 #[derive(Debug)]
 pub struct Page {
@@ -82,9 +47,6 @@ pub struct Page {
     /// Where families go that are no text.
     families: Option<Families>,
 }
-
-/// Labels with their values.
-pub type LabelList<'a> = [(&'a str, &'a str)];
 
 impl Page {
     /// An empty page.
@@ -198,11 +160,6 @@ impl Page {
             .write_fmt(text)
             .expect("writing to memory does not fail");
     }
-}
-
-/// The number that a value is written as.
-fn number(value: impl Display) -> f64 {
-    value.to_string().parse().unwrap_or(f64::NAN)
 }
 
 fn push_escaped(out: &mut String, value: &str) {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::text::{Kind, Page};
+use super::sample::Kind;
+use super::text::Page;
 use super::{Hub, lock};
 
 /// How an upstream is, by each kind of judgement that its directive asks for; `None` for one that it does not.

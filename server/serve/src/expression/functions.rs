@@ -1,7 +1,7 @@
 //! The functions that expressions may call, with the types they take: CEL's standard ones and those of its extensions
 //! for texts, lists and numbers, as in Caddy. What they do is left to the crate `cel`.
 
-use super::types::Type::{self, *};
+use super::value_type::Type::{self, *};
 
 /// One way to call a function.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! expression are the matchers of `sluice-route`; where a configuration says the expression is left to its language.
 
 mod calls;
+mod failure;
 mod functions;
 pub mod limits;
 mod node;
@@ -11,6 +12,7 @@ mod source;
 mod tests;
 mod text_test;
 mod types;
+mod value_type;
 mod values;
 
 use sluice_model::matcher::Expression;
@@ -20,7 +22,7 @@ pub use report::report;
 
 use node::Node;
 use source::Source;
-use types::Type;
+use value_type::Type;
 
 use limits::EXPRESSION_BYTES_MAX;
 

@@ -2,7 +2,6 @@
 //! asked directly, and only what is left goes to the evaluator of `values`.
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
-use sluice_message::Status;
 use sluice_route::matcher::{Hook, Input, Refusal};
 use sluice_route::{Matcher, MatcherSet};
 
@@ -194,13 +193,5 @@ fn decide(nodes: &[Node], input: &Input<'_>, decisive: bool) -> Result<bool, Ref
 impl Hook for Node {
     fn matches(&self, input: &Input<'_>) -> Result<bool, Refusal> {
         self.matches(input)
-    }
-}
-
-/// What becomes of a request whose expression cannot be evaluated.
-pub(super) fn failed(reason: impl std::fmt::Display) -> Refusal {
-    Refusal {
-        status: Status::INTERNAL_SERVER_ERROR,
-        reason: format!("evaluating an expression: {reason}").into(),
     }
 }

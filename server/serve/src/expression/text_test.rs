@@ -7,7 +7,7 @@ use sluice_route::regexp::Regexp;
 use sluice_route::{Found, Key, Kind};
 
 use super::calls::{literal_text, placeholder_key};
-use super::node::failed;
+use super::failure::failed;
 use super::{Fault, Place};
 
 /// A placeholder and what its text is compared with.

@@ -7,52 +7,8 @@ use super::calls;
 use super::functions::{FUNCTIONS, Function, TYPE_NAMES};
 use super::limits::{EXPRESSION_DEPTH_MAX, EXPRESSION_LOOPS_MAX};
 use super::source::{PLACEHOLDER_FUNCTION, REQUEST};
+use super::value_type::Type;
 use super::{Fault, Place};
-
-/// What is known of a value before it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Type {
-    /// Only the request tells.
-    Dyn,
-    Null,
-    Bool,
-    Int,
-    Uint,
-    Double,
-    String,
-    Bytes,
-    List,
-    Map,
-    Duration,
-    Timestamp,
-    /// A type itself, as `type(x)` gives.
-    Meta,
-}
-
-impl Type {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Type::Dyn => "dyn",
-            Type::Null => "null",
-            Type::Bool => "bool",
-            Type::Int => "int",
-            Type::Uint => "uint",
-            Type::Double => "double",
-            Type::String => "string",
-            Type::Bytes => "bytes",
-            Type::List => "list",
-            Type::Map => "map",
-            Type::Duration => "duration",
-            Type::Timestamp => "timestamp",
-            Type::Meta => "type",
-        }
-    }
-
-    /// Whether a value of this type may stand where `wanted` is asked for.
-    fn fits(self, wanted: Type) -> bool {
-        self == wanted || self == Type::Dyn || wanted == Type::Dyn
-    }
-}
 
 /// Infers the type of a whole expression.
 pub(super) fn infer(expr: &IdedExpr) -> Result<Type, Fault> {

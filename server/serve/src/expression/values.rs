@@ -21,8 +21,8 @@ use sluice_route::regexp::Regexp;
 use sluice_route::{Found, Key, Kind, Matcher};
 
 use super::calls::{self, literal_text, placeholder_key};
+use super::failure::failed;
 use super::limits::{EXPRESSION_STEPS_MAX, EXPRESSION_TEXT_BYTES_MAX};
-use super::node::failed;
 use super::text_test::pattern;
 use super::{Fault, Place};
 

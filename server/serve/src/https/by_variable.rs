@@ -15,7 +15,7 @@ use sluice_net::tls::Ends;
 use sluice_net::worker::Worker;
 use sluice_route::Template;
 
-use super::policies::Around;
+use super::around::Around;
 use crate::build::template;
 use crate::context::Exchange;
 use crate::handlers::nginx::Tables;

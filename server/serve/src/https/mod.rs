@@ -3,6 +3,7 @@
 //! `sluice-certs`.
 
 mod acme;
+mod around;
 mod authorities;
 mod auto;
 mod by_variable;
@@ -186,7 +187,7 @@ impl Https {
             store: &store,
             authority: &authority,
         };
-        let around = policies::Around {
+        let around = around::Around {
             keys: &keys,
             purpose,
             log: &self.log,
@@ -233,7 +234,7 @@ impl Https {
     fn policies(
         &self,
         config: &Config,
-        around: &policies::Around<'_>,
+        around: &around::Around<'_>,
         on_demand: Option<&Arc<OnDemand>>,
         refusals: &mut Vec<Refusal>,
     ) -> Policies {

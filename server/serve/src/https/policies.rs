@@ -16,22 +16,14 @@ use sluice_model::tls::{
 use sluice_model::{Config, RawModule, Server};
 use sluice_net::Protocols;
 
-use super::{Keys, LOGGER, Purpose, by_variable};
+use super::around::Around;
+use super::{LOGGER, Purpose, by_variable};
 use crate::handlers::nginx::servers::Names;
 use crate::protocols::alpn;
 use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
-use sluice_observe::log::Log;
 use sluice_observe::process_values;
-
-/// What policies are built with.
-pub(super) struct Around<'a> {
-    pub(super) keys: &'a Keys<'a>,
-    pub(super) purpose: Purpose,
-    pub(super) log: &'a Log,
-    pub(super) tickets: Tickets,
-}
 
 /// Builds the policies of a server, found at `place`.
 pub(super) fn build(

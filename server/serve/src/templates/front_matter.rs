@@ -1,8 +1,9 @@
 //! The data in front of a document: YAML between lines of `---`, TOML between lines of `+++`, JSON between lines
 //! with its braces.
 
-use sluice_template::{Fault, Room, Text, Time, Value, Zone, json};
+use sluice_template::{Fault, Room, Text, Value, json};
 
+use super::dates::read_date;
 use super::yaml;
 
 /// The data of a document and what follows it.
@@ -94,23 +95,6 @@ fn from_toml(value: toml::Value) -> Value {
 /// A date with or without a time; another text stays one.
 pub(super) fn from_date(text: &str) -> Value {
     read_date(text).map_or_else(|| Value::text(text), Value::Time)
-}
-
-/// The date that a text is, in one of the forms of YAML and TOML.
-pub(super) fn read_date(text: &str) -> Option<Time> {
-    const LAYOUTS: [&str; 5] = [
-        "2006-01-02",
-        "2006-01-02T15:04:05Z07:00",
-        "2006-01-02T15:04:05",
-        "2006-01-02 15:04:05Z07:00",
-        "2006-01-02 15:04:05",
-    ];
-    if !text.starts_with(|letter: char| letter.is_ascii_digit()) {
-        return None;
-    }
-    LAYOUTS
-        .into_iter()
-        .find_map(|layout| sluice_template::time::parse(layout, text, Zone::UTC))
 }
 
 #[cfg(test)]

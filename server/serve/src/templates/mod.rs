@@ -1,6 +1,7 @@
 //! Pages that are written by templates: what they see and call. The language is left to `sluice-template`; which
 //! answers are templates to `handlers::templates`.
 
+mod dates;
 mod files;
 mod front_matter;
 mod host;

@@ -3,7 +3,7 @@
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use sluice_template::{Fault, Room, Text, Value};
 
-use super::front_matter::read_date;
+use super::dates::read_date;
 
 /// Lists and maps within each other.
 const DEPTH_MAX: usize = 50;

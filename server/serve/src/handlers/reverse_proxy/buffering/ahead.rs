@@ -14,7 +14,7 @@ use sluice_policy::buffering::{Front, Next, Plan};
 
 use super::rules::Rules;
 use super::spooled::Spooled;
-use crate::limits::{BUFFER_PIECE_BYTES, BUFFER_TURN_BYTES};
+use crate::limits::{BUFFER_PIECE_BYTES, BUFFER_PIECE_BYTES_MIN, BUFFER_TURN_BYTES};
 
 /// A body that is read ahead. As long as its receiver takes everything at once it is passed on as it is, without a copy.
 pub(crate) struct Ahead {
@@ -325,7 +325,7 @@ impl Ahead {
             }
             Poll::Ready(Ok(data)) => {
                 self.at = 0;
-                self.front = self.worker.buffers.large();
+                self.front = piece_for(&self.worker, data.len());
                 self.front.extend_from_slice(data);
                 let count = data.len();
                 body.consume(count);
@@ -335,12 +335,24 @@ impl Ahead {
     }
 }
 
-/// Puts `data` behind what waits, in buffers of the worker.
+/// Puts `data` behind what waits. The first piece grows with its content: most bodies that wait are short or have only
+/// begun, and a buffer of the worker is as large as a whole piece. Further pieces are such buffers.
 fn append(worker: &Worker, to: &mut VecDeque<Vec<u8>>, mut data: &[u8]) {
     while !data.is_empty() {
-        let room = to.back().map_or(0, |last| last.capacity() - last.len());
+        let is_first = to.len() <= 1;
+        let room = match to.back_mut() {
+            Some(last) if is_first && last.capacity() - last.len() < data.len() => {
+                grow(last, data.len());
+                last.capacity() - last.len()
+            }
+            Some(last) => last.capacity() - last.len(),
+            None => 0,
+        };
         if room == 0 {
-            to.push_back(worker.buffers.large());
+            to.push_back(match to.is_empty() {
+                true => piece_for(worker, data.len()),
+                false => worker.buffers.large(),
+            });
             continue;
         }
         let (now, rest) = data.split_at(room.min(data.len()));
@@ -348,6 +360,23 @@ fn append(worker: &Worker, to: &mut VecDeque<Vec<u8>>, mut data: &[u8]) {
             last.extend_from_slice(now);
         }
         data = rest;
+    }
+}
+
+/// An empty buffer for so many bytes and a few more.
+fn piece_for(worker: &Worker, count: usize) -> Vec<u8> {
+    match count > BUFFER_PIECE_BYTES / 2 {
+        true => worker.buffers.large(),
+        false => Vec::with_capacity(count.next_power_of_two().max(BUFFER_PIECE_BYTES_MIN)),
+    }
+}
+
+/// Gives `piece` room for so many bytes more, at least twice what it has, and at most that of a whole piece.
+fn grow(piece: &mut Vec<u8>, count: usize) {
+    let wanted = (piece.len() + count).max(2 * piece.capacity());
+    let capacity = wanted.min(BUFFER_PIECE_BYTES);
+    if capacity > piece.capacity() {
+        piece.reserve_exact(capacity - piece.len());
     }
 }
 
@@ -417,5 +446,31 @@ impl Drop for Ahead {
         buffers.give_back(std::mem::take(&mut self.front));
         self.memory.drain(..).for_each(|one| buffers.give_back(one));
         self.late.drain(..).for_each(|one| buffers.give_back(one));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_bodies_take_short_buffers_and_long_ones_whole_pieces() {
+        let worker = Worker::new(0, 1);
+        let mut pieces = VecDeque::new();
+        append(&worker, &mut pieces, &[b'x'; 1000]);
+        assert_eq!(pieces[0].capacity(), BUFFER_PIECE_BYTES_MIN);
+        append(&worker, &mut pieces, &[b'x'; 4000]);
+        assert_eq!((pieces.len(), pieces[0].capacity()), (1, 8 * 1024));
+        append(&worker, &mut pieces, &[b'x'; 200_000]);
+        let all_but_last = pieces.len() - 1;
+        for piece in pieces.iter().take(all_but_last) {
+            assert_eq!(piece.len(), BUFFER_PIECE_BYTES);
+        }
+        let len: usize = pieces.iter().map(Vec::len).sum();
+        assert_eq!(len, 205_000);
+        // A body that comes in large reads gets whole buffers at once, without a copy to a larger one.
+        let mut pieces = VecDeque::new();
+        append(&worker, &mut pieces, &[b'x'; 60_000]);
+        assert_eq!(pieces[0].capacity(), BUFFER_PIECE_BYTES);
     }
 }

@@ -1,0 +1,14 @@
+//! What TLS policies are built with.
+
+use sluice_certs::Tickets;
+use sluice_observe::log::Log;
+
+use super::{Keys, Purpose};
+
+/// What policies are built with.
+pub(super) struct Around<'a> {
+    pub(super) keys: &'a Keys<'a>,
+    pub(super) purpose: Purpose,
+    pub(super) log: &'a Log,
+    pub(super) tickets: Tickets,
+}
