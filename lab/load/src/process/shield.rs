@@ -1,6 +1,6 @@
-//! Wrapper that turns into the server process: it pins itself to CPUs, asks the kernel to kill it when the lab dies,
-//! and then calls `exec`. Both must happen before the server's first instruction, and the lab has no other way to do
-//! that.
+//! Wrapper that turns into the server process: it pins itself to CPUs, has the kernel send it SIGTERM when the lab
+//! dies, and then calls `exec`. Both must happen before the server's first instruction, and the lab has no other way to
+//! do that.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -14,9 +14,9 @@ use crate::outcome::{Outcome, Refused};
 /// What to become, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The lab's own process
+    /// CPUs to pin to; empty for none.
     pub parent: u32,
-    /// Processors
+    /// Program and arguments.
     pub cpus: Vec<usize>,
     /// Program and arguments
     pub command: Vec<OsString>,
