@@ -11,14 +11,14 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::outcome::{Outcome, Refused};
 
-/// What to become, and how.
+/// What to execute, and on which CPUs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// CPUs to pin to; empty for none.
+    /// PID of the lab.
     pub parent: u32,
-    /// Program and arguments.
+    /// CPUs to pin to; empty for none.
     pub cpus: Vec<usize>,
-    /// Program and arguments
+    /// Program and arguments.
     pub command: Vec<OsString>,
 }
 
