@@ -37,7 +37,7 @@ pub const ALARM_MAX: Duration = Duration::from_millis(100);
 /// Open loop: 99 % of requests must be sent at most this much later than due for latencies to be the target's.
 pub const LATE_MAX: Duration = Duration::from_micros(100);
 
-/// Interval of timeout checks. A request times out at most this much late.
+/// Shortest interval of timeout checks; `Plan::tick_ns` adapts it to the timeout.
 pub const TICK: Duration = Duration::from_millis(20);
 
 /// Interval of the time series.
