@@ -1,4 +1,4 @@
-//! The output of rpc-bench: its percentiles are edges of the histogram's steps.
+//! The output of rpc-bench: its percentiles are bucket bounds of its histogram.
 
 use super::units::{bytes, milliseconds};
 use super::{number_after, parts};
@@ -10,7 +10,7 @@ pub fn read(text: &str) -> Result<Sheet, String> {
         tool: "rpc-bench".into(),
         ..Sheet::default()
     };
-    // It ends at the first wrong answer and counts 429 apart.
+    // It stops at the first incorrect response and counts 429 separately.
     sheet.conditions.failures_counted = Some(false);
     for lines in parts(text, |line| line.contains("Num Queries:")) {
         sheet
