@@ -4,7 +4,7 @@ use super::units::{bytes, milliseconds};
 use super::{number_after, parts};
 use crate::evidence::{Latency, Row, Sheet};
 
-/// Reads one or more outputs. The number of clients is not printed.
+/// Parses one or more outputs. The number of clients is not printed.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let mut sheet = Sheet {
         tool: "rpc-bench".into(),
