@@ -360,7 +360,7 @@ fn an_upload_goes_on_while_the_client_does_not_read() {
         let flags = if sent == SIZE { END_STREAM } else { 0 };
         peer.send(DATA, flags, id, &vec![b'y'; count]);
     }
-    // At most the first 1,000 bytes may have been overtaken while waiting for the window.
+    // At most the first 1,000 bytes were discarded above while waiting for window updates.
     peer.give_window(id, 1 << 20);
     assert!(peer.answer(id).text().ends_with(&SIZE.to_string()));
 }

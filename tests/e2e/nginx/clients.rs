@@ -83,7 +83,7 @@ impl Site {
     }
 }
 
-/// Presents a certificate regardless of the server's request.
+/// Presents a certificate regardless of its version and of the server's request.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 

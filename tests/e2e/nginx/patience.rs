@@ -68,7 +68,7 @@ fn connections_wait_for_another_request_as_their_location_says() {
     assert_eq!(client.get("/two").field("connection"), None);
     assert_eq!(client.get("/two").field("connection"), Some("close"));
     assert!(client.is_closed());
-    // A connection that is recent enough stays open, but not for ever.
+    // The connection is kept alive until it exceeds its maximum age.
     let mut client = Client::connect(server.port);
     while client.get("/old").field("connection").is_none() {}
     assert!(client.is_closed());
