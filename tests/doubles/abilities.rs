@@ -1,14 +1,14 @@
-//! What tests ask of the machine they run on. A test asks for the ability it needs, not for the name of a program: there is
-//! a uWSGI without Python and a curl without HTTP/2. One that cannot run says so, by name.
+//! What tests require of the machine they run on. A test checks for the ability it needs, not for the name of a
+//! program: there is uWSGI without Python and curl without HTTP/2. A test that cannot run reports that by name.
 
 use std::fmt::Display;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// The file that the tests of one run add their skipped names to; `cargo xtask check` sets it and prints what it holds.
+/// The file to which the tests of a run append what they skip; `cargo xtask check` sets it and prints the contents.
 const SKIPPED: &str = "SLUICE_SKIPPED";
 
-/// Says that the test which calls this cannot run here, or a part of it.
+/// Reports that the calling test, or a part of it, cannot run here.
 pub fn skipped(reason: impl Display) {
     let thread = std::thread::current();
     let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
@@ -20,12 +20,12 @@ pub fn skipped(reason: impl Display) {
         .append(true)
         .create(true)
         .open(path);
-    // A line is written at once, so that those of several tests do not mix.
+    // The line is written in one call, so that lines of concurrent tests do not mix.
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
     written.unwrap_or_else(|error| println!("{SKIPPED}: {error}"));
 }
 
-/// What a program says when it is tried with these arguments; `None` if it cannot be started.
+/// The output of a program run with these arguments; `None` if it cannot be started.
 pub fn tried(program: &str, args: &[&str]) -> Option<Output> {
     Command::new(program)
         .args(args)
@@ -34,7 +34,7 @@ pub fn tried(program: &str, args: &[&str]) -> Option<Output> {
         .ok()
 }
 
-/// Whether a program succeeds with these arguments; the test is said to be skipped where it does not.
+/// Whether a program succeeds with these arguments; if not, the test is reported as skipped.
 pub fn can_run(program: &str, args: &[&str]) -> bool {
     let can = tried(program, args).is_some_and(|output| output.status.success());
     if !can {
@@ -43,7 +43,7 @@ pub fn can_run(program: &str, args: &[&str]) -> bool {
     can
 }
 
-/// Whether there is an OpenSSL of 3.0 or newer: what tests ask of it is not in LibreSSL or older ones.
+/// Whether OpenSSL 3.0 or newer is installed: tests use features that LibreSSL and older versions lack.
 pub fn has_openssl() -> bool {
     let version = tried("openssl", &["version"]);
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

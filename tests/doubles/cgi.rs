@@ -1,11 +1,11 @@
-//! SCGI and uwsgi as applications speak them: one request on a connection, and an answer that ends with it.
+//! SCGI and uwsgi as applications speak them: one request per connection, and a response that ends with it.
 
 use std::io::{Read, Write};
 
 use super::fastcgi::Asked;
 use super::wire::Wire;
 
-/// Reads a request of SCGI; nothing at the end of the connection.
+/// Reads a SCGI request; `None` at the end of the connection.
 pub fn read_scgi<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
     let mut length = Vec::new();
     loop {
@@ -37,7 +37,7 @@ pub fn read_scgi<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
     })
 }
 
-/// Reads a request of uwsgi with its two modifiers.
+/// Reads a uwsgi request with its two modifiers.
 pub fn read_uwsgi<S: Read + Write>(wire: &mut Wire<S>) -> Option<(Asked, [u8; 2])> {
     let head = wire.take(4);
     let [first, low, high, second] = head[..].try_into().ok()?;

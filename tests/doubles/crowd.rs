@@ -1,4 +1,4 @@
-//! Many clients of one server at a time: who gets an answer, who waits for one, and who is sent away.
+//! Many concurrent clients of one server: which get a response, which wait for one, and which are turned away.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long one client waits.
+/// How long a client waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What became of a client.
+/// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its answer has begun, with this status.
+    /// Its response has begun, with this status.
     Answered(u16),
-    /// Its request is with the upstream.
+    /// Its request has reached the upstream.
     Waits,
-    /// It was sent away.
+    /// Its connection was closed.
     Gone,
 }
 
-/// An upstream that counts the requests it has, and answers all of them once it is told to.
+/// An upstream that counts its requests, and delays all responses until it is freed.
 #[derive(Clone, Default)]
 pub struct Holding(Arc<Held>);
 
@@ -32,7 +32,7 @@ struct Held {
 }
 
 impl Holding {
-    /// Starts it; gives its port.
+    /// Starts it; returns its port.
     pub fn start(&self) -> u16 {
         let held = self.0.clone();
         super::listen(move |mut wire| {
@@ -48,20 +48,20 @@ impl Holding {
         })
     }
 
-    /// Requests that came.
+    /// Number of requests received.
     pub fn count(&self) -> usize {
         self.0.waiting.load(Ordering::Acquire)
     }
 
-    /// Answers all, also those that come later.
+    /// Sends all responses, also to later requests.
     pub fn free(&self) {
         *self.0.is_free.lock().expect("nobody panics with it") = true;
         self.0.freed.notify_all();
     }
 }
 
-/// Connects `count` clients one after the other, each of which asks for `target` and stays. The next one comes when it is
-/// clear what became of the one before.
+/// Connects `count` clients one after the other; each requests `target` and keeps its connection. The next one connects
+/// when the state of the previous one is known.
 pub fn gather(
     port: u16,
     count: usize,
@@ -73,7 +73,7 @@ pub fn gather(
         .map(|_| {
             let before = upstream.map_or(0, Holding::count);
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
-            // Who is sent away may hear of it while he asks.
+            // A client that is turned away may notice while it sends.
             let _ = stream.write_all(request.as_bytes());
             let fate = fate(&mut stream, || {
                 upstream.is_some_and(|upstream| upstream.count() > before)
@@ -83,7 +83,7 @@ pub fn gather(
         .collect()
 }
 
-/// What becomes of a client that has asked; `is_waiting` tells whether the upstream has its request.
+/// Determines the state of a client that has sent its request; `is_waiting` says whether the upstream has it.
 pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
     stream.set_nonblocking(true).expect("it can be set");
     let deadline = Instant::now() + PATIENCE;
@@ -109,7 +109,7 @@ pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
     }
 }
 
-/// How many of them have this fate.
+/// How many clients are in this state.
 pub fn count(crowd: &[(TcpStream, Fate)], wanted: Fate) -> usize {
     crowd.iter().filter(|(_, fate)| *fate == wanted).count()
 }

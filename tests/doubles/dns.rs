@@ -1,4 +1,4 @@
-//! A DNS server on a free loopback port, over UDP and TCP, that knows what a test tells it.
+//! A DNS server on a free loopback port, over UDP and TCP, with records set by the test.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
@@ -12,25 +12,25 @@ const SRV: u16 = 33;
 
 const UNPOISONED: &str = "nobody panics with it";
 
-/// What a name has.
+/// A record of a name.
 #[derive(Clone)]
 pub enum Record {
     Address(Ipv4Addr),
     Address6(Ipv6Addr),
-    /// Port, priority, and name of the server.
+    /// SRV: port, priority, and target.
     Service(u16, u16, &'static str),
-    /// The same with a weight, in front of the name.
+    /// SRV with weight: the weight precedes the target.
     Weighted(u16, u16, u16, &'static str),
 }
 
-/// How questions are answered.
+/// How queries are handled.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mood {
     Answers,
-    /// Says over UDP that the answer is too long for it.
+    /// Sets the truncation flag over UDP.
     TooLong,
     Silent,
-    /// Sends what is no answer, another thing each time.
+    /// Sends malformed replies, a different one each time.
     Babbles,
 }
 
@@ -109,13 +109,13 @@ impl Dns {
         self.state.lock().expect(UNPOISONED).ttl = seconds;
     }
 
-    /// Questions over UDP so far.
+    /// Number of queries over UDP so far.
     pub fn asked(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
     }
 }
 
-/// The question's end, its name and its type.
+/// The end of the question, its name and its type.
 fn parse(message: &[u8]) -> (usize, String, u16) {
     let (mut at, mut name) = (12, String::new());
     while message[at] != 0 {
@@ -139,12 +139,12 @@ fn head(question: &[u8], flags: u16, answers: u16) -> Vec<u8> {
     out
 }
 
-/// An answer with the bit that says it was cut.
+/// A reply with the truncation flag.
 fn cut(question: &[u8]) -> Vec<u8> {
     head(question, 0x8380, 0)
 }
 
-/// What is no answer to `question`: cut, looped, with counts that lie, of somebody else, or nothing but bytes.
+/// A malformed reply to `question`: truncated, with a pointer loop, wrong counts, a wrong ID, or garbage.
 fn babble(question: &[u8], number: usize) -> Vec<u8> {
     let mut whole = head(question, 0x8180, 1);
     match number % 7 {
@@ -164,7 +164,7 @@ fn babble(question: &[u8], number: usize) -> Vec<u8> {
             whole
         }
         5 => {
-            // The number of another question.
+            // The ID of another query.
             whole[0] ^= 0x55;
             whole
         }
@@ -188,7 +188,7 @@ impl State {
         let code = if known.is_empty() { 3 } else { 0 };
         let mut out = head(question, 0x8180 | code, data.len() as u16);
         for data in data {
-            // A pointer to the name of the question, the type, class IN.
+            // A pointer to the name in the question, the type, class IN.
             out.extend_from_slice(&[0xc0, 12]);
             out.extend_from_slice(&kind.to_be_bytes());
             out.extend_from_slice(&[0, 1]);

@@ -1,12 +1,12 @@
-//! FastCGI as an application speaks it.
+//! FastCGI as applications speak it.
 
 use std::io::{Read, Write};
 
 use super::wire::Wire;
 
-/// The record of an answer.
+/// The type of response records.
 pub const STDOUT: u8 = 6;
-/// The record of what goes to the log.
+/// The type of records for the error log.
 pub const STDERR: u8 = 7;
 
 /// A record with this content.
@@ -19,12 +19,12 @@ pub fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The end of a request.
+/// An `END_REQUEST` record.
 pub fn end(protocol_status: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, protocol_status, 0, 0, 0])
 }
 
-/// A whole answer of this head and body.
+/// A complete response with this head and body.
 pub fn said(content: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in content.chunks(60_000) {
@@ -34,11 +34,11 @@ pub fn said(content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What an application was asked.
+/// A request as the application received it.
 pub struct Asked {
     pub params: Vec<(Vec<u8>, Vec<u8>)>,
     pub body: Vec<u8>,
-    /// Whether the connection is to stay.
+    /// Whether the connection stays open.
     pub keeps: bool,
 }
 
@@ -52,7 +52,7 @@ impl Asked {
     }
 }
 
-/// Reads one request; nothing at the end of the connection.
+/// Reads one request; `None` at the end of the connection.
 pub fn read_request<S: Read + Write>(wire: &mut Wire<S>) -> Option<Asked> {
     let (mut params, mut body, mut keeps) = (Vec::new(), Vec::new(), false);
     loop {

@@ -1,5 +1,5 @@
-//! What the end-to-end tests and the comparison with Caddy build the other side of a connection from: bytes over a
-//! stream, a listener on a free port, FastCGI, SCGI, uwsgi, DNS, php-fpm. What is said over them is left to those.
+//! Building blocks for peers in the end-to-end tests and the comparison with Caddy: bytes over a stream, a listener on
+//! a free port, FastCGI, SCGI, uwsgi, DNS, php-fpm.
 #![allow(dead_code, reason = "each of the two programs uses a part of it")]
 
 pub mod abilities;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 
 use wire::Wire;
 
-/// Gives each connection to a free port to `serve`, in a thread of its own, until the test process ends.
+/// Listens on a free port and calls `serve` for each connection in a thread of its own, until the test process ends.
 pub fn listen(serve: impl Fn(Wire) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listen_on(listener, serve)
 }
 
-/// The same for each of these addresses, at one port that is free at all of them.
+/// Like `listen`, for each of these addresses, on one port that is free on all of them.
 pub fn listen_at<S: Fn(Wire) + Send + Sync + 'static>(all: Vec<(IpAddr, S)>) -> u16 {
     loop {
         let port = ports::free_port();

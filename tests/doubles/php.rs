@@ -1,4 +1,4 @@
-//! The real php-fpm, where one is installed, on an address of the test's own.
+//! The real php-fpm, if one is installed, on an address chosen by the test.
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -10,23 +10,23 @@ use sluice_net::sys::process::{Signal, send};
 
 use super::abilities::{skipped, tried};
 
-/// How long it may take to listen.
+/// How long it may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A running php-fpm; it ends with this.
+/// A running php-fpm, stopped on drop.
 pub struct Fpm(Child);
 
 impl Drop for Fpm {
     fn drop(&mut self) {
-        // Only asked kindly does it end its children, too.
+        // Only SIGTERM makes it stop its children, too.
         let _ = send(self.0.id(), Signal::Terminate);
         let _ = self.0.wait();
     }
 }
 
 impl Fpm {
-    /// Starts it with its files in `folder`, and waits until it listens at `listen`, a path or an address. `pool` are
-    /// further settings. Nothing, and a line that says so, where there is no PHP.
+    /// Starts it with its files in `folder`, and waits until it listens on `listen`, a path or an address. `pool` has
+    /// additional settings. If PHP is not installed, the test is reported as skipped and this returns `None`.
     pub fn start(folder: &Path, listen: &str, pool: &str) -> Option<Fpm> {
         let Some(program) = find() else {
             skipped("no program `php-fpm` is installed; Debian has it as package php-fpm");
@@ -79,7 +79,7 @@ impl Fpm {
     }
 }
 
-/// Any php-fpm: Debian's has the version in its name and lies where only root looks.
+/// Finds any php-fpm: Debian's has the version in its name and is in a folder for system administration.
 fn find() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =

@@ -1,18 +1,18 @@
-//! Ports for what tests start.
+//! Ports for servers started by tests.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::Mutex;
 
-/// Below the kernel's own range, so that no client gets one of them meanwhile.
+/// Below the kernel's ephemeral range, so that client connections do not take them.
 const FIRST: u16 = 12_000;
 
-/// Ports that a process takes together, and how often there are so many.
+/// Number of consecutive ports that a process reserves.
 const BLOCK: u16 = 100;
 const BLOCKS: u16 = 200;
 
-/// The ports of this process that were not handed out yet, and what says that they are its own.
+/// The reserved ports of this process that are still unused, and the handle that reserves them.
 struct Blocks {
     next: u16,
     end: u16,
@@ -25,8 +25,8 @@ static OURS: Mutex<Blocks> = Mutex::new(Blocks {
     names: Vec::new(),
 });
 
-/// A port on which nobody listens, and that no other test gets as long as this process lives: not those of this process
-/// and not those of others that run at the same time.
+/// A port that is free, and that no other test gets as long as this process lives, neither in this process nor in one
+/// that runs at the same time.
 pub fn free_port() -> u16 {
     let mut ours = OURS.lock().expect("nobody panics with it");
     loop {
@@ -35,7 +35,7 @@ pub fn free_port() -> u16 {
         }
         let port = ours.next;
         ours.next += 1;
-        // Other programs do not ask.
+        // Other programs do not take part in the reservation.
         if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
             return port;
         }
@@ -43,7 +43,7 @@ pub fn free_port() -> u16 {
 }
 
 impl Blocks {
-    /// Takes the first block whose name nobody has. A name is free again when its process ends, however it ends.
+    /// Reserves the first block whose name is free. The name is released when the process ends, however it ends.
     fn take_block(&mut self) {
         let start = (std::process::id() % u32::from(BLOCKS)) as u16;
         let (block, name) = (0..BLOCKS)

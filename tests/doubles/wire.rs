@@ -1,11 +1,11 @@
-//! Bytes over any stream, in either direction: what an upstream reads and a client that looks at the framing. Whole
-//! answers are left to `client`.
+//! Bytes over any stream, in either direction, for upstreams and for clients that inspect framing. Complete responses
+//! are in `client`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// How long a read or a write may take.
+/// Timeout of a read or a write.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One end of a connection.
@@ -24,7 +24,7 @@ impl Wire {
     }
 }
 
-/// A stream that neither waits for ever nor holds small writes back.
+/// Configures timeouts and disables Nagle's algorithm.
 pub fn patient(stream: TcpStream) -> TcpStream {
     stream
         .set_read_timeout(Some(PATIENCE))
@@ -56,7 +56,7 @@ impl<S: Read + Write> Wire<S> {
         self.stream().flush()
     }
 
-    /// A line without its end, or nothing at the end of the stream.
+    /// A line without its end; `None` at the end of the stream.
     pub fn line(&mut self) -> Option<String> {
         let mut line = Vec::new();
         self.reader.read_until(b'\n', &mut line).ok()?;
@@ -64,7 +64,7 @@ impl<S: Read + Write> Wire<S> {
         Some(line.strip_suffix('\r').map_or(line.clone(), str::to_owned))
     }
 
-    /// The lines of a head, or of a trailer section; nothing if the stream ends before.
+    /// The lines of a head, or of a trailer section; `None` if the stream ends before.
     pub fn head(&mut self) -> Option<Vec<String>> {
         let mut lines = Vec::new();
         loop {
@@ -75,14 +75,14 @@ impl<S: Read + Write> Wire<S> {
         }
     }
 
-    /// So many bytes, or as many as came before the end.
+    /// `count` bytes, or as many as there are before the end.
     pub fn take(&mut self, count: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         let _ = (&mut self.reader).take(count).read_to_end(&mut bytes);
         bytes
     }
 
-    /// One chunk: its content, empty at the last one, or nothing where the stream ends inside it.
+    /// One chunk: its content, empty for the last one; `None` if the stream ends inside it.
     pub fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.line()?;
         let size = line
@@ -97,7 +97,7 @@ impl<S: Read + Write> Wire<S> {
         Some(content)
     }
 
-    /// The body that a head announces; nothing if the stream ends before.
+    /// The body announced by a head; `None` if the stream ends before.
     pub fn body(&mut self, head: &[String]) -> Option<Vec<u8>> {
         if field(head, "Transfer-Encoding").is_some() {
             let mut body = Vec::new();
@@ -116,7 +116,7 @@ impl<S: Read + Write> Wire<S> {
         (u64::try_from(body.len()) == Ok(length)).then_some(body)
     }
 
-    /// Reads and forgets until the end; the number of bytes.
+    /// Reads and discards everything until the end; returns the number of bytes.
     pub fn drain(&mut self) -> u64 {
         let mut sum = 0;
         let mut buf = vec![0; 256 * 1024];
@@ -129,7 +129,7 @@ impl<S: Read + Write> Wire<S> {
     }
 }
 
-/// The value of the first line of that name.
+/// The value of the first header of that name.
 pub fn field<'a>(head: &'a [String], name: &str) -> Option<&'a str> {
     head.iter().skip(1).find_map(|line| {
         let (found, value) = line.split_once(':')?;

@@ -1,4 +1,4 @@
-//! `acme_server`: certificates that one server has from another, without anybody else.
+//! `acme_server`: one server obtains its certificates from another, without a third party.
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use crate::harness::{Folder, Server, Setup, eventually, free_port, run_to_end, t
 use crate::tls::{client, connect, get};
 use rustls::version::TLS13;
 
-/// How long an order may take: a proof is looked for up to three times.
+/// How long an order may take: a challenge is checked up to three times.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The ports on which a client of the authority answers challenges, and its site.
+/// The ports of an ACME client: for its challenges, and for its site.
 struct Ports {
     http: u16,
     https: u16,
@@ -27,7 +27,7 @@ impl Ports {
     }
 }
 
-/// An authority on `localhost` with these lines in its directive, which looks for proofs at `ports`.
+/// A CA on `localhost` with these lines in its directive, which checks challenges at `ports`.
 fn authority(lines: &str, ports: &Ports) -> Server {
     let setup = Setup::bare();
     let site = format!(
@@ -56,7 +56,7 @@ fn root(authority: &Server) -> PathBuf {
     folder.join("data/sluice/pki/authorities/local/root.crt")
 }
 
-/// The Caddyfile of a client of the authority; `lines` say more of its issuer.
+/// The Caddyfile of a client of the CA, with `lines` in its issuer.
 fn caddyfile(authority: &Server, ports: &Ports, name: &str, lines: &str) -> String {
     format!(
         "{{\n\tadmin off\n\thttp_port {}\n\thttps_port {}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
@@ -69,7 +69,7 @@ fn caddyfile(authority: &Server, ports: &Ports, name: &str, lines: &str) -> Stri
     )
 }
 
-/// Waits until `name` has a certificate of the authority, and asks for `/`.
+/// Waits until `name` has a certificate of the CA, and requests `/`.
 fn wait(authority: &Server, port: u16, name: &str, tell: impl Fn() -> String) -> String {
     let trusting = client(&authority.folder, &[&TLS13]);
     let until = Instant::now() + PATIENCE;
@@ -142,7 +142,7 @@ fn a_lifetime_that_is_asked_for_is_given() {
         .time_to_expiration()
         .expect("it has not ended");
     assert!((6900..=7200).contains(&left.whole_seconds()), "{left}");
-    // One that is too short is refused by name.
+    // A lifetime that is too short is rejected by name.
     drop(server);
     let site = caddyfile(&authority, &ports, "localhost", "lifetime 1m");
     let server = Setup::new(&site).start();
@@ -198,7 +198,7 @@ fn other_paths_go_on_and_the_directory_is_for_its_authority_only() {
     }
 }
 
-/// A DNS server that answers every question for texts with the lines of `file`; gives its port.
+/// A DNS server that responds to every TXT query with the lines of `file`; returns its port.
 fn dns(file: PathBuf) -> u16 {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let port = socket.local_addr().expect("bound").port();
@@ -206,7 +206,7 @@ fn dns(file: PathBuf) -> u16 {
         let mut buf = [0; 1500];
         while let Ok((length, from)) = socket.recv_from(&mut buf) {
             let asked = &buf[..length];
-            // The question ends behind the empty label and two numbers.
+            // The question ends after the empty label and two numbers.
             let Some(end) = asked[12..].iter().position(|b| *b == 0) else {
                 continue;
             };
@@ -266,7 +266,7 @@ fn a_restart_of_the_authority_keeps_accounts_and_orders() {
         std::fs::read_dir(folder.join(kind)).map_or(0, Iterator::count)
     };
     assert_eq!((count("accounts"), count("orders")), (1, 1));
-    // What clients have there is read again: a reload makes the directive anew.
+    // Accounts and orders are loaded again: a reload creates the handler anew.
     authority.signal(sluice_net::sys::process::Signal::Hangup);
     authority.wait_for_words("configuration");
     let other = Setup::new(&site.replace("respond \"hello", "respond \"again"));

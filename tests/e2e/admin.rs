@@ -1,4 +1,4 @@
-//! The control interface over its socket: what it takes, what it shows, and whom it refuses.
+//! The admin API over its socket: what it accepts, what it reports, and which requests it rejects.
 
 use crate::client::{Answer, Client, exchange};
 use crate::harness::{Server, Setup, eventually, run_to_end, text};
@@ -151,7 +151,7 @@ fn a_chunked_body_beyond_the_limit_is_refused_while_it_is_sent() {
         server.admin
     ));
     let chunk = [&b"100000\r\n"[..], &vec![b' '; 0x10_0000], b"\r\n"].concat();
-    // The limit is 64 MiB; the server answers and closes soon behind it.
+    // The limit is 64 MiB; the server responds and closes soon after it.
     let sent = (0..80)
         .take_while(|_| client.try_send(&chunk).is_ok())
         .count();
@@ -258,7 +258,7 @@ fn a_unix_socket_is_for_its_owner() {
     let server =
         Server::start("{\n\tadmin unix/{folder}/admin.sock\n}\n:{port} {\n\trespond one\n}\n");
     let path = server.folder.path().join("admin.sock");
-    // It is there before it has its mode, but nobody can connect before that.
+    // The file exists before its mode is set, but accepts connections only afterwards.
     let connects = || std::os::unix::net::UnixStream::connect(&path).is_ok();
     eventually("the socket", connects, || server.stderr());
     let mode = std::fs::metadata(&path)

@@ -1,4 +1,4 @@
-//! Requests that must not be served, and limits that must hold.
+//! Requests that must not be served, and limits that must be enforced.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,10 +15,10 @@ use sluice_net::sys::process::Signal;
 
 const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 
-/// What a second request behind a refused one asks for: if it is answered, the first one's end was misjudged.
+/// A second request after a rejected one: a response to it would mean that the end of the first was misjudged.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Heads whose framing or fields are wrong (RFC 9112, sections 2.2, 3, 5 and 6.3).
+/// Heads with invalid framing or headers (RFC 9112, sections 2.2, 3, 5 and 6.3).
 const BAD_HEADS: &[(&str, u16)] = &[
     (
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -172,7 +172,7 @@ fn bad_chunks_are_refused_and_nothing_behind_them_is_served() {
         client.send(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{HIDDEN}"
         ));
-        // The head was good, so the request may be on its way already: then the connection only ends.
+        // The head was valid, so the request may have been forwarded already: then the connection is just closed.
         if let Ok(answer) = client.try_answer() {
             assert_eq!(answer.status, 400, "{chunks:?}: {}", answer.head);
         }
@@ -208,7 +208,7 @@ fn a_header_of_a_megabyte_is_refused() {
     let mut other = Client::connect(server.port);
     let refused = |head: &str, status: u16| {
         let mut client = Client::connect(server.port);
-        // The server may stop reading before it has all.
+        // The server may stop reading before it has received everything.
         let _ = client.try_send(head);
         assert_eq!(client.answer().status, status);
     };
@@ -235,7 +235,7 @@ fn a_header_of_a_megabyte_is_refused() {
         refused(&long, 414);
         assert_eq!(other.get("/").text(), "hello");
     }
-    // The kernel counts pages for each processor and adds them up now and then: the peak may seem to fall a little.
+    // The kernel counts pages per CPU and sums them up at intervals: the peak may seem to fall a little.
     let grown = server.grown(before);
     assert!(
         grown < 4 * 1024 + MEMORY_STEPS,
@@ -267,7 +267,7 @@ fn a_head_that_does_not_end_is_given_up() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n");
     let mut trickle = client_stream(server.port);
     let trickling = thread::spawn(move || {
-        // One byte after another does not buy more time.
+        // Sending byte by byte does not extend the timeout.
         for byte in "GET / HTTP/1.1\r\nHost: a\r\nX-Slow: "
             .bytes()
             .chain([b'x'; 400])
@@ -345,7 +345,7 @@ fn an_answer_that_nobody_reads_is_given_up() {
     assert!(server.open_files() > before);
     eventually(
         "the stalled connections to go",
-        // The file itself stays open for whoever asks next.
+        // The file itself stays open for further requests.
         || server.open_files() <= before + 1,
         || format!("{} files, {before} before", server.open_files()),
     );
@@ -402,7 +402,7 @@ fn one_upstream_that_hangs_holds_up_nobody_else() {
     drop(hanging);
 }
 
-/// A server that may open few files.
+/// A server with a low limit of open files.
 fn confined() -> Server {
     Setup::new(HELLO).files_max(128).start()
 }
@@ -410,7 +410,7 @@ fn confined() -> Server {
 #[test]
 fn the_limit_of_connections_holds_and_the_server_recovers() {
     let server = confined();
-    // Each of these has begun a request, so that it is not idle and cannot be let go for another.
+    // Each of these has started a request, so it is not idle and cannot be closed for another.
     let busy: Vec<TcpStream> = (0..300)
         .map(|_| {
             let mut stream = client_stream(server.port);
@@ -432,7 +432,7 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
 fn nobody_goes_while_there_is_room_for_all() {
     const SITE: &str = ":{port} {\n\trespond \"hello\"\n}\n";
     let server = Setup::new(SITE).files_max(128).start();
-    // Where no upstream is asked a client is one file; some are kept free.
+    // A client without an upstream needs one file; some are reserved.
     let most = usize::try_from(server.metric("sluice_connections_max")).expect("it is small");
     assert_eq!(most, 128 - 64 - 128 / 8);
     let mut clients: Vec<Client> = (0..most).map(|_| Client::connect(server.port)).collect();

@@ -1,5 +1,5 @@
-//! `transport scgi` and `transport uwsgi` with applications that do what a test tells them, and with uWSGI itself where it
-//! is installed. What they have in common with FastCGI is shown in `fastcgi`.
+//! `transport scgi` and `transport uwsgi` with scripted applications, and with uWSGI itself if it is installed. What
+//! they share with FastCGI is tested in `fastcgi`.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -25,7 +25,7 @@ fn read(protocol: &str, wire: &mut Wire) -> Option<Asked> {
     }
 }
 
-/// An application that answers each request with these bytes and the end of the connection.
+/// An application that responds to each request with these bytes and closes the connection.
 fn answering(protocol: &'static str, bytes: impl AsRef<[u8]>) -> (Upstream, Receiver<Asked>) {
     let (sender, asked) = sync_channel(100);
     let bytes = bytes.as_ref().to_vec();
@@ -157,7 +157,7 @@ fn what_is_no_whole_answer_is_not_presented_as_one() {
             let server = Server::start(&site(protocol, &[upstream.port], "", ""));
             assert_eq!(server.ask("/").status, 502, "{protocol}: {bytes}");
         }
-        // A head that tells a length, and less than that.
+        // The head declares a length, and fewer bytes follow.
         let (upstream, _asked) =
             answering(protocol, "Status: 200\r\nContent-Length: 9\r\n\r\nhalf");
         let server = Server::start(&site(protocol, &[upstream.port], "", ""));
@@ -173,7 +173,7 @@ fn variables_that_do_not_fit_are_refused_and_bodies_without_length_are_measured(
         let (upstream, asked) = answering(protocol, OK);
         let transport = "env FILLED {query.fill}";
         let server = Server::start(&site(protocol, &[upstream.port], transport, ""));
-        // To an application of C the text would end there.
+        // An application in C would see the text end there.
         assert_eq!(server.ask("/?fill=a%00b").status, 400, "{protocol}");
         let answer = exchange(
             server.port,
@@ -262,7 +262,7 @@ fn an_upload_and_an_answer_of_megabytes_pass() {
     }
 }
 
-/// uWSGI, which speaks both protocols, with an application of WSGI.
+/// uWSGI, which supports both protocols, with a WSGI application.
 struct Uwsgi(Child);
 
 impl Drop for Uwsgi {
@@ -272,8 +272,8 @@ impl Drop for Uwsgi {
     }
 }
 
-/// The program, or that of the Python package `pyuwsgi` (`SLUICE_UWSGI` names another), that runs applications of Python,
-/// and the arguments with which it does: Debian has Python in a plugin and a package of its own.
+/// The uWSGI program, or that of the Python package `pyuwsgi` (`SLUICE_UWSGI` overrides it), that can run Python
+/// applications, and the arguments for that: in Debian, Python is a separate plugin.
 fn find() -> Option<(PathBuf, &'static [&'static str])> {
     let programs: Vec<PathBuf> = match std::env::var_os("SLUICE_UWSGI") {
         Some(named) => vec![named.into()],
@@ -290,7 +290,7 @@ fn find() -> Option<(PathBuf, &'static [&'static str])> {
                 &[*way, &["--help"][..]].concat(),
             );
             let help = output.map_or_else(String::new, |output| text(&output.stdout));
-            // The help has the options of the plugins that were found, and no others.
+            // The help lists the options of the plugins that were found, and no others.
             ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
                 .iter()
                 .all(|option| help.contains(option))

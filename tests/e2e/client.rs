@@ -1,23 +1,22 @@
-//! A client that sends exactly the bytes it is told to, and takes answers apart. It knows HTTP/1.1 and nothing else.
+//! A client that sends exact bytes and parses responses. It supports HTTP/1.1 only.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// Timeout of a response.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
-    /// The whole head, with its line ends.
+    /// The whole head, including line endings.
     pub head: String,
     pub body: Vec<u8>,
 }
 
 impl Answer {
-    /// The value of the first field line of that name.
+    /// The value of the first header of that name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -47,12 +46,12 @@ impl Client {
         }
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server takes them");
     }
 
-    /// Sends bytes that the server may not want any more.
+    /// Sends bytes that the server may no longer accept.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.reader.get_mut().write_all(bytes.as_ref())
     }
@@ -63,12 +62,12 @@ impl Client {
         self.answer()
     }
 
-    /// Reads one answer to a request that was no HEAD.
+    /// Reads one response to a request other than HEAD.
     pub fn answer(&mut self) -> Answer {
         self.try_answer().expect("an answer")
     }
 
-    /// Reads one answer, or finds that the connection has ended.
+    /// Reads one response, or detects that the connection has ended.
     pub fn try_answer(&mut self) -> io::Result<Answer> {
         let head = self.head()?;
         let status = head.get(9..12).and_then(|code| code.parse().ok());
@@ -97,7 +96,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// Reads a head alone, as of an answer to HEAD.
+    /// Reads only a head, as of a response to HEAD.
     pub fn head(&mut self) -> io::Result<String> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -131,7 +130,7 @@ impl Client {
         Ok(byte[0])
     }
 
-    /// Whether the server has closed the connection; waits for it to say something or to close.
+    /// Whether the server has closed the connection; waits until it sends something or closes.
     pub fn is_closed(&mut self) -> bool {
         match self.reader.fill_buf() {
             Ok(bytes) => bytes.is_empty(),
@@ -140,7 +139,7 @@ impl Client {
     }
 }
 
-/// Asks for a path with GET on a connection of its own.
+/// Requests a path with GET on a connection of its own.
 pub fn ask(port: u16, path: &str) -> Answer {
     exchange(
         port,
@@ -148,7 +147,7 @@ pub fn ask(port: u16, path: &str) -> Answer {
     )
 }
 
-/// Sends a whole request on a connection of its own.
+/// Sends a complete request on a connection of its own.
 pub fn exchange(port: u16, request: impl AsRef<[u8]>) -> Answer {
     let mut client = Client::connect(port);
     client.send(request);

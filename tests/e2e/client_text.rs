@@ -1,12 +1,12 @@
-//! Text of clients that a configuration puts into messages: methods, headers, targets and statuses. Whatever it is, it
-//! becomes part of a valid message or an error of this one request.
+//! Text from clients that a configuration puts into messages: methods, headers, targets and statuses. Whatever it is,
+//! the result is a valid message or an error of that one request.
 
 use crate::client::{Answer, Client, exchange};
 use crate::harness::Server;
 use crate::nginx::setup;
 use crate::upstream::Upstream;
 
-/// What a request gets, and what the log says of panics.
+/// The response to a request, checking that the log has no panic.
 fn get(port: u16, path: &str, headers: &str) -> Answer {
     exchange(
         port,
@@ -54,7 +54,7 @@ fn a_method_that_a_client_names_is_a_token_or_refused() {
     }
     assert_eq!(asked("PURGE"), (200, "PURGE".into()));
     assert_eq!(asked("M-SEARCH"), (200, "M-SEARCH".into()));
-    // None keeps that of the client.
+    // An empty one leaves the client's method.
     assert_eq!(asked(""), (200, "GET".into()));
     assert_eq!(asked("CONNECT").0, 405);
     assert_no_panic(&server);
@@ -76,7 +76,7 @@ fn a_method_of_a_caddyfile_is_a_token_or_refused() {
     assert_no_panic(&server);
 }
 
-/// Decoded paths are how clients bring line ends into a configuration.
+/// Decoded paths could bring line breaks into a configured header.
 #[test]
 fn no_control_character_of_a_client_reaches_an_upstream_in_a_header() {
     let upstream = Upstream::echo();
@@ -102,12 +102,12 @@ fn no_control_character_of_a_client_reaches_an_upstream_in_a_header() {
         assert_no_panic(server);
     }
     assert_eq!(get(nginx.port, "/host%0d%0aX:%20y", "").status, 400);
-    // Line ends of the configuration itself are spaces.
+    // Line breaks of the configuration itself become spaces.
     let lines = get(caddy.port, "/", "").text();
     assert!(lines.contains("X-Lines: a   b"), "{lines}");
 }
 
-/// The same upstream over HTTP/2.
+/// The same for an HTTP/2 upstream.
 #[test]
 fn no_control_character_of_a_client_opens_a_stream_to_an_upstream() {
     let inner = Server::start(
@@ -165,7 +165,7 @@ fn nothing_opens_a_tunnel_on_a_site() {
         let answer = client.answer();
         assert_eq!(answer.status, 405, "{target}");
         assert!(answer.field("Allow").is_some(), "{}", answer.head);
-        // What would have gone through the tunnel is not looked at.
+        // Whatever would have gone through the tunnel is ignored.
         assert!(client.try_answer().is_err(), "{target}");
     }
 }

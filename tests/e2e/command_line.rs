@@ -1,4 +1,4 @@
-//! Commands that end by themselves: their output and their exit codes.
+//! Commands that run to their end: their output and exit codes.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -299,7 +299,7 @@ fn a_file_of_caddy_1_is_translated() {
     assert_eq!(text(&output.stdout), expected);
     let said = text(&output.stderr);
     assert!(said.contains("warning[caddy1-differs]"), "{said}");
-    // What was printed is a Caddyfile of Caddy 2, formatted.
+    // The output is a formatted Caddyfile of Caddy 2.
     folder.write("Caddyfile", text(&output.stdout));
     assert_eq!(run_to_end(&folder, &["fmt"]).status.code(), Some(0));
     let output = run_to_end(&folder, &["adapt", "--to", "caddyfile"]);

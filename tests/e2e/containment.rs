@@ -1,4 +1,4 @@
-//! Faults that must stay where they happen.
+//! Faults that must not spread.
 
 use crate::client::{Client, ask};
 use crate::harness::Server;
@@ -42,7 +42,7 @@ fn garbage_is_answered_or_closed_and_others_are_served() {
         &[b'a'; 100_000],
     ] {
         let mut client = Client::connect(server.port);
-        // The server may have closed before it has taken all.
+        // The server may have closed before it has read everything.
         let _ = client.try_send(garbage);
         if let Ok(answer) = client.try_answer() {
             assert!(answer.status >= 400, "{garbage:?}: {answer:?}");

@@ -1,5 +1,5 @@
-//! Directives whose behaviour shows only in a whole server. What Caddy answers is compared in the peer test; here is
-//! what must hold without it.
+//! Directives whose behaviour shows only in a complete server. Caddy's responses are compared in the peer test; this
+//! tests what must hold without it.
 
 use crate::harness::{Server, Setup};
 
@@ -14,7 +14,7 @@ fn map_fills_groups_and_leaves_columns_to_later_rows() {
          \trespond \"{first}|{second}\"\n}\n",
     );
     for (path, body) in [
-        // In the output of a pattern only groups are filled in, as in Caddy.
+        // In the output of a pattern only capture groups are replaced, as in Caddy.
         ("/year/2026", "y 2026 {http.request.method}|later"),
         ("/year/x", "unused|later"),
         ("/exact", "GET|$1"),

@@ -1,11 +1,11 @@
-//! What the documents say: the Caddyfiles of the guide and the readme are ones that a server runs.
+//! The documentation is correct: the Caddyfiles in the guide and the readme are valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::harness::{Folder, run_to_end, text};
 
-/// What `sluice validate` says of a Caddyfile; empty if nothing.
+/// The output of `sluice validate` for a Caddyfile; empty if there is none.
 fn validate(folder: &Folder, caddyfile: &str) -> String {
     folder.write("Caddyfile", caddyfile);
     let output = run_to_end(folder, &["validate", "--message-format", "short"]);

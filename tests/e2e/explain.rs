@@ -1,5 +1,5 @@
-//! `sluice explain` on a file and against a running server. Each case of `explain/` is a command line, a Caddyfile and
-//! the text that is expected; `BLESS=1` writes that anew.
+//! `sluice explain` on a file and against a running server. Each case of `explain/` has a command line, a Caddyfile and
+//! the expected output; `BLESS=1` updates the output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn cases() -> Vec<PathBuf> {
     all
 }
 
-/// A folder with the files that the cases speak of.
+/// A folder with the files that the cases use.
 fn site() -> Folder {
     let folder = Folder::new();
     folder.write("site/index.html", "<h1>home</h1>\n");
@@ -33,12 +33,12 @@ fn site() -> Folder {
     folder
 }
 
-/// What the command says of a request, with the folder left out.
+/// The output of the command, with the folder masked.
 fn explain(folder: &Folder, args: &[&str]) -> String {
     let output = run_to_end(folder, args);
     let said = text(&output.stdout) + &text(&output.stderr);
     let said = said.replace(&*folder.path().to_string_lossy(), "FOLDER");
-    // What depends on when the files were written.
+    // Lines that depend on when the files were written.
     let lasting = said
         .split_inclusive('\n')
         .filter(|line| !line.contains(" Etag: ") && !line.contains(" Last-Modified: "));
@@ -80,7 +80,7 @@ fn the_text_is_as_expected() {
     assert!(count >= 10, "only {count} cases were found");
 }
 
-/// The example of the guide is what the program prints.
+/// The example in the guide is the actual output.
 #[test]
 fn the_guide_shows_the_truth() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/explain.md");
@@ -137,7 +137,7 @@ fn a_running_server_explains_what_it_runs_without_doing_it() {
          reverse_proxy 127.0.0.1:{port} {\n\t\t\thealth_uri /up\n\t\t}\n\t}\n\trespond two\n}\n",
     );
     let server = setup.start();
-    // The file says something else by now, and is not what the server runs.
+    // The file has changed since and is not what the server runs.
     server.write(":{port} {\n\trespond three\n}\n");
     let address = format!("localhost:{}", server.admin);
     let port = server.port;
@@ -159,7 +159,7 @@ fn a_running_server_explains_what_it_runs_without_doing_it() {
     );
 }
 
-/// A reload carries the texts along, with the files and variables that were read by the one who reloads.
+/// A reload transfers the source texts, with the files and variables that the reloading process has read.
 #[test]
 fn a_server_that_was_reloaded_knows_the_lines_of_its_new_configuration() {
     let first = "{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond one\n}\n";

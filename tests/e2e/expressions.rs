@@ -1,4 +1,4 @@
-//! The matcher `expression` in a whole server: its forms, its mistakes, and what happens where it cannot be evaluated.
+//! The matcher `expression` in a complete server: its forms, its errors, and failing evaluation.
 
 use crate::harness::{Folder, Server, run_to_end, text};
 

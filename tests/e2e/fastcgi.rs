@@ -1,4 +1,4 @@
-//! `transport fastcgi` with applications that do what a test tells them, good or bad. The real PHP is left to `php`.
+//! `transport fastcgi` with scripted applications, good or bad. The real PHP is tested in `php`.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
@@ -13,12 +13,12 @@ use crate::tls;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
-/// A whole answer of this head and body.
+/// A complete response with this head and body.
 fn said(content: &str) -> Vec<u8> {
     fastcgi::said(content.as_bytes())
 }
 
-/// An application that gives the same answer to every request, on connections that it keeps.
+/// An application that sends the same response to every request, on persistent connections.
 fn answering(bytes: Vec<u8>) -> Upstream {
     Upstream::start(
         move |mut wire| {
@@ -27,14 +27,14 @@ fn answering(bytes: Vec<u8>) -> Upstream {
     )
 }
 
-/// An application that answers one request with these bytes and closes.
+/// An application that responds to one request with these bytes and closes.
 fn closing(bytes: Vec<u8>) -> Upstream {
     Upstream::start(move |mut wire| {
         let _ = read_request(&mut wire).map(|_| wire.try_send(&bytes));
     })
 }
 
-/// An application that says `ok` and hands on what it was asked.
+/// An application that responds with `ok` and reports its requests.
 pub fn telling() -> (Upstream, Receiver<Asked>) {
     let (sender, asked) = sync_channel(100);
     let upstream = Upstream::start(move |mut wire| {
@@ -87,16 +87,16 @@ fn the_script_and_what_follows_it_are_told_apart() {
             "/b.php/c",
             Some("/srv/app/b.php/c"),
         ),
-        // Matchers see these without their dot segments, and so does the application.
+        // Matchers see these without dot segments, and so does the application.
         ("/a.php/../../etc", "/etc", "", None),
         ("/a.php/%2e%2e/x", "/x", "", None),
         ("/a.php/../b.php/./c", "/b.php", "/c", Some("/srv/app/c")),
         ("/a.php//b", "/a.php", "//b", Some("/srv/app/b")),
-        // Only what ends a segment ends the script.
+        // Only the end of a segment ends the script name.
         ("/a.phpx/b", "/a.phpx/b", "", None),
         ("/a.phps", "/a.phps", "", None),
         ("/no/script", "/no/script", "", None),
-        // Letters outside ASCII are not folded: the Kelvin sign is no k.
+        // Letters outside ASCII are not case-folded: the Kelvin sign is not a k.
         ("/a.%E2%84%AAhp/b", "/a.\u{212a}hp/b", "", None),
     ] {
         assert_eq!(server.ask(path).text(), "ok", "{path}");
@@ -286,7 +286,7 @@ fn a_body_without_a_length_gets_one_or_is_refused() {
     client.send(chunk);
     assert_eq!(client.answer().status, 411);
     assert!(asked.try_recv().is_err());
-    // As much is taken as the configuration says.
+    // The configured number of bytes is accepted.
     let server = Server::start(&site(&[upstream.port], "", "request_buffers 1MiB"));
     let request = format!("{chunked}80000\r\n{}\r\n0\r\n\r\n", "x".repeat(0x80000));
     assert_eq!(exchange(server.port, request).text(), "ok");
@@ -507,7 +507,7 @@ fn other_applications_take_over() {
         "POST /a.php HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
     assert_eq!(exchange(server.port, request).text(), "ok");
     assert_eq!(last(&asked).body, b"abc");
-    // One that says that it has too much to do has not begun: even a POST may go elsewhere.
+    // An overloaded application has not started to process the request: even a POST may be retried elsewhere.
     let busy = answering(end(2));
     let server = Server::start(&site(&[busy.port, upstream.port], "", lines));
     let request = "POST /a.php HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";

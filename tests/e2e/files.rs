@@ -1,4 +1,4 @@
-//! `file_server`: parts, conditions, sidecars, listings, and names that try to leave the root.
+//! `file_server`: ranges, conditional requests, precompressed files, listings, and names that try to escape the root.
 
 use std::thread;
 use std::time::Duration;
@@ -161,7 +161,7 @@ fn large_files_are_cut_as_exactly_as_small_ones() {
     );
 }
 
-/// Ways out of the root, and to the hidden file in it.
+/// Paths that try to escape the root, or name the hidden file in it.
 const OUTSIDE: &[&str] = &[
     "/../outside.txt",
     "/../../../../../../../../../../etc/passwd",

@@ -1,4 +1,4 @@
-//! Certificates that an endpoint hands out during handshakes.
+//! Certificates fetched from an HTTP endpoint during handshakes.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,10 +10,10 @@ use crate::harness::Server;
 use crate::tls::{client, connect, get, pair, start};
 use crate::upstream::Upstream;
 
-/// How long the endpoint thinks about `slow.localhost`.
+/// Response delay of the endpoint for `slow.localhost`.
 const SLOW: Duration = Duration::from_secs(4);
 
-/// An endpoint with the certificates of `authority`, and what it was asked.
+/// An endpoint with the certificates of `authority`, and the names it was asked for.
 fn endpoint(authority: &Server) -> (Upstream, Arc<Mutex<Vec<String>>>) {
     let bundle = |name: &str| {
         let (certificate, key) = pair(&authority.folder, name);
@@ -88,8 +88,8 @@ fn an_endpoint_hands_out_certificates_and_its_failures_stay_with_their_names() {
     server.wait_for_words("no certificate in `http://127.0.0.1:");
     server.wait_for_words("is for other names");
 
-    // What the endpoint has nothing for, and the configuration names, is made by our own authority: its root is not
-    // there before.
+    // Names in the configuration that the endpoint has no certificate for get one from our own CA: its root does not
+    // exist before.
     let stranger = connect(&config, port, "own.localhost");
     assert!(stranger.is_err(), "it is of another authority");
     let ours = client(&server.folder, &[&TLS13]);

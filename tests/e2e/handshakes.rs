@@ -1,4 +1,4 @@
-//! Handshakes of TLS: what they settle, whom they let in, and floods of them. Certificates are left to `tls`.
+//! TLS handshakes: negotiated parameters, client authentication, and floods. Certificates are tested in `tls`.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -22,14 +22,14 @@ use crate::wire::Wire;
 const OPTIONS: &str =
     "{\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n";
 
-/// A site whose `tls` block says `words`.
+/// A site with `words` in its `tls` block.
 fn site(words: &str) -> Server {
     Server::start(&format!(
         "{OPTIONS}localhost {{\n\ttls internal {{\n\t\t{words}\n\t}}\n\trespond \"{{tls_version}} {{tls_cipher}}\"\n}}\n"
     ))
 }
 
-/// What the handshake of this client settles, or that it fails.
+/// The negotiated parameters of this client's handshake, or that it fails.
 fn settled(
     server: &Server,
     provider: CryptoProvider,
@@ -68,7 +68,7 @@ fn the_key_exchange_is_post_quantum_where_the_client_knows_it() {
 fn only_the_groups_of_the_configuration_are_taken() {
     let server = site("curves secp384r1 x25519");
     let group = |groups: &[_]| settled(&server, with_groups(groups)).map(|found| found.0);
-    // The first share of this client is for nobody: it is asked for another.
+    // The first key share of this client is not supported: it is asked for another.
     for (first, second, name) in [
         (
             kx_group::X25519MLKEM768,
@@ -99,7 +99,7 @@ fn versions_and_ciphers_are_those_of_the_configuration() {
     assert!(error.to_string().contains("ProtocolVersion"), "{error}");
 }
 
-/// A client says why it failed by an alert, and so do we: RFC 8446, section 6.2.
+/// A client reports by an alert why it failed, and so do we: RFC 8446, section 6.2.
 #[test]
 fn alerts_say_why_a_handshake_failed() {
     let server = site("protocols tls1.2");
@@ -108,7 +108,7 @@ fn alerts_say_why_a_handshake_failed() {
         let outcome = connect(&config, port, "localhost");
         outcome.err().expect("refused").to_string()
     };
-    // The certificate has a key of ECDSA.
+    // The certificate has an ECDSA key.
     let rsa_only = CryptoProvider {
         cipher_suites: default_provider()
             .cipher_suites
@@ -127,8 +127,8 @@ fn alerts_say_why_a_handshake_failed() {
     assert!(error.contains("UnrecognisedName"), "{error}");
 }
 
-/// A client that does not set TCP_NODELAY holds its request back until its handshake is acknowledged, which the tickets
-/// do: they come without a request.
+/// A client without TCP_NODELAY holds its request back until its handshake is acknowledged, which session tickets do:
+/// they are sent before any request.
 #[test]
 fn session_tickets_come_right_after_the_handshake() {
     let server = site("");
@@ -137,11 +137,11 @@ fn session_tickets_come_right_after_the_handshake() {
     let stream = wire.stream();
     let mut first = [0; 5];
     io::Read::read_exact(&mut stream.sock, &mut first).expect("bytes before any request");
-    // A record of application data, as all are that are encrypted.
+    // A record of application data, as all encrypted records.
     assert_eq!(first[0], 23);
 }
 
-/// An authority for clients.
+/// A CA for client certificates.
 struct ClientCa {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -180,9 +180,9 @@ impl ClientCa {
     }
 }
 
-/// Whether this client is answered.
+/// Whether this client gets a response.
 fn is_let_in(config: &Arc<ClientConfig>, server: &Server, name: &str) -> bool {
-    // A refusal comes after the end of a handshake of TLS 1.3, with the first read.
+    // In TLS 1.3 a rejection arrives after the end of the handshake, with the first read.
     let Ok(mut wire) = connect(config, server.port, name) else {
         return false;
     };
@@ -232,7 +232,7 @@ fn each_mode_of_client_authentication_lets_in_whom_it_says() {
     }
 }
 
-/// Row 38: names that are no names are text for whoever reads them, and nothing else.
+/// Row 38: invalid names are harmless text for whatever reads them.
 #[test]
 fn odd_names_of_clients_are_text() {
     let ca = ClientCa::new();
@@ -276,13 +276,13 @@ fn odd_names_of_clients_are_text() {
         );
         assert!(head.iter().all(|line| !line.contains('\0')), "{head:?}");
     }
-    // Whoever is no odd one is told by name.
+    // A client with a normal name is identified by it.
     let mut wire = connect(&ca.client(&server, |_| ()), server.port, "localhost").expect("known");
     let (head, _) = get(&mut wire, "localhost", "/");
     assert_eq!(crate::wire::field(&head, "Name"), Some("me.test"));
 }
 
-/// Row 40: a site that asks for certificates cannot be reached through the handshake of another.
+/// Row 40: a site that requires client certificates cannot be reached through the handshake of another.
 #[test]
 fn nobody_reaches_a_site_through_the_handshake_of_another() {
     let ca = ClientCa::new();
@@ -311,13 +311,13 @@ fn nobody_reaches_a_site_through_the_handshake_of_another() {
         assert!(head[0].contains(" 421 "), "{host}: {head:?}");
         assert_eq!(body, "", "{host}");
     }
-    // The other way round, too; and a form of the same name is the same name.
+    // Nor the other way round; and another spelling of the same name is the same name.
     let mut wire = connect(&own, server.port, "closed.localhost").expect("known");
     assert!(get(&mut wire, "open.localhost", "/").0[0].contains(" 421 "));
     let mut wire = connect(&plain, server.port, "open.localhost").expect("open to all");
     let (head, body) = get(&mut wire, &format!("OPEN.localhost:{}", server.port), "/");
     assert!(head[0].contains(" 200 ") && body == "open", "{head:?}");
-    // Over HTTP/2 the connection goes on for the name it was made for.
+    // Over HTTP/2 the connection remains usable for its own name.
     let mut two = (*plain).clone();
     two.alpn_protocols = vec![b"h2".to_vec()];
     let wire = connect(&Arc::new(two), server.port, "open.localhost").expect("open to all");
@@ -339,7 +339,7 @@ fn nobody_reaches_a_site_through_the_handshake_of_another() {
     }
 }
 
-/// Certificates that a wildcard demands are for its own sites, and a site with a name of its own is not one.
+/// A wildcard site's client certificate requirement does not apply to sites with names of their own.
 #[test]
 fn a_wildcard_demands_no_certificates_of_named_sites() {
     let ca = ClientCa::new();
@@ -362,13 +362,13 @@ fn a_wildcard_demands_no_certificates_of_named_sites() {
             "{name}"
         );
     }
-    // The wildcard is not reached by the handshake of the named one.
+    // The wildcard site cannot be reached through the handshake of the named one.
     let mut wire = connect(&plain, server.port, "open.sites.localhost").expect("open to all");
     let (head, body) = get(&mut wire, "any.sites.localhost", "/");
     assert!(head[0].contains(" 421 ") && body.is_empty(), "{head:?}");
 }
 
-/// A hello that does not go on.
+/// An incomplete ClientHello.
 const HALF: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
 
 fn half(port: u16) -> Option<TcpStream> {
@@ -377,7 +377,7 @@ fn half(port: u16) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// Row 35: one address has no more handshakes than its share once connections are scarce.
+/// Row 35: when connections are scarce, one address may have only its share of pending handshakes.
 #[test]
 fn half_handshakes_of_one_address_leave_room_for_others() {
     let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
@@ -407,14 +407,14 @@ fn half_handshakes_of_one_address_leave_room_for_others() {
     );
 }
 
-/// Row 35: handshakes that do not go on make room, from however many addresses they come.
+/// Row 35: stalled handshakes make room, from however many addresses they come.
 #[test]
 fn a_table_full_of_half_handshakes_makes_room() {
     let server = Setup::new(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"))
         .files_max(137)
         .start();
     let config = client(&server.folder, &[&TLS13]);
-    // There may be 56 connections, and 64 handshakes of one address where they are scarce.
+    // There may be 56 connections, and 64 handshakes of one address when they are scarce.
     let flood: Vec<_> = (0..120).filter_map(|_| half(server.port)).collect();
     let begun = Instant::now();
     let others = SocketAddr::from((Ipv6Addr::LOCALHOST, server.port));
@@ -428,7 +428,7 @@ fn a_table_full_of_half_handshakes_makes_room() {
     drop(flood);
 }
 
-/// Row 35: whole handshakes as fast as they come hold up neither those who are served nor those who come.
+/// Row 35: complete handshakes at full rate block neither connected clients nor new ones.
 #[test]
 fn a_flood_of_whole_handshakes_leaves_others_served() {
     let server = Server::start(&format!("{OPTIONS}localhost {{\n\trespond ok\n}}\n"));
@@ -480,7 +480,7 @@ fn a_flood_of_whole_handshakes_leaves_others_served() {
     );
 }
 
-/// A configuration whose sessions go on at every instance with this folder.
+/// A configuration whose sessions can be resumed at every instance that shares this folder.
 fn shared(storage: &str, more: &str) -> String {
     format!(
         r#"{{"admin":{{"disabled":true}},"apps":{{"http":{{"https_port":{{port}},"servers":{{"s":{{
@@ -501,7 +501,7 @@ fn a_session_goes_on_at_another_instance_that_shares_its_keys() {
         let text = setup.fill(&shared(&storage, more));
         setup.folder().write("sluice.json", text);
         if let Some(from) = from {
-            // The same authority, as behind one name.
+            // The same CA, as for instances behind one name.
             let copied = std::process::Command::new("cp")
                 .arg("-r")
                 .arg(from.folder.path().join("data"))
@@ -531,16 +531,17 @@ fn a_session_goes_on_at_another_instance_that_shares_its_keys() {
     assert_eq!(kind(&strict), Some(HandshakeKind::Full), "another policy");
 }
 
-/// A client that speaks before the end of its handshake, and has not ended it.
+/// A client that sends early data, with an unfinished handshake.
 pub struct Hasty {
     conn: ClientConnection,
     socket: TcpStream,
-    /// All that it has sent.
+    /// All bytes it has sent.
     sent: Vec<u8>,
 }
 
 impl Hasty {
-    /// Sends a hello with `bytes` behind it, for whoever shook hands before; `None` if it may not.
+    /// Sends a ClientHello followed by `bytes` as early data, for a client with a session; `None` if that is not
+    /// permitted.
     pub fn begin(config: &Arc<ClientConfig>, port: u16, bytes: &[u8]) -> Option<Hasty> {
         let name = ServerName::try_from("localhost").expect("a name");
         let mut conn = ClientConnection::new(config.clone(), name).expect("a session");
@@ -557,7 +558,7 @@ impl Hasty {
         Some(Hasty { conn, socket, sent })
     }
 
-    /// Reads until `is_whole`; sends nothing, so that the handshake goes on.
+    /// Reads until `is_whole`; sends nothing, so that the handshake stays unfinished.
     pub fn hear(&mut self, is_whole: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let mut heard = Vec::new();
         while !is_whole(&heard) {
@@ -578,7 +579,7 @@ impl Hasty {
         heard
     }
 
-    /// Ends the handshake; what follows is no longer early.
+    /// Completes the handshake; what follows is not early data.
     pub fn end(mut self) -> Wire<Secure> {
         while self.conn.is_handshaking() || self.conn.wants_write() {
             self.conn.complete_io(&mut self.socket).expect("it ends");
@@ -588,7 +589,7 @@ impl Hasty {
     }
 }
 
-/// Sites that take early data before an echo, with the server of the echo.
+/// Sites that accept early data, in front of an echo, with that upstream.
 fn hasty(more: &str) -> (Server, Upstream) {
     let upstream = Upstream::echo();
     let server = Server::start(&format!(
@@ -599,7 +600,7 @@ fn hasty(more: &str) -> (Server, Upstream) {
     (server, upstream)
 }
 
-/// A client that may speak early, after it was there once.
+/// A client with a session that permits early data.
 fn known_client(server: &Server, alpn: &[u8]) -> Arc<ClientConfig> {
     let plain = client(&server.folder, &[&TLS13]);
     let mut config = (*plain).clone();
@@ -627,7 +628,7 @@ pub fn is_whole_answer(heard: &[u8]) -> bool {
     length.is_none_or(|length| length.parse() == Ok(body.len()))
 }
 
-/// Row 42: what may be a copy is served only where that does no harm, and everybody behind is told.
+/// Row 42: what may be a replay is served only if that is harmless, and upstreams are informed.
 #[test]
 fn early_data_is_served_where_it_does_no_harm_and_marked() {
     let (server, _upstream) = hasty("0rtt on");
@@ -650,7 +651,7 @@ fn early_data_is_served_where_it_does_no_harm_and_marked() {
         said.contains("\nEarly-Data: 1\n") && said.contains("Was-Early: yes"),
         "{said}"
     );
-    // The same connection, once its handshake has ended.
+    // The same connection, once its handshake is complete.
     let mut wire = early.end();
     let (head, body) = get(&mut wire, "localhost", "/two");
     assert!(!body.contains("Early-Data"), "{body}");
@@ -667,13 +668,13 @@ fn early_data_is_served_where_it_does_no_harm_and_marked() {
             said.starts_with("HTTP/1.1 425 Too Early\r\n"),
             "{harmful}: {said}"
         );
-        // It is served once the handshake has ended.
+        // It is served once the handshake is complete.
         let mut wire = early.end();
         wire.send("POST /late HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
         let head = wire.head().expect("an answer");
         assert!(head[0].contains(" 200 "), "{head:?}");
     }
-    // Who is marked already is not marked twice.
+    // A request that is marked already is not marked twice.
     let (said, _) = ask("GET / HTTP/1.1\r\nHost: localhost\r\nEarly-Data: 1\r\n\r\n");
     assert_eq!(said.matches("Early-Data").count(), 1, "{said}");
 }
@@ -692,7 +693,8 @@ fn early_data_that_is_sent_again_is_served_once() {
         again
             .set_read_timeout(Some(Duration::from_millis(300)))
             .expect("it can be set");
-        // A flight of the server, and nothing behind it that could be an answer: the copy is not heard.
+        // The server sends its handshake flight, and nothing after it that could be a response: the replay is not
+        // processed.
         let mut heard = Vec::new();
         let _ = io::Read::read_to_end(&mut again, &mut heard);
     }
@@ -730,7 +732,7 @@ fn early_data_goes_over_http_2_too() {
     assert_eq!(ask("POST").0, 425);
 }
 
-/// Status and content on the first stream, once they are there.
+/// Status and body on the first stream, once they are complete.
 fn answer_over_h2(heard: &[u8]) -> Option<(u16, String)> {
     use crate::h2::peer::{DATA, END_STREAM, HEADERS};
     let (mut rest, mut status, mut body) = (heard, None, Vec::new());
@@ -779,7 +781,7 @@ fn early_data_is_taken_only_where_it_is_switched_on_and_nobody_has_to_show_who_h
     let server = setup.start();
     let config = known_client(&server, b"http/1.1");
     assert!(Hasty::begin(&config, server.port, request).is_none());
-    // Without tickets there is nothing to come again with, and a reload forgets nobody.
+    // Without tickets there are no sessions to resume; a reload does not invalidate sessions.
     let (server, _upstream) = hasty("0rtt on");
     let config = known_client(&server, b"http/1.1");
     let file = server.folder.read("Caddyfile");

@@ -1,4 +1,4 @@
-//! Starts the real binary in a folder of its own and ends it. Speaking to it is left to `client`.
+//! Starts the real binary in a temporary folder and stops it. Requests are sent by `client`.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -14,10 +14,10 @@ use crate::client::Answer;
 pub use crate::doubles::ports::free_port;
 use crate::service::Listener;
 
-/// How long anything may take that takes milliseconds on an idle machine.
+/// Timeout of anything that takes milliseconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A new folder that is removed at the end.
+/// A temporary folder, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         &self.0
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file and returns its path.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         if let Some(parent) = path.parent() {
@@ -56,12 +56,12 @@ impl Drop for Folder {
     }
 }
 
-/// The binary with an environment that touches nothing of the user's.
+/// The binary with an environment that does not touch any of the user's files.
 pub fn sluice(folder: &Folder) -> Command {
     apart(Command::new(env!("CARGO_BIN_EXE_sluice")), folder)
 }
 
-/// The same for a binary that finds `socket` as its descriptor 3.
+/// The binary with `socket` as descriptor 3.
 fn sluice_with(folder: &Folder, socket: OwnedFd) -> Command {
     let mut command = apart(Command::new("sh"), folder);
     let script = "exec \"$0\" \"$@\" 3<&0 </dev/null";
@@ -70,7 +70,7 @@ fn sluice_with(folder: &Folder, socket: OwnedFd) -> Command {
     command
 }
 
-/// The binary that may open so many files.
+/// The binary with a limit of open files.
 fn sluice_within(folder: &Folder, files_max: u32) -> Command {
     let mut command = apart(Command::new("sh"), folder);
     let script = format!("ulimit -n {files_max}; exec \"$0\" \"$@\"");
@@ -78,7 +78,7 @@ fn sluice_within(folder: &Folder, files_max: u32) -> Command {
     command
 }
 
-/// The binary whose files may have so many blocks of the shell's, 512 or 1024 bytes each.
+/// The binary with a limit of file size in the shell's blocks, 512 or 1024 bytes each.
 fn sluice_writing(folder: &Folder, blocks_max: u32) -> Command {
     let mut command = apart(Command::new("sh"), folder);
     let script = format!("ulimit -f {blocks_max}; exec \"$0\" \"$@\"");
@@ -128,8 +128,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How much more memory a server may show without holding more, in KiB: workers take it from the system, and give it back
-/// later, in steps of 2 MiB, and each of two may be in one of them when it is looked at.
+/// How much more memory a server may show without holding more, in KiB: workers allocate it in steps of 2 MiB and
+/// release it later, and each of two may be in such a step when it is measured.
 pub const MEMORY_STEPS: u64 = 2 * 2048;
 
 /// A running server.
@@ -140,11 +140,11 @@ pub struct Server {
     pub port: u16,
     /// The port of `{admin}` in its configuration.
     pub admin: u16,
-    /// Hears how far it is.
+    /// Receives its `sd_notify` messages.
     pub listener: Listener,
 }
 
-/// A server that is about to be started.
+/// A server to be started.
 pub struct Setup {
     folder: Folder,
     port: u16,
@@ -198,25 +198,25 @@ impl Setup {
         self
     }
 
-    /// Has the server find a socket as its descriptor 3.
+    /// Passes a socket to the server as descriptor 3.
     pub fn inherits(mut self, socket: impl Into<OwnedFd>) -> Setup {
         self.inherited = Some(socket.into());
         self
     }
 
-    /// Lets it open no more files than this.
+    /// Limits its open files.
     pub fn files_max(mut self, count: u32) -> Setup {
         self.files_max = Some(count);
         self
     }
 
-    /// Lets it write no file of more blocks than this, of 512 or 1024 bytes each.
+    /// Limits the size of its files in blocks of 512 or 1024 bytes.
     pub fn blocks_max(mut self, count: u32) -> Setup {
         self.blocks_max = Some(count);
         self
     }
 
-    /// Starts `sluice run` and waits until it serves, at all of its addresses.
+    /// Starts `sluice run` and waits until it serves all of its addresses.
     pub fn start(self) -> Server {
         let mut command = match (self.inherited, self.files_max, self.blocks_max) {
             (Some(socket), _, _) => sluice_with(&self.folder, socket),
@@ -276,12 +276,12 @@ impl Server {
         send(self.pid(), signal).expect("the process is there");
     }
 
-    /// Asks for a path with GET on a connection of its own.
+    /// Requests a path with GET on a connection of its own.
     pub fn ask(&self, path: &str) -> Answer {
         crate::client::ask(self.port, path)
     }
 
-    /// What the server has said so far.
+    /// The server's output so far.
     pub fn stderr(&self) -> String {
         self.folder.read("stderr")
     }
@@ -290,13 +290,13 @@ impl Server {
         self.folder.read("stdout")
     }
 
-    /// Waits until it has told that it serves.
+    /// Waits until it reports that it serves.
     fn wait_until_ready(&mut self) {
         const GLANCE: Duration = Duration::from_millis(50);
         self.wait(|server| server.listener.hears_within("READY=1", GLANCE));
     }
 
-    /// Waits until somebody listens on a port.
+    /// Waits until some process listens on a port.
     pub fn wait_for_port(&mut self, port: u16) {
         self.wait(|_| {
             let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -307,7 +307,7 @@ impl Server {
         });
     }
 
-    /// Looks again and again as long as the process is there.
+    /// Polls a condition as long as the process is alive.
     fn wait(&mut self, is_so: impl Fn(&Server) -> bool) {
         let until = Instant::now() + PATIENCE;
         while !is_so(self) {
@@ -326,24 +326,24 @@ impl Server {
         }
     }
 
-    /// Waits until the server has said something.
+    /// Waits for text in the server's output.
     pub fn wait_for_words(&self, words: &str) {
         self.wait_for_words_within(words, PATIENCE);
     }
 
-    /// The same for what takes longer.
+    /// Like `wait_for_words`, with another timeout.
     pub fn wait_for_words_within(&self, words: &str, patience: Duration) {
         let is_said = || self.stderr().contains(words);
         eventually_within(patience, words, is_said, || self.stderr());
     }
 
-    /// Kills it at once, and waits until it is gone.
+    /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it can be waited for");
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until it has exited by itself.
     pub fn wait_for_end(&mut self) -> ExitStatus {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -366,7 +366,7 @@ impl Server {
             .is_some()
     }
 
-    /// The number of files that it has open.
+    /// Number of its open files.
     pub fn open_files(&self) -> usize {
         let path = format!("/proc/{}/fd", self.pid());
         std::fs::read_dir(path)
@@ -374,7 +374,7 @@ impl Server {
             .count()
     }
 
-    /// Its time on the processor so far, in ticks of 10 ms.
+    /// Its CPU time so far, in ticks of 10 ms.
     pub fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()));
         let stat = stat.expect("the process is there");
@@ -385,7 +385,7 @@ impl Server {
             .sum()
     }
 
-    /// The page of metrics that the control interface shows; it must not be switched off.
+    /// The metrics page of the admin endpoint, which must not be disabled.
     pub fn metrics(&self) -> String {
         let asked = format!(
             "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
@@ -415,13 +415,13 @@ impl Server {
         number.unwrap_or_else(|| panic!("{name} is not a number"))
     }
 
-    /// The most memory it had so far, in KiB.
+    /// Its peak memory so far, in KiB.
     pub fn peak(&self) -> u64 {
         self.status("VmHWM")
     }
 
-    /// By how much the peak rose since it was `before`, in KiB. The kernel adds counts of pages up now and then, so that
-    /// a peak may seem to fall a little.
+    /// How much the peak has risen above `before`, in KiB. The kernel sums up counts of pages at intervals, so a peak
+    /// may seem to fall a little.
     pub fn grown(&self, before: u64) -> u64 {
         self.peak().saturating_sub(before)
     }
@@ -437,7 +437,7 @@ impl Drop for Server {
     }
 }
 
-/// Waits until something is true.
+/// Waits until a condition is true.
 pub fn eventually(what: &str, is_true: impl Fn() -> bool, tell: impl Fn() -> String) {
     eventually_within(PATIENCE, what, is_true, tell);
 }

@@ -1,5 +1,5 @@
-//! Answers that other directives take back: `intercept`, `handle_response` and what copies answers there. The
-//! expectations are what Caddy 2.11 answers to the same, where a comment does not tell otherwise.
+//! Responses that directives replace: `intercept`, `handle_response` and what copies responses there. The expectations
+//! are the responses of Caddy 2.11 unless a comment says otherwise.
 
 use crate::client::Answer;
 use crate::harness::{Server, run_to_end, text};
@@ -27,7 +27,7 @@ fn intercepted_answers_are_replaced_whole() {
          reverse_proxy UPSTREAM",
     );
     let answer = server.ask("/");
-    // Caddy keeps the length of the old answer and so cuts this one.
+    // Caddy keeps the length of the original response and so truncates this one.
     let body = "custom 404 one,two {http.intercept.header.X-None}";
     assert_eq!(said(&answer), (200, body.to_owned()));
     assert_eq!(answer.field("X-B"), Some("b"), "fields stay");
@@ -45,7 +45,7 @@ fn an_answer_goes_out_where_nothing_answers_in_its_place() {
 
 #[test]
 fn intercepted_statuses_are_replaced() {
-    // Caddy reads `replace_status` here and does nothing.
+    // Caddy parses `replace_status` here, but ignores it.
     let (server, _upstream) =
         server("intercept {\n@x status 4xx\nreplace_status @x 299\n}\nreverse_proxy UPSTREAM");
     assert_eq!(said(&server.ask("/")), (299, "upper".to_owned()));

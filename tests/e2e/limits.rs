@@ -1,4 +1,4 @@
-//! `rate_limit`, `in_flight` and what else stands between clients and upstreams, in the running server.
+//! `rate_limit`, `in_flight` and other limits between clients and upstreams, in the running server.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -52,7 +52,7 @@ fn requests_beyond_the_rate_are_refused_by_all_workers_together() {
     assert!((3_500..=3_600).contains(&wait), "{wait}");
     assert_eq!(exchange(port, get("/api/x", "another")).status, 200);
     assert_eq!(server.ask("/elsewhere").status, 200);
-    // The tightest zone is asked first, and what it refuses does not count in the others.
+    // The tightest zone is checked first, and what it rejects does not count in the others.
     assert_eq!(exchange(port, get("/api/login", "a")).status, 200);
     assert_eq!(
         exchange(port, get("/api/login", "b")).text(),
@@ -67,7 +67,7 @@ fn requests_beyond_the_rate_are_refused_by_all_workers_together() {
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
-    // A reload is no way to begin anew.
+    // A reload does not reset the counters.
     server.write(&LIMITED.replace("respond ok", "respond new"));
     server.signal(Signal::Hangup);
     eventually(
@@ -100,8 +100,8 @@ fn fields_of_an_authentication_service_never_come_from_the_client() {
     );
 }
 
-/// Applications that name headers as CGI does cannot tell the aliases of a header from it (GHSA-f59h-q822-g45g): an
-/// operator who keeps underscores and dots does not let clients bring an identity by them.
+/// Applications that name headers as CGI does cannot distinguish the aliases of a header (GHSA-f59h-q822-g45g): an
+/// operator who allows underscores and dots does not let clients forge an identity with them.
 #[test]
 fn aliases_of_a_copied_header_never_come_from_the_client() {
     let guard =
@@ -126,10 +126,10 @@ fn aliases_of_a_copied_header_never_come_from_the_client() {
     }
 }
 
-/// What reached the origin behind the upstreams: how often each POST, by its name.
+/// Requests that reached the origin behind the upstreams: how often each POST, by its name.
 type Journal = Arc<Mutex<HashMap<String, u32>>>;
 
-/// The origin behind all upstreams, which writes down what it is asked.
+/// The origin behind all upstreams, which records its requests.
 fn origin(journal: &Journal) -> Upstream {
     let journal = journal.clone();
     Upstream::start(move |mut wire| {
@@ -151,14 +151,14 @@ fn origin(journal: &Journal) -> Upstream {
     })
 }
 
-/// An upstream that is a process of its own.
+/// An upstream in a process of its own.
 pub fn process(port: u16, origin: u16) -> Server {
     let text = format!("{{\n\tadmin off\n}}\n:{port} {{\n\treverse_proxy 127.0.0.1:{origin}\n}}\n");
 
     Setup::new(&text).env("SLUICE_WORKERS", "1").start()
 }
 
-/// Asks without pause until it is told to stop; counts answers and the statuses that are none of 200.
+/// Sends requests without pause until told to stop; counts responses and those with a status other than 200.
 struct Load {
     answers: AtomicUsize,
     failed: Mutex<Vec<String>>,
@@ -196,7 +196,7 @@ impl Load {
     }
 }
 
-/// Three upstreams under constant load, one of which is killed again and again: no GET fails, and no POST arrives twice.
+/// Three upstreams under constant load, one of which is killed repeatedly: no GET fails, and no POST arrives twice.
 #[test]
 fn killed_upstreams_fail_no_get_and_repeat_no_post() {
     const KILLS: usize = 20;
@@ -232,7 +232,7 @@ fn killed_upstreams_fail_no_get_and_repeat_no_post() {
     for kill in 0..KILLS {
         thread::sleep(Duration::from_millis(120));
         let at = kill % 3;
-        // Dropping it sends SIGKILL.
+        // Drop sends SIGKILL.
         drop(upstreams.remove(at));
         thread::sleep(Duration::from_millis(60));
         upstreams.insert(at, process(ports[at], origin.port));
@@ -263,7 +263,7 @@ fn killed_upstreams_fail_no_get_and_repeat_no_post() {
     );
 }
 
-/// An upstream that sends a byte a second holds up nobody but its own client.
+/// An upstream that sends a byte a second delays only its own client.
 #[test]
 fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
     let slow = Upstream::start(|mut wire| {
@@ -291,14 +291,14 @@ fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
     for _ in 0..200 {
         assert_eq!(server.ask("/").status, 200);
     }
-    // Ten requests held up for as long as a slow one would take longer than this; a busy machine does not.
+    // Ten requests behind a slow one would take longer than this; a busy machine does not.
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
     for client in clients {
         assert_eq!(client.join().expect("it ends"), 504);
     }
 }
 
-/// As many clients as one process of this machine can hold listen for events at once, each gets each event, and idle
+/// As many clients as one process on this machine can hold listen for events at once, each gets each event, and idle
 /// streams cost little memory. Slow: `cargo test -p sluice --test e2e -- --ignored event_streams`.
 #[test]
 #[ignore = "takes twenty thousand open files and a minute"]
@@ -329,7 +329,7 @@ fn thousands_of_event_streams_get_every_event() {
         let mut client = crate::wire::Wire::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         client.reader = std::io::BufReader::with_capacity(512, client.reader.into_inner());
-        // One after the other: the queue of connections of this upstream is short.
+        // One after the other: the accept queue of this upstream is short.
         assert!(client.head().expect("an answer")[0].starts_with("HTTP/1.1 200"));
         clients.push(client);
     }
@@ -352,7 +352,7 @@ fn thousands_of_event_streams_get_every_event() {
     assert!(grown * 1024 / (count as u64) < 24 * 1024, "{grown} KiB");
 }
 
-/// A request with a body in one chunk, or of a length that is told.
+/// A request with a body in one chunk, or with a declared length.
 fn post(path: &str, body: &str, is_chunked: bool) -> String {
     let (field, body) = match is_chunked {
         true => (

@@ -1,4 +1,4 @@
-//! Logs as they arrive in files and on standard error.
+//! Logs as written to files and to standard error.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -124,7 +124,7 @@ fn a_stopped_reader_of_standard_error_does_not_stop_the_server() {
         "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput stderr\n\t}\n\trespond hello\n}\n",
     );
     let port: u16 = setup.fill("{port}").parse().expect("a port");
-    // Nobody reads the pipe, which holds 64 KiB; the lines are some 300 bytes each.
+    // The pipe, which holds 64 KiB, is not read; the lines have about 300 bytes each.
     let mut child = crate::harness::sluice(setup.folder())
         .arg("run")
         .stderr(Stdio::piped())
@@ -186,7 +186,7 @@ fn entries_about_the_process_are_json_unless_somebody_looks_at_them() {
     }
 }
 
-/// A log server that is away, comes, goes and comes again.
+/// A log server that is down, starts, stops and starts again.
 #[test]
 fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
     let address = TcpListener::bind("127.0.0.1:0")
@@ -211,7 +211,7 @@ fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
         let line: Value = serde_json::from_str(line).expect("a line is JSON");
         line["request"]["uri"].as_str().map(String::from)
     };
-    // Two workers write, so lines may come in another order.
+    // Two workers write, so the order of lines may differ.
     let mut found: Vec<_> = (0..50)
         .map(|_| uri(&lines.next().expect("a line").expect("it is text")))
         .collect();
@@ -219,7 +219,7 @@ fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
     found.dedup();
     assert_eq!(found.len(), 50, "none lost");
     drop(lines);
-    // The first line after that may be lost with the connection; it is dialled again for those that follow.
+    // The first line after that may be lost with the connection; the following ones open a new one.
     listener.set_nonblocking(true).expect("ours");
     let until = Instant::now() + PATIENCE;
     let (stream, _) = loop {

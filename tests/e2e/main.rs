@@ -1,5 +1,5 @@
-//! End-to-end tests of the real binary: it is started as people start it and spoken to over raw sockets. One file for
-//! each topic; what they share is in `harness`, `client`, `upstream` and `../doubles`.
+//! End-to-end tests of the real binary: started as users start it, with requests over raw sockets. One file per topic;
+//! shared code is in `harness`, `client`, `upstream` and `../doubles`.
 
 mod client;
 mod client_text;

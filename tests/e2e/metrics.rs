@@ -1,4 +1,4 @@
-//! The page that Prometheus reads, and what is on it.
+//! The Prometheus metrics page and its contents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}
                     \terror /boom 503\n\trespond /ok hello\n}\n\
                     http://*.b.test:{port} {\n\tmetrics /metrics\n\treverse_proxy /up 127.0.0.1:1\n\trespond /wild wild\n}\n";
 
-/// A request whose head is 44 bytes in Caddy's count.
+/// A request whose head has 44 bytes by Caddy's count.
 fn get(host: &str, target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
 }
@@ -29,7 +29,7 @@ fn page(server: &Server, host: &str, accept: &str) -> String {
     String::from_utf8(answer.body).expect("the page is text")
 }
 
-/// The samples of a page by name and labels; anything that the format does not allow fails.
+/// The samples of a page by name and labels; fails on anything that the format does not allow.
 fn samples(page: &str) -> BTreeMap<String, f64> {
     let mut samples = BTreeMap::new();
     let mut families = BTreeSet::new();
@@ -146,7 +146,7 @@ fn both_formats_pass_the_check_of_their_reader() {
     let plain = page(&server, "a.test", accept);
     assert!(!plain.contains("# EOF"), "`disable_openmetrics` holds");
     samples(&plain);
-    // Prometheus's own check, where it is installed.
+    // Prometheus's own check, if it is installed.
     let promtool = std::env::var_os("PROMTOOL_BIN").unwrap_or("promtool".into());
     let checked = Command::new(promtool)
         .args(["check", "metrics"])
@@ -163,7 +163,7 @@ fn both_formats_pass_the_check_of_their_reader() {
     input.write_all(plain.as_bytes()).expect("it reads");
     drop(input);
     let output = checked.wait_with_output().expect("it ends");
-    // It looks at style, too (status 3); what it cannot read is another matter.
+    // It also checks style (status 3); only unparsable input matters here.
     assert_ne!(
         output.status.code(),
         Some(1),
@@ -210,7 +210,7 @@ fn without_the_option_requests_are_not_told_apart() {
     );
 }
 
-/// `metrics { otlp }` sends what the page shows to the collector that the environment names, and once more at the end.
+/// `metrics { otlp }` sends the metrics to the collector named by the environment, and once more at shutdown.
 #[test]
 fn metrics_are_pushed_to_a_collector() {
     let (collector, messages) =

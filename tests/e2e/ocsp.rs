@@ -1,4 +1,4 @@
-//! Stapling, with OpenSSL as the responder and as the client: neither knows our code.
+//! OCSP stapling, with OpenSSL as responder and client: both are independent of our code.
 
 use std::process::{Child, Command, Stdio};
 
@@ -18,7 +18,7 @@ impl Responder {
         Responder::apart(port, port)
     }
 
-    /// One that answers on `port`, for a certificate that names the one on `named`.
+    /// One that listens on `port`, for a certificate that names the one on `named`.
     fn apart(port: u16, named: u16) -> Responder {
         let folder = Folder::new();
         let script = format!(
@@ -71,7 +71,7 @@ impl Responder {
         )
     }
 
-    /// What a client is told of the certificate on `port`.
+    /// The output of a client about the certificate on `port`.
     fn told(&self, port: u16) -> String {
         let output = Command::new("openssl")
             .args([
@@ -97,7 +97,7 @@ impl Responder {
         ))
     }
 
-    /// Writes what a responder says of the certificate to `staple.der`.
+    /// Writes an OCSP response for the certificate to `staple.der`.
     fn write_answer(&self) {
         let script = "set -e\n\
              openssl ocsp -issuer ca.pem -cert leaf.pem -no_nonce -reqout ask.der\n\
@@ -176,7 +176,7 @@ fn an_nginx_conf_staples_what_stands_in_a_file() {
     let told = responder.told(server.port);
     assert!(told.contains("Cert Status: good"), "{told}");
     drop(server);
-    // What is no answer is refused with its line.
+    // A file that is not an OCSP response is rejected with its line.
     responder.folder.write("staple.der", "good");
     let setup = responder.nginx(&format!("ssl_stapling_file {};", file.display()));
     let checked = run_to_end(setup.folder(), &["validate", "--config", "nginx.conf"]);

@@ -1,4 +1,4 @@
-//! How many headers requests may have, and those whose names have underscores and dots.
+//! The number of request headers, and header names with underscores and dots.
 
 use crate::client::{Answer, exchange};
 use crate::h2::peer::{Peer, request};
@@ -31,7 +31,7 @@ fn ask_h2(server: &Server, headers: &[(String, String)]) -> (u16, String) {
 
 const ODD: &str = "X_A: 1\r\nX.A: 1\r\nuser_id: 7\r\nUser-Id: 8\r\nHook_One: 1\r\nHook-Two: 2\r\nT.a: 1\r\nX-B: 1\r\n";
 
-/// The names that the upstream saw, of those above.
+/// The names above that the upstream received.
 fn seen(text: &str) -> Vec<&str> {
     let names = text.lines().filter_map(|line| line.split_once(": "));
     let ours = [
@@ -88,7 +88,7 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
         ))
         .start()
     };
-    // Host and Connection count as well; in HTTP/2 so do the four pseudo-headers.
+    // `Host` and `Connection` count as well; in HTTP/2 so do the four pseudo-headers.
     for (line, fits, too_many) in [
         ("", 990, 1000),
         ("max_headers 20;", 14, 20),
@@ -97,7 +97,7 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
             2990,
             3000,
         ),
-        // The bytes hold still.
+        // The limit on bytes still applies.
         ("max_headers 30000;", 1000, 4000),
     ] {
         let server = conf(line);
@@ -117,7 +117,7 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
     }
 }
 
-/// 32 KiB and 100 headers by default, and more headers in proportion.
+/// 32 KiB and 100 headers by default; a larger head size allows proportionally more headers.
 #[test]
 fn larger_heads_of_a_caddyfile_have_more_headers() {
     for (options, fits, too_many) in [("", 95, 101), ("max_header_size 64KiB", 195, 201)] {

@@ -1,5 +1,5 @@
-//! The pages of `docs/start/` and `docs/recipes/` and the readme, executed as printed: files are written, commands run in
-//! their order, and their output is compared. A page whose commands need a program that is not installed ends there.
+//! The pages of `docs/start/` and `docs/recipes/` and the readme, executed as printed: files are written, commands run
+//! in order, and their output is compared. A page ends where a command needs a program that is not installed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use std::process::{Child, Command, Stdio};
 
 use crate::harness::{Folder, eventually, finish, free_port, sluice, text};
 
-/// What a command that is not `sluice` may be without being looked for.
+/// Commands other than `sluice` that are not checked for.
 const SHELL: [&str; 3] = ["printf", "sleep", "cd"];
 
-/// A fenced block: its language, the file it is, and its text.
+/// A fenced block: its language, the file it represents, and its text.
 struct Block {
     kind: String,
     file: Option<String>,
@@ -42,7 +42,7 @@ fn blocks(page: &str) -> Vec<Block> {
 /// One page being executed.
 struct Run {
     folder: Folder,
-    /// The ports that a page prints, with the ones that stand for them here.
+    /// The printed ports, with their replacements here.
     ports: BTreeMap<String, u16>,
     background: Vec<Child>,
     is_started: bool,
@@ -58,7 +58,7 @@ impl Run {
         }
     }
 
-    /// The text with all ports replaced: four digits behind a colon, or behind `listen`.
+    /// Replaces all ports in the text: four digits after a colon, or after `listen`.
     fn with_ports(&mut self, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -143,7 +143,7 @@ impl Run {
         Ok(())
     }
 
-    /// A command line that goes on behind a backslash.
+    /// A command line continued after a backslash.
     fn continued(&self, line: &str, expected: &str) -> (String, String) {
         let (mut line, mut expected) = (line.to_owned(), expected.to_owned());
         while let Some(begun) = line.strip_suffix('\\') {
@@ -160,7 +160,7 @@ impl Run {
         finish(&mut command).status.success()
     }
 
-    /// What a command prints. It goes to files, since a server in the background keeps its ends open.
+    /// The output of a command. It is redirected to files, since a background server keeps its descriptors open.
     fn output(&self, line: &str) -> (String, String) {
         let file = |name: &str| self.folder.path().join(name);
         let (out, err) = (file(".stdout"), file(".stderr"));
@@ -204,8 +204,8 @@ impl Drop for Run {
     }
 }
 
-/// Whether output is what a page prints. `…` stands for anything within a line, as a line of its own for any lines.
-/// Widths are not compared, as ports have other lengths here.
+/// Whether the output matches the page. `…` matches anything within a line, and on a line of its own any number of
+/// lines. Widths are not compared, as ports have other lengths here.
 fn is_like(said: &str, expected: &str) -> bool {
     let lines = |text: &str| -> Vec<String> {
         let lines = text.lines().map(squeezed).filter(|line| !line.is_empty());
@@ -252,7 +252,7 @@ fn line_fits(said: &str, expected: &str) -> bool {
     is_open || rest.is_empty()
 }
 
-/// Executes a page and says how many commands and files it had.
+/// Executes a page and returns the number of commands and files.
 fn execute(path: &Path) -> usize {
     let page = fs::read_to_string(path).expect("pages are UTF-8");
     let mut run = Run::new();
@@ -272,7 +272,7 @@ fn execute(path: &Path) -> usize {
             let alone = Folder::new();
             alone.write("it", &block.text);
             let args = ["validate", "--config", "it", "--adapter", &block.kind];
-            // Variables of the environment that a page leaves to the reader.
+            // Environment variables that a page leaves to the reader.
             let named = block.text.split("{env.").skip(1);
             let named = named
                 .filter_map(|rest| rest.split_once('}'))

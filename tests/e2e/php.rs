@@ -1,5 +1,5 @@
-//! `php_fastcgi` with the real PHP behind it: php-fpm on a socket of the test's own. Where none is installed these
-//! tests say so and pass; `.ci/run` installs one.
+//! `php_fastcgi` with the real PHP: php-fpm on a socket of the test. If PHP is not installed, these tests are reported
+//! as skipped; `.ci/run` installs it.
 
 mod fpm;
 mod sites;
@@ -195,7 +195,7 @@ fn a_fatal_error_is_a_500() {
     site.script("fatal.php", "no_such_function();");
     let answer = site.get("/fatal.php");
     assert_eq!((answer.status, answer.text().as_str()), (500, ""));
-    // A process that is killed in the middle of its answer leaves a part, and no more.
+    // A process that is killed in the middle of its response leaves a truncated one.
     site.script(
         "killed.php",
         "echo str_repeat('x', 20000); flush(); exec('kill -9 ' . getmypid()); sleep(5);",

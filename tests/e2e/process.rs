@@ -1,4 +1,4 @@
-//! A server's life: start, signals, stop.
+//! A server's life cycle: start, signals, stop.
 
 use std::net::TcpListener;
 use std::thread;
@@ -40,7 +40,7 @@ fn signals_to_end_let_requests_finish() {
         let mut server = Server::start(
             "{\n\tadmin off\n\tgrace_period 10s\n}\n:{port} {\n\trespond \"hello\"\n}\n",
         );
-        // The request has begun, so it is answered even though the rest comes after the signal.
+        // The request has begun, so it gets a response even though the rest arrives after the signal.
         let mut slow = Client::connect(server.port);
         slow.send("GET / HTTP/1.1\r\nHost: local");
         let mut idle = Client::connect(server.port);
@@ -60,13 +60,13 @@ fn signals_to_end_let_requests_finish() {
     }
 }
 
-/// The kernel lets clients in before the server knows of them.
+/// The kernel completes connections before the server knows of them.
 #[test]
 fn who_waits_to_be_accepted_is_served_before_the_end() {
     let mut server = Server::start(HELLO);
     let pid = server.pid().to_string();
     let kill = |signal: &str| {
-        // The shell has it built in; a program `kill` is not everywhere.
+        // It is a shell builtin; a program `kill` does not exist everywhere.
         let done = std::process::Command::new("sh")
             .args(["-c", "kill $0 $1", signal, &pid])
             .status();
@@ -77,7 +77,7 @@ fn who_waits_to_be_accepted_is_served_before_the_end() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    // It learns of the end and of all of them at once.
+    // It sees the signal and all connections at once.
     kill("-TERM");
     kill("-CONT");
     for client in &mut clients {
@@ -232,7 +232,7 @@ fn as_many_workers_run_as_were_asked_for() {
             .filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("worker-")))
             .count()
     };
-    // A thread takes its name only when it runs.
+    // A thread sets its name only when it runs.
     crate::harness::eventually("three workers", || workers() == 3, || workers().to_string());
 }
 
@@ -264,7 +264,7 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
                 .open(path)
                 .expect("writable")
         };
-        // The server inherits these, so they must not be pipes that are read to their end.
+        // The server inherits these, so they must not be pipes that are read to the end.
         let status = sluice(folder)
             .args(args)
             .stdout(log("stdout"))
@@ -352,7 +352,7 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
         );
         assert_eq!(crate::client::ask(port, "/").text(), "hello");
     }
-    // It leaves and comes back.
+    // The address is removed and added again.
     for (listen, answer) in [("bind 127.0.0.1", None), ("bind fd/3", Some("again"))] {
         let site = site.replace("bind fd/{$LISTEN_FD}", listen);
         server.write(&site.replace("hello", "again"));
@@ -368,7 +368,7 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
 fn whoever_started_it_is_told_how_far_it_is() {
     let mut server = Server::start(HELLO);
     let own = format!("MAINPID={}", server.pid());
-    // Another configuration, then one that cannot be: it serves after both.
+    // A new configuration, then an invalid one: it is ready after both.
     let mut expected = vec!["READY=1", &own];
     assert_eq!(server.listener.heard(), expected);
     for text in [&HELLO.replace("hello", "other"), "nonsense {"] {
@@ -377,7 +377,7 @@ fn whoever_started_it_is_told_how_far_it_is() {
         expected.extend(["RELOADING=1", "MONOTONIC_USEC", "READY=1", &own]);
         let heard = || -> Vec<String> {
             let heard = server.listener.heard().into_iter();
-            // When it was is known to the clock only.
+            // The time is not predictable.
             heard
                 .map(|line| match line.strip_prefix("MONOTONIC_USEC=") {
                     Some(time) if time.parse::<u64>().is_ok_and(|time| time > 0) => {
@@ -412,7 +412,7 @@ fn whoever_started_it_is_told_how_far_it_is() {
 #[test]
 fn that_nobody_hears_how_far_it_is_stops_nothing() {
     let mut server = Server::start(HELLO);
-    // Who heard until now is gone.
+    // The previous listener is gone.
     server.listener = Listener::start();
     server.write(&HELLO.replace("hello", "other"));
     server.signal(Signal::Hangup);

@@ -1,4 +1,4 @@
-//! `reverse_proxy` as its clients and upstreams see it.
+//! `reverse_proxy` from the point of view of clients and upstreams.
 
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
@@ -74,7 +74,7 @@ fn sockets_of_the_file_system_are_upstreams_too() {
     );
 }
 
-/// A frame as clients send it, masked (RFC 6455, section 5.3).
+/// A masked frame, as clients send it (RFC 6455, section 5.3).
 pub fn masked(opcode: u8, content: &[u8]) -> Vec<u8> {
     let key = [1_u8, 2, 3, 4];
     let mut frame = vec![0x80 | opcode, 0x80 | 127];
@@ -89,7 +89,7 @@ pub fn masked(opcode: u8, content: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Reads a frame with a length of 64 bits: opcode and unmasked content.
+/// Reads a frame with a 64-bit length: opcode and unmasked payload.
 pub fn frame(wire: &mut Wire) -> Option<(u8, Vec<u8>)> {
     let head = wire.take(10);
     let length = u64::from_be_bytes(head.get(2..10)?.try_into().ok()?);
@@ -107,11 +107,11 @@ pub fn frame(wire: &mut Wire) -> Option<(u8, Vec<u8>)> {
     Some((head[0] & 0x0f, content))
 }
 
-/// The example of RFC 6455, section 1.3: the key, and what proves that it was understood.
+/// The example of RFC 6455, section 1.3: the key, and the matching `Sec-WebSocket-Accept`.
 pub const WEBSOCKET_KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const WEBSOCKET_ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Answers a request for a WebSocket and says again what is said, until it is ended.
+/// Accepts a WebSocket upgrade and echoes everything until the connection is closed.
 pub fn websocket_echo(wire: &mut Wire, head: &[String]) -> Option<()> {
     let asked = field(head, "Upgrade") == Some("websocket")
         && field(head, "Connection").is_some_and(|text| text.eq_ignore_ascii_case("upgrade"))
@@ -152,7 +152,7 @@ fn websockets_pass_both_ways() {
         "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {WEBSOCKET_KEY}\r\n\r\n"
     ));
-    // Data right behind the request, before the answer, is not lost.
+    // Data sent right after the request, before the response, is not lost.
     client.send(masked(1, b"early"));
     let head = client.head().expect("an answer");
     assert!(head[0].starts_with("HTTP/1.1 101 "), "{head:?}");
@@ -196,7 +196,7 @@ fn events_arrive_when_they_happen() {
         wire.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
         for _ in 0..3 {
             wire.send("9\r\ndata: 1\n\n\r\n");
-            // The next event happens once the client has this one.
+            // The next event occurs once the client has received this one.
             next.lock()
                 .expect("nobody panics with it")
                 .recv()
@@ -245,7 +245,7 @@ fn a_truncated_answer_never_looks_complete() {
     }
 }
 
-/// A connection that ends without any answer looks as if nobody had been asked.
+/// A connection that ends without any response would look as if the request had not been forwarded.
 #[test]
 fn what_came_of_an_answer_that_breaks_off_is_passed_on() {
     for (sent, body) in [
@@ -326,7 +326,7 @@ fn nonsense_from_upstreams_is_a_bad_gateway() {
         let server = start(&upstream);
         let mut client = Client::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        // Where the head was good, all that can be done is to break off.
+        // If the head was valid, the only option is to abort.
         match client.try_answer() {
             Ok(answer) => assert_eq!(answer.status, 502, "{nonsense:?}"),
             Err(_) => assert!(nonsense.contains("zz"), "{nonsense:?}"),
@@ -414,7 +414,7 @@ fn a_body_is_asked_for_when_somebody_wants_it() {
     assert_eq!(client.answer().status, 100);
     client.send("body");
     assert!(client.answer().text().ends_with("\n\nbody"));
-    // Nobody reads this one, and too much is refused before it comes.
+    // This body is not read by anything, and an oversized one is rejected before it arrives.
     for (path, length, status) in [("/unread", 4, 200), ("/", 11, 413)] {
         let mut client = Client::connect(server.port);
         client.send(head(path, length));
@@ -477,7 +477,7 @@ fn slow_clients_do_not_pile_up_memory() {
         stream.set_write_timeout(timeout).expect("it can be set");
         let block = vec![b'x'; BLOCK];
         let mut sent = 0;
-        // The server stops reading once its buffers are full. A busy machine may hold up the first blocks.
+        // The server stops reading once its buffers are full. A busy machine may delay the first blocks.
         while wire.try_send(&block).is_ok() || sent < 2 * BLOCK {
             sent += BLOCK;
         }
@@ -485,7 +485,7 @@ fn slow_clients_do_not_pile_up_memory() {
     });
     let server = start(&upstream);
     let before = server.peak();
-    // They ask and read nothing.
+    // They send requests and read nothing.
     let clients: Vec<Wire> = (0..CLIENTS)
         .map(|_| {
             let mut client = Wire::connect(server.port);

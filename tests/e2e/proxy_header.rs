@@ -1,4 +1,4 @@
-//! Proxies in front that tell of their clients (PROXY protocol), and plain HTTP where TLS is spoken.
+//! The PROXY protocol from proxies in front, and plain HTTP on a TLS port.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -33,7 +33,7 @@ fn connect(port: u16) -> TcpStream {
     socket
 }
 
-/// What comes back for `parts`, each sent on its own.
+/// The response to `parts`, each sent separately.
 fn ask(port: u16, parts: &[&[u8]]) -> String {
     let mut socket = connect(port);
     socket.set_nodelay(true).expect("it can be set");
@@ -125,7 +125,7 @@ fn half_a_header_is_not_waited_for_long() {
     assert_eq!(ask(server.port, &[&V2[..20]]), "");
     let took = began.elapsed();
     assert!((200..3000).contains(&took.as_millis()), "{took:?}");
-    // What only looks like a header at first is a request.
+    // What only starts like a PROXY header is a request.
     let propfind = b"PROPFIND / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     assert!(ask(server.port, &[&propfind[..4], &propfind[4..]]).ends_with(PEER));
 }

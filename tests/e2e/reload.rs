@@ -1,4 +1,4 @@
-//! New configurations for a running server: by signal, by watching, in great number, and bad ones.
+//! Configuration reloads: by signal, by watching the file, in great number, and with invalid files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -36,11 +36,11 @@ fn a_bad_configuration_changes_nothing() {
     let server = Server::start(&saying("one"));
     let other = free_port();
     for bad in [
-        // A mistake in the language.
+        // A syntax error.
         format!(":{other} {{\n\trespnd two\n}}\n"),
         // Not text at all.
         "{".to_owned(),
-        // A port that somebody else has: this test.
+        // A port that is in use by this test.
         format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond two\n}}\n:{} {{\n}}\n", taken_port()),
         // A log file that cannot be opened.
         "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file /proc/nothing/a.log\n\t}\n\trespond two\n}\n".to_owned(),
@@ -58,7 +58,7 @@ fn a_bad_configuration_changes_nothing() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", other)).is_err());
 }
 
-/// A port that is listened on for as long as the tests run.
+/// A port that is occupied for as long as the tests run.
 fn taken_port() -> u16 {
     let listener = std::net::TcpListener::bind("0.0.0.0:0").expect("there is a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -115,7 +115,7 @@ fn many_reloads_leave_nothing_behind() {
     let server = Server::start(&with_admin("word-0"));
     let stop = Arc::new(AtomicBool::new(false));
     let answered = Arc::new(AtomicU64::new(0));
-    // One client that keeps its connection and one that dials anew, both busy all the time.
+    // One client with a persistent connection and one that reconnects, both busy all the time.
     let clients: Vec<_> = [true, false]
         .map(|keeps| {
             let (stop, answered, port) = (stop.clone(), answered.clone(), server.port);
@@ -130,7 +130,7 @@ fn many_reloads_leave_nothing_behind() {
             })
         })
         .into();
-    // The answer comes when the configuration is served, so nothing has to be waited for.
+    // The response arrives when the configuration is active, so there is nothing to wait for.
     let reload = |number: usize| {
         let word = format!("word-{number}");
         let (admin, port) = (server.admin.to_string(), server.port.to_string());
@@ -159,7 +159,7 @@ fn many_reloads_leave_nothing_behind() {
         client.join().expect("no request failed");
     }
     assert!(answered.load(Ordering::Relaxed) > 100);
-    // The clients' own connections come and go.
+    // The clients' own connections vary.
     assert!(
         server.open_files() <= files + 4,
         "{files} files became {}",

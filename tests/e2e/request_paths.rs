@@ -1,17 +1,17 @@
-//! Values of requests that become paths of files, scripts and redirects: none leads out of the folder, to the script or to
-//! the host that the configuration did not mean.
+//! Request values that become file paths, scripts and redirects: none can escape the folder, or lead to a script or
+//! host that the configuration did not intend.
 
 use crate::client::{Answer, exchange};
 use crate::fastcgi::telling;
 use crate::harness::{Server, Setup};
 
-/// Asks for `path` of `host`, with more fields.
+/// Requests `path` of `host`, with additional headers.
 fn request(port: u16, path: &str, host: &str, fields: &str) -> Answer {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
     exchange(port, head)
 }
 
-/// A setup with folders of tenants, and a file beside them that is nobody's.
+/// A setup with folders of tenants, and a file beside them that belongs to none.
 fn tenants(setup: Setup) -> Setup {
     for (file, text) in [
         ("srv/secret.txt", "secret"),
@@ -127,7 +127,7 @@ fn no_value_of_a_request_adds_or_climbs_a_folder() {
                 assert_eq!(answer.status, status, "{x} {path}: {answer:?}");
             }
         }
-        // A slash in a value is a folder that the configuration did not ask for.
+        // A slash in a value would select a folder that the configuration did not intend.
         assert_eq!(ask("/f.txt", "a.example/sub").status, status);
     }
 }
@@ -161,7 +161,7 @@ fn a_value_that_is_missing_does_not_serve_the_folder_of_all() {
         let answer = request(server.port, "/secret.txt", "a", "");
         assert!(matches!(answer.status, 400 | 404), "{answer:?}");
     }
-    // What the pattern allows to be empty may be.
+    // A group that the pattern allows to be empty may be empty.
     let server = nginx("server_name ~^(?<sub>[a-z]+/)?t$; root {folder}/srv/tenants/$sub;");
     assert_eq!(request(server.port, "/secret.txt", "t", "").text(), "list");
 }

@@ -1,5 +1,6 @@
-//! FastCGI applications that others have written the protocol for: Go's `net/http/fcgi` and the C library of FastCGI's
-//! authors. Each is built here; where a compiler or the library is missing the test says so. PHP is left to `php`.
+//! FastCGI applications with independent implementations of the protocol: Go's `net/http/fcgi` and the C library of
+//! FastCGI's authors. Each is built here; if a compiler or the library is missing, the test is reported as skipped. PHP
+//! is tested in `php`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -26,7 +27,7 @@ fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Builds a program; nothing where that needs what is not installed.
+/// Builds a program; `None` if something it needs is not installed.
 fn build(compiler: &str, args: &[&str], needs: &str) -> Option<()> {
     let output = Command::new(compiler)
         .args(args)
@@ -55,7 +56,7 @@ fn site(upstream: &str) -> Server {
     ))
 }
 
-/// What every application has to answer.
+/// The requests that every application has to handle.
 fn is_understood(server: &Server, name: &str) {
     let answer = exchange(
         server.port,

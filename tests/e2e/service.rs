@@ -1,4 +1,4 @@
-//! What started a server, as far as the server knows: hears what `systemd` would hear of it (sd_notify(3)).
+//! A service manager as the server sees it: receives what `systemd` would receive (sd_notify(3)).
 
 use std::net::Shutdown;
 use std::os::linux::net::SocketAddrExt;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Hears until it is dropped.
+/// Receives messages until it is dropped.
 pub struct Listener {
     name: String,
     socket: UnixDatagram,
@@ -42,7 +42,7 @@ impl Listener {
         }
     }
 
-    /// What `$NOTIFY_SOCKET` says.
+    /// The value of `$NOTIFY_SOCKET`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -56,7 +56,7 @@ impl Listener {
             .clone()
     }
 
-    /// Waits a little for this line; tells whether it came.
+    /// Waits a limited time for this line; returns whether it arrived.
     pub fn hears_within(&self, line: &str, time: Duration) -> bool {
         let lines = self.heard.lines.lock().expect("nobody panics with it");
         let is_missing = |lines: &mut Vec<String>| !lines.iter().any(|heard| heard == line);

@@ -1,4 +1,4 @@
-//! The sites of `tests/data/sites` as sluice serves them. The comparison with Caddy asks the same.
+//! The sites of `tests/data/sites` as sluice serves them. The comparison with Caddy sends the same requests.
 
 #[path = "../sites/mod.rs"]
 mod shared;
@@ -10,7 +10,7 @@ use crate::client::{Answer, exchange};
 use crate::harness::{PATIENCE, Setup, eventually, run_to_end};
 use shared::{Doubles, SITES, Site, bytes};
 
-/// Starts the site and asks all that is to be asked.
+/// Starts the site and sends all requests.
 fn ask_all(name: &str) {
     let site = Site::read(name);
     let doubles = Doubles::start(crate::upstream::dead());
@@ -48,7 +48,7 @@ fn ask_all(name: &str) {
     }
 }
 
-/// An answer with all that comes behind its head until the upstream closes.
+/// A response with everything after its head until the upstream closes.
 fn upgraded(port: u16, request: &str) -> Answer {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
     stream
@@ -69,7 +69,7 @@ fn upgraded(port: u16, request: &str) -> Answer {
     }
 }
 
-/// Whether an answer is as a line of the script has it; else what it is.
+/// Whether a response meets an expectation of the script; otherwise what it is instead.
 fn meets(answer: &Answer, expected: &str) -> Result<(), String> {
     let text = answer.text();
     let (is_so, found) = if let Some(words) = expected.strip_prefix("~ ") {
@@ -140,7 +140,7 @@ sites! {
     www_to_apex
 }
 
-/// What people publish is formatted, and so are these.
+/// Published Caddyfiles are formatted, and so are these.
 #[test]
 fn the_files_are_formatted() {
     let folder = crate::harness::Folder::new();

@@ -1,4 +1,4 @@
-//! Clients that send or take next to nothing: what they cost, and how they are ended.
+//! Clients that send or read next to nothing: what they cost, and how their connections end.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,18 +15,18 @@ use crate::wire::patient;
 /// A pause that is short for a test and long for the rates here.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What an upload may cost while it stalls, both sides together, in KiB: a third of a buffer. Of 5,000 each costs 6 KiB; of
-/// few the memory that the server keeps anyway is a part of it.
+/// Permitted cost of a stalled upload, both sides together, in KiB: a third of a buffer. With 5,000 uploads each costs
+/// 6 KiB; with few, memory that the server holds anyway is included.
 const STALLED_KIB_MAX: u64 = 20;
 
-/// A site with these settings of servers.
+/// A site with these server settings.
 fn start(settings: &str, site: &str) -> Server {
     Server::start(&format!(
         "{{\n\tdebug\n\tadmin localhost:{{admin}}\n\tservers {{\n\t\t{settings}\n\t\tprotocols h1 h2c\n\t}}\n}}\n:{{port}} {{\n\t{site}\n}}\n"
     ))
 }
 
-/// What is answered to a request that sends a byte of its body now and then.
+/// The response to a request that sends a byte of its body now and then.
 fn drip(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -42,7 +42,7 @@ fn drip(port: u16) -> String {
             }
         });
         let mut said = Vec::new();
-        // The connection may be reset behind the answer, over the bytes that still come.
+        // The connection may be reset after the response, because bytes still arrive.
         let _ = stream.read_to_end(&mut said);
         is_over.store(true, Ordering::SeqCst);
         String::from_utf8_lossy(&said).into_owned()
@@ -73,7 +73,7 @@ fn an_upload_over_http2_slower_than_the_lowest_rate_is_ended() {
     assert_eq!(peer.fetch("/").status, 200, "the connection goes on");
 }
 
-/// Does something small again and again until the server has ended an upload.
+/// Repeats a small step until the server has ended an upload.
 fn eventually_after_each(server: &Server, mut step: impl FnMut()) {
     let begun = Instant::now();
     while server.metric("sluice_slow_requests_total") == 0 {
@@ -94,7 +94,7 @@ fn who_has_sent_enough_may_pause() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100008\r\n\r\n");
     client.send([b'x'; 100_000]);
     for _ in 0..8 {
-        // Together much more than the time that is given, and nothing beside what was earned.
+        // In total much more than the allowed time, and insignificant compared with the earned credit.
         thread::sleep(PAUSE);
         client.send("y");
     }

@@ -1,5 +1,5 @@
-//! Everything at once for a long time: nothing fails that need not, and neither memory nor open files grow. It is no part
-//! of CI: `cargo xtask soak [minutes]` runs it.
+//! Everything at once for a long time: there are no avoidable failures, and neither memory nor open files grow. Not
+//! part of CI: `cargo xtask soak [minutes]` runs it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,19 +18,19 @@ use crate::proxy::{WEBSOCKET_KEY, frame, masked, websocket_echo};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
-/// How long it takes where nobody says.
+/// Default duration.
 const MINUTES: f64 = 10.0;
 
-/// The size of large answers.
+/// The size of large responses.
 const LARGE: usize = 2 * 1024 * 1024;
 
-/// What an event stream tells again and again.
+/// The repeated event of an event stream.
 const EVENT: &[u8] = b"data: 1\n\n";
 
-/// By how much memory may grow from the first third to the last, beside a tenth of it.
+/// Permitted memory growth from the first third to the last, in addition to a tenth of it.
 const GROWTH_KIB: u64 = 8 * 1024;
 
-/// What the clients did, by kind: times it went as it should, and what went wrong.
+/// The clients' results by kind: number of successes, and failures.
 #[derive(Default)]
 struct Journal {
     done: Mutex<BTreeMap<&'static str, u64>>,
@@ -51,7 +51,7 @@ impl Journal {
             }
             Err(why) => {
                 let mut failed = self.failed.lock().expect("unpoisoned");
-                // The first ones tell enough.
+                // The first ones are enough.
                 if failed.len() < 50 {
                     failed.push(format!("{kind}: {why}"));
                 }
@@ -64,7 +64,7 @@ impl Journal {
     }
 }
 
-/// An application that can do everything that is asked of it here.
+/// An application that supports everything needed here.
 fn origin() -> Upstream {
     Upstream::start(|mut wire| while serve(&mut wire).is_some() {})
 }
@@ -108,7 +108,7 @@ fn serve(wire: &mut Wire) -> Option<()> {
     }
 }
 
-/// The configuration; `word` makes each another.
+/// The configuration; `word` makes each different.
 fn configuration(origin: u16, fastcgi: u16, dying: &[u16], word: &str) -> String {
     let dying: String = dying
         .iter()
@@ -126,7 +126,7 @@ fn configuration(origin: u16, fastcgi: u16, dying: &[u16], word: &str) -> String
     )
 }
 
-/// Asks again and again on one connection, a new one now and then, and looks at the answers.
+/// Sends requests on one connection, occasionally a new one, and checks the responses.
 fn ask(port: u16, journal: &Journal, kind: &'static str, request: &[u8], length: usize) {
     let mut client = Client::connect(port);
     let mut number = 0_u32;
@@ -157,7 +157,7 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes()
 }
 
-/// Says something over a WebSocket that lives for a while, also through reloads.
+/// Sends messages over a WebSocket that lives for a while, even through reloads.
 fn talk(port: u16, journal: &Journal) {
     while journal.goes_on() {
         let mut client = Wire::connect(port);
@@ -180,7 +180,7 @@ fn talk(port: u16, journal: &Journal) {
     }
 }
 
-/// Listens to all events, and every second time to a few of them only.
+/// Receives all events, and every second time only a few of them.
 fn listen(port: u16, journal: &Journal) {
     let mut number = 0_u32;
     while journal.goes_on() {
@@ -188,7 +188,7 @@ fn listen(port: u16, journal: &Journal) {
         let count = if number.is_multiple_of(2) { 3 } else { 20 };
         let mut client = Wire::connect(port);
         client.send(get("/events"));
-        // Events that were there at once may come in one chunk.
+        // Events available at once may arrive in one chunk.
         let mut text = Vec::new();
         if client.head().is_some() {
             while text.len() < count * EVENT.len()
@@ -209,7 +209,7 @@ fn listen(port: u16, journal: &Journal) {
     }
 }
 
-/// Goes away in the middle: of a head, of a body, of an answer.
+/// Disconnects in the middle of a head, of a body, or of a response.
 fn leave(port: u16, journal: &Journal) {
     let mut number = 0_u32;
     while journal.goes_on() {
@@ -237,7 +237,7 @@ fn leave(port: u16, journal: &Journal) {
     }
 }
 
-/// Memory in KiB and open files, measured now and then.
+/// Memory in KiB and open files, measured at intervals.
 #[derive(Clone, Copy)]
 struct Size {
     memory: u64,
@@ -281,14 +281,14 @@ fn clients(port: u16, journal: &Arc<Journal>) -> Vec<JoinHandle<()>> {
     all
 }
 
-/// An upstream that is killed and started again, as a process of its own.
+/// An upstream in a process of its own that is killed and restarted.
 fn die(ports: [u16; 3], origin: u16, journal: &Journal) {
     let mut upstreams: Vec<Server> = ports.iter().map(|port| process(*port, origin)).collect();
     let mut number = 0;
     while journal.goes_on() {
         thread::sleep(Duration::from_millis(1500));
         let at = number % 3;
-        // Dropping it sends SIGKILL.
+        // Drop sends SIGKILL.
         drop(upstreams.remove(at));
         thread::sleep(Duration::from_millis(300));
         upstreams.insert(at, process(ports[at], origin));
@@ -359,8 +359,7 @@ fn wait_for(port: u16) {
     );
 }
 
-/// Tells and asserts what came of it. The first third of the time shows what is needed, the last whether it has become
-/// more.
+/// Prints and checks the results. The first third of the time shows what is needed, the last whether it has grown.
 fn judge(journal: &Journal, sizes: &[Size], minutes: f64) {
     let done = journal.done.lock().expect("unpoisoned");
     let failed = journal.failed.lock().expect("unpoisoned");

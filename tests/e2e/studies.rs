@@ -119,7 +119,7 @@ const OLD_PROXY: &str = include_str!("../data/studies/004-proxy.Caddyfile-v0");
 const OLD_UPSTREAM: &str = include_str!("../data/studies/004-upstream.Caddyfile-v0");
 const OLD_PAGE: &str = include_str!("../data/studies/004-index.html");
 
-/// The upstream of study 004: files and nothing else, in the language of Caddy 0.
+/// The upstream of study 004: files and nothing else, in the configuration language of Caddy 0.
 fn old_upstream() -> Server {
     assert!(
         OLD_UPSTREAM.contains("http://:580 {"),
@@ -130,7 +130,7 @@ fn old_upstream() -> Server {
     setup.start()
 }
 
-/// The proxy of study 004 in front of some port.
+/// The proxy of study 004 in front of a port.
 fn old_proxy(upstream: u16) -> Server {
     assert!(
         OLD_PROXY.starts_with("http:// {"),
@@ -168,7 +168,7 @@ fn proxy_of_caddy_0() {
     assert_eq!(answer.field("Server"), None);
 }
 
-/// Caddy 0 took the address of a client from the client's own X-Forwarded-For. Nobody should.
+/// Caddy 0 took the address of a client from the client's own X-Forwarded-For, which is unsafe.
 #[test]
 fn proxy_of_caddy_0_tells_the_peers_address() {
     let upstream = Upstream::echo();

@@ -1,5 +1,5 @@
-//! `templates` and the templates of `browse`: which answers are run, what they may read, and where they end. What
-//! the language says is compared with Caddy in the peer test and in the package `sluice-template`.
+//! `templates` and the templates of `browse`: which responses are executed, what they may read, and their limits. The
+//! language itself is compared with Caddy in the peer test and in the package `sluice-template`.
 
 use crate::client::{Answer, exchange};
 use crate::harness::{Server, Setup, run_to_end};
@@ -260,7 +260,7 @@ fn lists_are_shown_by_a_template() {
     setup_broken(&server);
 }
 
-/// A template that is broken while the server runs is a 500, and is read anew when it is whole again.
+/// A template that is broken while the server runs results in 500, and is read again when it is fixed.
 fn setup_broken(server: &Server) {
     let list = server.folder.path().join("list.html");
     let whole = std::fs::read(&list).expect("it was written");

@@ -1,4 +1,4 @@
-//! HTTPS with certificates of the local authority, through a client that trusts its root and nothing else.
+//! HTTPS with certificates of the local CA, through a client that trusts only its root.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -21,7 +21,7 @@ use crate::wire::{Wire, field};
 
 pub type Secure = StreamOwned<ClientConnection, TcpStream>;
 
-/// A site of two names on one port, with plain HTTP beside it.
+/// A site with two names on one port, with plain HTTP beside it.
 pub fn start() -> (Server, u16) {
     let plain = free_port();
     let site = "{\n\tadmin off\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n}\n\
@@ -31,7 +31,7 @@ pub fn start() -> (Server, u16) {
     (server, plain)
 }
 
-/// The root of the authority in `folder`.
+/// The root of the CA in `folder`.
 pub fn root(folder: &Folder) -> CertificateDer<'static> {
     let path = folder
         .path()
@@ -39,7 +39,7 @@ pub fn root(folder: &Folder) -> CertificateDer<'static> {
     CertificateDer::from_pem_file(path).expect("the root is there")
 }
 
-/// A client that trusts the authority in `folder`.
+/// A client that trusts the CA in `folder`.
 pub fn client(
     folder: &Folder,
     versions: &[&'static SupportedProtocolVersion],
@@ -55,7 +55,7 @@ pub fn trusting(
     trusting_with(root, versions, default_provider())
 }
 
-/// The same with these ciphers and groups.
+/// Like `trusting`, with these cipher suites and groups.
 pub fn trusting_with(
     root: CertificateDer<'static>,
     versions: &[&'static SupportedProtocolVersion],
@@ -72,7 +72,7 @@ pub fn trusting_with(
     Arc::new(config)
 }
 
-/// A client that trusts the authority in `folder`, for other files.
+/// A client that trusts the CA in `folder`, for other modules.
 pub fn trusting_local(folder: &Folder) -> Arc<ClientConfig> {
     client(folder, &[&TLS13, &TLS12])
 }
@@ -97,7 +97,7 @@ pub fn connect_to(
     Ok(Wire::new(stream))
 }
 
-/// Asks once and reads to the clean end of the connection.
+/// Sends one request and reads to the clean end of the connection.
 pub fn get(wire: &mut Wire<Secure>, host: &str, path: &str) -> (Vec<String>, String) {
     wire.send(format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
@@ -132,7 +132,7 @@ fn each_name_gets_its_certificate() {
     let (server, _) = start();
     let config = client(&server.folder, &[&TLS13]);
     for (name, body) in [("a.localhost", "a"), ("localhost", "at home, https")] {
-        // The client refuses certificates for other names.
+        // The client rejects certificates for other names.
         let mut wire = connect(&config, server.port, name).expect("a certificate for this name");
         assert_eq!(get(&mut wire, name, "/").1, body);
     }
@@ -237,7 +237,7 @@ fn large_bodies_arrive_whole() {
     assert!(wire.body(&head).expect("a whole body") == content);
 }
 
-/// Certificate and key of `name` as the authority made them.
+/// Certificate and key of `name` as issued by the CA.
 pub fn pair(folder: &Folder, name: &str) -> (String, String) {
     let part = |kind| {
         folder.read(&format!(
@@ -343,8 +343,8 @@ fn a_reload_brings_new_names() {
     server.write(&site.replace("{plain}", &plain.to_string()));
     server.signal(sluice_net::sys::process::Signal::Hangup);
     let port = server.port;
-    // One worker takes the new configuration after the other, and a handshake may still meet the one that is last: the
-    // name is there once the answer is.
+    // Workers adopt the new configuration one after the other, and a handshake may still reach the last one: once there
+    // is a response, the name is available.
     let answers = || {
         let mut wire = connect(&config, port, "b.localhost").ok()?;
         Some(get(&mut wire, "b.localhost", "/").1)

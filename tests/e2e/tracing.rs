@@ -1,4 +1,4 @@
-//! Spans as a collector and an upstream see them.
+//! Spans as received by a collector and an upstream.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::client::exchange;
 use crate::harness::{PATIENCE, Server, Setup, eventually};
 
-/// A server that takes whole requests, answers each with `answer` and hands their bytes over.
+/// A server that reads complete requests, responds to each with `answer` and returns their bytes.
 pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();
@@ -170,7 +170,7 @@ fn what_the_client_does_not_record_is_not_recorded_here() {
 
 #[test]
 fn a_dead_collector_slows_no_request() {
-    // It takes connections and never answers.
+    // It accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("bound").port();
     let server = start(&SITE.replace("UPSTREAM", "1"), port);

@@ -1,18 +1,18 @@
-//! The root of our authority in the trust store of the system. The store is a temporary one, in a name space of its own
-//! that the kernel gives: nothing of the machine is changed.
+//! The root of our CA in the system trust store. The store is temporary, in its own mount namespace: the machine is not
+//! changed.
 
 use std::process::{Command, Output};
 
 use crate::doubles::abilities::{has_openssl, skipped};
 use crate::harness::{Folder, finish, sluice, text};
 
-/// Runs `words` in a shell for which the trust store of a Debian is nearly empty and lies in `folder`; `$SLUICE` is the binary.
-/// `None` where the kernel or the system does not have what it takes.
+/// Runs `words` in a shell that sees a nearly empty Debian trust store, located in `folder`; `$SLUICE` is the binary.
+/// `None` if the kernel or the system does not support that.
 fn in_own_store(folder: &Folder, words: &str) -> Option<Output> {
     for name in ["anchors", "gathered"] {
         std::fs::create_dir_all(folder.path().join(name)).expect("the folder is writable");
     }
-    // One certificate of the system's own: its command leaves the bundle of before where none is left.
+    // One certificate of the system: without any, its command leaves the previous bundle in place.
     let own = std::fs::read_to_string("/etc/ca-certificates.conf").unwrap_or_default();
     let own = own.lines().find(|line| !line.starts_with(['#', '!']));
     folder.write("conf", format!("{}\n", own.unwrap_or_default()));
@@ -90,7 +90,7 @@ fn the_system_trusts_our_root_from_trust_to_untrust() {
 #[test]
 fn who_may_not_change_the_trust_store_is_told_so() {
     let folder = Folder::new();
-    // Nobody has to be able to reach the binary and the folder of certificates.
+    // Other users may not be able to reach the binary and the folder of certificates.
     let words = "set -e\ncp $SLUICE ./sluice-copy\nchmod 755 . sluice-copy\nmkdir -p data && chown -R nobody data\n\
                  setpriv --reuid=nobody --clear-groups ./sluice-copy trust && exit 98\necho $?\n\
                  $SLUICE trust\nsetpriv --reuid=nobody --clear-groups ./sluice-copy untrust && exit 97\necho $?\n\

@@ -1,4 +1,4 @@
-//! Upstreams that do what a test tells them, good or bad.
+//! Scripted upstreams, good or bad.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Gives each connection to `serve`, in a thread of its own.
+    /// Calls `serve` for each connection, in a thread of its own.
     pub fn start(serve: impl Fn(Wire) + Send + Sync + 'static) -> Upstream {
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
@@ -29,12 +29,12 @@ impl Upstream {
         Upstream { port, connections }
     }
 
-    /// Answers every request with these bytes, on connections that stay open.
+    /// Responds to every request with these bytes, on persistent connections.
     pub fn answering(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Upstream {
         Upstream::start(move |mut wire| while answer(&mut wire, bytes.as_ref()).is_some() {})
     }
 
-    /// Answers every request with what it was asked: request line, fields and body.
+    /// Responds to every request with an echo: request line, headers and body.
     pub fn echo() -> Upstream {
         Upstream::start(|mut wire| while echo(&mut wire).is_some() {})
     }
@@ -44,7 +44,7 @@ impl Upstream {
     }
 }
 
-/// An echo behind a socket of the file system.
+/// An echo on a unix socket.
 pub fn unix_echo(path: &Path) {
     let listener = UnixListener::bind(path).expect("the folder is writable");
     thread::spawn(move || {
@@ -57,7 +57,7 @@ pub fn unix_echo(path: &Path) {
     });
 }
 
-/// A fixed answer to one request.
+/// A fixed response to one request.
 pub fn answer(wire: &mut Wire, bytes: &[u8]) -> Option<()> {
     let head = wire.head()?;
     wire.body(&head)?;
@@ -76,12 +76,12 @@ fn echo<S: Read + Write>(wire: &mut Wire<S>) -> Option<()> {
     wire.try_send([head.as_bytes(), &text].concat()).ok()
 }
 
-/// A port on which nobody listens.
+/// A port on which nothing listens.
 pub fn dead() -> u16 {
     crate::harness::free_port()
 }
 
-/// Closes so that what was sent arrives and then the end.
+/// Closes so that pending output is delivered before the end.
 pub fn close(wire: &mut Wire) {
     let stream: &mut TcpStream = wire.stream();
     let _ = stream.shutdown(std::net::Shutdown::Write);

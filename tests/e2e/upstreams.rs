@@ -1,4 +1,5 @@
-//! Upstreams of a Caddyfile: where they come from, what is on the way to them, who is left out, and what is shown of it.
+//! Upstreams of a Caddyfile: dynamic sources, proxies on the way to them, health checks and load balancing, and their
+//! metrics.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use crate::harness::{Server, Setup, eventually};
 use crate::upstream::{Upstream, answer, dead};
 use crate::wire::{Wire, field};
 
-/// An upstream that says `word`, on whatever loopback address.
+/// An upstream that responds with `word`, on any loopback address.
 fn saying(address: impl Into<IpAddr>, port: u16, word: &'static str) -> u16 {
     let listener = TcpListener::bind((address.into(), port)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
@@ -40,7 +41,7 @@ fn proxy(block: &str) -> Server {
     ))
 }
 
-/// What the upstreams say to so many requests, each once, in order.
+/// The distinct responses of the upstreams to `count` requests, sorted.
 fn said(server: &Server, count: usize) -> String {
     let mut said: Vec<String> = (0..count).map(|_| server.ask("/").text()).collect();
     said.sort();
@@ -82,7 +83,7 @@ fn names_give_upstreams_that_come_and_go() {
         || said(&server, 4) == "two",
         || server.stderr(),
     );
-    // What was known serves on while nobody answers.
+    // Known addresses stay in use without DNS replies.
     dns.mood(Mood::Silent);
     let asked = dns.asked();
     eventually(
@@ -94,7 +95,7 @@ fn names_give_upstreams_that_come_and_go() {
         || server.stderr(),
     );
     assert_eq!(said(&server, 4), "two");
-    // A name that is gone is an answer.
+    // A name that no longer exists is a valid DNS answer.
     dns.mood(Mood::Answers);
     dns.set(Vec::new());
     eventually(
@@ -146,7 +147,7 @@ fn names_are_asked_for_the_versions_of_ip_that_are_named() {
     }
 }
 
-/// A proxy that is asked to CONNECT, and notes for whom.
+/// A forward proxy that accepts CONNECT and records the targets.
 fn connect_proxy() -> (u16, Arc<Mutex<Vec<String>>>) {
     let asked: Arc<Mutex<Vec<String>>> = Arc::default();
     let notes = asked.clone();
@@ -251,7 +252,7 @@ fn peers_of_a_unix_socket_are_believed_where_that_is_said() {
 fn only_what_is_named_is_sent_again() {
     let seen = Arc::new(AtomicUsize::new(0));
     let counted = seen.clone();
-    // It takes the request and goes away without an answer.
+    // It reads the request and closes the connection without a response.
     let dying = Upstream::start(move |mut wire| {
         if let Some(head) = wire.head() {
             let _ = wire.body(&head);
@@ -310,7 +311,7 @@ fn a_cookie_that_nobody_can_forge_leads_back() {
     assert!(forged == cookie || ask(&forged).field("Set-Cookie").is_some());
 }
 
-/// The value of a series.
+/// The value of a metric with labels.
 fn sample(page: &str, series: &str) -> Option<f64> {
     page.lines()
         .find_map(|line| line.strip_prefix(series)?.trim().parse().ok())
@@ -335,7 +336,7 @@ fn failures_leave_a_share_of_the_upstreams_in() {
         found
     };
     let block = format!("to{to}\nlb_policy round_robin\nfail_duration 1m\nunhealthy_status 5xx");
-    // As in Caddy all of them may go, and then there is nobody to ask.
+    // As in Caddy all of them may be unhealthy, and then there is no upstream left.
     let server = proxy(&block);
     assert_eq!(statuses(&server), [500, 503]);
     let mut server = proxy(&format!("{block}\nmax_ejected 50%"));
@@ -373,7 +374,7 @@ fn what_is_known_of_upstreams_is_shown() {
          unhealthy_status 500\ncircuit_breaker status_ratio 50% {{\nmin_requests 3\ntrip_duration 1m\n}}\n\
          health_uri /health\nhealth_interval 50ms"
     ));
-    // Chance decides among the idle ones: that none of sixty goes to one of two is out of the question.
+    // Random choice among the idle ones: it is practically impossible that none of sixty goes to one of two.
     for _ in 0..60 {
         server.ask("/");
     }

@@ -1,4 +1,4 @@
-//! Much data with flat memory.
+//! Large transfers with constant memory.
 
 use std::io::Write;
 use std::sync::mpsc::sync_channel;
@@ -8,7 +8,7 @@ use crate::harness::{Server, Setup};
 use crate::upstream::Upstream;
 use crate::wire::{Wire, field};
 
-/// Enough to see memory grow; a multiple of the block. `SLUICE_VOLUME_MIB` asks for more.
+/// Enough to see memory grow; a multiple of the block. `SLUICE_VOLUME_MIB` overrides it.
 fn total() -> u64 {
     let asked = std::env::var("SLUICE_VOLUME_MIB")
         .ok()
@@ -16,7 +16,7 @@ fn total() -> u64 {
     asked.unwrap_or(256_u64) * 1024 * 1024
 }
 
-/// By how much the peak of the memory may rise, in KiB.
+/// Permitted growth of peak memory, in KiB.
 const GROWTH_MAX: u64 = 8 * 1024;
 
 fn assert_flat(server: &Server, before: u64, what: &str) {
@@ -28,7 +28,7 @@ fn assert_flat(server: &Server, before: u64, what: &str) {
     assert!(grown < GROWTH_MAX, "{what}: by {grown} KiB from {before}");
 }
 
-/// Asks for `path` and gives the length of the body that came.
+/// Requests `path` and returns the length of the body.
 fn download(port: u16, path: &str) -> u64 {
     let mut client = Wire::connect(port);
     client.send(format!(

@@ -1,4 +1,4 @@
-//! A server that nobody has configured.
+//! A server without a configuration.
 
 use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard};
@@ -51,13 +51,13 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
             .join("config/sluice/autosave.json")
             .exists()
     );
-    // A first attempt with a mistake changes nothing.
+    // A first attempt with a mistake has no effect.
     server
         .folder
         .write("Caddyfile", ":8080 {\n\trespnd mine\n}\n");
     server.wait_for_words("configuration refused");
     assert_eq!(ask(port, "/").text(), shown);
-    // The address is the one of the page, as in the example that it shows.
+    // The address is that of the page, as in the example it shows.
     server
         .folder
         .write("Caddyfile", ":8080 {\n\trespond mine\n}\n");

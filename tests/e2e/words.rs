@@ -1,4 +1,4 @@
-//! Words that few sites use, each with the effect that its page promises.
+//! Rarely used options, each with its documented effect.
 
 use std::fs;
 use std::io::Read;
@@ -27,7 +27,7 @@ fn a_request_body_has_its_time_and_no_more() {
     let began = Instant::now();
     let mut slow = Client::connect(server.port);
     slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n");
-    // Bytes that keep coming are no excuse: the time is that of the whole.
+    // Bytes that keep arriving do not extend it: it limits the total time.
     for _ in 0..3 {
         slow.send("x");
         thread::sleep(Duration::from_millis(100));
@@ -48,7 +48,7 @@ fn an_answer_has_its_time_and_no_more() {
         "{\n\tadmin off\n}\n:{port} {\n\troot * {folder}/www\n\trequest_body {\n\t\t\
          write_timeout 700ms\n\t}\n\tfile_server\n}\n",
     );
-    // More than the sockets of both ends hold.
+    // More than the socket buffers of both ends hold.
     let content = vec![b'x'; 64 << 20];
     setup.folder().write("www/large.bin", &content);
     setup.folder().write("www/small.bin", &content[..1 << 16]);
@@ -58,7 +58,7 @@ fn an_answer_has_its_time_and_no_more() {
     std::io::Write::write_all(&mut reader, request.as_bytes()).expect("it is sent");
     thread::sleep(Duration::from_millis(1_500));
     let mut received = Vec::new();
-    // The connection ends, cleanly or not, long before the answer does.
+    // The connection ends, cleanly or not, long before the response does.
     let _ = reader.read_to_end(&mut received);
     assert!(received.starts_with(b"HTTP/1.1 200 "));
     assert!(received.len() < content.len(), "{}", received.len());
@@ -96,8 +96,8 @@ fn secrets_of_tls_are_written_where_nobody_else_reads_them_and_told_of() {
     assert!(log.contains("who reads it can read all traffic"), "{log}");
 }
 
-/// Three sites in one process: the first shows the second a certificate of the local authority, which the second
-/// demands; both trust the root of that authority and nothing else.
+/// Three sites in one process: the first presents a certificate of the local CA to the second, which requires one; both
+/// trust only the root of that CA.
 #[test]
 fn a_proxy_shows_the_certificate_of_a_name_and_trusts_our_own_authority() {
     let inner = free_port();
@@ -150,7 +150,7 @@ fn authorities_are_fetched_when_the_server_starts_or_it_does_not() {
     assert!(said.contains(&expected), "{said}");
 }
 
-/// The JSON of a log asks for places; a Caddyfile only names their members.
+/// The JSON of a log enables source locations; a Caddyfile only names their members.
 #[test]
 fn logs_tell_where_in_the_program_an_entry_was_made() {
     let setup = Setup::bare();

@@ -1,5 +1,5 @@
-//! A certificate by ZeroSSL's own interface, from a stand-in that signs with OpenSSL: it fetches the file as ZeroSSL does
-//! before it issues anything.
+//! A certificate from ZeroSSL's API, simulated by a double that signs with OpenSSL: it fetches the validation file as
+//! ZeroSSL does before it issues anything.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use crate::harness::{Folder, Setup, eventually, free_port};
 
 const FILE: &str = "/.well-known/pki-validation/5EED.txt";
 
-/// The interface of an authority in `folder`, for one order of one name; looks for files on `http`.
+/// The API of a CA in `folder`, for one order of one name; fetches files from port `http`.
 fn start(folder: &Folder, http: u16) -> String {
     openssl(
         folder,
@@ -107,7 +107,7 @@ fn a_certificate_comes_by_zerossls_own_interface() {
     let url = start(&folder, http);
     let setup = Setup::bare();
     let https: u16 = setup.fill("{port}").parse().expect("a port");
-    // Requests over HTTP are redirected, or turned away where they are for no site: the check comes before both.
+    // HTTP requests are redirected, or rejected if they match no site: validation requests are handled before both.
     let config = json!({"admin": {"disabled": true}, "apps": {
         "http": {"http_port": http, "https_port": https, "servers": {
             "a": {"listen": [format!("127.0.0.1:{https}")], "routes": [{
@@ -133,7 +133,7 @@ fn a_certificate_comes_by_zerossls_own_interface() {
     eventually(
         "a certificate of the authority",
         || {
-            // Without a certificate there is nothing that does not verify.
+            // Without a certificate nothing fails verification.
             let told = openssl(&folder, &connect);
             let is_there = told.contains("-----BEGIN CERTIFICATE-----");
             is_there && told.contains("Verify return code: 0 (ok)")

@@ -1,6 +1,6 @@
-//! Random Caddyfiles for both programs: the JSON of the same file is the same, and what one refuses the other refuses.
+//! Random Caddyfiles for both programs: both must produce the same JSON, or both must reject the file.
 //!
-//! `SLUICE_SEED` and `SLUICE_COUNT` choose other files and more of them.
+//! `SLUICE_SEED` selects other files, `SLUICE_COUNT` their number.
 
 mod accepted;
 mod caddy;
@@ -17,13 +17,13 @@ use shrink::shrink;
 
 use crate::doubles::abilities::skipped;
 
-/// Files of a run: some seconds.
+/// Number of files in a run, which takes some seconds.
 const COUNT: u64 = 1500;
 
-/// Files of a run of the formatters, of which one is a process for each file.
+/// Number of files for the formatters, one of which needs a process per file.
 const FORMATTED: u64 = 200;
 
-/// Differences printed before the rest is only counted.
+/// Number of differences that are printed; the others are only counted.
 const SHOWN_MAX: usize = 12;
 
 fn number(name: &str, default: u64) -> u64 {
@@ -31,7 +31,7 @@ fn number(name: &str, default: u64) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What became of a file.
+/// The result for a file.
 enum Outcome {
     Json(Value),
     Refused(String),
@@ -99,7 +99,7 @@ fn both_adapt_random_files_alike() {
     assert!(same > refused, "most files are to be valid");
 }
 
-/// What both made of a file.
+/// The comparison of both results.
 enum Compared {
     Adapted,
     Refused,
@@ -122,7 +122,7 @@ fn compare(caddy: &Caddy, text: &str) -> Compared {
     }
 }
 
-/// What stays of a difference when the file around it changes.
+/// The part of a difference that stays the same when the rest of the file changes.
 fn kind(difference: &str) -> String {
     let words = difference
         .split(['/', ' ', ':'])
@@ -190,7 +190,7 @@ fn both_format_random_files_alike() {
     );
 }
 
-/// Where two values first differ.
+/// The first difference between two values.
 fn first_difference(theirs: &Value, ours: &Value, path: String) -> Option<String> {
     match (theirs, ours) {
         (Value::Object(a), Value::Object(b)) => {
@@ -215,7 +215,7 @@ fn first_difference(theirs: &Value, ours: &Value, path: String) -> Option<String
     }
 }
 
-/// `1` and `1.0` are one number.
+/// `1` and `1.0` are the same number.
 fn same_number(a: &Value, b: &Value) -> bool {
     a.as_f64().is_some_and(|a| Some(a) == b.as_f64())
 }

@@ -1,35 +1,35 @@
-//! The files, the requests, and the differences that are accepted.
+//! The files, the requests, and the accepted differences.
 
 use crate::http::Differs;
 
-/// A file and what is asked of it. `PORT`, `ROOT`, `UPSTREAM` and `DEAD` are filled in.
+/// A file and the requests to it. `PORT`, `ROOT`, `UPSTREAM` and `DEAD` are filled in.
 pub struct Case {
     pub name: &'static str,
     pub caddyfile: &'static str,
     pub requests: &'static [&'static str],
-    /// Versions of Caddy before 2.11 may not know the language of the file; they pass it over.
+    /// Caddy before 2.11 may not support the syntax of the file; it is then skipped.
     pub known: Seen,
     pub accepted: &'static [Difference],
 }
 
-/// A difference from Caddy that is meant.
+/// An intentional difference from Caddy.
 pub struct Difference {
-    /// What the request begins with.
+    /// A prefix of the request.
     pub request: &'static str,
-    /// `status`, `body`, a field in lower case, or `> ` and a field that the upstream got.
+    /// `status`, `body`, a header in lower case, or `> ` and a header that the upstream received.
     pub what: &'static str,
     pub seen: Seen,
-    /// Why it is right. Read by people.
+    /// Why the difference is right, for readers.
     #[allow(dead_code)]
     pub reason: &'static str,
 }
 
-/// When a difference has to be there.
+/// When a difference must occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// One that has gone away is taken off the list.
+    /// If it no longer occurs, it has to be removed from the list.
     Always,
-    /// Caddy or the moment decides: versions before 2.11 differ, or how many packets an answer came in.
+    /// Depends on Caddy's version (before 2.11) or on timing, such as the number of packets of a response.
     Sometimes,
 }
 
@@ -69,7 +69,7 @@ const OLD_SERVER: &str =
     "Caddy 2.6 puts its own Server beside the upstream's; 2.11 leaves that to the upstream";
 const OLD_METHOD: &str = "Caddy 2.6 serves files for POST and PUT";
 
-/// Differences of all files.
+/// Differences that apply to all files.
 pub const EVERYWHERE: &[Difference] = &[
     sometimes("GET ", "etag", OLD_ETAG),
     sometimes("HEAD ", "etag", OLD_ETAG),

@@ -1,5 +1,5 @@
-//! What stands behind both servers where they speak FastCGI: an application that says in its answer which variables it
-//! was given; and what both are asked. Kept connections are served too.
+//! The FastCGI upstream of both servers: an application that lists the variables it received; and the requests to both.
+//! It supports persistent connections, too.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::doubles::fastcgi::{read_request, said};
 use crate::doubles::listen;
 use crate::doubles::wire::Wire;
 
-/// Starts it on a free port; it ends with the test.
+/// Starts it on a free port; it runs until the test process ends.
 pub fn start() -> u16 {
     listen(|mut wire| while serve(&mut wire).is_some() {})
 }
@@ -19,13 +19,13 @@ fn serve(wire: &mut Wire) -> Option<()> {
     let params = asked.params.iter();
     let params = params.map(|(name, value)| (text(name), text(value)));
     let sent = wire.try_send(said(&answer(&params.collect(), &asked.body)));
-    // nginx waits for the end of a connection that it does not want to keep.
+    // nginx waits for the end of a connection that it does not want to keep open.
     sent.ok().filter(|()| asked.keeps)
 }
 
 type Variables = BTreeMap<String, String>;
 
-/// By path: heads as applications send them. The default one repeats the variables.
+/// By path: response heads as applications send them. The default one lists the variables.
 fn answer(params: &Variables, body: &[u8]) -> Vec<u8> {
     let path = params
         .get("REQUEST_URI")
@@ -59,7 +59,7 @@ fn told(params: &Variables, body: &[u8]) -> Vec<u8> {
     for (name, value) in params {
         let value = match name.as_str() {
             "REMOTE_PORT" => "a number",
-            // Each names itself.
+            // Each server has its own name here.
             "SERVER_SOFTWARE" => value.split('/').next().unwrap_or_default(),
             _ => value,
         };

@@ -1,4 +1,4 @@
-//! One raw HTTP/1.1 exchange, and what differs between two answers.
+//! One raw HTTP/1.1 exchange, and the differences between two responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub status: String,
@@ -14,10 +14,10 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// One way in which an answer of ours is not theirs.
+/// A difference between our response and theirs.
 #[derive(Debug)]
 pub struct Differs {
-    /// `status`, `body`, or the name of a field in lower case.
+    /// `status`, `body`, or the name of a header in lower case.
     pub what: String,
     pub theirs: String,
     pub ours: String,
@@ -33,7 +33,7 @@ impl fmt::Display for Differs {
     }
 }
 
-/// Sends `line` (`METHOD target` and fields after `|`) and reads the answer.
+/// Sends `line` (`METHOD target` and headers after `|`) and reads the response.
 pub fn ask(port: u16, line: &str) -> Answer {
     let mut parts = line.split('|').map(str::trim);
     let start = parts.next().unwrap_or_default();
@@ -58,7 +58,7 @@ pub fn ask(port: u16, line: &str) -> Answer {
     exchange(port, &request)
 }
 
-/// Sends bytes and reads the answer to the end of the connection.
+/// Sends bytes and reads the response up to the end of the connection.
 pub fn exchange(port: u16, request: &str) -> Answer {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
     socket
@@ -68,7 +68,7 @@ pub fn exchange(port: u16, request: &str) -> Answer {
         .write_all(request.as_bytes())
         .expect("the server reads");
     let mut raw = Vec::new();
-    // A reset after the answer is how some refusals end; what came before it counts.
+    // Some rejections end with a reset after the response; what was received before counts.
     let _ = socket.read_to_end(&mut raw);
     parse(&raw)
 }
@@ -119,7 +119,7 @@ fn unchunk(mut raw: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Fields that name the moment or the program: they differ by nature.
+/// Headers that always differ: the time or the name of the program.
 const BY_NATURE: [&str; 2] = ["date", "server"];
 
 impl Answer {
@@ -129,12 +129,12 @@ impl Answer {
             .is_some_and(|values| values == &[value])
     }
 
-    /// The upstream's account of the request it got: every line is compared by itself.
+    /// Whether the body is the upstream's echo of the request, which is compared line by line.
     fn is_echo(&self) -> bool {
         self.says("x-echo", "yes")
     }
 
-    /// Whether the length follows from something that is compared by itself, or from a compressor's taste.
+    /// Whether the length depends on something that is compared separately, or on the compressor.
     fn has_derived_length(&self) -> bool {
         self.is_echo() || self.fields.contains_key("content-encoding")
     }
@@ -148,13 +148,13 @@ impl Answer {
         }
     }
 
-    /// When it expires, in seconds since 1970.
+    /// The `Expires` time in seconds since 1970.
     fn expires(&self) -> Option<i64> {
         let values = self.fields.get("expires")?;
         sluice_message::date::parse_http(values.first()?.as_bytes(), 0)
     }
 
-    /// Whether both expire at one time, give or take what lies between two requests.
+    /// Whether both expire at the same time, within the delay between the two requests.
     fn expires_with(&self, other: &Answer) -> bool {
         let both = self.expires().zip(other.expires());
         both.is_some_and(|(one, other)| one.abs_diff(other) <= 5)
@@ -162,7 +162,7 @@ impl Answer {
 
     fn text(&self) -> String {
         let mut body = Vec::new();
-        // An answer to HEAD has the field and no body.
+        // A response to HEAD has the header and no body.
         if self.says("content-encoding", "gzip") && !self.body.is_empty() {
             let read = flate2::read::GzDecoder::new(&*self.body).read_to_end(&mut body);
             if let Err(error) = read {
@@ -211,7 +211,7 @@ pub fn differences(theirs: &Answer, ours: &Answer) -> Vec<Differs> {
     found
 }
 
-/// The lines of an echo by their names; the first one is the request line, and one without a colon is the body.
+/// The lines of an echo by name; the first one is the request line, and one without a colon is the body.
 fn lines(text: &str) -> BTreeMap<String, String> {
     let (start, rest) = text.split_once('\n').unwrap_or((text, ""));
     let mut lines = BTreeMap::from([("start".to_owned(), start.to_owned())]);

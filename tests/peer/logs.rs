@@ -1,5 +1,5 @@
-//! The log lines of sluice and of an installed Caddy for the same requests under many configurations of logs. Times,
-//! ports and the names of the servers are masked; a line has to have the same members with the same values.
+//! The log lines of sluice and of an installed Caddy for the same requests under many log configurations. Times, ports
+//! and server names are masked; all other members of a line must be equal.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,15 +11,15 @@ use serde_json::{Value, json};
 use crate::doubles::abilities::skipped;
 use crate::peers;
 
-/// A configuration and the requests that make its lines.
+/// A configuration and the requests that produce its log lines.
 struct Case {
     name: &'static str,
     caddyfile: &'static str,
-    /// How many lines the requests make in all files together.
+    /// Number of lines that the requests produce in all files together.
     lines: usize,
 }
 
-/// A site with `$` for what its log is told.
+/// A site with `$` for the contents of its `log` block.
 macro_rules! site {
     ($name:literal, $lines:literal, $log:literal) => {
         site!($name, $lines, "", $log)
@@ -161,7 +161,7 @@ fn log_lines_equal_those_of_caddy() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The masked lines that a program writes about the requests, each with the name of its file.
+/// The masked lines that a program logs for the requests, each with the name of its file.
 fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Value> {
     let folder = site.dir().join(format!("logs-{}-{name}", case.name));
     std::fs::create_dir_all(&folder).expect("the folder is writable");
@@ -175,7 +175,7 @@ fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Val
             &request.replace("PORT", &peer.port().to_string()),
         );
     }
-    // The last line is there soon; one that is not to be there would be there by then, too.
+    // The last line is written soon; a line that should not exist would be there by then, too.
     let until = Instant::now() + Duration::from_secs(5);
     while read(&folder, peer.port()).len() < case.lines && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(50));
@@ -184,7 +184,7 @@ fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Val
     read(&folder, peer.port())
 }
 
-/// Sends a request as it stands and waits for the end of the answer.
+/// Sends a request verbatim and waits for the end of the response.
 pub fn send(port: u16, request: &str) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -214,7 +214,7 @@ fn read(folder: &Path, port: u16) -> Vec<Value> {
     lines
 }
 
-/// A line without what differs from run to run: columns as texts, then the fields.
+/// A line without what differs between runs: columns as strings, then the fields.
 fn masked(line: &str, port: u16) -> Value {
     let start = line.find('{').unwrap_or(line.len());
     let (columns, fields) = line.split_at(start);
@@ -229,18 +229,18 @@ fn masked(line: &str, port: u16) -> Value {
     json!([columns, fields])
 }
 
-/// Members whose values differ from run to run, and headers that name the server.
+/// Members whose values differ between runs, and headers that name the server.
 const MASKED: [&str; 6] = ["ts", "t", "duration", "remote_port", "err_id", "Server"];
 
 fn mask(value: &mut Value) {
     match value {
         Value::Object(members) => {
-            // Caddy keeps its own server from guessing the type of an empty answer by a field without lines, and
-            // logs that as an empty list. No such field is sent.
+            // Caddy prevents its own server from guessing the type of an empty response with an empty header value
+            // list, and logs that as an empty list. It is not sent.
             members.retain(|_, value| value.as_array().is_none_or(|lines| !lines.is_empty()));
             for (name, value) in members.iter_mut() {
                 if MASKED.contains(&name.as_str()) {
-                    // The kind of value has to be the same still.
+                    // The type of the value must still be the same.
                     *value = match value {
                         Value::String(_) => "TEXT".into(),
                         Value::Number(_) => "NUMBER".into(),

@@ -1,5 +1,5 @@
-//! The same file and the same requests for sluice and for an installed Caddy, compared field by field. Accepted
-//! differences are listed with their reasons; one that has gone away fails the run, so the list stays true.
+//! Compares sluice with an installed Caddy: the same file, the same requests, header by header. Accepted differences
+//! are listed with their reasons; one that no longer occurs fails the run, so the list stays true.
 
 mod adapt_random;
 mod cases;

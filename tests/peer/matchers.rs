@@ -1,5 +1,5 @@
-//! Every request matcher beside Caddy's: a site on which each named matcher that holds sets a field of the answer, so
-//! that each request asks all of them, and the groups they leave behind.
+//! Every request matcher compared with Caddy's: a site on which each matching named matcher sets a response header, so
+//! that each request evaluates all of them, and the capture groups they set.
 
 use crate::cases::{Case, Seen, always};
 
@@ -8,7 +8,7 @@ const VALUES_ARE_PLAIN: &str =
     "a star in the value of a placeholder, which a client may have sent, is a plain star";
 const BRACKETS: &str = "Caddy takes the brackets off the host and leaves them in the pattern, which then matches nothing";
 
-/// `name: "condition"` becomes a matcher and the field that shows whether it holds.
+/// `name: "condition"` becomes a matcher and the header that shows whether it matches.
 macro_rules! asked {
     ($($name:ident: $condition:literal,)*) => {
         concat!($(

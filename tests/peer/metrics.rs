@@ -1,5 +1,5 @@
-//! The series of requests that sluice and an installed Caddy show for the same requests: names, labels and counts.
-//! Durations differ and are left out, and so is the scrape itself, whose size does.
+//! Request metrics of sluice and of an installed Caddy for the same requests: names, labels and counts. Durations
+//! differ and are ignored, and so is the scrape itself, whose size does.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn series(
     name: &str,
 ) -> BTreeMap<String, String> {
     let peer = site.start_text(program, &format!("metrics-{case}-{name}"), text, name);
-    // How the harness finds out that a server listens is no request, but may look like one.
+    // The harness's check that a server listens is not a request, but may look like one.
     logs::send(
         peer.port(),
         "GET /ok HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n",
@@ -75,7 +75,7 @@ fn series(
     for request in REQUESTS {
         http::ask(peer.port(), request);
     }
-    // The last request is counted soon after its answer; asking twice would count the first page.
+    // The last request is counted soon after its response; scraping twice would count the first scrape.
     std::thread::sleep(Duration::from_millis(500));
     page(&peer)
 }

@@ -1,4 +1,4 @@
-//! The same nginx.conf and the same requests for sluice and for an installed nginx, compared field by field.
+//! Compares sluice with an installed nginx: the same nginx.conf, the same requests, header by header.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::doubles::abilities::skipped;
 use crate::http::{Answer, Differs, ask, differences};
 use crate::peers::{Site, free_port, sluice};
 
-/// Lines of a `server` block, and what is asked of it.
+/// Lines of a `server` block, and the requests to it.
 struct Case {
     name: &'static str,
     lines: &'static str,
     requests: &'static [&'static str],
 }
 
-/// What differs on purpose: the request, what differs, and why.
+/// Intentional differences: the request, what differs, and why.
 const ACCEPTED: &[(&str, &str, &str)] = &[
     (
         "GET /chunked",
@@ -104,9 +104,9 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Differences in every answer, with their reasons.
+/// Differences in every response, with their reasons.
 pub const EVERYWHERE: &[(&str, &str)] = &[
-    // nginx says so in each answer over HTTP/1.1; RFC 9112, section 9.3 makes it the default.
+    // nginx sends this in each HTTP/1.1 response; RFC 9112, section 9.3 makes it the default.
     ("connection", "keep-alive"),
 ];
 
@@ -673,25 +673,25 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// One password, `secret`, in several forms.
+/// One password, `secret`, in several hash formats.
 const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0\n\
     c:$6$0123456789abcdef$8CGkKDSyVpVlVNcs5PssRw/Tb8EgfecuA6D/zsRQFumJaU.s8KgTWWc2HfgkB7h2n1qIKiJFeSyUFrwvhILXy.\n";
 
-/// The program to compare with.
+/// The nginx to compare with.
 pub fn find_nginx() -> Option<PathBuf> {
     let named = std::env::var_os("NGINX_BIN").map(PathBuf::from);
     let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
     named.or_else(|| known.iter().map(PathBuf::from).find(|path| path.is_file()))
 }
 
-/// A running program; it ends with this.
+/// A running program, stopped on drop.
 pub struct Running {
     child: Child,
     port: u16,
 }
 
 impl Running {
-    /// Asks, and takes out of the answer what names the port, which differs.
+    /// Sends a request, and masks the port in the response, which differs.
     pub fn ask(&self, request: &str) -> Answer {
         without_port(ask(self.port, request), self.port)
     }
@@ -699,7 +699,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Not killed: nginx's workers would go on.
+        // Not killed: nginx's workers would keep running.
         let _ = send(self.child.id(), Signal::Terminate);
         let _ = self.child.wait();
     }
@@ -712,14 +712,14 @@ const TABLES: &str = "map $arg_x $mapped { default none; one 1; two \"$request_m
     limit_req_zone $arg_key zone=slow3:1m rate=1r/m;\n limit_conn_zone $arg_key zone=conn:1m;\n\
     split_clients $arg_key $variant { 20% a; 30.5% b; * c; }\n";
 
-/// Groups of servers, of which one answers.
+/// Upstream groups, of which one server responds.
 const GROUPS: &str = "upstream pair { server DEAD max_fails=0; server UPSTREAM weight=2; }\n\
     upstream none { server DEAD; server DEAD down; }\n\
     upstream keyed { hash $arg_k consistent; server DEAD; server UPSTREAM; }\n\
     upstream near { ip_hash; server UPSTREAM; server DEAD max_fails=2 fail_timeout=1m; }\n";
 
-/// Where both differ in what they have to be told: nginx may not write where Debian has it write, and an nginx of that
-/// age has other defaults than the one that is followed.
+/// The configuration of each program: nginx must not write to Debian's default paths, and an nginx of that age has
+/// other defaults than the version we follow.
 fn conf(site: &Site, case: &Case, port: u16, is_nginx: bool) -> String {
     let dir = site.dir().display().to_string();
     let own = match is_nginx {
@@ -753,7 +753,7 @@ fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Running {
     run(site, program, case.name, &text, port, is_nginx)
 }
 
-/// Starts a program with this file, and waits until it answers at the port.
+/// Starts a program with this file, and waits until it responds on the port.
 pub fn run(
     site: &Site,
     program: &Path,
@@ -792,7 +792,7 @@ pub fn run(
     running
 }
 
-/// Takes out of an answer what names the port, which differs.
+/// Masks the port in a response, which differs.
 fn without_port(mut answer: Answer, port: u16) -> Answer {
     for values in answer.fields.values_mut() {
         for value in values {
@@ -849,7 +849,7 @@ fn answers_equal_those_of_nginx() {
     );
 }
 
-/// The files that Debian's package installs are taken as they are.
+/// The files of Debian's package are accepted unchanged.
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn debians_own_files_are_taken() {

@@ -1,4 +1,4 @@
-//! Bodies of answers that are cut, put together and changed: the same files and requests for sluice and an installed nginx.
+//! Response bodies that are cut, combined or changed: the same files and requests for sluice and an installed nginx.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::http::{Differs, differences};
 use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
-/// Lines of a `server` block, of one that it can ask, and what is asked of the first.
+/// Lines of a `server` block, of a second one that it proxies to, and the requests to the first.
 pub struct Case {
     pub name: &'static str,
     pub lines: &'static str,
@@ -15,7 +15,7 @@ pub struct Case {
     pub requests: &'static [&'static str],
 }
 
-/// What differs on purpose: how the request begins, what differs, and why.
+/// Intentional differences: a prefix of the request, what differs, and why.
 const ACCEPTED: &[(&str, &str, &str)] = &[
     (
         "GET /gz/note.txt | Range: bytes=99-",
@@ -167,7 +167,7 @@ const AGENTS: &[&str] = &[
     "Links (0.96)",
 ];
 
-/// Where both differ in what they have to be told.
+/// The configuration of each program.
 fn conf(site: &Site, case: &Case, (port, second): (u16, u16), is_nginx: bool) -> String {
     let dir = site.dir().display().to_string();
     let own = match is_nginx {
@@ -203,7 +203,7 @@ fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Running {
 }
 
 fn is_accepted(request: &str, difference: &Differs) -> bool {
-    // What is changed while it is at hand as a whole has a length.
+    // A body that is changed while it is in memory as a whole has a length.
     let is_framing = matches!(&*difference.what, "content-length" | "transfer-encoding")
         && (difference.theirs.is_empty() || difference.theirs.contains("chunked"));
     let everywhere =
@@ -214,7 +214,7 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
     is_framing || EVERYWHERE.iter().any(everywhere) || ACCEPTED.iter().any(here)
 }
 
-/// Asks both the same; gives how often, and what differs.
+/// Sends all requests to both; returns their number, and the differences.
 pub fn compare(
     site: &Site,
     nginx: &Path,

@@ -1,4 +1,5 @@
-//! How many of six hundred clients sluice and an installed nginx answer with 512 places, one worker each.
+//! How many of six hundred clients get a response from sluice and from an installed nginx with 512 connection slots and
+//! one worker each.
 
 use std::path::Path;
 
@@ -33,7 +34,7 @@ fn start(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> (Running
     (running, port)
 }
 
-/// How many are answered where answers take long, where each needs an upstream, and where they are quick.
+/// The number of responses if responses take long, if each needs an upstream, and if they are fast.
 fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
     let holding = Holding::default();
     let upstream = holding.start();

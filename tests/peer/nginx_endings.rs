@@ -1,5 +1,5 @@
-//! What the access log says of requests that end in other ways than with their answer, and what clients hear, beside an
-//! installed nginx.
+//! Access log entries of requests that do not end with a complete response, and what their clients receive, compared
+//! with an installed nginx.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -41,9 +41,11 @@ fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     )
 }
 
-/// Not among them: content whose last coding is not `chunked`, of which nobody knows the end. It gets 400 here (RFC 9112,
-/// section 6.3, item 4), and 501 there. What is sent, and for how long the client then listens; a second longer than any time of the configuration, or until the
-/// connection ends.
+/// What is sent, and how long the client then reads: a second longer than any timeout of the configuration, or until
+/// the connection ends.
+///
+/// Not included: a body whose last transfer coding is not `chunked`, so that its end is unknown. sluice responds with
+/// 400 (RFC 9112, section 6.3, item 4), nginx with 501.
 const CASES: &[(&str, Duration)] = &[
     ("GET / HTT", LISTENS),
     ("GET /x HTTP/1.1\r\nHost: a.test\r\nX: y", LISTENS),
@@ -100,7 +102,7 @@ const CASES: &[(&str, Duration)] = &[
 const LISTENS: Duration = Duration::from_secs(5);
 const LEAVES: Duration = Duration::from_millis(300);
 
-/// An upstream that says nothing.
+/// An upstream that never responds.
 fn silent() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
@@ -112,7 +114,7 @@ fn silent() -> u16 {
     port
 }
 
-/// What a client hears, without what names the server and its time, and whether the connection ends.
+/// What a client receives, without the name and time of the server, and whether the connection ends.
 fn hears(port: u16, sent: &str, time: Duration) -> (Vec<String>, bool) {
     let mut client = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
     client
@@ -151,7 +153,8 @@ fn told(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<Strin
     for (sent, time) in CASES {
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let heard = hears(port, sent, *time);
-        // A line may come a moment after the client has left; where none comes there is none to wait for.
+        // A line may be logged a moment after the client has disconnected; if there is none, waiting longer does not
+        // help.
         std::thread::sleep(Duration::from_millis(500));
         let lines = std::fs::read_to_string(&log).unwrap_or_default();
         told.push(format!("{sent:?}: {heard:?} {:?}", &lines[before..]));

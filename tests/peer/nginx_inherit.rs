@@ -1,6 +1,7 @@
-//! What locations inherit, beside an installed nginx: each directive with a visible effect stands in a `server`, in a
-//! location and in one inside of that, and requests come to them directly, through `if`, `limit_except`, an error page,
-//! `try_files` and `rewrite`. That each inherits the same by value is left to `config/nginx/tests/inheritance.rs`.
+//! Inheritance of settings, compared with an installed nginx: each directive with a visible effect is set in a
+//! `server`, in a location and in a nested one, and requests reach them directly, and through `if`, `limit_except`, an
+//! error page, `try_files` and `rewrite`. `config/nginx/tests/inheritance.rs` tests that the inherited values are the
+//! same.
 
 mod cases;
 
@@ -12,16 +13,13 @@ use crate::nginx::{EVERYWHERE, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 use cases::{ROWS, Row};
 
-/// Where requests come in, and what leads from there to the settings that are compared.
+/// Request paths: one with the settings of the server, three with those of the surrounding location, three with their
+/// own, and three that are redirected there internally.
 const PATHS: [&str; 10] = [
-    // That of the server.
-    "/s/", // That of the location around.
-    "/o/in/", "/o/if/", "/o/le/", // Its own.
-    "/o/rp/", "/w/if/", "/w/le/", // What leads there from elsewhere.
-    "/r/o/in/", "/t/", "/e/",
+    "/s/", "/o/in/", "/o/if/", "/o/le/", "/o/rp/", "/w/if/", "/w/le/", "/r/o/in/", "/t/", "/e/",
 ];
 
-/// What differs on purpose: the directive, the beginning of the path, what differs, and why.
+/// Intentional differences: the directive, a prefix of the path, what differs, and why.
 const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     (
         "gzip_static",
@@ -44,7 +42,7 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// What differs wherever it is seen, and is no matter of inheritance.
+/// Differences that have nothing to do with inheritance.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("content-length", "what is there as a whole has a length"),
     ("transfer-encoding", "see above"),
@@ -69,7 +67,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
 
 fn server(row: &Row, number: usize, port: u16) -> String {
     let name = row.name;
-    // An address with a path may stand in neither `if` nor `limit_except`, one with a variable may.
+    // A URL with a path is not allowed in `if` or `limit_except`, one with a variable is.
     let (beside, to) = match row.beside.split_once("UPSTREAM/") {
         None => (row.beside.to_owned(), String::new()),
         Some((before, path)) => {
@@ -89,7 +87,7 @@ fn server(row: &Row, number: usize, port: u16) -> String {
         true => String::new(),
         false => line(row.values[1]),
     };
-    // One of these methods blocks is enough.
+    // One of these blocks is enough.
     let others = match name {
         "limit_except" => "",
         _ => "limit_except POST { }",
@@ -106,7 +104,7 @@ fn server(row: &Row, number: usize, port: u16) -> String {
          location /e/ {{ error_page 402 = @here; return 402; }}\n\
          location @here {{ {here} {beside} }}\nlocation @named {{ return 200 named; }}\n\
          location /extra/ {{ root ROOT; {open} }}\nlocation /extra/no {{ return 403; }}\n}}\n",
-        // Neither means anything in a location with a name.
+        // Neither has a meaning in a named location.
         here = match name {
             "alias" => String::new(),
             _ => first.clone(),
@@ -199,7 +197,7 @@ const GZIPPED: [u8; 27] = [
     0x3a, 0xc7, 7, 0, 0, 0,
 ];
 
-/// Gives all files below a folder one time.
+/// Sets the same modification time for all files below a folder.
 fn same_time(folder: &Path) {
     let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
     for entry in std::fs::read_dir(folder).expect("it is there").flatten() {
@@ -212,7 +210,7 @@ fn same_time(folder: &Path) {
     }
 }
 
-/// Takes out what is drawn by lot: the number in a cookie of `userid`.
+/// Masks random values: the ID in a cookie of `userid`.
 fn settled(mut answer: Answer) -> Answer {
     for cookie in answer.fields.get_mut("set-cookie").into_iter().flatten() {
         let (name, rest) = cookie.split_once('=').unwrap_or_default();

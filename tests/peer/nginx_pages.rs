@@ -1,11 +1,11 @@
-//! Pages with commands (SSI), and texts in other encodings: the same files and requests for sluice and an installed nginx.
+//! Pages with SSI commands, and charset conversion: the same files and requests for sluice and an installed nginx.
 
 use crate::doubles::abilities::skipped;
 use crate::nginx::find_nginx;
 use crate::nginx_bodies::{Case, compare};
 use crate::peers::Site;
 
-/// Pages, by their names below `ssi/`.
+/// Pages, by file name below `ssi/`.
 const PAGES: &[(&str, &str)] = &[
     (
         "echo",
@@ -218,7 +218,7 @@ const CHARSETS: Case = Case {
     ],
 };
 
-/// `Привет, мир!` in three encodings, and what only one of them has.
+/// `Привет, мир!` in three encodings, and characters that only one of them has.
 const TEXTS: &[(&str, &[u8])] = &[
     ("cs/w.html", b"\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0!"),
     ("cs/k.html", b"\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2!"),

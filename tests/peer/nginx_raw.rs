@@ -1,5 +1,5 @@
-//! Request lines and header names as they come over the wire, beside an installed nginx: what each of them makes of a
-//! head, with `ignore_invalid_headers` and `underscores_in_headers` on and off.
+//! Raw request lines and header names, compared with an installed nginx, with `ignore_invalid_headers` and
+//! `underscores_in_headers` on and off.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::nginx::{find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
-/// The settings of the servers, each at a port of its own: they hold from before a host is known.
+/// The settings of the servers, each on its own port: they apply before the host is known.
 const SETTINGS: [&str; 4] = [
     "",
     "underscores_in_headers on;",
@@ -18,12 +18,13 @@ const SETTINGS: [&str; 4] = [
     "ignore_invalid_headers off; underscores_in_headers on;",
 ];
 
-/// What an upstream is told of the header that is asked about, and what answers otherwise.
+/// What an upstream receives of the header under test, and other responses.
 const LOCATIONS: &str = "location / { return 200 \"$request_method $uri $http_x_a $http_bad_name\"; }\n\
     location /up { proxy_pass http://UPSTREAM; }\nlocation /file { root ROOT; try_files /note.txt =404; }\n\
     location /moved { return 301 /there; }\n";
 
-/// What is sent: the head without its end. Each is followed by a second request, which tells whether the connection stays.
+/// Request heads without their end. Each is followed by a second request, which shows whether the connection stays
+/// open.
 const HEADS: &[&[u8]] = &[
     // Methods.
     b"GET / HTTP/1.1\r\nHost: a.test",
@@ -73,7 +74,7 @@ const HEADS: &[&[u8]] = &[
     b"GET / HTTPS/1.1\r\nHost: a.test",
     b"GET / HTTP/1.1 \r\nHost: a.test",
     b"GET /\r\nHost: a.test",
-    // Names of headers.
+    // Header names.
     b"GET /up HTTP/1.1\r\nHost: a.test\r\nX_A: 1",
     b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: 1",
     b"GET /up HTTP/1.1\r\nHost: a.test\r\n_A: 1",
@@ -114,7 +115,7 @@ const HEADS: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\nHost: a[b",
 ];
 
-/// What differs on purpose: a head, and why.
+/// Intentional differences: a head, and why.
 const ACCEPTED: &[(&[u8], &str)] = &[
     (
         b"CONNECT / HTTP/1.1\r\nHost: a.test",
@@ -200,7 +201,8 @@ const ACCEPTED: &[(&[u8], &str)] = &[
     ),
 ];
 
-/// What is said to a head: the status, what an upstream or the server saw, and whether the next request was served.
+/// The response to a head: the status, what an upstream or the server received, and whether the next request was
+/// served.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     status: String,
@@ -218,12 +220,12 @@ fn ask(port: u16, head: &[u8]) -> Said {
     let mut raw = Vec::new();
     let _ = stream.read_to_end(&mut raw);
     let text = String::from_utf8_lossy(&raw);
-    // A response to HTTP/1.0 says so here, while nginx says HTTP/1.1 to all.
+    // We respond to HTTP/1.0 with HTTP/1.0, while nginx always uses HTTP/1.1.
     let status = text.split(' ').nth(1).unwrap_or_default();
     let (first, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let is_said = status == "200";
     let body = rest.split("HTTP/1.1 ").next().unwrap_or_default();
-    // Of an echo only the header that is asked about: what else is sent upstream is compared elsewhere.
+    // Of an echo only the header under test: other headers to upstreams are compared elsewhere.
     let about = |line: &&str| {
         let line = line.to_ascii_lowercase();
         !["host:", "connection:", "content-length:", "date:"]

@@ -1,5 +1,5 @@
-//! Whole nginx.confs as real sites have them, for sluice and for an installed nginx: each file of `tests/data/nginx` says
-//! in its first lines which files stand behind it (`#+ name content`) and what is asked of it (`#> request`).
+//! Complete, realistic nginx.confs for sluice and for an installed nginx: the first lines of each file of
+//! `tests/data/nginx` list the files behind it (`#+ name content`) and the requests (`#> request`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ use crate::peers::{Site, free_port, sluice};
 pub struct Whole {
     /// Its name without the extension.
     pub name: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// What differs on purpose: the file, the beginning of the request, what differs, and why. One that has gone away fails
+/// Intentional differences: the file, a prefix of the request, what differs, and why. One that no longer occurs fails
 /// the run.
 const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     ("addition", "HEAD /a.html", "transfer-encoding", HEAD),
@@ -124,7 +124,7 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// What differs wherever an application answers over FastCGI, with the reason.
+/// Differences in every response of a FastCGI application, with the reason.
 const OVER_FASTCGI: &[(&str, &str)] = &[
     ("transfer-encoding", WHOLE),
     ("content-length", WHOLE),
@@ -177,20 +177,19 @@ pub fn write_shared(site: &Site) {
 }
 
 impl Whole {
-    /// What is asked of it.
+    /// The requests to it.
     pub fn requests(&self) -> impl Iterator<Item = &str> {
         self.text
             .lines()
             .filter_map(|line| line.strip_prefix("#> "))
     }
 
-    /// Writes the files behind it, all of one age, into a folder of its own.
+    /// Writes the files behind it, all with the same modification time, into a folder of its own.
     pub fn write_files(&self, site: &Site) {
         let root = self.root(site);
         std::fs::create_dir_all(&root).expect("the folder is writable");
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for line in self.text.lines().filter_map(|l| l.strip_prefix("#+ ")) {
-            // The content follows the last blank of the name, which a name may have, too: those are told by their dot.
             let (name, content) = cut(line);
             let path = root.join(name);
             let parent = path.parent().expect("it is in the root");
@@ -206,7 +205,7 @@ impl Whole {
         site.dir().join(format!("root-{}", self.name))
     }
 
-    /// The text with paths and ports.
+    /// The text with paths and ports filled in.
     pub fn fill(&self, site: &Site, port: u16) -> String {
         let text = self
             .text
@@ -214,14 +213,14 @@ impl Whole {
         let text = text.replace("DIR", &site.dir().display().to_string());
         let text = text.replace("OTHER", &free_port().to_string());
         let text = text.replace("127.0.0.1:PORT", &format!("127.0.0.1:{port}"));
-        // Each dead upstream has a port of its own.
+        // Each dead upstream has its own port.
         let dead = |text: &str| text.replacen("DEAD", &format!("127.0.0.1:{}", free_port()), 1);
         let count = text.matches("DEAD").count();
         site.fill(&(0..count).fold(text, |text, _| dead(&text)))
     }
 
-    /// Starts a program with it. Both are told what differs between Debian's nginx and what is followed: where it may
-    /// write, and which name answers give.
+    /// Starts a program with it. Both are adjusted where Debian's nginx differs from the version we follow: writable
+    /// paths, and the server name in responses.
     pub fn start(&self, site: &Site, program: &Path, is_nginx: bool) -> Running {
         let port = free_port();
         let dir = site.dir().display().to_string();
@@ -252,7 +251,8 @@ impl Whole {
     }
 }
 
-/// The name of a file, which ends with its first extension or at the first blank, and its content.
+/// Splits a line into the name of a file and its content: the name ends at the first blank after its first dot, or at
+/// the first blank if it has no dot.
 fn cut(line: &str) -> (&str, &str) {
     let dot = line.find('.').unwrap_or(0);
     let blank = line[dot..].find(' ').map_or(line.len(), |at| dot + at);
@@ -263,12 +263,12 @@ fn cut(line: &str) -> (&str, &str) {
     (&line[..blank], line[blank..].trim_start())
 }
 
-/// What was found.
+/// The result of a comparison.
 #[derive(Default)]
 struct Compared {
     requests: usize,
     failures: Vec<String>,
-    /// The accepted differences that showed up, by number.
+    /// Indices of the accepted differences that occurred.
     seen: BTreeSet<usize>,
 }
 
@@ -320,7 +320,7 @@ fn whole_sites_answer_as_those_of_nginx() {
     let site = Site::new();
     write_shared(&site);
     let next = AtomicUsize::new(0);
-    // Most of the time goes by while programs start.
+    // Most of the time is spent waiting for programs to start.
     let found: Vec<Compared> = std::thread::scope(|scope| {
         let work = || {
             let mut found = Compared::default();
@@ -362,8 +362,8 @@ fn whole_sites_answer_as_those_of_nginx() {
     );
 }
 
-/// Nginx.confs that can be said whole in a Caddyfile mean the same there: the two answers, both of sluice, are compared by
-/// what does not belong to the taste of either server.
+/// An nginx.conf that can be translated completely to a Caddyfile behaves the same: both responses of sluice are
+/// compared, without what differs between the two kinds of servers by design.
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn translated_sites_answer_alike() {
@@ -409,11 +409,11 @@ fn translated_sites_answer_alike() {
     );
 }
 
-/// So many of the files have nothing that a Caddyfile cannot say.
+/// Minimum number of files that can be translated completely.
 const TRANSLATED_MIN: usize = 12;
 
-/// Where a Caddyfile means something else than the nginx.conf that it was made from: the file, the
-/// request, all if none is named, and why.
+/// Where a Caddyfile behaves differently from the nginx.conf it was translated from: the file, the request (empty for
+/// all), and why.
 const TRANSLATED_OTHERWISE: &[(&str, &str, &str)] = &[
     ("index_lists", "GET /four", NO_INDEX),
     ("index_lists", "GET /four/", NO_INDEX),
@@ -446,8 +446,8 @@ const TRANSLATED_OTHERWISE: &[(&str, &str, &str)] = &[
 
 const NO_INDEX: &str = "a folder without an index is not found";
 
-/// What an answer means: its status, where it leads, what it says, and the fields that the configuration named. Folders are
-/// redirected with another status, pages of errors are empty, and lists and redirects are written in another way.
+/// The meaning of a response: its status, redirect target, content, and the headers set by the configuration. Redirects
+/// for folders have another status, error pages are empty, and listings and redirects look different.
 fn meaning(answer: &crate::http::Answer) -> (String, String, String) {
     let field = |name: &str| {
         answer
@@ -473,7 +473,7 @@ fn meaning(answer: &crate::http::Answer) -> (String, String, String) {
 }
 
 impl Whole {
-    /// The Caddyfile that says the same; none where something is missing from it.
+    /// The equivalent Caddyfile; `None` if something could not be translated.
     fn translated(&self, site: &Site) -> Option<String> {
         let port = free_port();
         let file = site.dir().join(format!("{}.nginx.conf", self.name));
@@ -490,7 +490,7 @@ impl Whole {
         let is_whole = !text
             .lines()
             .any(|line| line.trim_start().starts_with("# not translated"));
-        // A pattern of a name or another server may stand at another port, which is as good.
+        // A pattern name or another server may use another port, which is fine.
         let text = text.replacen("auto_https off", "auto_https off\n\tadmin off", 1);
         is_whole.then(|| text.replace(&format!(":{port}"), ":PORT"))
     }

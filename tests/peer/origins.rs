@@ -1,5 +1,5 @@
-//! Real servers behind sluice: what they answer to us they answer through us. Those that are not installed are passed over
-//! by name; php-fpm is asked in `tests/e2e/php.rs`, where it has a site of its own.
+//! Real servers as upstreams: their responses must be the same directly and through sluice. Those that are not
+//! installed are reported as skipped; php-fpm is covered by `tests/e2e/php.rs`, where it has its own site.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::doubles::abilities::skipped;
 use crate::peers::{self, free_port};
 
-/// A server to stand behind us.
+/// An upstream server.
 struct Origin {
     name: &'static str,
-    /// What has to run for it to be there.
+    /// Commands that must succeed for it to be available.
     probe: &'static [&'static str],
-    /// Writes what it needs into a folder and gives the command; it listens on the port.
+    /// Writes its files into a folder and returns the command; it listens on the port.
     start: fn(&Path, u16) -> Command,
 }
 
@@ -90,7 +90,7 @@ fn lighttpd(dir: &Path, port: u16) -> Command {
     command
 }
 
-/// Each application repeats method, path and body; `/stream` comes in pieces.
+/// Each application echoes method, path and body; `/stream` is sent in pieces.
 fn go(dir: &Path, port: u16) -> Command {
     let text = format!(
         "package main\nimport (\n\"fmt\"\n\"io\"\n\"net/http\"\n)\nfunc main() {{\n\
@@ -180,7 +180,7 @@ fn requests() -> Vec<String> {
     ]
 }
 
-/// A running process, ended at the end.
+/// A running process, stopped on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -205,15 +205,15 @@ fn spawn(command: &mut Command, port: u16) -> Running {
     running
 }
 
-/// Status, the fields that are about the content, and the content.
+/// Status, the headers about the content, and the content.
 struct Said {
     status: String,
     content: Vec<String>,
     body: Vec<u8>,
 }
 
-/// Asks on a connection that is used again for every request, as long as the server leaves it open. A new one is made only
-/// when there is something to ask: a server with one process for one connection would wait on it.
+/// Sends all requests on one connection as long as the server keeps it open. A new one is opened only when there is
+/// something to send: a server with one process per connection would wait for it.
 struct Asker {
     port: u16,
     open: Option<TcpStream>,
@@ -280,7 +280,7 @@ impl Asker {
             }
         }
         let closes = named("connection:").is_some_and(|value| value.contains("close"));
-        // How a body is framed is each connection's own; what would be its length is told by HEAD.
+        // Framing is up to each connection; the length of a body is compared with HEAD.
         let is_head = request.starts_with("HEAD");
         let about = |line: &&String| match line.split(':').next().unwrap_or_default() {
             "content-length" => is_head,

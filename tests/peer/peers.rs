@@ -10,7 +10,7 @@ use crate::cases::Case;
 use crate::http::{self, Answer};
 use crate::{fastcgi, upstream};
 
-/// What both serve from. Removed at the end.
+/// The files that both serve, removed on drop.
 pub struct Site {
     dir: PathBuf,
     upstream: u16,
@@ -27,8 +27,8 @@ pub fn sluice() -> PathBuf {
     env!("CARGO_BIN_EXE_sluice").into()
 }
 
-/// The Caddy to compare with: that of CADDY_BIN, else one in PATH that is new enough. Older ones lack directives and
-/// fields that are compared.
+/// The Caddy to compare with: `CADDY_BIN`, or one in PATH that is new enough. Older ones lack directives and headers
+/// that are compared.
 pub fn find_caddy() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("CADDY_BIN") {
         return Some(path.into());
@@ -40,7 +40,7 @@ pub fn find_caddy() -> Option<PathBuf> {
         .find(|file| is_new_enough(file))
 }
 
-/// What is compared is what Caddy 2.11 does.
+/// The comparison follows Caddy 2.11.
 fn is_new_enough(caddy: &Path) -> bool {
     let Ok(output) = Command::new(caddy).arg("version").output() else {
         return false;
@@ -108,7 +108,7 @@ impl Site {
         }
     }
 
-    /// Adds a file to what both serve.
+    /// Adds a file to those that both serve.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
         let path = self.dir.join("www").join(name);
         if let Some(parent) = path.parent() {
@@ -117,7 +117,7 @@ impl Site {
         std::fs::write(path, content).expect("the folder is writable");
     }
 
-    /// Whether `program` understands the file of `case`.
+    /// Whether `program` accepts the file of `case`.
     pub fn is_known(&self, program: &Path, case: &Case) -> bool {
         let file = self.dir.join("known.Caddyfile");
         let text = case.caddyfile.replace("PORT", "1");
@@ -134,12 +134,12 @@ impl Site {
         status.expect("the program starts").success()
     }
 
-    /// Where files of the programs stand.
+    /// The folder of the programs' files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Fills in where files and upstreams are.
+    /// Fills in the paths and ports of files and upstreams.
     pub fn fill(&self, text: &str) -> String {
         text.replace("ROOT", &self.dir.join("www").display().to_string())
             .replace("FASTCGI", &format!("127.0.0.1:{}", self.fastcgi))
@@ -147,14 +147,14 @@ impl Site {
             .replace("DEAD", &format!("127.0.0.1:{}", free_port()))
     }
 
-    /// Starts `program` with the file of `case` and waits until it answers.
+    /// Starts `program` with the file of `case` and waits until it responds.
     pub fn start(&self, program: &Path, case: &Case, name: &str) -> Peer {
         let text = self.fill(case.caddyfile);
         let text = format!("{{\n\tadmin off\n\tauto_https off\n}}\n{text}");
         self.start_text(program, case.name, &text, name)
     }
 
-    /// Starts `program` with a file in which `PORT` is replaced by a free port, and waits until it answers.
+    /// Starts `program` with a file in which `PORT` is replaced by a free port, and waits until it responds.
     pub fn start_text(&self, program: &Path, case: &str, text: &str, name: &str) -> Peer {
         let port = free_port();
         let home = self.dir.join(format!("home-{name}"));
@@ -187,7 +187,7 @@ impl Drop for Site {
 }
 
 impl Peer {
-    /// The port it answers on.
+    /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -204,7 +204,7 @@ impl Peer {
         }
     }
 
-    /// Asks, and takes the port out of the answer: it differs between the two.
+    /// Sends a request, and masks the port in the response, which differs between the two.
     pub fn ask(&self, request: &str) -> Answer {
         let mut answer = http::ask(self.port, &request.replace("PORT", &self.port.to_string()));
         let port = self.port.to_string();

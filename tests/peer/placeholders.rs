@@ -1,4 +1,4 @@
-//! Every placeholder beside Caddy's: an answer with a line for each, to requests of many shapes.
+//! Every placeholder compared with Caddy's: a response with a line for each, to requests of many shapes.
 
 use crate::cases::{Case, Seen, always, sometimes};
 

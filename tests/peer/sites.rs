@@ -1,4 +1,4 @@
-//! The sites of `tests/data/sites`, asked of both servers.
+//! The sites of `tests/data/sites`, served by both servers.
 
 #[path = "../sites/mod.rs"]
 mod shared;
@@ -65,7 +65,7 @@ fn sites_are_answered_as_by_caddy() {
     );
 }
 
-/// The answers of one program to all requests.
+/// The responses of one program to all requests.
 fn answers(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec<Answer> {
     std::fs::create_dir_all(folder).expect("the folder is writable");
     let port = free_port();
@@ -83,7 +83,7 @@ fn answers(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec
     answers
 }
 
-/// The file with the control interface switched off, which two programs would share otherwise.
+/// The file with the admin endpoint disabled, which the two programs could not share.
 fn with_admin_off(text: &str) -> String {
     match text.strip_prefix("{\n") {
         Some(rest) if rest.contains("\tadmin off\n") => format!("{{\n{rest}"),

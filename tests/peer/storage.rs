@@ -1,4 +1,4 @@
-//! One folder of certificates for both programs: what one has made the other shows, without making its own.
+//! One certificate storage for both programs: each serves the certificates of the other instead of creating its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::doubles::abilities::skipped;
 use crate::peers;
 
-/// A site of the internal issuer, with its certificates in `storage`.
+/// A site with the internal issuer, with its certificates in `storage`.
 fn caddyfile(storage: &Path) -> String {
     format!(
         "{{\n\tadmin off\n\tauto_https disable_redirects\n\tskip_install_trust\n\tstorage file_system {}\n}}\n\
@@ -15,7 +15,7 @@ fn caddyfile(storage: &Path) -> String {
     )
 }
 
-/// The files below `folder`, with their contents, but not those of locks and notes of cleaning.
+/// The files below `folder`, with their contents, except locks and cleaning timestamps.
 fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -34,7 +34,7 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// What `name` answers to a client that trusts the root in `storage`, once it has a certificate.
+/// The response of `name` to a client that trusts the root in `storage`, once it has a certificate.
 fn asked(storage: &Path, port: u16, name: &str) -> String {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     loop {

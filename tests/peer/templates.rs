@@ -1,5 +1,5 @@
-//! Templates beside Caddy's: the golden cases of the package `sluice-template`, and pages that need a request, files
-//! and other pages. What a page writes has to be equal byte for byte; of a failure the status is compared.
+//! Templates compared with Caddy's: the golden cases of the package `sluice-template`, and pages that need a request,
+//! files and other pages. Output must be equal byte for byte; for a failure only the status is compared.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::cases::{Case, Seen};
 use crate::doubles::abilities::skipped;
 use crate::peers::{self, Peer, Site};
 
-/// Pages that need more than the language. `NAME` is the number of the page.
+/// Pages that need more than the template language. `NAME` is replaced by the number of the page.
 const PAGES: &[&str] = &[
     "{{.Req.Method}} {{.Req.URL}} {{.Req.URL.Path}} {{.Req.Host}} {{.Req.Proto}} {{.Req.ContentLength}}",
     "{{.Req.URL.Query}} {{.Req.URL.RawQuery}} {{.Req.URL.Query.Get \"a\"}} {{.Req.URL.Query.Has \"z\"}} {{.Req.URL.Query.Encode}}",
@@ -71,7 +71,7 @@ const PAGES: &[&str] = &[
     "{{now.Year | lt 2000}} {{now | date \"2006\" | len}} {{(now.AddDate 1 0 0).After now}}",
 ];
 
-/// What is known to differ, by how the page begins, with the reason.
+/// Known differences, by the beginning of the page, with the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     (
         r#"{{printf "%t" 1}}"#,

@@ -1,9 +1,9 @@
-//! What stands behind both servers: it says in its answer what it was asked.
+//! The upstream of both servers: its response describes the request it received.
 
 use crate::doubles::listen;
 use crate::doubles::wire::{Wire, field};
 
-/// Starts it on a free port; it ends with the test.
+/// Starts it on a free port; it runs until the test process ends.
 pub fn start() -> u16 {
     listen(|mut wire| while serve(&mut wire).is_some() {})
 }
@@ -15,8 +15,8 @@ fn serve(wire: &mut Wire) -> Option<()> {
     wire.try_send(answer(path, &head, &body)).ok()
 }
 
-/// By path: what kinds of answers a proxy meets. The default one repeats the request, its fields sorted, because
-/// their order is nobody's promise.
+/// By path: the kinds of responses that a proxy encounters. The default one echoes the request with its headers sorted,
+/// because their order is not guaranteed.
 fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     let path = path.split('?').next().unwrap_or(path);
     match path {
@@ -67,7 +67,7 @@ fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An answer that has the server go on with what the request names.
+/// A response that makes the server continue with what the request names.
 fn sent_on(head: &[String]) -> Vec<u8> {
     let to = field(head, "X-To").unwrap_or("/");
     format!(

@@ -1,4 +1,4 @@
-//! An application that tells what it was asked, and plays the parts that the sites need: health checks, an
+//! An application that describes the request it received, and plays the roles that the sites need: health checks, an
 //! authentication service, WebSocket.
 
 use std::fmt::Write as _;
@@ -9,12 +9,12 @@ use std::path::Path;
 use crate::doubles::listen;
 use crate::doubles::wire::{Wire, field};
 
-/// Starts it on a free port; it ends with the test.
+/// Starts it on a free port; it runs until the test process ends.
 pub fn start(name: &'static str) -> u16 {
     listen(move |mut wire| while serve(name, &mut wire).is_some() {})
 }
 
-/// Starts one behind a socket of the file system.
+/// Starts one on a unix socket.
 pub fn start_unix(path: &Path) {
     let listener = UnixListener::bind(path).expect("the folder is writable");
     std::thread::spawn(move || {
@@ -31,7 +31,7 @@ fn serve<S: Read + Write>(name: &str, wire: &mut Wire<S>) -> Option<()> {
     let head = wire.head()?;
     let body = wire.body(&head)?;
     if field(&head, "Upgrade").is_some_and(|kind| kind.eq_ignore_ascii_case("websocket")) {
-        // The answer to the key of the standard's example (RFC 6455, section 1.3), and a frame of text.
+        // The response to the example key of RFC 6455, section 1.3, and a text frame.
         let _ = wire.try_send(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
               Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\x81\x05hello",
@@ -72,7 +72,7 @@ fn answer(name: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     head.into_bytes()
 }
 
-/// The request line, the fields that upstreams look at in the order of the alphabet, and the body.
+/// The request line, the headers that upstreams use in alphabetical order, and the body.
 fn account(head: &[String], body: &[u8]) -> String {
     let known = |line: &&String| {
         let line = line.to_ascii_lowercase();

@@ -1,10 +1,10 @@
-//! A PHP that runs no script and tells what it was asked.
+//! A PHP double that does not run scripts, but describes the request it received.
 
 use crate::doubles::fastcgi::{read_request, said};
 use crate::doubles::listen;
 use crate::doubles::wire::Wire;
 
-/// Parameters that the sites look at.
+/// Parameters that the sites check.
 const TOLD: &[&str] = &[
     "CONTENT_LENGTH",
     "MODE",
@@ -16,7 +16,7 @@ const TOLD: &[&str] = &[
     "TENANT",
 ];
 
-/// Starts it on a free port; it ends with the test.
+/// Starts it on a free port; it runs until the test process ends.
 pub fn start() -> u16 {
     listen(|mut wire| while serve(&mut wire).is_some() {})
 }

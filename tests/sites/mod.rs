@@ -1,5 +1,5 @@
-//! The sites of `tests/data/sites`: a Caddyfile as people publish it, and what is asked of it. Both the end-to-end test
-//! and the comparison with Caddy read them; starting a server and speaking to it is left to those.
+//! The sites of `tests/data/sites`: Caddyfiles as people publish them, and requests to them. Used by the end-to-end
+//! test and the comparison with Caddy, which start the servers and connect to them.
 
 mod double;
 mod fastcgi;
@@ -7,7 +7,7 @@ mod fastcgi;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Every site, in the order of the alphabet.
+/// Every site, in alphabetical order.
 pub const SITES: &[&str] = &[
     "admin_area",
     "balanced_api",
@@ -36,29 +36,29 @@ pub const SITES: &[&str] = &[
     "www_to_apex",
 ];
 
-/// A site with the requests to it.
+/// A site with its requests.
 pub struct Site {
     caddyfile: String,
-    /// What stands in the Caddyfile, and what takes its place here.
+    /// Text of the Caddyfile, and its replacement in the test.
     replaces: Vec<(String, String)>,
     files: Vec<(String, String)>,
     /// The requests, in order.
     pub steps: Vec<Step>,
-    /// Files of the folder, words, and whether they are to be in it.
+    /// Files of the folder, text, and whether they must contain it.
     pub logged: Vec<(String, String, bool)>,
 }
 
 /// A request.
 pub struct Step {
-    /// `METHOD target`, then fields and `body=…` behind `|`.
+    /// `METHOD target`, then headers and `body=…` after `|`.
     pub request: String,
-    /// What the answer has to be; see [`Site::read`].
+    /// The expectations about the response; see [`Site::read`].
     pub expected: Vec<String>,
-    /// What of Caddy's answer is otherwise: `status`, `body` or a field, and why.
+    /// Differences in Caddy's response: `status`, `body` or a header, and why.
     pub differs: Vec<(String, String)>,
 }
 
-/// What stands behind every site.
+/// The upstreams of every site.
 pub struct Doubles {
     app: u16,
     app2: u16,
@@ -67,7 +67,7 @@ pub struct Doubles {
 }
 
 impl Doubles {
-    /// Starts the upstreams; `dead` is a port on which nobody listens.
+    /// Starts the upstreams; `dead` is a port on which nothing listens.
     pub fn start(dead: u16) -> Doubles {
         Doubles {
             app: double::start("app"),
@@ -79,14 +79,14 @@ impl Doubles {
 }
 
 impl Site {
-    /// Reads `Caddyfile` and `requests`. In the latter a line says:
+    /// Parses `Caddyfile` and `requests`. The lines of the latter are:
     ///
-    /// - `replace <words> => <words>`: what of the Caddyfile is another here;
-    /// - `file <path> <text>`: a file that is there; `\n` and `\t` stand for themselves;
-    /// - `logged <file> <words>`, `silent <file> <words>`: what is to be in a file at the end, and what is not;
-    /// - `METHOD target | Field: value | body=text`: a request, then indented what its answer has to be:
-    ///   the status, `Field: value`, `!Field` for one that is missing, `= body`, `~ words` in the body, `- words` not in
-    ///   it, `% what: why` for what of Caddy's answer is otherwise.
+    /// - `replace <words> => <words>`: replaces text in the Caddyfile;
+    /// - `file <path> <text>`: creates a file, with the escapes `\n` and `\t`;
+    /// - `logged <file> <words>`, `silent <file> <words>`: what a file must contain at the end, and what not;
+    /// - `METHOD target | Field: value | body=text`: a request, followed by indented expectations about its response:
+    ///   the status, `Field: value`, `!Field` for a missing header, `= body`, `~ words` in the body, `- words` not in
+    ///   it, `% what: why` for a difference in Caddy's response.
     pub fn read(name: &str) -> Site {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../tests/data/sites")
@@ -149,7 +149,7 @@ impl Site {
         }
     }
 
-    /// Writes the files into a folder and gives the Caddyfile as it is there.
+    /// Writes the files into a folder and returns the Caddyfile with replacements.
     pub fn prepare(&self, folder: &Path, port: u16, doubles: &Doubles) -> String {
         let socket = folder.join("app.sock");
         let mut text = self.caddyfile.clone();
@@ -184,7 +184,7 @@ impl Site {
             std::fs::write(&path, content.replace("FOLDER", &folder.to_string_lossy()))
                 .expect("the folder is writable");
         }
-        // A folder is as old as what was last put into it, which a listing tells.
+        // A folder's modification time changes with its contents, and a listing shows it.
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         for (name, _) in &self.files {
             let path = folder.join(name);
@@ -198,7 +198,7 @@ impl Site {
     }
 }
 
-/// A text of the script: quotes around it are left out, `\n` and `\t` are what they stand for.
+/// Unquotes a text of the script and resolves `\n` and `\t`.
 fn unescape(text: &str) -> String {
     let bare = text
         .strip_prefix('"')
@@ -208,7 +208,7 @@ fn unescape(text: &str) -> String {
         .replace("\\t", "\t")
 }
 
-/// The bytes of a request; the connection ends behind its answer.
+/// The bytes of a request; the connection ends after its response.
 pub fn bytes(request: &str) -> String {
     let mut parts = request.split(" | ");
     let mut head = format!("{} HTTP/1.1\r\n", parts.next().unwrap_or_default());

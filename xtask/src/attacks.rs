@@ -1,11 +1,11 @@
-//! `docs/attacks.md` stays true: every class has its row, and every test named there exists. What the tests show is left
-//! to them.
+//! Keeps `docs/attacks.md` true: every class has its row, and every test named there exists. The tests themselves are
+//! not checked.
 
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
-    /// Classes of bugs that are listed.
+    /// Number of listed bug classes.
     const ROWS: usize = 77;
 
     fn root() -> PathBuf {
@@ -24,7 +24,7 @@ mod tests {
             .collect()
     }
 
-    /// The names in code that lead to a test: a file and a function.
+    /// The code spans that refer to a test: a file and a function.
     fn named(cell: &str) -> impl Iterator<Item = (&str, &str)> {
         let code = cell.split('`').skip(1).step_by(2);
         code.filter_map(|name| name.split_once("::"))

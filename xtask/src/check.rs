@@ -1,4 +1,4 @@
-//! The commands that run other tools and tell what each said. The rules of `tidy` are left to that module.
+//! The commands that run other tools and report their results. The rules of `tidy` are in that module.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::{rerun, tidy};
 
-/// One tool of `check`: its name, the arguments of cargo, and an environment variable it needs.
+/// A step of `check`: its name, the arguments of cargo, and an environment variable it needs.
 struct Step(
     &'static str,
     &'static [&'static str],
@@ -40,7 +40,7 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Everything that CI runs. Goes on after a failure, so that one run tells everything.
+/// Everything that CI runs. Continues after a failure, so that one run reports everything.
 pub fn check(root: &Path) -> bool {
     let mut failed = Vec::new();
     let begun = Instant::now();
@@ -78,18 +78,18 @@ pub fn check(root: &Path) -> bool {
     failed.is_empty()
 }
 
-/// The file in which tests write what they cannot do on this machine: what they print is shown of failed tests only.
+/// The file in which tests record what they skip on this machine: the output of passing tests is not shown.
 struct Skipped(PathBuf);
 
 impl Skipped {
     fn new(root: &Path) -> Skipped {
         let path = root.join("target/skipped-tests");
-        // One of an earlier run, if there was any.
+        // Removes the file of an earlier run.
         let _ = std::fs::remove_file(&path);
         Skipped(path)
     }
 
-    /// What tells tests of it.
+    /// The environment variable that names it to the tests.
     fn variable(&self) -> (&'static str, &OsStr) {
         ("SLUICE_SKIPPED", self.0.as_os_str())
     }
@@ -101,7 +101,7 @@ impl Skipped {
     }
 }
 
-/// The lines that tests wrote, each once, in an order that does not depend on which came first.
+/// The recorded lines, sorted and without duplicates.
 fn listed(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
@@ -109,18 +109,18 @@ fn listed(text: &str) -> Vec<&str> {
     lines
 }
 
-/// The Caddy that is compared with: what Debian has is older than the directives that are compared.
+/// The Caddy to compare with: Debian's is older than the directives compared.
 const CADDY: &str = "v2.11.4";
 
-/// The tests that compare with other servers; those that need a server which is not installed say so. Caddy is built
-/// below `target` first where `CADDY_BIN` names none and Go is there.
+/// Runs the tests that compare with other servers; those whose server is not installed are reported as skipped. Caddy
+/// is built below `target` first if `CADDY_BIN` is not set and Go is installed.
 pub fn peer(root: &Path) -> bool {
     let caddy = caddy(root);
     let caddy = caddy.as_ref().map(|path| ("CADDY_BIN", path.as_path()));
     tests(root, &["peer", "--", "--include-ignored"], caddy.as_slice())
 }
 
-/// The Caddy that a variable names, or one that is built.
+/// The Caddy named by the variable, or one that is built.
 fn caddy(root: &Path) -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("CADDY_BIN") {
         return Some(path.into());
@@ -130,7 +130,7 @@ fn caddy(root: &Path) -> Option<PathBuf> {
     go_install(&folder, "caddy", &module)
 }
 
-/// The mixed load that is kept up for so many minutes. Its figures are printed.
+/// Runs the soak test with its mixed load for this many minutes, and prints its figures.
 pub fn soak(root: &Path, minutes: &str) -> bool {
     if !minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) {
         eprintln!("`{minutes}` is no number of minutes");
@@ -152,10 +152,11 @@ pub fn soak(root: &Path, minutes: &str) -> bool {
     )
 }
 
-/// The ACME authority that the tests are run against: released, and the same everywhere.
+/// The ACME server that the tests use: a fixed release, the same everywhere.
 const PEBBLE: &str = "v2.10.1";
 
-/// The tests that order certificates from a real authority, some beside Caddy; both are installed below `target` first.
+/// Runs the tests that order certificates from a real ACME server, some beside Caddy; both are installed below `target`
+/// first.
 pub fn acme(root: &Path) -> bool {
     let folder = root.join("target/pebble").join(PEBBLE);
     for program in ["pebble", "pebble-challtestsrv"] {
@@ -180,10 +181,10 @@ pub fn acme(root: &Path) -> bool {
     tests(root, &args, &programs)
 }
 
-/// The release of Certbot that takes this server for nginx.
+/// A Certbot release whose nginx plugin works with this server.
 const CERTBOT: &str = "5.8.0";
 
-/// Certbot with its plugin for nginx, in a Python environment of its own.
+/// Certbot with its nginx plugin, in a separate Python environment.
 fn certbot(root: &Path) -> Option<PathBuf> {
     let folder = root.join("target/certbot").join(CERTBOT);
     let program = folder.join("bin/certbot");
@@ -206,10 +207,10 @@ fn certbot(root: &Path) -> Option<PathBuf> {
     Some(program)
 }
 
-/// The public suite of HTTP/2: its last release, and the same everywhere.
+/// The release of h2spec, the same everywhere.
 const H2SPEC: &str = "v2.2.1+incompatible";
 
-/// Runs the public suite of HTTP/2 against the real server; it is installed below `target` first.
+/// Runs h2spec, the HTTP/2 conformance suite, against the real server; it is installed below `target` first.
 pub fn h2spec(root: &Path) -> bool {
     let folder = root.join("target/h2spec").join(H2SPEC);
     let module = format!("github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC}");
@@ -223,11 +224,11 @@ pub fn h2spec(root: &Path) -> bool {
     )
 }
 
-/// The release of gRPC whose public test cases are run.
+/// The gRPC release whose interoperability tests are run.
 const GRPC: &str = "v1.85.0";
 
-/// Runs the public test cases of gRPC, its own client and its own server with the proxy between them; both are installed
-/// below `target` first.
+/// Runs gRPC's interoperability tests, its own client and its own server with the proxy between them; both are
+/// installed below `target` first.
 pub fn grpc(root: &Path) -> bool {
     let folder = root.join("target/grpc").join(GRPC);
     for program in ["client", "server"] {
@@ -243,7 +244,7 @@ pub fn grpc(root: &Path) -> bool {
     )
 }
 
-/// The program that `module` is built to in `folder`, which is done once; says so where it cannot be.
+/// The program that `module` is built to in `folder`, once; prints the reason if it cannot be built.
 fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
     let path = folder.join(program);
     if !path.is_file() {
@@ -257,9 +258,9 @@ fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A test program of the package `sluice`, with the places of the programs it needs.
+/// Runs a test program of the package `sluice`, with the paths of the programs it needs.
 fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    // With `--workspace` as in `check`: the features of third-party crates stay the same, so nothing is built again.
+    // With `--workspace` as in `check`: the features of third-party crates stay the same, so nothing is rebuilt.
     let args = [&["--workspace", "--test"], args].concat();
     let skipped = Skipped::new(root);
     let mut variables = vec![skipped.variable()];
@@ -314,7 +315,7 @@ fn fuzz_targets(manifest: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Runs a step and prints its name, whether it succeeded and what it took.
+/// Runs a step and prints its name, whether it succeeded and how long it took.
 pub fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
     println!("-- {name}");
     let begun = Instant::now();
@@ -328,7 +329,7 @@ pub fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
 }
 
 fn cargo(folder: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
-    // The toolchain may be named by an argument (+nightly), which only the cargo of rustup understands.
+    // An argument may select the toolchain (+nightly), which only rustup's cargo understands.
     let mut command = Command::new("cargo");
     command.args(args).current_dir(folder);
     command.envs(variables.iter().copied());

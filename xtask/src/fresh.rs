@@ -1,8 +1,8 @@
-//! Repeats README's two commands in a clean Debian: a root that debootstrap makes, with nothing in it but `make` and
-//! certificates. What the commands need they install themselves.
+//! Runs README's two commands in a clean Debian: a root created by debootstrap, with nothing but `make` and
+//! certificates added. The commands install everything else they need.
 //!
-//! Everything runs in mount and PID namespaces of its own, which end with this program however it ends: no mount and no
-//! process is left behind. A shell that waits for the end of this program removes the folder, so that Ctrl-C does, too.
+//! Everything runs in separate mount and PID namespaces, which end with this program however it ends: no mount and no
+//! process is left behind. A shell that waits for the end of this program removes the folder, even after Ctrl-C.
 
 mod sources;
 
@@ -17,38 +17,38 @@ use std::time::{Duration, Instant};
 use crate::check::timed;
 use sources::Sources;
 
-/// The release whose root is made: the oldest that the README's commands hold for.
+/// The Debian release: the oldest that README's commands support.
 const RELEASE: &str = "bookworm";
 
-/// Where the clone lies in the root.
+/// Path of the clone in the root.
 const CLONE: &str = "/srv/sluice";
 
-/// The home of the user who runs the commands, root.
+/// The home directory of root, who runs the commands.
 const HOME: &str = "/root";
 
-/// The port of the page that a server without a configuration shows.
+/// The port of the welcome page of a server without a configuration.
 const WELCOME_PORT: u16 = 8080;
 
-/// How often a server that is being built is looked for.
+/// Interval between two connection attempts while the server is being built.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// How long a server that listens may take to respond.
+/// Timeout of the first response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What can be done in the root, in the order of the README.
+/// The steps, in the order of the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// `./setup` alone: cheap, for trying this command itself.
+    /// `./setup` alone: cheap, for testing this command itself.
     Setup,
     /// `make test`.
     Test,
-    /// `make run`, until its page came.
+    /// `make run`, until its page is served.
     Run,
-    /// Any other line of a shell, in the clone.
+    /// Any other shell command, in the clone.
     Line(&'static str),
 }
 
-/// What `cargo xtask fresh` takes behind its name.
+/// Parses the arguments of `cargo xtask fresh`.
 fn steps(words: &[&str]) -> Option<Vec<Step>> {
     if words.is_empty() {
         return Some(vec![Step::Test, Step::Run]);
@@ -66,7 +66,7 @@ fn steps(words: &[&str]) -> Option<Vec<Step>> {
     words.iter().map(step).collect()
 }
 
-/// Makes the root, goes through the steps that `words` name, and prints what each took. `None` for unknown steps.
+/// Creates the root, runs the steps named by `words`, and prints how long each took. `None` for unknown steps.
 pub fn fresh(repository: &Path, words: &[&str]) -> Option<bool> {
     let steps = steps(words)?;
     let begun = Instant::now();
@@ -90,7 +90,7 @@ pub fn fresh(repository: &Path, words: &[&str]) -> Option<bool> {
     };
     let mut done = step("debootstrap", &mut || root.make(repository));
     for one in steps {
-        // What comes later needs what comes before, but `make run` does not need the tests.
+        // Later steps need the earlier ones, except that `make run` does not need the tests.
         done = match one {
             _ if root.is_bare() => false,
             Step::Setup => step("setup", &mut || root.run("./setup")) && done,
@@ -107,10 +107,10 @@ pub fn fresh(repository: &Path, words: &[&str]) -> Option<bool> {
     Some(done)
 }
 
-/// The folder of the root. It is removed when this program ends.
+/// The folder of the root, removed when this program ends.
 struct Root {
     folder: PathBuf,
-    /// Ends when its standard input does, and removes the folder then.
+    /// Exits when its standard input is closed, and removes the folder then.
     remover: Child,
 }
 
@@ -125,7 +125,7 @@ impl Root {
     fn new() -> Result<Root, String> {
         let folder = std::env::temp_dir().join(format!("sluice-fresh-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        // Processes in the root end with this program, and may still write while the first attempt runs.
+        // Processes in the root end with this program, and may still write files during the first attempt.
         let script = "trap '' INT TERM HUP; cat >/dev/null; \
                       for _ in 1 2 3 4 5; do rm -rf --one-file-system \"$0\" && exit; sleep 1; done";
         let remover = Command::new("sh")
@@ -138,7 +138,7 @@ impl Root {
         Ok(Root { folder, remover })
     }
 
-    /// Whether there is no clone in it yet.
+    /// Whether it does not have a clone yet.
     fn is_bare(&self) -> bool {
         !self.inside(CLONE).is_dir()
     }
@@ -147,7 +147,7 @@ impl Root {
         self.folder.join(path.trim_start_matches('/'))
     }
 
-    /// Makes the smallest Debian with `make` and certificates, and clones the repository into it.
+    /// Installs a minimal Debian with `make` and certificates, and clones the repository into it.
     fn make(&self, repository: &Path) -> Result<(), String> {
         let sources = Sources::read(Path::new("/etc/apt"));
         let mut debootstrap = apart(&self.folder);
@@ -177,7 +177,7 @@ impl Root {
         succeed(&mut git, "git clone")
     }
 
-    /// Certificate authorities of the machine's own, without which a proxy that looks inside of TLS is not believed.
+    /// Copies the machine's own certificate authorities, as a TLS-intercepting proxy would otherwise not be trusted.
     fn copy_certificates(&self) -> Result<(), String> {
         let folder = "/usr/local/share/ca-certificates";
         let mut any = false;
@@ -192,7 +192,7 @@ impl Root {
         }
     }
 
-    /// Where crates come from, if that is said anywhere.
+    /// Copies the configuration of cargo registries, if there is one.
     fn copy_cargo_configuration(&self) -> Result<(), String> {
         let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
         let home = home
@@ -207,7 +207,7 @@ impl Root {
             .map_err(|error| format!("{HOME}/.cargo/config.toml: {error}"))
     }
 
-    /// Runs a line of a shell in the clone.
+    /// Runs a shell command in the clone.
     fn run(&self, line: &str) -> Result<(), String> {
         self.run_in(CLONE, line)
     }
@@ -216,8 +216,8 @@ impl Root {
         succeed(&mut self.shell(folder, line), line)
     }
 
-    /// A shell in the root, with `/proc`, `/sys` and `/dev`, and with nothing of this program's environment but proxies
-    /// and registries.
+    /// A shell in the root, with `/proc`, `/sys` and `/dev`, and with only the proxy and registry settings of this
+    /// program's environment.
     fn shell(&self, folder: &str, line: &str) -> Command {
         let mut command = apart(&self.folder);
         command.args(["sh", "-c"]);
@@ -245,7 +245,8 @@ impl Root {
         }
     }
 
-    /// The port that the server will listen at. Where another program has the usual one, a Caddyfile gives another.
+    /// The port that the server will listen on. If another program uses the default one, writes a Caddyfile with
+    /// another.
     fn port(&self) -> Result<u16, String> {
         if TcpStream::connect(("localhost", WELCOME_PORT)).is_err() {
             return Ok(WELCOME_PORT);
@@ -264,7 +265,7 @@ impl Root {
     }
 }
 
-/// A program that is ended with this value.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -274,8 +275,7 @@ impl Drop for Running {
     }
 }
 
-/// A command in mount and PID namespaces of its own: its mounts go and its processes end when it does, and it ends with
-/// this program.
+/// A command in separate mount and PID namespaces: they end with it, and it ends with this program.
 fn apart(root: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--", "unshare"]);

@@ -1,5 +1,4 @@
-//! Checks and chores of this repository: `cargo xtask check` is what CI runs. What a rule means is left to
-//! CONTRIBUTING.md.
+//! Checks and chores of this repository: `cargo xtask check` is what CI runs. CONTRIBUTING.md explains the rules.
 
 mod attacks;
 mod check;
@@ -76,7 +75,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// The folder of the repository: the parent of this package.
+/// The root folder of the repository: the parent of this package.
 fn root() -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package

@@ -1,5 +1,5 @@
-//! Runs tests, and runs each that failed once more, alone. A test that then passes is reported as `flaky: NAME` and does
-//! not fail the run: it is mended in the next change instead of blocking this one.
+//! Runs tests, and reruns each that failed, alone. A test that then passes is reported as `flaky: NAME` and does not
+//! fail the run: it is fixed in the next change instead of blocking this one.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,24 +7,24 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// More failures than this are a fault of the change, not bad luck: nothing is run again.
+/// With more failures than this the change is at fault, and nothing is rerun.
 const RERUNS_MAX: usize = 10;
 
-/// What a run of `cargo test` ended with.
+/// The result of a run of `cargo test`.
 #[derive(Debug, Default, PartialEq)]
 pub struct Summary {
     /// Tests that passed, flaky ones included.
     pub passed: usize,
-    /// Tests that failed twice, or once where nothing was run again.
+    /// Tests that failed twice, or once if nothing was rerun.
     pub failed: Vec<String>,
-    /// Tests that failed and passed when run alone.
+    /// Tests that failed, and passed when run alone.
     pub flaky: Vec<String>,
     /// Targets that ended without a result: they did not compile, or a test ended the process.
     pub broken: usize,
 }
 
 impl Summary {
-    /// Whether the change may land.
+    /// Whether the change may be merged.
     pub fn is_good(&self) -> bool {
         self.failed.is_empty() && self.broken == 0
     }
@@ -41,7 +41,7 @@ impl Summary {
     }
 }
 
-/// Runs `cargo test` with `args`, prints its output as it comes, and a summary at the end.
+/// Runs `cargo test` with `args`, prints its output as it arrives, and a summary at the end.
 pub fn test(root: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
     let at = args.iter().position(|arg| *arg == "--");
     let (options, filters) = args.split_at(at.unwrap_or(args.len()));
@@ -69,7 +69,7 @@ pub fn test(root: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
     summary.is_good()
 }
 
-/// Whether the test `name` is one of `target`, and passes when nothing runs beside it.
+/// Whether the test `name` is in `target`, and passes when run alone.
 fn alone(
     root: &Path,
     target: &str,
@@ -77,7 +77,7 @@ fn alone(
     ignored: &[&str],
     variables: &[(&str, &OsStr)],
 ) -> bool {
-    // `-p NAME` would select other features of third-party crates than the first run did, and build them again.
+    // `-p NAME` would select other features of third-party crates than the first run did, and rebuild them.
     let kind = target.split_whitespace().skip(2);
     let mut args = vec!["test", "--quiet", "--workspace"];
     args.extend(kind);
@@ -87,7 +87,7 @@ fn alone(
     succeeded && output.passed > 0
 }
 
-/// What the lines of `cargo test` say.
+/// The parsed output of `cargo test`.
 #[derive(Debug, Default, PartialEq)]
 struct Output {
     passed: usize,
@@ -100,7 +100,7 @@ struct Output {
 
 impl Output {
     fn summary(&self, succeeded: bool) -> Summary {
-        // A target that fails without a result ended early; a run that names none did not compile.
+        // A target that failed without a result ended early; if none is named, compilation failed.
         let silent = self.targets.len().saturating_sub(self.failed_results);
         let compiled = succeeded || !self.targets.is_empty();
         Summary {
@@ -134,7 +134,7 @@ fn run(root: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> (bool, Outpu
     (succeeded, Output { targets, ..results })
 }
 
-/// Copies what comes to the terminal, and keeps its lines.
+/// Copies input to the terminal, and returns its lines.
 fn copy(from: impl Read, mut to: impl Write) -> Vec<String> {
     let mut lines = Vec::new();
     let mut reader = BufReader::new(from);
@@ -150,14 +150,14 @@ fn copy(from: impl Read, mut to: impl Write) -> Vec<String> {
     lines
 }
 
-/// Reads the counts and the names of failed tests: the test runner lists those last, indented, under `failures:`.
+/// Parses the counts and the names of failed tests: the test runner lists those last, indented, under `failures:`.
 fn read_results(lines: &[String]) -> Output {
     let mut output = Output::default();
     let mut listed = Vec::new();
     let mut in_list = false;
     for line in lines {
         if line == "failures:" {
-            // The first list holds what the tests printed, the second one the names.
+            // The first list has the output of the tests, the second one their names.
             listed.clear();
             in_list = true;
         } else if let Some(rest) = line.strip_prefix("test result: ") {
@@ -174,14 +174,14 @@ fn read_results(lines: &[String]) -> Output {
     output
 }
 
-/// The number in front of `word`, as in `ok. 12 passed; 0 failed`.
+/// The number before `word`, as in `ok. 12 passed; 0 failed`.
 fn count(text: &str, word: &str) -> usize {
     let words: Vec<&str> = text.split([' ', ';']).collect();
     let pair = words.windows(2).find(|pair| pair[1] == word);
     pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
 }
 
-/// Reads the targets that cargo names in back-ticks: each on a line of its own, or one behind `to rerun pass`.
+/// Parses the targets that cargo names in backquotes: each on a line of its own, or one after `to rerun pass`.
 fn read_targets(lines: &[String]) -> Vec<String> {
     let named = lines.iter().filter_map(|line| {
         let line = line.trim();

@@ -1,14 +1,14 @@
-//! A Caddyfile with many sites, for whoever measures how the cost of a configuration grows.
+//! Generates a Caddyfile with many sites, for measuring how the cost of a configuration grows.
 
 use std::io::{Write, stdout};
 
-/// The port that all sites share; nobody has to be anybody to listen on it.
+/// The port that all sites share; it needs no privileges.
 const PORT: u16 = 8080;
 
-/// Upstreams that the sites share.
+/// Number of upstreams that the sites share.
 const UPSTREAMS: usize = 100;
 
-/// Prints a Caddyfile with `count` sites of the usual kind: files, an application behind a path, a fixed answer.
+/// Prints a Caddyfile with `count` typical sites: files, a proxied path, a fixed response.
 pub fn print(count: usize) -> bool {
     let mut text = String::from("{\n\tauto_https off\n}\n");
     for site in 0..count {

@@ -1,4 +1,4 @@
-//! The command `audit`: what is read, how it is told, and when the answer is no.
+//! The command `audit`: its options, input and output, and its exit code.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,34 +12,34 @@ use sluice_audit::read::{Format, Hints, read};
 use sluice_audit::{audit, ours, print, studies};
 use sluice_load::outcome::{Answer, Outcome, Refused};
 
-/// What the command line says.
+/// Options of `lab audit`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// A study (000 to 004), a result of `sluice-lab`, the output of wrk, hey, ab, k6, h2load, oha, vegeta or rpc-bench, a
-    /// table in Markdown or CSV, or `-` for what is typed
+    /// A study (000 to 004), a result of `sluice-lab`, the output of wrk, hey, ab, k6, h2load, oha, vegeta or
+    /// rpc-bench, a Markdown or CSV table, or `-` for stdin
     what: String,
-    /// Kind of the text, where it cannot be seen
+    /// Input format (default: detected from content)
     #[arg(long, value_name = "KIND")]
     from: Option<String>,
-    /// Seconds that were measured, where the text does not say
+    /// Measured seconds, if the input does not say
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Clients of a closed loop, where the text does not say
+    /// Clients of a closed loop, if the input does not say
     #[arg(long, value_name = "N")]
     clients: Option<f64>,
-    /// Bytes of one answer, where the text does not say
+    /// Bytes of one response, if the input does not say
     #[arg(long, value_name = "N")]
     bytes: Option<f64>,
-    /// What the network between generator and server carries
+    /// Capacity of the network between load generator and server
     #[arg(long, value_name = "GBIT/S")]
     network: Option<f64>,
-    /// What the generator reaches against a server that does nothing
+    /// Throughput of the load generator against a null server
     #[arg(long, value_name = "REQUESTS/S")]
     ceiling: Option<f64>,
-    /// How the findings are printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = Shape::Text)]
     format: Shape,
-    /// Ends with 1 if figures contradict each other
+    /// Exit with 1 if figures contradict each other
     #[arg(long)]
     strict: bool,
 }
@@ -54,7 +54,7 @@ enum Shape {
     Json,
 }
 
-/// Carries it out.
+/// Runs `lab audit`.
 pub fn run(options: &Options) -> Outcome {
     let mut sheet = load(options).map_err(Refused)?;
     let conditions = &mut sheet.conditions;

@@ -16,15 +16,15 @@ pub struct Options {
     /// Length of each measurement
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "2s")]
     duration: Duration,
-    /// Connections
+    /// Concurrent connections
     #[arg(long, short = 'c', value_delimiter = ',', default_value = "10,200")]
     clients: Vec<usize>,
-    /// Writes the result to a file
+    /// Write the result to a file
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
-/// Carries out `lab calibrate`.
+/// Runs `lab calibrate`.
 pub fn run(options: &Options) -> Outcome {
     let options = options.clone();
     let options = calibrate::Options {

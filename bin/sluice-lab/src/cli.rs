@@ -1,7 +1,6 @@
-//! The command line: names, options and exit codes. What a command does is in the module of its name.
+//! The command line: names, options and exit codes. Each command is implemented in the module of its name.
 //!
-//! Exit codes: 0 done, 1 a question was answered with no (a gate that closes, a machine that is not fit), 2 the command
-//! could not be carried out.
+//! Exit codes: 0 done, 1 the result is negative (a gate that fails, a machine that is not fit), 2 the command failed.
 
 use std::process::ExitCode;
 
@@ -11,7 +10,7 @@ use sluice_load::outcome::{Answer, Refused};
 
 use crate::{audit, calibrate, doctor, hit, init, limit, report, run, serve, setup, shield};
 
-/// Honest numbers for any web server.
+/// Honest benchmarks for any web server
 #[derive(Debug, Parser)]
 #[command(name = "sluice-lab", version, arg_required_else_help = true)]
 struct Lab {
@@ -21,47 +20,47 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Loads one URL and says what it found
+    /// Load one URL and report the results
     Hit(Box<hit::Options>),
-    /// Checks any report by arithmetic: ours, another tool's output, a pasted table or a published study
+    /// Check the arithmetic of any report: ours, another tool's output, a pasted table or a published study
     Audit(audit::Options),
-    /// Runs an experiment: subjects x tests x clients, in blocks, each with a fresh server
+    /// Run an experiment: subjects x tests x clients, in blocks, each with a fresh server
     Run(Box<run::Options>),
-    /// Names the built-in experiments
+    /// List the built-in experiments
     List,
-    /// Repeats what made a result, by its own command line, beside it
+    /// Repeat the run that produced a result, next to it
     Rerun(run::RerunOptions),
-    /// Writes an experiment for a Caddyfile, Caddy's JSON or an nginx.conf
+    /// Write an experiment for a Caddyfile, Caddy's JSON or an nginx.conf
     Init(init::Options),
-    /// Finds the highest rate at which a promise is kept
+    /// Find the highest request rate that still meets a latency objective
     FindLimit(Box<limit::LimitOptions>),
-    /// Overloads a server: in which manner it gives way, and how it recovers
+    /// Overload a server and report how it degrades and recovers
     Break(Box<limit::BreakOptions>),
-    /// Says how much the generator itself can ask for on this machine
+    /// Measure the load generator's own limits on this machine
     Calibrate(calibrate::Options),
-    /// Becomes another program that ends with the lab
+    /// Become another program that ends with the lab
     #[command(hide = true)]
     Shield(shield::Options),
-    /// Removes the folder of a run that is over
+    /// Remove the folder of a finished run
     #[command(hide = true)]
     Sweep(run::SweepOptions),
-    /// Gets the programs of the studies: a Python environment, Caddy and the Go program of study 001
+    /// Install the programs of the studies: a Python environment, Caddy and the Go program of study 001
     Setup(setup::Options),
-    /// Is a server: the floor, a relay, a slow or faulty one, a FastCGI responder
+    /// Run a test upstream (fixed response, relay, delays, faults, FastCGI, WebSocket, events)
     Serve(serve::Options),
-    /// Compares two results, or two subjects of one, in paired ratios and words
+    /// Compare two results, or two subjects of one, by paired ratios
     Compare(report::CompareOptions),
-    /// Says what bounded a cell of a result
+    /// Explain the bottleneck of a measurement
     Explain(report::ExplainOptions),
-    /// For continuous integration: ends with 1 if a quantity is shown to be worse than allowed
+    /// Fail (exit 1) if a metric regressed beyond a threshold; for CI
     Gate(report::GateOptions),
-    /// Writes a result as HTML, Markdown, CSV and charts
+    /// Write a result as HTML, Markdown, CSV and charts
     Report(report::ReportOptions),
-    /// Says whether this machine is fit for measuring, and what would limit a run
+    /// Check whether this machine is fit for benchmarking
     Doctor(doctor::Options),
 }
 
-/// Reads the command line and carries it out.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let outcome = match Lab::parse().command {
         Command::Hit(options) => hit::run(&options),

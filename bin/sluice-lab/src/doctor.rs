@@ -1,4 +1,4 @@
-//! `sluice-lab doctor`: prints whether this machine is fit for measuring.
+//! `sluice-lab doctor`: reports whether this machine is fit for benchmarking.
 
 use clap::Args;
 use sluice_load::fitness::{Verdict, examine};
@@ -7,12 +7,12 @@ use sluice_load::outcome::{Answer, Outcome};
 /// Options of `lab doctor`.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Connections that the run will need at a time
+    /// Concurrent connections that the run will need
     #[arg(long, short = 'c', default_value_t = 1000)]
     pub connections: u64,
 }
 
-/// Carries out `lab doctor`.
+/// Runs `lab doctor`.
 pub fn run(options: &Options) -> Outcome {
     let findings = examine(options.connections);
     for finding in &findings {

@@ -11,31 +11,31 @@ use crate::live::Live;
 /// Options of `lab init`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The configuration: a Caddyfile, Caddy's JSON or an nginx.conf
+    /// Configuration file: a Caddyfile, Caddy's JSON or an nginx.conf
     pub config: PathBuf,
-    /// Its language; by default told from its name and text
+    /// Configuration format (default: detected from name and content)
     #[arg(long, value_enum)]
     pub adapter: Option<Language>,
-    /// Where the experiment goes; copies of the configuration go beside it
+    /// Output file of the experiment; copies of the configuration go next to it
     #[arg(long, short = 'o', default_value = "lab.toml")]
     pub out: PathBuf,
-    /// Writes over files that are there
+    /// Overwrite existing files
     #[arg(long)]
     pub force: bool,
 }
 
-/// Languages of configurations.
+/// Configuration formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Language {
     /// Caddy's configuration language
     Caddyfile,
     /// Caddy's JSON
     Json,
-    /// nginx's
+    /// nginx.conf
     Nginx,
 }
 
-/// Carries out `lab init`.
+/// Runs `lab init`.
 pub fn run(options: &Options) -> Outcome {
     let options = options.clone();
     let options = init::Options {

@@ -16,10 +16,10 @@ use crate::live::Live;
 pub struct LimitOptions {
     #[command(flatten)]
     hit: hit::Options,
-    /// What has to be kept: p50 p90 p99 …, mean, max and errors below a value
+    /// Objective: upper bounds for p50 p90 p99 …, mean, max and errors
     #[arg(long, default_value = "p99<50ms,errors<0.1%")]
     slo: Promise,
-    /// Length of each step of the search
+    /// Duration of each step of the search
     #[arg(long, value_parser = parse_duration, default_value = "2s")]
     step: Duration,
 }
@@ -29,18 +29,18 @@ pub struct LimitOptions {
 pub struct BreakOptions {
     #[command(flatten)]
     hit: hit::Options,
-    /// Length of each step
+    /// Duration of each step
     #[arg(long, value_parser = parse_duration, default_value = "3s")]
     step: Duration,
 }
 
-/// Carries out `lab find-limit`.
+/// Runs `lab find-limit`.
 pub fn find_limit(options: &LimitOptions) -> Outcome {
     let asked = asked(&options.hit, options.step)?;
     overload::find_limit(&asked, &options.slo, &mut Live::new())
 }
 
-/// Carries out `lab break`.
+/// Runs `lab break`.
 pub fn break_down(options: &BreakOptions) -> Outcome {
     let asked = asked(&options.hit, options.step)?;
     overload::break_down(&asked, &mut Live::new())
@@ -54,7 +54,7 @@ fn asked(options: &hit::Options, step: Duration) -> Result<Asked, Refused> {
     })
 }
 
-/// Reads the options of the target. Those that a search sets itself cannot be given.
+/// The target's options. Those that a search sets itself are rejected.
 fn target(options: &hit::Options) -> Result<Plan, Refused> {
     for (given, name) in [
         (options.rate.is_some(), "--rate"),

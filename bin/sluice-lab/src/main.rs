@@ -1,5 +1,5 @@
-//! The program `sluice-lab`, which `sluice lab` starts: arguments, exit codes and the terminal. What it does is in the
-//! packages of `lab/`.
+//! The program `sluice-lab`, started by `sluice lab`: command line, exit codes and terminal output. The implementation
+//! is in the packages of `lab/`.
 
 #![forbid(unsafe_code)]
 

@@ -16,35 +16,35 @@ use sluice_report::panels::{self, Detail, Panel};
 use sluice_report::view::View;
 use sluice_report::{csv, explain, html, markdown};
 
-/// `report`
+/// Options of `lab report`.
 #[derive(Debug, Args)]
 pub struct ReportOptions {
-    /// A result, or the folder that holds `result.json`
+    /// A result, or the folder with its `result.json`
     result: PathBuf,
-    /// One file that a browser opens, without anything else
+    /// Write one self-contained HTML file
     #[arg(long)]
     html: bool,
-    /// Tables and findings in Markdown
+    /// Write tables and findings in Markdown
     #[arg(long)]
     md: bool,
-    /// One line for each block
+    /// Write CSV with one line per block
     #[arg(long)]
     csv: bool,
-    /// Each chart as a file
+    /// Write each chart as an SVG file
     #[arg(long)]
     svg: bool,
-    /// Every drawing in full, however large the page becomes
+    /// Draw everything in full resolution, however large the page becomes
     #[arg(long)]
     full: bool,
-    /// Tables in the shape of a study (000 to 004)
+    /// Use the table layout of a study (000 to 004)
     #[arg(long, value_name = "STUDY")]
     shape: Option<String>,
-    /// Folder for the files; that of the result otherwise
+    /// Output folder (default: that of the result)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-/// Writes the reports that are asked for; HTML, Markdown and CSV if none is.
+/// Writes the requested reports; HTML, Markdown and CSV by default.
 pub fn report(options: &ReportOptions) -> Outcome {
     if let Some(shape) = &options.shape
         && !studies::IDS.contains(&shape.as_str())
@@ -88,7 +88,8 @@ pub fn report(options: &ReportOptions) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// Says what the figures of a result contradict, before anything is written of them. Claims that do not hold are no such thing.
+/// Prints contradictions between the figures of a result before any report is written. Claims that do not hold are not
+/// contradictions.
 fn contradictions(result: &RunResult) {
     let findings = audit(&ours::sheet(result));
     let heavy =
@@ -101,7 +102,7 @@ fn contradictions(result: &RunResult) {
     }
 }
 
-/// All charts of a result with the names of their files.
+/// All charts of a result with their file names.
 fn charts(result: &RunResult) -> Vec<(String, String)> {
     let view = View::new(result);
     let groups: [Vec<Panel>; 6] = [
@@ -139,17 +140,17 @@ fn file_name(title: &str) -> String {
     words.join("-")
 }
 
-/// `compare`
+/// Options of `lab compare`.
 #[derive(Debug, Args)]
 pub struct CompareOptions {
-    /// The result that the other is compared with
+    /// The result to compare with
     base: PathBuf,
-    /// The other; the same one with `--subjects`
+    /// The other result; not needed with `--subjects`
     other: Option<PathBuf>,
-    /// Two subjects that are compared with each other, base first
+    /// Compare two subjects, base first
     #[arg(long, value_name = "BASE,OTHER", value_parser = two_names)]
     subjects: Option<(String, String)>,
-    /// Prints Markdown
+    /// Print Markdown
     #[arg(long)]
     md: bool,
 }
@@ -189,23 +190,24 @@ pub fn compare_results(options: &CompareOptions) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// `gate`
+/// Options of `lab gate`.
 #[derive(Debug, Args)]
 pub struct GateOptions {
-    /// The result of what is accepted
+    /// The accepted result
     base: PathBuf,
-    /// The result of what is new; the same one with `--subjects`
+    /// The new result; not needed with `--subjects`
     new: Option<PathBuf>,
-    /// How much worse a quantity may become: `rps:-3%`, `p99:+5%`, `median`, `cpu`, `rss`
+    /// How much worse a metric may become: `rps:-3%`, `p99:+5%`, `median`, `cpu`, `rss`
     #[arg(long = "max", value_name = "QUANTITY:CHANGE", required = true)]
     thresholds: Vec<Threshold>,
-    /// Two subjects of one result: the accepted one and the new one. The best way: both in one run, in turns
+    /// Compare two subjects of one result, the accepted one first. This is the most precise way: both are measured in
+    /// the same run, in turn
     #[arg(long, value_name = "BASE,NEW", value_parser = two_names)]
     subjects: Option<(String, String)>,
-    /// Compares although machine, experiment or engine differ
+    /// Compare even if machine, experiment or engine differ
     #[arg(long)]
     force: bool,
-    /// How the judgement is printed
+    /// Output format
     #[arg(long, value_enum, default_value_t = GateShape::Text)]
     format: GateShape,
 }
@@ -214,15 +216,15 @@ pub struct GateOptions {
 enum GateShape {
     /// For a terminal
     Text,
-    /// For a comment
+    /// For a comment on a pull request
     Markdown,
     /// For systems that collect test results
     Junit,
-    /// Annotations of GitHub's workflows
+    /// Annotations for GitHub workflows
     Github,
 }
 
-/// Ends with 0 if nothing is shown to be worse than allowed, 1 if something is, 2 if nothing can be said.
+/// Exit code 0 if no metric is shown to be worse than allowed, 1 if one is, 2 if no conclusion is possible.
 pub fn gate(options: &GateOptions) -> Outcome {
     let base = load(&options.base).map_err(Refused)?;
     let new = match (&options.new, &options.subjects) {
@@ -342,16 +344,16 @@ fn junit(checked: &[Checked]) -> String {
     out + "</testsuite>\n"
 }
 
-/// `explain`
+/// Options of `lab explain`.
 #[derive(Debug, Args)]
 pub struct ExplainOptions {
-    /// A result, or the folder that holds `result.json`
+    /// A result, or the folder with its `result.json`
     result: PathBuf,
-    /// The cell: its identifier or how that begins, or axes such as `subject=nginx,clients=200`
+    /// The cell: its ID or a prefix of it, or axes such as `subject=nginx,clients=200`
     cell: String,
 }
 
-/// Prints what bounded a cell.
+/// Prints the bottleneck of a cell.
 pub fn explain_cell(options: &ExplainOptions) -> Outcome {
     let result = load(&options.result).map_err(Refused)?;
     let cell = explain::find(&result, &options.cell).map_err(Refused)?;

@@ -15,49 +15,49 @@ use crate::live::Live;
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
-    /// Minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
+    /// Take minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
     #[arg(long)]
     pub quick: bool,
-    /// Only these cells: 'subject=sluice*,nginx; clients<=1000'
+    /// Measure only these cells: 'subject=sluice*,nginx; clients<=1000'
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Blocks, instead of what the file says
+    /// Number of blocks, overriding the file
     #[arg(long)]
     pub repeats: Option<usize>,
-    /// Length of the window, instead of what the file says
+    /// Length of the window, overriding the file
     #[arg(long, short = 'd', value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Load before the window, instead of what the file says
+    /// Warm-up before the window, overriding the file
     #[arg(long, value_parser = parse_duration)]
     pub warmup: Option<Duration>,
-    /// Connections, instead of what the file says: 10,200
+    /// Concurrent connections, overriding the file: 10,200
     #[arg(long, short = 'c', value_delimiter = ',')]
     pub clients: Option<Vec<usize>>,
-    /// Takes fewer blocks if all would need more time than this
+    /// Run fewer blocks if all would take longer than this
     #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Order within a block
     #[arg(long, value_enum)]
     pub order: Option<OrderName>,
-    /// Whether subject and generator have processors of their own
+    /// Whether the server and the load generator have separate CPUs
     #[arg(long, value_enum)]
     pub pin: Option<PinName>,
-    /// Start value of everything random
+    /// Seed of everything random
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Where the result goes; by default lab-results/NAME
+    /// Output folder (default: lab-results/NAME)
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Goes on with the result that is there, as far as its cells are the same
+    /// Continue an existing result, as far as its cells are the same
     #[arg(long)]
     pub resume: bool,
-    /// Shows the plan and measures nothing
+    /// Print the plan without measuring anything
     #[arg(long)]
     pub plan: bool,
-    /// Keeps the folder of configurations and logs
+    /// Keep the folder of configurations and logs
     #[arg(long)]
     pub keep: bool,
-    /// Starts every server once and verifies its answers, without load; ends with 1 if one of them is not right
+    /// Start every server once and verify its responses, without load; exit with 1 if one is wrong
     #[arg(long, conflicts_with_all = ["resume", "plan"])]
     pub check: bool,
 }
@@ -65,24 +65,24 @@ pub struct Options {
 /// Order within a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OrderName {
-    /// Random and repeatable
+    /// Random, reproducible from the seed
     Random,
-    /// As written, and backwards in every second block
+    /// As written, reversed in every second block
     Abba,
     /// As written
     Fixed,
 }
 
-/// Whether subject and generator are kept apart.
+/// Whether the server and the load generator have separate CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PinName {
-    /// The subject has the first half of the processors, generator and backends have the rest
+    /// The server gets the first half of the CPUs, load generator and upstreams the rest
     Split,
-    /// Wherever the kernel likes
+    /// Scheduled by the kernel
     None,
 }
 
-/// Carries out `lab run`.
+/// Runs `lab run`.
 pub fn run(options: &Options) -> Outcome {
     let options = options.clone();
     let options = run::Options {
@@ -113,7 +113,7 @@ pub fn run(options: &Options) -> Outcome {
     run::run(&options, &mut Live::new())
 }
 
-/// Carries out `lab list`.
+/// Runs `lab list`.
 pub fn list() -> Outcome {
     for name in builtin::builtin_names() {
         let text = builtin::builtin(name).unwrap_or_default();
@@ -128,18 +128,18 @@ pub fn list() -> Outcome {
 pub struct RerunOptions {
     /// A result.json, or the folder that has one
     result: PathBuf,
-    /// Where the new result goes; by default the folder of the old one with `-again` behind its name
+    /// Output folder (default: that of the old result with `-again` appended)
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Repeats it although the experiment's file is another one now
+    /// Repeat it even if the experiment file has changed
     #[arg(long)]
     force: bool,
-    /// Says the command and does not carry it out
+    /// Print the command without running it
     #[arg(long)]
     plan: bool,
 }
 
-/// Carries out `lab rerun`.
+/// Runs `lab rerun`.
 pub fn rerun(options: &RerunOptions) -> Outcome {
     let options = options.clone();
     let options = rerun::Options {
@@ -158,7 +158,7 @@ pub struct SweepOptions {
     dir: PathBuf,
 }
 
-/// Waits until whoever started it is gone, and removes the folder unless it was told to keep it.
+/// Waits until the parent process is gone, and removes the folder unless told to keep it.
 pub fn sweep(options: &SweepOptions) -> Outcome {
     folder::sweep(&options.dir);
     Ok(Answer::Yes)

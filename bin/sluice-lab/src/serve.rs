@@ -1,4 +1,4 @@
-//! `lab serve`: the command line of the backends.
+//! `lab serve`: the command line of the test upstreams.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,71 +15,71 @@ use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::quantity::{parse_bytes, parse_duration};
 use sluice_load::random::made_body;
 
-/// Between two events at least: without, a stream would take a whole processor.
+/// Minimum interval of events: without it, a stream would take a whole CPU.
 const EVENTS_EVERY_MIN: Duration = Duration::from_micros(100);
 
 /// Options of `lab serve`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What to be
+    /// Kind of server
     #[command(subcommand)]
     kind: Kind,
-    /// Where to listen: 127.0.0.1:8080 or unix:/path
+    /// Address to listen on: 127.0.0.1:8080 or unix:/path
     #[arg(long, short = 'l', global = true, default_value = "127.0.0.1:8081")]
     listen: String,
-    /// Writes connections and requests so far to this file, twenty times a second
+    /// Write the number of connections and requests to this file, twenty times a second
     #[arg(long, global = true)]
     counts: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum Kind {
-    /// The floor: the same answer to whatever arrives, nothing parsed
+    /// The floor: the same response to whatever arrives, nothing parsed
     Null(Body),
-    /// The floor of proxies: an upstream connection for each client, bytes copied, nothing parsed
+    /// The floor of proxies: one upstream connection per client, bytes copied, nothing parsed
     Relay {
-        /// Where bytes go
+        /// Upstream address
         to: String,
     },
-    /// An HTTP server with a fixed answer, slow or faulty on request
+    /// An HTTP server with a fixed response, slow or faulty on request
     Respond(RespondOptions),
-    /// A FastCGI responder with a fixed answer
+    /// A FastCGI responder with a fixed response
     Fastcgi(Body),
-    /// A WebSocket server that sends every message back
+    /// A WebSocket server that echoes every message
     Websocket,
-    /// A server of events (text/event-stream)
+    /// A server of server-sent events (text/event-stream)
     Events(EventOptions),
 }
 
-/// The body of the answer.
+/// The response body.
 #[derive(Args, Clone, Debug)]
 struct Body {
-    /// Its text
+    /// Response body
     #[arg(long, default_value = "Hello, world!")]
     body: String,
-    /// A file with it instead
+    /// Read the response body from a file
     #[arg(long, conflicts_with = "body_bytes")]
     body_file: Option<PathBuf>,
-    /// So many made-up bytes instead
+    /// Generate a response body of this many bytes
     #[arg(long, value_parser = parse_bytes)]
     body_bytes: Option<u64>,
     /// Content-Type
     #[arg(long, default_value = "text/plain")]
     content_type: String,
-    /// Closes after each answer
+    /// Close the connection after each response
     #[arg(long)]
     close: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 struct EventOptions {
-    /// Between two events
+    /// Interval between two events
     #[arg(long, value_parser = parse_duration, default_value = "100ms")]
     every: Duration,
-    /// Bytes of data of each
+    /// Bytes of data in each event
     #[arg(long, value_parser = parse_bytes, default_value = "64")]
     event_bytes: u64,
-    /// Ends a stream after so many; 0 never
+    /// End a stream after this many events; 0 for never
     #[arg(long, default_value_t = 0)]
     count: u64,
 }
@@ -88,28 +88,28 @@ struct EventOptions {
 struct RespondOptions {
     #[command(flatten)]
     body: Body,
-    /// Waits so long before each answer
+    /// Delay before each response
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     delay: Duration,
-    /// The delay is a mean of random ones (exponential)
+    /// Make the delay random (exponential) with the given mean
     #[arg(long)]
     random_delay: bool,
-    /// Waits so long before the first answer of each connection: what a new connection costs to a server that is far
+    /// Additional delay before the first response of each connection: the cost of connecting to a distant server
     #[arg(long, value_parser = parse_duration, default_value = "0s")]
     first_delay: Duration,
-    /// Answers questions of JSON-RPC for so many different blocks instead, with bodies of 1.5 KB to 1.4 MB
+    /// Respond to JSON-RPC requests for this many different blocks instead, with bodies of 1.5 KB to 1.4 MB
     #[arg(long, value_name = "COUNT")]
     corpus: Option<usize>,
-    /// Answers with 500 in this share of requests, from 0 to 1
+    /// Share of requests that get status 500, from 0 to 1
     #[arg(long, default_value_t = 0.0)]
     errors: f64,
-    /// Resets the connection in this share of requests
+    /// Share of requests whose connection is reset
     #[arg(long, default_value_t = 0.0)]
     resets: f64,
-    /// Ends the connection in the middle of the body in this share of requests
+    /// Share of requests whose connection is closed in the middle of the body
     #[arg(long, default_value_t = 0.0)]
     cuts: f64,
-    /// Start value of what is random
+    /// Seed of everything random
     #[arg(long, default_value_t = 7)]
     seed: u64,
 }
@@ -129,7 +129,7 @@ impl Body {
     }
 }
 
-/// Carries out `lab serve`: serves until it is ended.
+/// Runs `lab serve` until the process is terminated.
 pub fn run(options: &Options) -> Outcome {
     machine::raise_open_files();
     let broke = |error: std::io::Error| Refused::new(format!("{}: {error}", options.listen));

@@ -11,33 +11,33 @@ use crate::live::Live;
 /// Options of `lab setup`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What to get; everything by default
+    /// Parts to install (default: all)
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
+    /// Destination (default: SLUICE_LAB_SETUP, or ~/.cache/sluice-lab)
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// The Python that the environment is made of; by default the newest of python3.14, 3.13, 3.12 and python3 that runs.
-    /// Caddy Snake wants 3.12 or later
+    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs). Caddy Snake
+    /// needs 3.12 or later
     #[arg(long)]
     python: Option<String>,
-    /// Prints what would be done and does nothing
+    /// Print what would be done without doing it
     #[arg(long)]
     plan: bool,
 }
 
-/// A part of the set-up.
+/// A part of the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in an environment of their own (pip)
+    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in a separate environment (pip)
     Python,
-    /// Caddy, built from the Go module proxy; the wheel of Caddy Snake has one for where Go is absent
+    /// Caddy, built from the Go module proxy; without Go, the one in the wheel of Caddy Snake
     Caddy,
     /// The program of study 001 (Go)
     Go,
 }
 
-/// Carries out `lab setup`.
+/// Runs `lab setup`.
 pub fn run(options: &Options) -> Outcome {
     let options = options.clone();
     let parts = options.parts.iter().map(|part| match part {

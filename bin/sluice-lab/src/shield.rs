@@ -9,10 +9,10 @@ use sluice_load::process::shield;
 /// Options of the hidden command `lab shield`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The lab's own process
+    /// PID of the lab
     #[arg(long)]
     parent: u32,
-    /// Processors
+    /// CPUs to pin to
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
     /// Program and arguments
@@ -20,7 +20,7 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
-/// Becomes the program; comes back only if that fails.
+/// Replaces this process with the program; returns only if that fails.
 pub fn run(options: &Options) -> Outcome {
     let options = options.clone();
     shield::run(&shield::Options {

@@ -1,5 +1,5 @@
-//! The commands around a result: searches that make one, and those that read it; an experiment made for a configuration;
-//! conversations; and other load programs and servers where they are installed.
+//! The commands around a result: searches that produce one, and those that read it; an experiment generated from a
+//! configuration; conversations; and external load generators and servers, if they are installed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn load(result: &RunResult) -> &Load {
 #[test]
 fn the_limit_of_a_slow_server_is_found() {
     let folder = Folder::new("limit");
-    // Four connections and 5 ms for an answer: no more than 800 answers a second can come.
+    // Four connections and 5 ms per response allow at most 800 responses a second.
     let backend = Backend::start(&["respond", "--delay", "5ms"]);
     let json = folder.file("limit.json");
     let output = lab(&[
@@ -54,7 +54,7 @@ fn the_limit_of_a_slow_server_is_found() {
         .collect();
     assert!(rates.windows(2).all(|pair| pair[0] < pair[1]), "{rates:?}");
     assert!(rates.iter().all(|rate| *rate < 960.0), "{rates:?}");
-    // Whatever was found on this machine, the note, the exit code and the words agree.
+    // Whatever this machine reaches, the note, the exit code and the text agree.
     let note = &result.notes[0];
     assert!(text.contains(note.as_str()), "{text}");
     assert_eq!(
@@ -130,7 +130,7 @@ fn an_overload_is_a_curve_with_a_manner_and_a_recovery() {
     assert!(text.contains("recover"), "{text}");
     let result = read(&json);
     assert_eq!(result.cells.len(), 8);
-    // Two connections and 5 ms for an answer: 400 a second is all that can come, whatever is offered.
+    // Two connections and 5 ms per response allow 400 a second, whatever is offered.
     for cell in &result.cells {
         let rate = cell.blocks[0].load.ok_per_s();
         assert!(rate <= 420.0, "{rate} at {:?}", cell.axes);
@@ -160,7 +160,7 @@ run = "{lab} serve respond --listen 127.0.0.1:{port} --body hello --delay 40ms"
 order = "rps(fast) > rps(slow)"
 "#;
 
-/// Runs the program, which is to end with this code and to say these words.
+/// Runs the program, which should exit with this code and print these texts.
 fn asked(words: &[&str], code: i32, parts: &[&str]) {
     let output = lab(words);
     let text = told(&output);
@@ -170,7 +170,7 @@ fn asked(words: &[&str], code: i32, parts: &[&str]) {
     }
 }
 
-/// A gate closes on the slow server, opens for the fast one, and judges nothing that is not there.
+/// A gate fails for the slow server, passes for the fast one, and does not judge missing figures.
 fn gates(out: &str) {
     let limit = ["--max", "rps:-50%"];
     for (subjects, code, part) in [
@@ -186,7 +186,7 @@ fn gates(out: &str) {
     asked(&[&words[..], &limit].concat(), 1, &parts);
 }
 
-/// The keys of a report, pressed in a real browser where there is one.
+/// The keyboard shortcuts of a report, pressed in a real browser if there is one.
 fn keys_work(folder: &Folder, page: &str) {
     if !installed("chromium") {
         return;
@@ -208,7 +208,7 @@ fn keys_work(folder: &Folder, page: &str) {
         .split_once("<pre id=\"keys-told\">")
         .unwrap_or_else(|| panic!("the page told nothing: {}", told(&output)));
     assert!(!list.contains("WRONG"), "{list}");
-    // Theme, charts, and the buttons of subjects were all there.
+    // Theme, charts, and the subject buttons were all there.
     for part in ["ok t goes to dark", "ok chart 2 escape", "ok button on"] {
         assert!(list.contains(part), "{part}: {list}");
     }
@@ -291,7 +291,7 @@ fn messages_come_back_through_the_program() {
             "{text}"
         );
     }
-    // The same through the lab's relay; and a server that is none is no target.
+    // The same through the lab's relay; and a target that does not speak WebSocket is rejected.
     let relay = Backend::start(&["relay", &format!("127.0.0.1:{}", backend.port)]);
     let (text, _) = hit(
         &folder,
@@ -320,7 +320,7 @@ fn gaps_of_events_are_measured_through_the_program() {
     );
     let load = load(&result);
     assert_eq!(load.failed(), 0, "{text}");
-    // Events are due every 25 ms whatever happened to the ones before, so the mean is that on any machine.
+    // Events are due every 25 ms whatever happened to earlier ones, so this is the mean on any machine.
     let mean = load.latency.total.mean_ns.unwrap() / 1e6;
     assert!((18.0..40.0).contains(&mean), "{mean} ms\n{text}");
     assert_eq!(load.latency.opening.as_ref().unwrap().count, 4, "{text}");
@@ -373,7 +373,7 @@ fn what_is_not_spoken_yet_is_named() {
     }
 }
 
-/// Whether a program can be had; a test without it says so.
+/// Whether a program is installed; a test that lacks it says so.
 fn installed(program: &str) -> bool {
     let found = sluice_load::process::find(program).is_some();
     if !found {
@@ -407,7 +407,7 @@ fn what_another_program_cannot_measure_reads_not_measured() {
             "{tool}: {not:?}"
         );
         assert!(load.generator.is_none() && load.series.is_none(), "{tool}");
-        // What is not listed is there, and what is listed is not.
+        // What is not listed was measured, and what is listed was not.
         let there = [
             ("latency.connect", load.latency.connect.is_some()),
             ("latency.first_byte", load.latency.first_byte.is_some()),
@@ -428,7 +428,7 @@ fn what_another_program_cannot_measure_reads_not_measured() {
             page.contains(&format!("<dt>Not measured by {tool}</dt>")),
             "{tool}"
         );
-        // Connections and answers of each, in the table of blocks.
+        // Connections and responses of each, in the table of blocks.
         assert!(
             page.contains("<td>–<td>–\n"),
             "{tool}: a dash where nothing was measured"
@@ -436,7 +436,7 @@ fn what_another_program_cannot_measure_reads_not_measured() {
     }
 }
 
-/// The configuration of an nginx that speaks HTTP/2 on two ports, in one process that ends when it is told to.
+/// The configuration of an nginx with HTTP/2 on two ports, as a single foreground process.
 fn two(dir: &str, tls: u16, clear: u16) -> String {
     format!(
         "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log; events {{}} http {{ access_log off; keepalive_requests 100000000; client_body_temp_path {dir}/b; \

@@ -1,5 +1,5 @@
-//! The program itself: an experiment over its own backends from the file to the result, and what `hit` says of a server
-//! with faults that are counted on both sides.
+//! The program as a whole: an experiment with its own upstreams from the file to the result, and the output of `hit`
+//! for a server with faults that are counted on both sides.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,7 +48,7 @@ run = "{lab} serve null --listen 127.0.0.1:{port} --body wrong"
 run = "no-such-server --port {port}"
 "#;
 
-/// The result says how it was made, and is made once more beside itself, unless its file has changed.
+/// The result records how it was produced, and `rerun` repeats it next to itself, unless its file has changed.
 fn made_once_more(file: &str, out: &str, result: &RunResult) {
     let again = |more: &[&str]| {
         let words = [&["rerun", out][..], more].concat();
@@ -177,7 +177,7 @@ fn uploads_arrive_as_they_were_sent() {
         &["-n", "50", "-c", "5", "--body-bytes", "64KiB"],
     );
     let load = &result.cells[0].blocks[0].load;
-    // The answer is a digest of what arrived, and every one was compared with the first.
+    // The response is a digest of the upload, and every one was compared with the first.
     assert_eq!((load.ok, load.failed()), (50, 0));
     assert!(
         load.asked.verify.contains("every byte"),
@@ -190,7 +190,7 @@ fn uploads_arrive_as_they_were_sent() {
 #[test]
 fn faults_on_purpose_are_seen_as_what_they_are() {
     let folder = Folder::new("faults");
-    // A series whose first answer is whole: an URL that gives none is not loaded.
+    // A seed whose first response is complete: a URL without a response is not loaded.
     let words = [
         "respond", "--errors", "0.1", "--resets", "0.1", "--cuts", "0.1", "--seed", "1",
     ];
@@ -379,7 +379,7 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
         assert_eq!(failed, None, "{text}");
         let tree = &block.resources.as_ref().unwrap().subject;
         assert!(tree.rss_after_bytes.is_some_and(|bytes| bytes > 0));
-        // The corpus has bodies of 1.5 KB to 1.4 MB, and all of them came.
+        // The corpus has bodies of 1.5 KB to 1.4 MB, and all of them were received.
         let mean = load.transfer.received_bytes as f64 / load.ended_ok as f64;
         assert_eq!(mean > 10_000.0, cell.axis("test") == "blocks", "{mean}");
         if cell.axis("config") == "far" {
@@ -413,7 +413,7 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
     }
 }
 
-/// Whether a program can be had; a test without it says so.
+/// Whether a program is installed; a test that lacks it says so.
 fn installed(program: &str) -> bool {
     let found = sluice_load::process::find(program).is_some();
     if !found {
@@ -430,7 +430,7 @@ fn every_scenario_has_right_answers_before_any_load() {
     let only = ["--only", "subject=floor,ngx-tuned,ngx-h2,sluice"];
     let output = Command::new(LAB).args(words).args(only).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // nginx and sluice may not be here; whoever is here is right.
+    // nginx and sluice may not be installed here; those that are pass.
     assert!(output.status.success(), "{text}");
     assert!(text.contains("right, 0 not, "), "{text}");
     for test in [
@@ -492,7 +492,7 @@ fn every_kind_of_scenario_is_loaded() {
             "websocket" => assert_eq!(load.asked.protocol, "websocket"),
             "events" => assert_eq!(load.asked.protocol, "server-sent events"),
             "idle" => assert_eq!(load.held.as_ref().unwrap().idle_open, 2_000),
-            // Those under way when the window began were sent before it.
+            // Requests in flight when the window began were sent before it.
             "post-upload" => assert!(load.transfer.sent_bytes.unwrap() > 65_536 * load.ok / 2),
             _ => {}
         }
@@ -525,7 +525,7 @@ fn a_cell_without_its_backend_says_what_is_missing() {
     );
 }
 
-/// Until something is so.
+/// Waits until a condition holds.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -585,7 +585,7 @@ fn the_generator_s_ceiling_and_its_lateness_are_measured() {
         .unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
-    // Six ceilings, and how late requests leave at three rates.
+    // Six ceilings, and the send delay at three rates.
     assert_eq!(text.lines().count(), 9, "{text}");
     let result: RunResult = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let mut found: Vec<(u64, usize)> = result
@@ -641,7 +641,7 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("no-such-python: No such file"), "{text}");
     assert!(text.contains("python: not had, see above"), "{text}");
-    // The Go program stands on Go's own library alone, so it needs no network.
+    // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));
     assert_eq!(program.is_file(), installed("go"), "{text}");
 }

@@ -1,20 +1,20 @@
-//! What a report says about itself, in one shape whatever tool or table it comes from: rows with figures, and the conditions
-//! they were taken under. A figure that was not printed is absent, never 0.
+//! The contents of a report in a common form, whatever tool or table it comes from: rows with figures, and the
+//! conditions under which they were measured. A figure that was not printed is absent, never 0.
 
 use std::collections::BTreeMap;
 
 use sluice_load::result::FailureClass;
 
-/// One report: a table, the outputs of a tool, a study or a result of our own.
+/// One report: a table, the output of a tool, a study or a result of the lab.
 #[derive(Clone, Debug, Default)]
 pub struct Sheet {
-    /// What it is called: a file name or a study's title.
+    /// Its title: a file name or the title of a study.
     pub title: String,
-    /// The tool whose figures these are: `wrk`, `k6`, `sluice-lab`; empty when unknown.
+    /// The tool that measured the figures: `wrk`, `k6`, `sluice-lab`; empty if unknown.
     pub tool: String,
     /// The measured cells.
     pub rows: Vec<Row>,
-    /// What is known beside the figures.
+    /// What is known apart from the figures.
     pub conditions: Conditions,
 }
 
@@ -23,121 +23,123 @@ pub struct Sheet {
 pub struct Row {
     /// As printed.
     pub name: String,
-    /// What tells it from other rows: `subject`, `config`, `test`, `clients`, `variant` and what else a table names.
+    /// Dimensions that distinguish rows: `subject`, `config`, `test`, `clients`, `variant` and whatever else a table
+    /// has.
     pub dims: BTreeMap<String, String>,
-    /// Requests that are under way at a time in a closed loop: clients or connections.
+    /// Concurrent requests in a closed loop: clients or connections.
     pub clients: Option<f64>,
-    /// Requests per second that an open loop sends; absent in a closed loop.
+    /// Requests per second sent by an open loop; absent in a closed loop.
     pub offered: Option<f64>,
     /// Length of the measured window in seconds.
     pub seconds: Option<f64>,
-    /// Answers that the tool counted; whether failures are among them says `conditions.failures_counted`.
+    /// Responses that the tool counted; `conditions.failures_counted` says whether they include failures.
     pub answers: Option<f64>,
-    /// Failures as a share of the answers, 0 to 1.
+    /// Failures as a share of the responses, 0 to 1.
     pub failed_share: Option<f64>,
     /// Requests per second as printed.
     pub rate: Option<f64>,
-    /// Bytes of one answer, on the wire or of the body: whichever the tool counts.
+    /// Bytes of one response, on the wire or of the body, whichever the tool counts.
     pub answer_bytes: Option<f64>,
-    /// How far `answer_bytes` may be off by rounding in print, as a share.
+    /// Possible relative error of `answer_bytes` due to rounding in print.
     pub bytes_room: f64,
-    /// Bytes of one answer as an author declares them, when the tool counts none.
+    /// Bytes of one response as declared by an author, if the tool does not count them.
     pub declared_bytes: Option<f64>,
     /// Latency in milliseconds.
     pub latency: Latency,
-    /// Largest processor use in percent of one core.
+    /// Peak CPU usage in percent of one core.
     pub cpu_percent_max: Option<f64>,
-    /// Processor time in microseconds for one good answer.
+    /// CPU time in microseconds per successful request.
     pub cpu_us: Option<f64>,
-    /// Largest resident memory in MiB.
+    /// Peak resident memory in MiB.
     pub rss_mib_max: Option<f64>,
-    /// Processor use of the generator as a share of its cores, 0 to 1.
+    /// CPU usage of the generator as a share of its cores, 0 to 1.
     pub generator_share: Option<f64>,
-    /// Connections opened to the upstream for one proxied answer.
+    /// Upstream connections opened per proxied response.
     pub upstream_dials: Option<f64>,
-    /// The same cell in each block, for those who repeat. Empty otherwise.
+    /// The same cell in each block, if there are repetitions.
     pub blocks: Vec<Row>,
-    /// Failures by class, where the tool tells them apart.
+    /// Failures by class, if the tool distinguishes them.
     pub failures: Vec<(FailureClass, u64)>,
-    /// Warnings that the measuring program itself raised, as sentences.
+    /// Warnings of the load generator, as sentences.
     pub marks: Vec<String>,
     /// Figures within the text that cannot both be true, as sentences.
     pub contradictions: Vec<String>,
-    /// Why the row decides nothing about a claim: it is another load than its name says, or rests on too few quiet blocks.
+    /// Why the row cannot decide claims: its load differs from its label, or it has too few undisturbed blocks.
     pub no_verdict: Option<String>,
 }
 
 /// Latencies in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Latency {
-    /// Half a unit of the last digit in print: how far the mean may be off by rounding alone. 0 where many digits are told.
+    /// Half a unit of the last printed digit: the possible error of the mean due to rounding. 0 if many digits are
+    /// known.
     pub rounding: f64,
-    /// Smallest.
+    /// Minimum.
     pub min: Option<f64>,
     /// Arithmetic mean.
     pub mean: Option<f64>,
     /// Standard deviation.
     pub deviation: Option<f64>,
-    /// Largest.
+    /// Maximum.
     pub max: Option<f64>,
-    /// Quantiles (`0.5` is the median) in rising order, with their values.
+    /// Quantiles (`0.5` is the median) in ascending order, with their values.
     pub quantiles: Vec<(f64, f64)>,
 }
 
 impl Latency {
-    /// The value of a quantile that was printed.
+    /// The value of a quantile, if it was printed.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let same = |(q, _): &&(f64, f64)| (q - quantile).abs() < 1e-9;
         self.quantiles.iter().find(same).map(|(_, value)| *value)
     }
 }
 
-/// What is known about a report beside its figures.
+/// What is known about a report apart from its figures.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// Whether failures are among the answers and in the latencies; unknown when absent.
+    /// Whether responses and latencies include failures; `None` if unknown.
     pub failures_counted: Option<bool>,
-    /// Runs of each cell; unknown when absent.
+    /// Runs of each cell; `None` if unknown.
     pub runs: Option<u32>,
     /// Whether any interval or spread over runs is printed.
     pub spread: bool,
     /// Whether percentiles are means of percentiles of several runs.
     pub percentiles_averaged: bool,
-    /// What the network between generator and subject carries, bit/s.
+    /// Capacity of the network between generator and subject, bit/s.
     pub network_bits: Option<f64>,
-    /// What the generator reaches against a null server, requests/s.
+    /// Throughput of the generator against a null server, requests/s.
     pub generator_rate: Option<f64>,
-    /// Limits by configuration.
+    /// Limits set by configurations.
     pub ceilings: Vec<Ceiling>,
     /// Options that the report claims.
     pub treatments: Vec<Treatment>,
-    /// Known differences in the work that subjects do.
+    /// Known differences in the work of the subjects.
     pub unequal: Vec<Remark>,
-    /// Things known about the report that no figure shows.
+    /// Known facts about the report that no figure shows.
     pub remarks: Vec<Remark>,
-    /// Sentences of the report with what they mean in numbers.
+    /// Claims of the report with their formal meaning.
     pub claims: Vec<Claim>,
 }
 
-/// A limit that somebody's configuration sets.
+/// A limit set by a configuration.
 #[derive(Clone, Debug)]
 pub struct Ceiling {
-    /// The rows that it concerns: those whose dimensions have all these values.
+    /// The rows that it applies to: those whose dimensions have all these values.
     pub rows: BTreeMap<String, String>,
-    /// Connections that it allows.
+    /// The connection limit.
     pub connections: f64,
-    /// Rows for which one client takes two of them, for it is proxied. None when empty.
+    /// Rows for which one client needs two connections, because it is proxied. If empty, none.
     pub twice: BTreeMap<String, String>,
-    /// The setting in words.
+    /// The setting as text.
     pub words: String,
 }
 
-/// An option that a report says was on.
+/// An option that a report claims to have enabled.
 #[derive(Clone, Debug)]
 pub struct Treatment {
     /// Its name.
     pub name: String,
-    /// What shows that it acted; absent when nothing does.
+    /// Evidence that it took effect; `None` if there is none.
     pub evidence: Option<String>,
     /// What is known about it.
     pub words: String,
@@ -148,36 +150,36 @@ pub struct Treatment {
 pub struct Remark {
     /// The rule: `A6`.
     pub rule: String,
-    /// One sentence for a heading.
+    /// A title in one sentence.
     pub title: String,
     /// The fact.
     pub words: String,
-    /// The rows that it concerns; all when empty.
+    /// The rows that it applies to; all if empty.
     pub rows: BTreeMap<String, String>,
 }
 
-/// A sentence of a report.
+/// A claim of a report.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// A short name.
     pub name: String,
-    /// The statement, in our words.
+    /// The claim, paraphrased.
     pub says: String,
-    /// What must be true of the figures (`claim::parse`); absent when no figure of the report can tell.
+    /// What must be true of the figures (`claim::parse`); `None` if no figure of the report can decide it.
     pub means: Option<String>,
-    /// What the figures say instead, where that needs words.
+    /// What the figures say instead, if that needs an explanation.
     pub words: Option<String>,
-    /// Whether a document says it that is tested here on other machines: then it is confirmed or contradicted.
+    /// Whether this tests a claim made about other machines: then it is confirmed or contradicted.
     pub tested: bool,
 }
 
 impl Row {
-    /// Whether all of `wanted` hold for this row. A dimension that it lacks counts as empty.
+    /// Whether the row has all `wanted` values. A dimension that it lacks counts as empty.
     pub fn matches(&self, wanted: &BTreeMap<String, String>) -> bool {
         wanted.iter().all(|(dim, value)| self.dim(dim) == value)
     }
 
-    /// How messages call the row: its name, and the clients where the name does not tell them.
+    /// The name of the row in messages: its name, and the clients if the name does not include them.
     pub fn label(&self) -> String {
         match self.dims.get("clients") {
             Some(clients) if !self.name.contains(clients.as_str()) => {
@@ -187,12 +189,12 @@ impl Row {
         }
     }
 
-    /// A dimension, or nothing.
+    /// The value of a dimension, or an empty string.
     pub fn dim(&self, name: &str) -> &str {
         self.dims.get(name).map_or("", String::as_str)
     }
 
-    /// Answers per second, from count and window where both are known, else as printed.
+    /// Responses per second: count by window if both are known, else as printed.
     pub fn rate_counted(&self) -> Option<f64> {
         match (self.answers, self.seconds) {
             (Some(answers), Some(seconds)) if seconds > 0.0 => Some(answers / seconds),
@@ -200,22 +202,22 @@ impl Row {
         }
     }
 
-    /// Answers without failure per second.
+    /// Successful responses per second.
     pub fn goodput(&self) -> Option<f64> {
         Some(self.rate_counted()? * (1.0 - self.failed_share.unwrap_or(0.0)))
     }
 
-    /// Whether nothing failed, as far as is known.
+    /// Whether nothing failed, as far as known.
     pub fn is_clean(&self) -> bool {
         self.failed_share.unwrap_or(0.0) == 0.0
     }
 
-    /// Bytes of one answer, counted or else declared.
+    /// Bytes of one response, counted or else declared.
     pub fn bytes(&self) -> Option<f64> {
         self.answer_bytes.or(self.declared_bytes)
     }
 
-    /// A figure by the name that claims and tables use: `rate`, `goodput`, `requests`, `errors` (share), `min`, `median`,
+    /// A figure by its name in claims and tables: `rate`, `goodput`, `requests`, `errors` (share), `min`, `median`,
     /// `mean`, `stdev`, `p90` …, `max` (ms), `cpu_max` (percent of a core), `cpu_us`, `rss_max` (MiB), `bytes`.
     pub fn figure(&self, name: &str) -> Option<f64> {
         match name {
@@ -241,7 +243,7 @@ impl Row {
     }
 }
 
-/// The names that `Row::figure` knows, for messages.
+/// The names that `Row::figure` accepts, for messages.
 pub const FIGURES: &str = "rate, goodput, requests, errors, min, median, mean, stdev, p90 (any percentile), max, cpu_max, cpu_us, rss_max, bytes";
 
 /// Whether `name` is a figure that rows can have.

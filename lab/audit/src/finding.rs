@@ -1,24 +1,24 @@
-//! One thing that an audit has to say, and how it is put: what the figures are, what follows, and what would tell more.
-//! Authors of measurements read this. The words state arithmetic, never intent.
+//! Findings of an audit, and their wording: the figures, the conclusion, and what would settle the question. Authors of
+//! measurements read this. The wording states arithmetic, never intent.
 
-/// How much a finding changes what may be concluded.
+/// How much a finding changes the possible conclusions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Weight {
     /// Two printed figures cannot both be true.
     Contradiction,
-    /// The figures are right but measure something else than the subjects.
+    /// The figures are right but measure something other than the subjects.
     Limit,
-    /// Something that is needed for a conclusion was not measured or not printed.
+    /// Something needed for a conclusion was not measured or not printed.
     Gap,
     /// Worth knowing.
     Note,
-    /// Was checked and adds up.
+    /// Checked and consistent.
     Sound,
 }
 
 impl Weight {
-    /// The heading under which findings of this weight stand.
+    /// The heading for findings of this weight.
     pub fn heading(self) -> &'static str {
         match self {
             Weight::Contradiction => "Figures that cannot both be true",
@@ -46,20 +46,20 @@ pub struct Finding {
     pub rule: &'static str,
     /// How much it changes.
     pub weight: Weight,
-    /// One sentence.
+    /// The title, one sentence.
     pub title: String,
-    /// The arithmetic: figures in, result out.
+    /// The arithmetic: figures and result.
     pub arithmetic: Vec<String>,
     /// What it means for a reader of the report.
     pub meaning: String,
-    /// What would settle it; empty when nothing is open.
+    /// What would settle it; empty if nothing is open.
     pub advice: String,
-    /// The rows it is about, by position.
+    /// The rows it refers to, by index.
     pub rows: Vec<usize>,
 }
 
 impl Finding {
-    /// A finding without arithmetic yet.
+    /// Creates a finding without arithmetic.
     pub fn new(rule: &'static str, weight: Weight, title: impl Into<String>) -> Self {
         Finding {
             rule,
@@ -72,32 +72,32 @@ impl Finding {
         }
     }
 
-    /// With one more line of arithmetic.
+    /// Adds a line of arithmetic.
     pub fn line(mut self, line: impl Into<String>) -> Self {
         self.arithmetic.push(line.into());
         self
     }
 
-    /// With what it means.
+    /// Sets the meaning.
     pub fn means(mut self, words: impl Into<String>) -> Self {
         self.meaning = words.into();
         self
     }
 
-    /// With what would settle it.
+    /// Sets the advice.
     pub fn advise(mut self, words: impl Into<String>) -> Self {
         self.advice = words.into();
         self
     }
 
-    /// About these rows.
+    /// Sets the rows.
     pub fn about(mut self, rows: impl IntoIterator<Item = usize>) -> Self {
         self.rows = rows.into_iter().collect();
         self
     }
 }
 
-/// A number with thousands separated, rounded as far as it carries: `127,304`, `35.6`, `0.18`.
+/// A number with thousands separators, rounded to its significant digits: `127,304`, `35.6`, `0.18`.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 => 0,
@@ -107,7 +107,7 @@ pub fn number(value: f64) -> String {
     grouped(&format!("{value:.digits$}"))
 }
 
-/// A whole number with thousands separated.
+/// A whole number with thousands separators.
 pub fn count(value: f64) -> String {
     grouped(&format!("{value:.0}"))
 }
@@ -144,7 +144,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", grouped(short))
 }
 
-/// A range of values in one unit: `4,230 to 4,243`, or one number when they are equal as printed.
+/// A range of values in one unit: `4,230 to 4,243`, or one number if they are equal as printed.
 pub fn span(values: &[f64], show: fn(f64) -> String) -> String {
     let Some((low, high)) = crate::statistics::order::range(values) else {
         return "nothing".to_string();

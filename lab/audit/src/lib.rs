@@ -1,5 +1,6 @@
-//! `sluice-lab audit`: checks any report by arithmetic and says what does not add up. Figures are read by `read`, judged by
-//! `rules`, sentences of a report by `claim`; `studies` holds five published reports. How a finding looks is in `print`.
+//! `sluice-lab audit`: checks the arithmetic of any report and lists what does not add up. Figures are parsed by
+//! `read`, checked by `rules`, claims of a report by `claim`; `studies` has five published reports, `print` formats
+//! findings.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ mod tests;
 use evidence::Sheet;
 use finding::Finding;
 
-/// Everything that arithmetic has to say about a report, the heaviest first.
+/// All findings about a report, the most severe first.
 pub fn audit(sheet: &Sheet) -> Vec<Finding> {
     let mut findings = rules::all(sheet);
     findings.sort_by_key(|finding| (finding.weight, rule_number(finding.rule)));

@@ -1,4 +1,4 @@
-//! A result of our own to evidence, so that every rule looks at our figures as it looks at those of others.
+//! Converts a result of the lab to evidence, so that every rule checks our figures as it checks those of others.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use sluice_load::result::{
     SCHEMA,
 };
 
-/// Whether a text is a result of ours, and what it says. `None` for other texts.
+/// Parses a result of the lab. `None` for other texts.
 pub fn read(text: &str) -> Option<Result<Sheet, String>> {
     let ours = text.trim_start().starts_with('{')
         && text.contains("\"schema\"")
@@ -61,7 +61,7 @@ pub fn sheet(result: &RunResult) -> Sheet {
     let conditions = &mut sheet.conditions;
     conditions.runs = u32::try_from(runs).ok().filter(|runs| *runs > 0);
     conditions.spread = runs > 1;
-    // Our engine counts good answers only; of foreign ones the adapter took failures out of the count.
+    // Our engine counts only successful requests; for external tools the adapter subtracted failures.
     conditions.failures_counted = Some(false);
     conditions.generator_rate = result
         .ceilings
@@ -105,8 +105,8 @@ fn claims(result: &RunResult) -> Vec<Claim> {
     all.chain(bare.map(|name| (name, None))).map(one).collect()
 }
 
-/// A cell with its blocks: counts are pooled, histograms merged, and everything else is the median over blocks. A failure in
-/// one block of five is a failure of the cell, and so is one in a try that was measured again.
+/// A cell with its blocks: counts are pooled, histograms merged, and everything else is the median over blocks. A
+/// failure in one of five blocks is a failure of the cell, and so is one in a try that was repeated.
 pub fn row(cell: &Cell) -> Row {
     let blocks: Vec<Row> = cell
         .blocks
@@ -149,10 +149,10 @@ pub fn row(cell: &Cell) -> Row {
     }
 }
 
-/// Blocks that nothing disturbed which a verdict needs.
+/// Minimum number of undisturbed blocks for a verdict.
 pub const QUIET_BLOCKS_MIN: usize = 3;
 
-/// Why a cell decides nothing.
+/// Why a cell cannot decide claims.
 fn no_verdict(cell: &Cell) -> Option<String> {
     let load = |block: &Block| (block.load.clients_short(), block.load.asked.connections);
     let mut loads = cell.blocks.iter().map(load);
@@ -166,13 +166,13 @@ fn no_verdict(cell: &Cell) -> Option<String> {
         .then(|| format!("no verdict: {quiet} of {all} blocks are undisturbed, and 3 are needed"))
 }
 
-/// Blocks of a cell in which nobody else took part.
+/// Number of undisturbed blocks of a cell.
 pub fn quiet_blocks(cell: &Cell) -> usize {
     let disturbed = |block: &Block| block.marks.iter().any(|m| m.kind == MarkKind::Disturbed);
     cell.blocks.iter().filter(|block| !disturbed(block)).count()
 }
 
-/// Failures of all blocks as a share of all that was asked in them.
+/// Failures of all blocks as a share of all their requests.
 fn pooled_share(cell: &Cell) -> Option<f64> {
     let counts = cell.blocks.iter().map(Block::counts);
     let (ok, failed) = counts.reduce(|one, two| (one.0 + two.0, one.1 + two.1))?;
@@ -193,7 +193,7 @@ fn pooled_failures(cell: &Cell) -> Vec<(FailureClass, u64)> {
     pooled
 }
 
-/// Latencies of all blocks as one distribution; `None` where an engine kept no histogram.
+/// Latencies of all blocks as one distribution; `None` if an engine did not record a histogram.
 fn merged(cell: &Cell) -> Option<Latency> {
     let mut all = Histogram::new();
     for block in &cell.blocks {
@@ -207,8 +207,8 @@ fn merged(cell: &Cell) -> Option<Latency> {
     (!all.is_empty()).then(|| latency(&Distribution::of(all)))
 }
 
-/// Of blocks without histograms: ends are those of all, the mean is weighted, and a percentile is the median of theirs, since
-/// percentiles cannot be merged.
+/// For blocks without histograms: minimum and maximum over all, the mean weighted, and each percentile the median of
+/// theirs, since percentiles cannot be merged.
 fn latency_of_blocks(blocks: &[Row]) -> Latency {
     let some = |figure: fn(&Latency) -> Option<f64>| -> Vec<f64> {
         let figures = blocks.iter().filter_map(|row| figure(&row.latency));
@@ -236,7 +236,7 @@ fn latency_of_blocks(blocks: &[Row]) -> Latency {
     }
 }
 
-/// Clients that took part, or were to where an engine does not tell.
+/// Clients that took part, or the requested number if an engine does not report it.
 fn connected(load: &Load) -> usize {
     let short = load.clients_short();
     short.map_or(load.asked.connections, |clients| clients as usize)
@@ -300,7 +300,7 @@ fn block_row(cell: &Cell, block: &Block) -> Row {
     }
 }
 
-/// Latencies of good answers; only percentiles that they carry.
+/// Latencies of successful requests; only percentiles with enough samples.
 fn latency(total: &Distribution) -> Latency {
     let milliseconds = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
     let quantile = |percent: f64| {
@@ -320,7 +320,7 @@ fn latency(total: &Distribution) -> Latency {
     }
 }
 
-/// The checks of all blocks, each claim once: seen if it held wherever it could be seen.
+/// The checks of all blocks, each claim once: confirmed if it held wherever it could be observed.
 fn treatments(result: &RunResult) -> Vec<Treatment> {
     let mut found: BTreeMap<String, (Vec<String>, bool)> = BTreeMap::new();
     for cell in &result.cells {
@@ -348,7 +348,7 @@ fn treatments(result: &RunResult) -> Vec<Treatment> {
     found.into_iter().map(treatment).collect()
 }
 
-/// Answers of one test that differ between subjects in more than size: status, body, coding or protocol.
+/// Responses of one test that differ between subjects in more than size: status, body, encoding or protocol.
 fn unequal(result: &RunResult) -> Vec<Remark> {
     let mut by_test: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
     for cell in &result.cells {
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(claim(&noisy, "max(rate()) > 1"), why);
         noisy.blocks[0].marks.clear();
         assert!(!claim(&noisy, "rate(a) > 1").contains("no verdict"));
-        // What failed has failed, whoever else took part.
+        // Failures count regardless of interference.
         short.blocks[1].load.failures = failures(7);
         assert!(!claim(&short, "errors(a) == 0").contains("no verdict"));
     }

@@ -1,4 +1,4 @@
-//! An audit as text for a terminal, Markdown or JSON. The same findings in the same order.
+//! An audit as text for a terminal, Markdown or JSON, with the same findings in the same order.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::evidence::Sheet;
 use super::finding::{Finding, Weight};
 use crate::limits::TEXT_COLUMNS;
 
-/// An audit in plain text, at most `TEXT_COLUMNS` wide where words can be broken.
+/// An audit as plain text, wrapped at `TEXT_COLUMNS`.
 pub fn text(sheet: &Sheet, findings: &[Finding]) -> String {
     let mut out = format!("{}\n{}\n", sheet.title, summary(sheet, findings));
     for weight in Weight::ALL {
@@ -89,7 +89,7 @@ pub fn json(sheet: &Sheet, findings: &[Finding]) -> String {
     text
 }
 
-/// One or two lines about what was looked at and what was found.
+/// One or two lines: what was checked and what was found.
 pub fn summary(sheet: &Sheet, findings: &[Finding]) -> String {
     let tool = if sheet.tool.is_empty() {
         String::new()
@@ -125,11 +125,11 @@ pub fn summary(sheet: &Sheet, findings: &[Finding]) -> String {
     )
 }
 
-/// Text broken between words, further lines indented.
+/// Wraps text between words, further lines indented.
 fn wrapped(text: &str, indent: usize) -> String {
     let mut out = String::new();
     let mut column = indent;
-    // A number stays with its per cent.
+    // A number stays with its per cent sign.
     for word in text
         .replace(" %", "\u{a0}%")
         .split(' ')

@@ -11,7 +11,7 @@ fn golden(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Compares with the file, or writes it with `BLESS=1`.
+/// Compares with the file, or updates it with `BLESS=1`.
 fn expect(path: &Path, found: &str) {
     if std::env::var_os("BLESS").is_some() {
         std::fs::write(path, found).unwrap();
@@ -41,7 +41,7 @@ fn the_studies_have_their_findings() {
     }
 }
 
-/// What `studies/README.md` lists, by study: a rule and words that its finding must have.
+/// The list in `studies/README.md`, by study: a rule and words that its finding must contain.
 #[test]
 fn every_known_fault_of_the_studies_is_found() {
     let wanted: [(&str, &[(&str, &str)]); 5] = [
@@ -168,7 +168,8 @@ fn what_cannot_be_read_is_told() {
     );
 }
 
-/// Every reader meets texts that end anywhere and texts with bytes of others in them: an error, never a panic.
+/// Every parser is fed texts that end anywhere and texts with bytes of others in them: the result may be an error,
+/// never a panic.
 #[test]
 fn cut_and_mixed_texts_do_no_harm() {
     for entry in std::fs::read_dir(golden("tools")).unwrap() {

@@ -1,11 +1,11 @@
-//! The built-in files: experiments and the configurations they name.
+//! The built-in files: experiments and the configurations they refer to.
 
 use std::fs;
 use std::path::Path;
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {
-        /// Name and text of each.
+        /// Name and text of each file.
         const FILES: &[(&str, &str)] = &[$(($name, include_str!(concat!("../experiments/", $name)))),*];
     };
 }
@@ -117,14 +117,14 @@ pub fn builtin_names() -> impl Iterator<Item = &'static str> {
         .filter_map(|(name, _)| name.strip_suffix(".toml"))
 }
 
-/// A built-in file; an experiment by its name alone.
+/// The text of a built-in file; experiments also by name alone.
 pub fn builtin(name: &str) -> Option<&'static str> {
     let is = |one: &str| one == name || one.strip_suffix(".toml") == Some(name);
     let mut files = FILES.iter();
     files.find(|(one, _)| is(one)).map(|(_, text)| *text)
 }
 
-/// The text of an experiment: built in, or a file.
+/// The text of an experiment, built in or from a file.
 pub fn read(name: &str) -> Result<String, String> {
     if let Some(text) = builtin(name) {
         return Ok(text.to_string());
@@ -135,7 +135,7 @@ pub fn read(name: &str) -> Result<String, String> {
     })
 }
 
-/// A configuration: built in, or a file beside the experiment's.
+/// A configuration, built in or from a file next to the experiment's.
 pub fn read_conf(conf: &str, beside: &Path) -> Result<String, String> {
     match conf.strip_prefix("builtin:") {
         Some(name) => match builtin(name) {

@@ -1,5 +1,5 @@
-//! `lab calibrate`: how much the generator can ask for on this machine, of a server that does the least possible. What comes
-//! near it in a run is the generator's figure, not the server's.
+//! `lab calibrate`: measures the load generator's maximum on this machine, against a server that does the least
+//! possible. Results close to that maximum say more about the generator than about the server.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::quantity::{bytes, thousands, time};
 use sluice_load::result::{Block, Ceiling, CellState, RunResult, SCHEMA};
 
-/// What is measured.
+/// Options of `lab calibrate`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Length of each measurement
     pub duration: Duration,
     /// Connections
     pub clients: Vec<usize>,
-    /// Writes the result to a file
+    /// Write the result to a file
     pub json: Option<PathBuf>,
 }
 
-/// The experiment behind it: the floor with answers of several sizes.
+/// The experiment it runs: the floor with responses of several sizes.
 const EXPERIMENT: &str = "calibrate";
 
-/// Rates at which it is looked how late requests leave: far apart, close together, and closer than a thread sleeps.
+/// Rates at which the send delay is measured: far apart, close together, and closer than a thread sleeps.
 const RATES: [f64; 3] = [500.0, 5_000.0, 20_000.0];
 
-/// Carries out `lab calibrate`.
+/// Runs `lab calibrate`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     machine::raise_open_files();
     let text = builtin::read(EXPERIMENT).map_err(Refused::new)?;
@@ -88,7 +88,8 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     Ok(Answer::Yes)
 }
 
-/// How late requests of an open loop leave, at several rates: what of a latency is the generator's own. In sentences.
+/// Measures how late an open loop sends its requests, at several rates: the load generator's own share of latencies.
+/// Returns sentences.
 fn lateness(
     file: &mut File,
     stage: &Stage,

@@ -1,26 +1,26 @@
-//! Whether what an experiment claims really acted: what was counted on all sides, held against what the file says.
+//! Treatment checks: whether the options an experiment claims took effect, from counters on all sides.
 
 use super::comparison::Comparison;
 use super::file::{CheckPart, Test};
 use sluice_load::result::{BackendCounts, Check, Load, Resources};
 
-/// What was counted of one block.
+/// The counters of one block.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What the clients saw.
+    /// What the clients observed.
     pub load: &'a Load,
-    /// What a backend of the lab counted.
+    /// Counters of one of the lab's own upstreams.
     pub counts: Option<&'a BackendCounts>,
-    /// Connections that the kernel accepted for all programs while the load went on; `None` where it does not say so, or
-    /// the backend has a unix socket, which the kernel does not count.
+    /// Connections that the kernel accepted for all programs during the load; `None` if the kernel does not report it,
+    /// or the upstream uses a unix socket, which it does not count.
     pub accepted: Option<u64>,
-    /// What it cost.
+    /// Resource usage.
     pub resources: &'a Resources,
 }
 
 impl Seen<'_> {
-    /// Share of the requests at the backend that came on a connection that was there already, with who counted. Where it is
-    /// to be high, one connection for each client is no waste, however short the load is; where it is to be low, every
+    /// Share of the upstream's requests on a reused connection, and which counter it comes from. If it should be high,
+    /// one connection per client is not counted as waste, however short the load is; if it should be low, every
     /// connection counts.
     fn upstream_reuse(&self, claim: &str) -> Option<(f64, String)> {
         let low = Comparison::parse(claim).is_ok_and(|claim| claim.sign.starts_with('<'));
@@ -49,7 +49,7 @@ impl Seen<'_> {
     }
 }
 
-/// Whether what the experiment claims really acted. `parts` are those that concern the cell.
+/// Checks whether the options the experiment claims took effect. `parts` are those that apply to the cell.
 pub fn checks<'a>(
     test: &Test,
     parts: impl Iterator<Item = &'a CheckPart>,
@@ -67,7 +67,7 @@ pub fn checks<'a>(
     checks
 }
 
-/// Whether each request that was answered well reached the backend.
+/// Whether each successful request reached the upstream.
 fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
     let load = seen.load;
     let answered = load.connections.answered;
@@ -81,14 +81,14 @@ fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
             }
             None => "the backend does not count".into(),
         },
-        // Requests that failed may have reached the backend or not; good answers did, unless something answered for it.
+        // Failed requests may have reached the upstream or not; successful ones did, unless something else responded.
         holds: counted.map(|counted| {
             counted >= answered && counted <= answered + failed + load.asked.connections as u64
         }),
     }
 }
 
-/// All that one part of the file asks for.
+/// Runs all checks of one part of the file.
 fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     let load = seen.load;
     let opened = load.connections.opened;
@@ -155,8 +155,8 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     }
 }
 
-/// Answers for each connection of a client. Where many are asked for, and no client opened another than its first one, they were
-/// kept, and as many answers came as the server had time for.
+/// Responses per client connection. If many are required and no client opened a second connection, the connections were
+/// kept alive, and the number only depends on how many responses the server had time for.
 fn answers_per_connection(load: &Load, claim: Option<&str>) -> f64 {
     let opened = load.connections.opened;
     let many = claim.is_some_and(|claim| claim.trim().starts_with('>'));
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(found(None, Some(70)), with(Some(true)));
         assert_eq!(found(None, Some(900)), with(Some(false)));
         assert_eq!(found(None, None), with(None));
-        // A slow server is not one that closes.
+        // A slow server is not one that closes connections.
         let mut slow = load.clone();
         (slow.connections.answered, slow.connections.opened) = (1_770, 1_000);
         slow.asked.connections = 1_000;
@@ -256,7 +256,7 @@ mod tests {
         assert!(answers_per_connection(&slow, Some("<= 1")) > 1.7);
         slow.connections.opened = 1_770;
         assert!(answers_per_connection(&slow, Some(">= 2")) < 1.1);
-        // Where none is to be kept, those of the first requests count as well.
+        // If no connections should be reused, those of the first requests count as well.
         load.asked.connections = 200;
         let reuse = |accepted, claim| {
             let counts = BackendCounts {

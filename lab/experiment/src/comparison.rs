@@ -8,7 +8,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Reads `>=`, `<=`, `==`, `>` or `<` and a number.
+    /// Parses `>=`, `<=`, `==`, `>` or `<` and a number.
     pub fn parse(text: &str) -> Result<Self, String> {
         let signs = [">=", "<=", "==", ">", "<"];
         let found = signs.into_iter().find_map(|sign| {
@@ -18,7 +18,7 @@ impl Comparison {
         found.ok_or_else(|| format!("`{text}` is no comparison: write >= 0.95, <= 2 or == 1"))
     }
 
-    /// Whether it is true of a value.
+    /// Whether it holds for a value.
     pub fn holds(self, value: f64) -> bool {
         match self.sign {
             ">=" => value >= self.number,

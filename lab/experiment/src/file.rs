@@ -1,4 +1,4 @@
-//! The file of an experiment: TOML, read into types that refuse what they do not know.
+//! The experiment file: TOML, deserialized into types that reject unknown keys.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,106 +21,106 @@ pub struct File {
     pub schema: String,
     /// A short name.
     pub name: String,
-    /// A heading.
+    /// Its title.
     pub title: String,
-    /// What is combined with what.
+    /// The axes and their combinations.
     pub matrix: Matrix,
-    /// How it is asked.
+    /// The load.
     #[serde(default)]
     pub load: LoadPart,
-    /// How often.
+    /// Repetitions and their order.
     #[serde(default)]
     pub repeat: Repeat,
-    /// On which processors.
+    /// CPU placement.
     #[serde(default)]
     pub place: Place,
-    /// Content to be made.
+    /// Files to create.
     #[serde(default)]
     pub file: Vec<MadeFile>,
-    /// What stands behind the subjects.
+    /// Upstreams of the servers under test.
     #[serde(default)]
     pub backend: Vec<Backend>,
-    /// What is asked, by name.
+    /// Tests, by name.
     pub test: BTreeMap<String, Test>,
-    /// Text replaced in configurations.
+    /// Replacements in configurations.
     #[serde(default)]
     pub rewrite: Vec<Rewrite>,
-    /// Who is asked, by name.
+    /// Servers under test, by name.
     pub subject: BTreeMap<String, Subject>,
-    /// How the report's table looks.
+    /// The report's table.
     #[serde(default)]
     pub table: Table,
-    /// What the new figures are to be asked about.
+    /// Claims to check against the new results.
     #[serde(default)]
     pub claims: BTreeMap<String, Claim>,
     /// What a reader must know, in sentences.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What `--quick` takes of the axes.
+    /// The axis values of `--quick`.
     #[serde(default)]
     pub quick: Quick,
-    /// Bodies for tests that ask for many different ones.
+    /// Bodies for tests that request many different ones.
     #[serde(default)]
     pub corpus: Option<Corpus>,
-    /// What has to be seen of the claimed options.
+    /// Treatment checks.
     #[serde(default)]
     pub check: Vec<CheckPart>,
-    /// Rows of the document beside which cells stand.
+    /// Printed rows and the cells that reproduce them.
     #[serde(default)]
     pub beside: Vec<Beside>,
-    /// Cells of which `--quick` takes no others; empty takes all. It is set by `--quick`, not by the text.
+    /// The cells that `--quick` is restricted to; empty for all. Set by `--quick`, not by the file.
     #[serde(skip)]
     pub wanted: Vec<Only>,
 }
 
-/// A sentence of the document: a formula alone, or with the words it stands for.
+/// A claim of the study: a formula alone, or with its wording.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Claim {
     /// The formula (`audit::claim`).
     Formula(String),
-    /// With words.
+    /// With its wording.
     Told(ToldClaim),
 }
 
-/// A sentence of the document.
+/// A claim of the study with its wording.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToldClaim {
-    /// What the document says, in our words.
+    /// What the study claims, paraphrased.
     pub says: String,
-    /// What must be true of the figures; absent when no figure here can tell.
+    /// What must be true of the results; absent if no metric here can decide it.
     #[serde(default)]
     pub means: Option<String>,
-    /// Why no figure can tell, or what to keep in mind.
+    /// Why no metric can decide it, or what to keep in mind.
     #[serde(default)]
     pub words: Option<String>,
-    /// Processors that the subject needs before the sentence can be looked at.
+    /// CPUs that the server needs before the claim can be checked.
     #[serde(default)]
     pub cpus: Option<usize>,
 }
 
-/// What `--quick` takes of the axes. What is absent is chosen by rule.
+/// The axis values of `--quick`. Missing ones are chosen by rule.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Quick {
-    /// Connections at a time.
+    /// Concurrent connections.
     pub clients: Option<Vec<usize>>,
     /// Configurations.
     pub config: Option<Vec<String>>,
     /// Tests.
     pub test: Option<Vec<String>>,
-    /// Cells, each line a condition as `--only` takes it; what no line takes is left out.
+    /// Cells, each entry a condition in the syntax of `--only`; cells that match none are omitted.
     pub cells: Vec<String>,
-    /// The window, instead of that of all quick runs.
+    /// The window, instead of the default of quick runs.
     #[serde(deserialize_with = "some_duration")]
     pub duration: Option<Duration>,
-    /// Load before it, instead of that of all quick runs.
+    /// Warm-up, instead of the default of quick runs.
     #[serde(deserialize_with = "some_duration")]
     pub warmup: Option<Duration>,
 }
 
-/// Bodies made up by the lab, the same in the backend that sends them and in the generator that compares them.
+/// Generated bodies, the same in the upstream that sends them and in the generator that verifies them.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Corpus {
@@ -128,31 +128,31 @@ pub struct Corpus {
     pub count: usize,
 }
 
-/// What has to be seen in cells with these values. Each comparison is `>= 0.9`, `== 1`, `<= 4` and the like.
+/// Required observations in cells with these values. Each comparison has the form `>= 0.9`, `== 1` or `<= 4`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckPart {
-    /// Axes with the value that they must have, or several separated by `|`; all cells without.
+    /// Axes and the value they must have, or several separated by `|`; empty for all cells.
     pub when: BTreeMap<String, String>,
-    /// Share of the requests at the backend that came on a connection that was there already.
+    /// Share of the upstream's requests on a reused connection.
     pub upstream_reuse: Option<String>,
-    /// Requests at the backend for each good answer.
+    /// Upstream requests per successful request.
     pub backend_share: Option<String>,
-    /// Answers for each connection of a client.
+    /// Responses per client connection.
     pub answers_per_connection: Option<String>,
-    /// Processes of the subject.
+    /// Processes of the server under test.
     pub processes: Option<String>,
-    /// Processes of the backends.
+    /// Processes of the upstreams.
     pub backend_processes: Option<String>,
-    /// The protocol that was agreed on by ALPN.
+    /// The protocol negotiated by ALPN.
     pub alpn: Option<String>,
-    /// Content-Encoding of the answer, `none` for an answer without.
+    /// `Content-Encoding` of the response, `none` without one.
     pub encoding: Option<String>,
-    /// Version of TLS, such as `TLSv1_3`.
+    /// TLS version, such as `TLSv1_3`.
     pub tls: Option<String>,
 }
 
-/// A row of the document and the cell that repeats it.
+/// A printed row and the cell that reproduces it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Beside {
@@ -169,53 +169,53 @@ pub struct Matrix {
     /// Names of tests; all by default.
     #[serde(default)]
     pub test: Vec<String>,
-    /// Connections at a time.
+    /// Concurrent connections.
     pub clients: Vec<usize>,
     /// Names of configurations.
     #[serde(default)]
     pub config: Vec<String>,
-    /// Combinations that are left out: those in which every given axis has the given value.
+    /// Combinations to skip: those in which every given axis has the given value.
     #[serde(default)]
     pub skip: Vec<BTreeMap<String, String>>,
 }
 
-/// How it is asked.
+/// The load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoadPart {
-    /// Requests per second of an open loop; without, the loop is closed.
+    /// Requests per second of an open loop; if absent, the loop is closed.
     pub rate: Option<f64>,
-    /// Random gaps in an open loop.
+    /// Random intervals in an open loop.
     pub poisson: bool,
     /// The window.
     #[serde(deserialize_with = "duration")]
     pub duration: Duration,
-    /// Load before it.
+    /// Warm-up before the window.
     #[serde(deserialize_with = "duration")]
     pub warmup: Duration,
-    /// Time limit of a request.
+    /// Timeout of a request.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
-    /// How long answers that are under way at the end of the window are waited for; as long as `timeout` without.
+    /// How long to wait for responses in flight at the end of the window; by default `timeout`.
     #[serde(deserialize_with = "some_duration")]
     pub drain: Option<Duration>,
-    /// Pause of a client whose connection failed.
+    /// How long a client waits before it reconnects after a failed connection.
     #[serde(deserialize_with = "duration")]
     pub failure_pause: Duration,
-    /// Fields of every request.
+    /// Headers of every request.
     pub headers: BTreeMap<String, String>,
-    /// Requests under way at a time on each connection.
+    /// Concurrent requests on each connection.
     pub depth: usize,
     /// Requests after which a connection is closed.
     pub requests_per_connection: Option<u64>,
-    /// Pause between the end of the load and the last look at the subject's memory; without, there is none.
+    /// Pause between the end of the load and the last memory reading; by default there is none.
     #[serde(deserialize_with = "duration")]
     pub rest: Duration,
-    /// Idle connections held beside.
+    /// Idle connections held open beside the load.
     pub idle: usize,
-    /// Slow readers held beside.
+    /// Slow readers held open beside the load.
     pub slow_readers: usize,
-    /// Bytes that each of them takes in a second.
+    /// Bytes that each slow reader reads per second.
     pub slow_rate: u64,
 }
 
@@ -240,15 +240,15 @@ impl Default for LoadPart {
     }
 }
 
-/// How often.
+/// Repetitions and their order.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Repeat {
-    /// Blocks: each has every subject once, freshly started.
+    /// Blocks: each runs every server once, freshly started.
     pub blocks: usize,
     /// Order within a block.
     pub order: Order,
-    /// How often a block in which others took part is measured again.
+    /// How many times a disturbed block is measured again.
     pub again: usize,
 }
 
@@ -266,48 +266,48 @@ impl Default for Repeat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
-    /// Random and repeatable.
+    /// Random, reproducible from the seed.
     Random,
-    /// As written, and backwards in every second block.
+    /// As written, reversed in every second block.
     Abba,
     /// As written.
     Fixed,
 }
 
-/// On which processors.
+/// CPU placement.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Place {
-    /// Whether subject and generator are kept apart.
+    /// Whether the server and the load generator have separate CPUs.
     pub pin: Pin,
 }
 
-/// Whether subject and generator are kept apart.
+/// Whether the server and the load generator have separate CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pin {
-    /// The subject has the first half of the processors, generator and backends have the rest.
+    /// The server gets the first half of the CPUs, load generator and upstreams the rest.
     #[default]
     Split,
-    /// Wherever the kernel likes.
+    /// Scheduled by the kernel.
     None,
 }
 
-/// Content to be made.
+/// A file to create.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MadeFile {
-    /// Below the folder of the run.
+    /// Path relative to the folder of the run.
     pub path: String,
-    /// Exactly so many bytes, made up.
+    /// Size of generated content in bytes.
     #[serde(default)]
     pub bytes: Option<u64>,
-    /// `builtin:NAME` or a path beside the file, with the same replacements as configurations.
+    /// `builtin:NAME` or a path next to the experiment file, with the same replacements as configurations.
     #[serde(default)]
     pub from: Option<String>,
 }
 
-/// What stands behind the subjects.
+/// An upstream of the servers under test.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Backend {
@@ -315,28 +315,28 @@ pub struct Backend {
     pub name: String,
     /// Its command.
     pub run: String,
-    /// The command that stands in where the program of `run` is not installed.
+    /// The fallback command if the program of `run` is not installed.
     #[serde(default)]
     pub instead: Option<String>,
-    /// Whether it listens at a unix socket, `{socket}`, rather than at `{port}`.
+    /// Whether it listens on a unix socket, `{socket}`, rather than on `{port}`.
     #[serde(default)]
     pub unix: bool,
-    /// Its configuration: `builtin:NAME` or a path beside the file.
+    /// Its configuration: `builtin:NAME` or a path next to the experiment file.
     #[serde(default)]
     pub conf: Option<String>,
-    /// Variables of its environment.
+    /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Whether it is started in the folder of the run rather than where the lab is.
+    /// Whether its working directory is the folder of the run rather than that of the lab.
     #[serde(default)]
     pub in_folder: bool,
-    /// The body of its answer.
+    /// Its response body.
     #[serde(default)]
     pub body: Option<String>,
 }
 
 impl Backend {
-    /// The command that can be carried out here: `instead` where the program of `run` is not installed.
+    /// The command that can run here: `instead` if the program of `run` is not installed.
     pub fn command(&self) -> &str {
         let here = program(&self.run).is_some();
         match &self.instead {
@@ -346,7 +346,7 @@ impl Backend {
     }
 }
 
-/// Where the program of a command is.
+/// The path of a command's program.
 pub fn program(command: &str) -> Option<PathBuf> {
     let first = command.split_whitespace().next().unwrap_or_default();
     match first.split_once("{setup}") {
@@ -356,11 +356,11 @@ pub fn program(command: &str) -> Option<PathBuf> {
     }
 }
 
-/// What is asked.
+/// A test: its requests and the expected responses.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Test {
-    /// Which configuration it wants, where several tests share one; by default its own name.
+    /// The configuration it needs, if several tests share one; by default its own name.
     #[serde(default)]
     pub kind: Option<String>,
     /// Path and query.
@@ -368,130 +368,129 @@ pub struct Test {
     /// The method.
     #[serde(default)]
     pub method: Option<String>,
-    /// What is asked: requests, messages of WebSocket that come back, or events.
+    /// The exchange: requests, WebSocket messages that are echoed, or events.
     #[serde(default)]
     pub talk: Talk,
-    /// Bytes of the body of each request, or of each message.
+    /// Length of the body of each request, or of each message.
     #[serde(default)]
     pub body_bytes: u64,
     /// The body of each request as text.
     #[serde(default)]
     pub body: Option<String>,
-    /// Fields of its requests beside those of `[load]`.
+    /// Request headers in addition to those of `[load]`.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The name that requests and TLS use for the server, with a port if it is to have one.
+    /// The host name for requests and TLS, optionally with a port.
     #[serde(default)]
     pub host: Option<String>,
-    /// Whether TLS is spoken. The lab makes a certificate for `localhost`.
+    /// Whether to use TLS. The lab creates a certificate for `localhost`.
     #[serde(default)]
     pub tls: bool,
-    /// Whether HTTP/2 is spoken.
+    /// Whether to use HTTP/2.
     #[serde(default)]
     pub http2: bool,
-    /// Whether the bodies of [`Corpus`] are asked for in turn.
+    /// Whether the bodies of [`Corpus`] are requested in turn.
     #[serde(default)]
     pub corpus: bool,
-    /// Connections at a time, instead of the matrix's.
+    /// Concurrent connections, overriding the matrix.
     #[serde(default)]
     pub clients: Option<Vec<usize>>,
-    /// Requests after which a connection is closed, instead of what `[load]` says.
+    /// Requests after which a connection is closed, overriding `[load]`.
     #[serde(default)]
     pub requests_per_connection: Option<u64>,
-    /// Requests under way at a time on each connection, instead of what `[load]` says.
+    /// Concurrent requests on each connection, overriding `[load]`.
     #[serde(default)]
     pub depth: Option<usize>,
-    /// Requests per second of an open loop, instead of what `[load]` says.
+    /// Requests per second of an open loop, overriding `[load]`.
     #[serde(default)]
     pub rate: Option<f64>,
-    /// Idle connections held beside, instead of what `[load]` says.
+    /// Idle connections held open beside the load, overriding `[load]`.
     #[serde(default)]
     pub idle: Option<usize>,
-    /// Backends by name, in which `{subject}` and `{config}` are put in.
+    /// Names of upstreams; `{subject}` and `{config}` are replaced.
     #[serde(default)]
     pub needs: Vec<String>,
-    /// The right answer.
+    /// The expected response.
     pub expect: ExpectPart,
-    /// What has to hold beside.
+    /// Other expectations.
     #[serde(default)]
     pub assert: Asserts,
 }
 
-/// What is asked on each connection.
+/// The kind of exchange on each connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Talk {
-    /// Requests, each with an answer.
+    /// Requests, each with a response.
     #[default]
     Requests,
-    /// Messages of WebSocket that come back.
+    /// WebSocket messages that are echoed.
     Websocket,
-    /// Events: the gaps between them.
+    /// Server-sent events: the intervals between them.
     Events,
 }
 
-/// The right answer.
+/// The expected response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectPart {
-    /// Its status.
     pub status: u16,
-    /// Its body.
+    /// Its body, literally.
     #[serde(default)]
     pub body: Option<String>,
-    /// A made file that is its body.
+    /// A generated file that is its body.
     #[serde(default)]
     pub file: Option<String>,
-    /// A backend whose body is its body.
+    /// The upstream whose body it is.
     #[serde(default)]
     pub body_of: Option<String>,
-    /// The body is compared in every n-th answer of a connection.
+    /// The body is compared in every n-th response of a connection.
     #[serde(default)]
     pub every: Option<u64>,
 }
 
-/// What has to hold beside the answers.
+/// Expectations beyond the responses.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asserts {
-    /// `== requests`: nothing between client and backend answers for it.
+    /// `== requests`: nothing between client and upstream responds itself.
     pub backend_requests: Option<String>,
-    /// `>= 0.95`: share of the backend's requests that came on a connection that was there already.
+    /// `>= 0.95`: share of the upstream's requests on a reused connection.
     pub upstream_reuse: Option<String>,
 }
 
-/// Text replaced in configurations.
+/// A replacement in configurations.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rewrite {
-    /// What the document prints.
+    /// The text printed in the study.
     pub from: String,
-    /// What stands there instead.
+    /// The text that replaces it.
     pub to: String,
 }
 
-/// Who is asked.
+/// A server under test.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
-    /// Its command, or one for each kind of test.
+    /// Its command, or one per kind of test.
     pub run: Run,
-    /// Its configuration: `builtin:NAME` or a path beside the file.
+    /// Its configuration: `builtin:NAME` or a path next to the experiment file.
     #[serde(default)]
     pub conf: Option<String>,
     /// Further files that its configuration includes, named like it; each becomes `{dir}/{subject}-NAME`.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// Variables of its environment.
+    /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The command that tells its version.
+    /// The command that prints its version.
     #[serde(default)]
     pub version: Option<String>,
-    /// Where it writes what goes wrong, beside its standard error.
+    /// Its error log, in addition to its standard error.
     #[serde(default)]
     pub log: Option<String>,
-    /// Whether it is started in the folder of the run rather than where the lab is.
+    /// Whether its working directory is the folder of the run rather than that of the lab.
     #[serde(default)]
     pub in_folder: bool,
     /// The tests it takes part in; all by default.
@@ -502,7 +501,7 @@ pub struct Subject {
     pub configs: Vec<String>,
 }
 
-/// A command, or one for each kind of test.
+/// A command, or one per kind of test.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Run {
@@ -522,11 +521,11 @@ impl Run {
     }
 }
 
-/// How the report's table looks.
+/// The report's table.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Table {
-    /// The study whose table it has.
+    /// The study whose table layout it uses.
     pub shape: Option<String>,
 }
 
@@ -539,7 +538,7 @@ fn some_duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>,
     duration(from).map(Some)
 }
 
-/// Reads an experiment. A mistake is told with its file, line and column.
+/// Parses an experiment. Errors give file, line and column.
 pub fn parse(name: &str, text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
@@ -554,7 +553,7 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
             file.schema
         ));
     }
-    // The name is that of the result's folder.
+    // The name is also that of the result's folder.
     let plain = |c: char| c.is_alphanumeric() || "-_. ".contains(c);
     if file.name.is_empty() || file.name.starts_with('.') || !file.name.chars().all(plain) {
         return Err(format!(
@@ -566,7 +565,7 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
     Ok(file)
 }
 
-/// Names that are used have to be there.
+/// Checks that all names used are defined.
 fn check_names(name: &str, file: &File) -> Result<(), String> {
     let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
     for test in &file.matrix.test {
@@ -636,7 +635,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
     check_claims(name, file)
 }
 
-/// Formulas have to be readable before anything is measured.
+/// Checks that claims are valid before anything is measured.
 fn check_claims(name: &str, file: &File) -> Result<(), String> {
     for (claim, part) in &file.claims {
         let formula = match part {

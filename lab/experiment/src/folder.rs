@@ -1,5 +1,5 @@
-//! The folder of a run. It goes when the run is over, however that ends: another process of the lab waits for it and cleans up,
-//! so that not even a killed run leaves anything behind.
+//! The folder of a run. It is removed when the run is over, however that ends: another process of the lab waits for the
+//! run and cleans up, so that not even a killed run leaves anything behind.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -10,16 +10,16 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Servers of a run that was killed end by themselves and may write meanwhile: so often removal is tried anew.
+/// How often removal is retried: servers of a killed run exit by themselves and may still write files.
 const TRIES: u32 = 50;
 
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What tells the sweeper to leave the folder.
+/// Message to the sweeper: leave the folder.
 const KEEP: &[u8] = b"keep";
 
-/// Waits until whoever started it is gone, and removes the folder unless it was told to keep it.
+/// Waits until the parent process is gone, and removes the folder unless told to keep it.
 pub fn sweep(dir: &Path) {
     let mut told = Vec::new();
     let _ = io::stdin().read_to_end(&mut told);
@@ -33,7 +33,7 @@ pub fn sweep(dir: &Path) {
     }
 }
 
-/// A folder with its sweeper.
+/// A folder with its sweeper process.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -41,7 +41,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes it. Servers that give up their rights can read below it.
+    /// Creates the folder. Servers that drop privileges can read below it.
     pub fn make() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("sluice-lab-{}", std::process::id()));
         let failed = |error: io::Error| format!("{}: {error}", path.display());
@@ -54,7 +54,7 @@ impl Folder {
                 .stdin(Stdio::piped())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
-                // Control-C ends the run, not who cleans up behind it.
+                // Ctrl-C ends the run, not the process that cleans up after it.
                 .process_group(0)
                 .spawn()
         });
@@ -66,12 +66,12 @@ impl Folder {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Leaves it.
+    /// Keeps the folder.
     pub fn keep(mut self) {
         if let Some((_, pipe)) = &mut self.sweeper {
             let _ = pipe.write_all(KEEP);

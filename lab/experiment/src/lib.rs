@@ -1,6 +1,7 @@
-//! Experiments of the lab, from their file to their result: plans, servers started as strangers, runs in blocks, searches for
-//! limits, other load programs as engines, and what gets the programs of the studies. Every cell gets a fresh server for
-//! each block; the result is written after every block, so that nothing is lost and `--resume` goes on.
+//! The lab's experiments, from the file to the result: plans, servers started by their command line, runs in blocks,
+//! searches for limits, external load generators, and installation of the programs used by the studies. Every cell gets
+//! a fresh server for each block; the result is saved after every block, so that nothing is lost and `--resume` can
+//! continue.
 
 #![forbid(unsafe_code)]
 

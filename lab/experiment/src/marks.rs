@@ -1,31 +1,32 @@
-//! Why a block may mislead: who else took part, what was full, what had not settled, and when the whole machine was slow.
+//! Why a block may mislead: other programs interfered, something was saturated, throughput had not settled, or the
+//! whole machine was slow.
 
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::quantity::time;
 use sluice_load::result::{Block, Cell, Load, Mark, MarkKind};
 
-/// Work of the busiest thread of the generator above which throughput may be its own.
+/// Utilization of the busiest generator thread above which throughput may be the generator's limit.
 const GENERATOR_BUSY_MAX: f64 = 0.85;
 
-/// Processors used by others above which a block is marked.
+/// CPUs used by other programs above which a block is marked.
 const FOREIGN_MAX: f64 = 0.10;
 
 /// Share of stolen time above which a block is marked.
 const STEAL_MAX: f64 = 0.02;
 
-/// Slices of the window below which nothing is said of its course: one for each quarter.
+/// Minimum number of intervals for judging the trend of a window: one for each quarter.
 const SLICES_MIN: usize = 4;
 
-/// How far throughput in the first quarter of the window may be from the rest.
+/// Relative difference between the first quarter of the window and the rest at which it counts as unsteady.
 const UNSTEADY: f64 = 0.20;
 
-/// How far the quarters of the rest may be apart for it to count as settled: beyond it is noise, not a course.
+/// Maximum relative difference between the other quarters to count as settled: beyond it the differences are noise.
 const SETTLED: f64 = 0.08;
 
-/// A fixed piece of work that takes so many times the shortest of the run marks a slow phase of the machine.
+/// Ratio to the run's shortest time of the fixed piece of work that marks a slow phase of the machine.
 const SLOW: f64 = 1.2;
 
-/// Why a block may mislead.
+/// The warnings about a block.
 pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut mark = |kind, text: String| marks.push(Mark { kind, text });
@@ -93,7 +94,7 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     marks
 }
 
-/// Whether the generator sent later than requests were due: latencies from the due time are its own then.
+/// Whether the load generator sent later than requests were due: latencies from the due time are then partly its own.
 fn late(load: &Load) -> Option<Mark> {
     let lag = load.generator.as_ref()?.send_lag.percentile(99.0)?;
     (lag > LATE_MAX.as_nanos() as f64).then(|| Mark {
@@ -105,7 +106,7 @@ fn late(load: &Load) -> Option<Mark> {
     })
 }
 
-/// Whether fewer clients took part than were asked for: then this is another load than its name says.
+/// Whether fewer clients took part than requested: then the load differs from its label.
 fn unconnected(load: &Load) -> Option<Mark> {
     let (clients, wanted) = (load.clients_short()?, load.asked.connections);
     Some(Mark {
@@ -114,7 +115,7 @@ fn unconnected(load: &Load) -> Option<Mark> {
     })
 }
 
-/// Whether throughput still rose or fell when the window began, and had settled later.
+/// Whether throughput was still rising or falling when the window began, and settled later.
 fn unsteady(load: &Load) -> Option<Mark> {
     let points = &load.series.as_ref()?.points;
     if points.len() < SLICES_MIN {
@@ -141,7 +142,7 @@ fn unsteady(load: &Load) -> Option<Mark> {
     })
 }
 
-/// Marks the blocks around which the machine itself was slow, by the fixed work that was timed before and after each.
+/// Marks the blocks around which the machine itself was slow, by the fixed piece of work timed before and after each.
 pub fn mark_slow(cells: &mut [Cell]) {
     let work = |block: &Block| block.resources.as_ref()?.system.work_us;
     let all = cells.iter().flat_map(|cell| &cell.blocks);
@@ -198,7 +199,7 @@ mod tests {
         let falling: Vec<u64> = (0..16).map(|at| if at < 4 { 200 } else { 100 }).collect();
         assert!(unsteady(&load(&falling)).is_some());
         assert_eq!(unsteady(&load(&[100; 16])), None);
-        // A short window has a course, too; up and down all the time is noise.
+        // A short window has a trend, too; fluctuation throughout is noise.
         assert!(unsteady(&load(&[50, 100, 100, 101, 99, 100])).is_some());
         assert_eq!(
             unsteady(&load(&[50, 100, 100])),
@@ -245,10 +246,11 @@ mod tests {
             of(&mut load, Some(950), 0),
             Some((MarkKind::Unusable, text))
         );
-        // Also where the others tried and failed; one in a hundred makes no other load.
+        // Also if the others tried and failed; one missing in a hundred does not matter.
         assert!(of(&mut load, Some(9_000), 5_000).is_some());
         assert_eq!(of(&mut load, Some(9_900), 0), None);
-        // Of a program that does not count, nothing is known; whoever asks less than once each needs fewer.
+        // Unknown for a program that does not count clients; with fewer requests than clients, fewer clients are
+        // expected.
         assert_eq!(of(&mut load, None, 0), None);
         load.asked.requests_max = Some(100);
         assert_eq!(of(&mut load, Some(100), 0), None);
@@ -275,7 +277,7 @@ mod tests {
             ],
             ..Cell::default()
         }];
-        // Twice, as after each block: a mark is there once.
+        // Twice, as after each block: a mark is added only once.
         mark_slow(&mut cells);
         mark_slow(&mut cells);
         let marks: Vec<usize> = cells[0]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// Which cells are wanted: `axis=value`, several values by `,`, a `*` at the end for any rest; `clients<=N`.
+/// A cell filter: `axis=value`, several values separated by `,`, a trailing `*` as wildcard; `clients<=N`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Only(Vec<(String, Test)>);
 
@@ -13,7 +13,7 @@ enum Test {
 }
 
 impl Only {
-    /// Reads conditions that are separated by `;`.
+    /// Parses conditions separated by `;`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut tests = Vec::new();
         for part in text
@@ -38,7 +38,7 @@ impl Only {
         Ok(Only(tests))
     }
 
-    /// An axis that none of these cells has: a mistyped one would leave out everything, or nothing.
+    /// An axis that none of these cells has: a typo would otherwise exclude all cells, or none.
     pub fn unknown_axis(&self, cells: &[&BTreeMap<String, String>]) -> Option<String> {
         let first = cells.first()?;
         let known = |axis: &str| cells.iter().any(|cell| cell.contains_key(axis));

@@ -1,4 +1,4 @@
-//! Which cells an experiment has on this machine, and in which order their blocks run.
+//! The cells of an experiment on this machine, and the order of their blocks.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use sluice_load::random::Random;
 /// One combination of the matrix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CellPlan {
-    /// Names the cell, and changes with its definition.
+    /// Identifies the cell, and changes with its definition.
     pub id: String,
-    /// Its place on every axis.
+    /// Its value on every axis.
     pub axes: BTreeMap<String, String>,
-    /// The subject.
+    /// The server under test.
     pub subject: String,
     /// The test.
     pub test: String,
-    /// The configuration; empty if there is one only.
+    /// The configuration; empty if there is only one.
     pub config: String,
-    /// Connections.
+    /// Concurrent connections.
     pub clients: usize,
     /// Why it is not measured.
     pub skipped: Option<String>,
@@ -29,14 +29,14 @@ pub struct CellPlan {
 /// A block of a cell, in the order of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Which cell.
+    /// Index of the cell.
     pub cell: usize,
-    /// Which repetition.
+    /// The repetition.
     pub block: usize,
 }
 
-/// All cells, in the order of the file. `clients_max` is what this machine can hold through a proxy, which needs two open
-/// files for each client; a server that answers itself holds twice as many.
+/// All cells, in the order of the file. `clients_max` is the machine's limit for proxies, which need two open files per
+/// client; a server that responds itself can have twice as many.
 pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
     let tests: Vec<&String> = match file.matrix.test.is_empty() {
         true => file.test.keys().collect(),
@@ -86,7 +86,7 @@ fn cell(
     if !config.is_empty() {
         axes.insert("config".to_string(), config.clone());
     }
-    // Everything that defines the cell is in its name, so a changed file measures anew.
+    // The ID covers everything that defines the cell, so a changed file is measured anew.
     let definition = format!(
         "{axes:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         file.load,
@@ -110,7 +110,7 @@ fn cell(
     }
 }
 
-/// Whether a subject has this test and this configuration.
+/// Whether a server takes part in this test with this configuration.
 fn takes_part(file: &File, subject: &str, test: &String, config: &String) -> bool {
     let subject = &file.subject[subject];
     let among = |list: &Vec<String>, one: &String| list.is_empty() || list.contains(one);
@@ -128,7 +128,7 @@ fn is_left_out(file: &File, axes: &BTreeMap<String, String>) -> bool {
     })
 }
 
-/// The order of all blocks. Cells that differ in the subject alone are neighbours, so that they form pairs in time.
+/// The order of all blocks. Cells that differ only in the server are neighbours, so that they form pairs in time.
 pub fn order(cells: &[CellPlan], blocks: usize, order: Order, seed: u64) -> Vec<Step> {
     let mut chance = Random::new(seed);
     let mut groups: Vec<(BTreeMap<String, String>, Vec<usize>)> = Vec::new();
@@ -179,7 +179,7 @@ mod tests {
         // 4 subjects x 4 tests x 5 levels x 2 configurations, without the second of three subjects.
         assert_eq!(all.len(), 4 * 5 * (4 * 2 - 3));
         let skipped = all.iter().filter(|cell| cell.skipped.is_some());
-        // A proxy has two files for each client.
+        // A proxy needs two files per client.
         let proxied = |cell: &CellPlan| cell.clients == 10_000 && cell.test == "proxy";
         assert!(skipped.clone().all(proxied) && skipped.count() == 5);
         let mut ids: Vec<&String> = all.iter().map(|cell| &cell.id).collect();
@@ -243,8 +243,8 @@ mod tests {
                 .windows(2)
                 .filter(|pair| key(&pair[0]) != key(&pair[1]))
                 .count();
-            // 3 tests x 5 levels and proxying at 4, x 2 configurations, three times; where ABBA turns round, neighbours are
-            // alike.
+            // 3 tests x 5 levels and proxying at 4, x 2 configurations, three times; where ABBA reverses, neighbours
+            // are equal.
             let turns = if way == Order::Abba { 2 } else { 0 };
             assert_eq!(changes, (3 * 5 + 4) * 2 * 3 - 1 - turns, "{way:?}");
         }

@@ -1,16 +1,16 @@
-//! What a run tells while it lasts. How it is shown is the program's own business.
+//! Progress of a run. How it is displayed is up to the program.
 
 use std::time::Duration;
 
 use sluice_load::generator::Stage;
 use sluice_load::sample::Roots;
 
-/// Whoever shows a run.
+/// Displays the progress of a run.
 pub trait Progress {
-    /// A step begins that takes so long; so much remains behind it.
+    /// A step of this length begins; `behind` is the time remaining after it.
     fn begin(&mut self, name: &str, length: Duration, behind: Duration);
 
-    /// The processes of this step, beside the lab itself.
+    /// The processes of this step, in addition to the lab itself.
     fn watch(&mut self, roots: &Roots);
 
     /// A stage of the load.
@@ -20,7 +20,7 @@ pub trait Progress {
     fn line(&mut self, text: &str);
 }
 
-/// Shows nothing.
+/// Displays nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -1,5 +1,5 @@
-//! `lab rerun`: what made a result, once more. The result has its command line and the digest of its experiment; the new one
-//! goes beside it, so that the two can be compared.
+//! `lab rerun`: repeats the run that produced a result. The result contains its command line and the digest of its
+//! experiment; the new result goes next to it, so that the two can be compared.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use sluice_load::generator::probe::sha256;
 use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::result::RunResult;
 
-/// What is repeated, and where to.
+/// Options of `lab rerun`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A result.json, or the folder that has one
     pub result: PathBuf,
-    /// Where the new result goes; by default the folder of the old one with `-again` behind its name
+    /// Output folder; by default that of the old result with `-again` appended
     pub out: Option<PathBuf>,
-    /// Repeats it although the experiment's file is another one now
+    /// Repeats it even if the experiment file has changed
     pub force: bool,
-    /// Says the command and does not carry it out
+    /// Prints the command without running it
     pub plan: bool,
 }
 
-/// Carries out `lab rerun`.
+/// Runs `lab rerun`.
 pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = match options.result.is_dir() {
         true => options.result.join("result.json"),
@@ -67,12 +67,12 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     }
 }
 
-/// Whether a command line is that of `run`.
+/// Whether it is a command line of `run`.
 fn is_run(command: &[String]) -> bool {
     command.get(1).is_some_and(|word| word == "run")
 }
 
-/// A folder beside the result's own.
+/// A folder next to the result's own.
 fn beside(result: &Path) -> PathBuf {
     let folder = result
         .parent()
@@ -84,7 +84,7 @@ fn beside(result: &Path) -> PathBuf {
     }
 }
 
-/// The words of a command without where its result went and that it went on with another.
+/// The command line without its output folder and `--resume`.
 fn without_place(words: &[String]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut words = words.iter();

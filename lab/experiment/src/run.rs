@@ -1,4 +1,4 @@
-//! The walk through an experiment: what is there, in which order, how long it will take, what came.
+//! Runs an experiment: what is installed, in which order, the estimated time, the results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,64 +24,64 @@ use sluice_load::result::{
     SubjectFacts, Try,
 };
 
-/// Time that a block takes beside warm-up and window: starting and ending servers, and opening a connection and waiting for
-/// its last answer where servers are at their limit.
+/// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
+/// connecting and waiting for the last responses.
 const AROUND_S: f64 = 0.4;
 const CLIENT_S: f64 = 0.000_3;
 
-/// Descriptors of one process beside those of connections.
+/// Descriptors of one process in addition to connections.
 const SPARE_FILES: u64 = 200;
 
-/// Seconds and levels of `--quick`. Its blocks are as few as an interval can rest on.
+/// Durations and levels of `--quick`. It has as few blocks as a confidence interval needs.
 const QUICK_DURATION: Duration = Duration::from_millis(1_500);
 const QUICK_WARMUP: Duration = Duration::from_millis(500);
 const QUICK_LEVELS: usize = 3;
 
-/// How long a quick run waits for answers that are under way at the end: what takes longer is told as unanswered.
+/// How long a quick run waits for responses in flight at the end; what takes longer counts as unanswered.
 const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 
-/// One block in so many may be measured again because others took part: a machine that is never quiet would otherwise make
-/// a run of an hour into one of three.
+/// At most one block in this many is measured again because of interference: on a machine that is never quiet, a run of
+/// an hour would otherwise take three.
 const AGAIN_ONE_IN: usize = 4;
 
-/// What a run is asked for beside its file.
+/// Options of `lab run`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
-    /// Minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
+    /// Take minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
     pub quick: bool,
-    /// Only these cells: 'subject=sluice*,nginx; clients<=1000'
+    /// Measure only these cells: 'subject=sluice*,nginx; clients<=1000'
     pub only: String,
-    /// Blocks, instead of what the file says
+    /// Number of blocks, overriding the file
     pub repeats: Option<usize>,
-    /// Length of the window, instead of what the file says
+    /// Length of the window, overriding the file
     pub duration: Option<Duration>,
-    /// Load before the window, instead of what the file says
+    /// Warm-up before the window, overriding the file
     pub warmup: Option<Duration>,
-    /// Connections, instead of what the file says: 10,200
+    /// Connections, overriding the file: 10,200
     pub clients: Option<Vec<usize>>,
-    /// Takes fewer blocks if all would need more time than this
+    /// Runs fewer blocks if all would take longer than this
     pub budget: Option<Duration>,
     /// Order within a block
     pub order: Option<Order>,
-    /// Whether subject and generator have processors of their own
+    /// Whether the server and the load generator have separate CPUs
     pub pin: Option<Pin>,
-    /// Start value of everything random
+    /// Seed of everything random
     pub seed: u64,
-    /// Where the result goes; by default lab-results/NAME
+    /// Output folder; by default lab-results/NAME
     pub out: Option<PathBuf>,
-    /// Goes on with the result that is there, as far as its cells are the same
+    /// Continues an existing result, as far as its cells are the same
     pub resume: bool,
-    /// Shows the plan and measures nothing
+    /// Prints the plan without measuring anything
     pub plan: bool,
-    /// Keeps the folder of configurations and logs
+    /// Keep the folder of configurations and logs
     pub keep: bool,
-    /// Starts every server once and verifies its answers, without load; ends with 1 if one of them is not right
+    /// Starts every server once and verifies its responses, without load; exits with 1 if one is wrong
     pub check: bool,
 }
 
-/// Carries out `lab run`.
+/// Runs `lab run`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
@@ -112,7 +112,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     run.walk(name, live)
 }
 
-/// What the command line changes in the file, in sentences.
+/// Applies the command line to the file. Returns the changes in sentences.
 fn change(file: &mut File, options: &Options) -> Vec<String> {
     let mut changes = Vec::new();
     if options.quick {
@@ -149,7 +149,7 @@ fn change(file: &mut File, options: &Options) -> Vec<String> {
     changes
 }
 
-/// Takes of the file what minutes are enough for. Gives the sentence for the report.
+/// Reduces the file to a run of minutes. Returns a sentence for the report.
 fn quick(file: &mut File) -> String {
     file.repeat.blocks = file.repeat.blocks.min(BLOCKS_MIN);
     file.repeat.again = file.repeat.again.min(1);
@@ -166,7 +166,7 @@ fn quick(file: &mut File) -> String {
         file.matrix.clients = clients;
         file.test.values_mut().for_each(|test| test.clients = None);
     } else if levels.len() > QUICK_LEVELS {
-        // The highest is what few machines can hold; the ends and the middle of the rest show the shape.
+        // Few machines can handle the highest level; the ends and the middle of the rest show the shape.
         let rest = &levels[..levels.len() - 1];
         file.matrix.clients = vec![rest[0], rest[rest.len() / 2 - 1], rest[rest.len() - 1]];
     }
@@ -186,14 +186,14 @@ fn quick(file: &mut File) -> String {
     }
     if !file.quick.cells.is_empty() {
         told += ", of the cells that the file names for it";
-        // They were read once when the file was.
+        // They were validated when the file was parsed.
         let conditions = file.quick.cells.iter();
         file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
     }
     told
 }
 
-/// What the file says that a result carries along.
+/// The parts of the file that a result includes.
 fn experiment(file: &File, name: &str, text: String, changes: Vec<String>) -> Experiment {
     let mut claims = BTreeMap::new();
     let mut sayings = BTreeMap::new();
@@ -228,7 +228,7 @@ fn experiment(file: &File, name: &str, text: String, changes: Vec<String>) -> Ex
     }
 }
 
-/// The walk through an experiment.
+/// The state of a run.
 struct Walk {
     file: File,
     cells: Vec<CellPlan>,
@@ -237,7 +237,7 @@ struct Walk {
     out: PathBuf,
     keep: bool,
     seed: u64,
-    /// Blocks that were measured again.
+    /// Blocks measured again.
     again: usize,
 }
 
@@ -331,13 +331,13 @@ impl Walk {
         blocks.any(|block| block.number == step.block)
     }
 
-    /// Steps that are still to be done.
+    /// Remaining steps.
     fn left(&self) -> Vec<Step> {
         let steps = self.steps.iter().filter(|step| !self.is_done(step));
         steps.copied().collect()
     }
 
-    /// How long steps will take, without blocks that are measured again. What is not installed takes no time.
+    /// Estimated seconds for steps, without repeated blocks. Programs that are not installed take no time.
     fn seconds(&self, steps: &[Step]) -> f64 {
         let cells = steps.iter().map(|step| &self.cells[step.cell]);
         let here = cells.filter(|cell| {
@@ -414,7 +414,8 @@ impl Walk {
         })
     }
 
-    /// Starts the servers of each cell once. What is not installed, or too large for this machine, is told and no fault.
+    /// Starts the servers of each cell once. What is not installed, or too large for this machine, is reported and does
+    /// not count as a failure.
     fn check(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
         self.result.subjects = self.facts(&stage);
@@ -452,7 +453,7 @@ impl Walk {
         })
     }
 
-    /// Why a cell cannot be measured for want of a program.
+    /// Why a cell cannot be measured for lack of a program.
     fn missing(&self, stage: &Stage, cell: &CellPlan) -> Option<String> {
         let mut facts = self.result.subjects.iter();
         let facts = facts.find(|facts| facts.name == cell.subject);
@@ -497,14 +498,14 @@ impl Walk {
         Ok(block)
     }
 
-    /// A start that failed stays in the result, whatever later ones do.
+    /// Records a failed start, which stays in the result even if later ones succeed.
     fn failed_start(&mut self, step: &Step, reason: String) {
         let block = step.block;
         let failed = FailedStart { block, reason };
         self.result.cells[step.cell].failed_starts.push(failed);
     }
 
-    /// What is known of the subjects before any load.
+    /// What is known of the servers before any load.
     fn facts(&self, stage: &Stage) -> Vec<SubjectFacts> {
         let subjects = self.file.subject.iter();
         let wanted =
@@ -529,7 +530,7 @@ impl Walk {
         facts.collect()
     }
 
-    /// Writes the result whole or not at all.
+    /// Writes the result atomically.
     fn save(&self) -> Result<(), Refused> {
         let path = self.out.join("result.json");
         let part = self.out.join("result.json.part");
@@ -541,7 +542,7 @@ impl Walk {
     }
 }
 
-/// The block in which others took part less. What failed in the other stays in the counts.
+/// Chooses the less disturbed block. Failures of the other one still count.
 fn quieter(block: Block, anew: Block) -> Block {
     let (mut kept, other) = match foreign_share(&anew) < foreign_share(&block) {
         true => (anew, block),
@@ -555,7 +556,7 @@ fn quieter(block: Block, anew: Block) -> Block {
     kept
 }
 
-/// A block between two looks at how fast the machine is.
+/// Runs a block and measures the machine's speed before and after it.
 fn timed(block: impl FnOnce() -> Result<Block, CellState>) -> Result<Block, CellState> {
     let before = machine::work_us();
     let mut block = block()?;
@@ -565,7 +566,7 @@ fn timed(block: impl FnOnce() -> Result<Block, CellState>) -> Result<Block, Cell
     Ok(block)
 }
 
-/// The command line as typed, without the folder of the program: that tells nothing to others.
+/// The command line as typed, without the program's folder, which is of no interest to others.
 fn typed() -> Vec<String> {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(first) = words.first_mut() {
@@ -575,7 +576,7 @@ fn typed() -> Vec<String> {
     words
 }
 
-/// That the program of a command is not there, and what may bring it.
+/// The message that a command's program is missing, and how to install it.
 fn absent(command: &str) -> String {
     let first = command.split_whitespace().next().unwrap_or_default();
     let first = first.trim_start_matches("{setup}/");
@@ -590,7 +591,7 @@ fn absent(command: &str) -> String {
     format!("`{first}` is not installed{help}")
 }
 
-/// Why a cell has no backend here.
+/// Why an upstream of a cell is not available here.
 fn missing_backend(file: &File, stage: &Stage, cell: &CellPlan) -> Option<String> {
     let needs = stage.needs(file, cell).ok()?;
     let mut needed = file.backend.iter().filter(|one| needs.contains(&one.name));
@@ -598,7 +599,7 @@ fn missing_backend(file: &File, stage: &Stage, cell: &CellPlan) -> Option<String
     Some(format!("behind it, {}", absent(&missing.run)))
 }
 
-/// That backends stand in for those of the document.
+/// The note that other upstreams replace those of the study.
 fn stand_ins(file: &File) -> Vec<String> {
     let strange = |backend: &&file::Backend| backend.command() != backend.run;
     let note = |backend: &file::Backend| {
@@ -611,7 +612,7 @@ fn stand_ins(file: &File) -> Vec<String> {
     file.backend.iter().filter(strange).map(note).collect()
 }
 
-/// How much others took part in a block that is marked for it.
+/// How much other programs interfered with a block that is marked for it.
 fn foreign_share(block: &Block) -> Option<f64> {
     let marks = &mut block.marks.iter();
     marks.find(|mark| mark.kind == MarkKind::Disturbed)?;
@@ -631,7 +632,7 @@ fn empty_cell(plan: &CellPlan) -> Cell {
     }
 }
 
-/// Takes the blocks of an earlier result, of those cells whose definition is the same.
+/// Loads the blocks of an earlier result for cells whose definition is the same.
 fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
     let Ok(bytes) = fs::read(path) else {
         return Ok(());
@@ -650,7 +651,7 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
     Ok(())
 }
 
-/// What a program says of its version, on either output.
+/// The version output of a program, from either stream.
 fn told_version(command: &str) -> Option<String> {
     let words = process::words(command).ok()?;
     let program = process::find(words.first()?)?;
@@ -677,7 +678,7 @@ fn minutes(seconds: f64) -> String {
     }
 }
 
-/// One block in a line.
+/// Summary of a block in one line.
 fn line(block: &Block) -> String {
     let load = &block.load;
     let mut text = format!("{:>9}/s", thousands(load.ok_per_s()));
@@ -745,7 +746,7 @@ mod tests {
         };
         let changes = change(&mut file, &options);
         assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);
-        // The file says that its windows are shorter still.
+        // The file's own windows are even shorter.
         let duration = Duration::from_millis(600);
         let blocks = (file.repeat.blocks, file.load.duration);
         assert_eq!(blocks, (BLOCKS_MIN, duration));
@@ -792,7 +793,7 @@ mod tests {
         };
         let kept = quieter(block(Some(0.5), 43), block(None, 0));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 43)));
-        // Also where the first is the quieter one.
+        // Also if the first is the quieter one.
         let kept = quieter(block(Some(0.2), 0), block(Some(0.9), 7));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 7)));
         let kept = quieter(kept, block(None, 1));

@@ -1,6 +1,6 @@
-//! `lab setup`: gets the programs that the studies stand on and that no distribution has in these versions: a Python
-//! environment with the applications' servers, Caddy, and the Go program of study 001. Nothing else of the lab fetches or
-//! builds anything. Everything goes into one folder; removing that undoes it.
+//! `lab setup`: installs programs that the studies need and that no distribution has in these versions: a Python
+//! environment with the application servers, Caddy, and the Go program of study 001. Nothing else in the lab downloads
+//! or builds anything. Everything goes into one folder; removing it undoes the setup.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -14,32 +14,32 @@ use crate::progress::Progress;
 use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::process;
 
-/// What is got, and where to.
+/// Options of `lab setup`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to get; everything by default
+    /// Parts to install; all by default
     pub parts: Vec<Part>,
-    /// Where to; by default ~/.cache/sluice-lab, or what SLUICE_LAB_SETUP says
+    /// Destination; by default SLUICE_LAB_SETUP, or ~/.cache/sluice-lab
     pub dir: Option<PathBuf>,
-    /// The Python that the environment is made of; by default the newest of python3.14, 3.13, 3.12 and python3 that runs.
-    /// Caddy Snake wants 3.12 or later
+    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs). Caddy Snake
+    /// needs 3.12 or later
     pub python: Option<String>,
-    /// Prints what would be done and does nothing
+    /// Prints what would be done without doing it
     pub plan: bool,
 }
 
-/// A part of the set-up.
+/// A part of the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in an environment of their own (pip)
+    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in a separate environment (pip)
     Python,
-    /// Caddy, built from the Go module proxy; the wheel of Caddy Snake has one for where Go is absent
+    /// Caddy, built from the Go module proxy; without Go, the one in the wheel of Caddy Snake
     Caddy,
     /// The program of study 001 (Go)
     Go,
 }
 
-/// Programs that a set-up brings.
+/// Programs that a setup installs.
 pub const PROGRAMS: [&str; 6] = [
     "gunicorn",
     "uvicorn",
@@ -49,7 +49,8 @@ pub const PROGRAMS: [&str; 6] = [
     "python3",
 ];
 
-/// What the environment has: the versions in the repository of study 002. Caddy Snake is the newest that the Python takes.
+/// Packages of the environment, in the versions of study 002's repository. Caddy Snake is the newest that supports the
+/// Python.
 const REQUIREMENTS: [&str; 6] = [
     "flask==3.1.3",
     "gunicorn==26.0.0",
@@ -59,16 +60,16 @@ const REQUIREMENTS: [&str; 6] = [
     "caddysnake",
 ];
 
-/// Where a Python is looked for, newest first: those that Caddy Snake has wheels for, and what there is else.
+/// Python interpreters to try, newest first: those that Caddy Snake has wheels for, then whatever exists.
 const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
 
-/// The version that Caddy's configurations of the studies were tried with.
+/// The version that the studies' Caddy configurations were tested with.
 const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
 
-/// How long Caddy Snake may take until it has unpacked its worker.
+/// How long Caddy Snake may take to unpack its worker.
 const UNPACK_MAX: Duration = Duration::from_secs(20);
 
-/// Carries out `lab setup`.
+/// Runs `lab setup`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let dir = options.dir.clone().unwrap_or_else(process::setup_dir);
     let dir = std::path::absolute(&dir).map_err(|error| Refused::new(error.to_string()))?;
@@ -92,7 +93,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
             Part::Caddy => setup.caddy(),
             Part::Go => setup.go(),
         };
-        // The rest does not stand on it: without one of them its rows are absent.
+        // The other parts do not depend on it: only its own rows will be missing.
         if let Err(Refused(reason)) = done {
             setup.live.line(&reason);
             failed.push(format!("{part:?}").to_lowercase());
@@ -110,8 +111,8 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     )))
 }
 
-/// The Python that is asked for, or the newest that runs. A name in PATH need not run: managers of versions have a program for
-/// each that they know, and most of them only say that the version is not chosen.
+/// The requested Python, or the newest that runs. A name in PATH need not run: version managers install a shim for
+/// every version they know, and most of these only report that the version is not selected.
 fn python(asked: Option<&str>) -> String {
     let runs = |name: &&&str| {
         let mut probe = Command::new(name);
@@ -130,7 +131,7 @@ fn told(path: &Path, error: &std::io::Error) -> Refused {
     Refused::new(format!("{}: {error}", path.display()))
 }
 
-/// Where to, and whether at all.
+/// State of `lab setup`: the destination, and whether to execute anything.
 struct Setup<'a> {
     live: &'a mut dyn Progress,
     dir: &'a Path,
@@ -138,7 +139,7 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Says a command and carries it out.
+    /// Prints a command and runs it.
     fn carry_out(&mut self, command: &mut Command) -> Result<(), Refused> {
         let program = command.get_program().to_string_lossy().into_owned();
         let words = command.get_args().map(|word| word.to_string_lossy());
@@ -175,8 +176,8 @@ impl Setup<'_> {
         self.unpack(&program, &venv)
     }
 
-    /// Caddy Snake carries its Python server inside and writes it out when it starts: that is the only way to get at the
-    /// server that study 002 runs by itself.
+    /// Caddy Snake embeds its Python server and writes it to disk at startup: this is the only way to get the server
+    /// that study 002 runs by itself.
     fn unpack(&mut self, program: &Path, venv: &Path) -> Result<(), Refused> {
         let scratch = self.dir.join("unpack");
         let failed = |error: std::io::Error| told(&scratch, &error);
@@ -245,7 +246,7 @@ impl Setup<'_> {
         symlink(program, &link).map_err(|error| told(&link, &error))
     }
 
-    /// The program of study 001 with addresses from the environment, which is the only change to its text.
+    /// The program of study 001, changed only to read addresses from the environment.
     fn go(&mut self) -> Result<(), Refused> {
         if process::find("go").is_none() {
             self.live
@@ -292,7 +293,7 @@ fn wheel_program(venv: &Path) -> Option<PathBuf> {
     found.find(|path| path.is_file())
 }
 
-/// The server that Caddy Snake has written out, once it is whole: it is there before its last line is.
+/// The server that Caddy Snake has written, once it is complete: the file exists before its last line does.
 fn worker_program(scratch: &Path) -> Option<String> {
     let folders = fs::read_dir(scratch).ok()?;
     let mut texts = folders

@@ -1,4 +1,4 @@
-//! A load of one target as a result, and what is seen of the target meanwhile.
+//! A load of one target as a result, and the target's memory during the load.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use sluice_load::sample::{Roots, Watched, owner};
 
 use crate::progress::Progress;
 
-/// The live view of a load that is one step. `subject` are the processes of the server, where they are known.
+/// The live view of a single load. The server's processes are shown if they are known.
 pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
     let name = match plan.mode {
         Mode::Closed => format!("{}, {} connections", plan.target.url, plan.connections),
@@ -27,7 +27,7 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
     });
 }
 
-/// Processes of the target, where it is on this machine.
+/// The target's processes, if it runs on this machine.
 fn server(target: &Target) -> Vec<u32> {
     match &target.address {
         Address::Tcp(address) if address.ip().is_loopback() => owner::listeners(address.port()),
@@ -35,7 +35,7 @@ fn server(target: &Target) -> Vec<u32> {
     }
 }
 
-/// The server's memory without and with the connections that are held.
+/// The server's memory before and with the held connections.
 pub struct Memory {
     roots: Vec<u32>,
     without: Option<u64>,
@@ -48,7 +48,7 @@ impl Memory {
         Memory::of_processes(server(target))
     }
 
-    /// Of these processes with all their children; of none it is not known.
+    /// Of these processes with all their children; if there are none, memory is unknown.
     pub fn of_processes(roots: Vec<u32>) -> Self {
         Memory {
             roots,
@@ -57,7 +57,7 @@ impl Memory {
         }
     }
 
-    /// Looks when it is time to.
+    /// Takes a reading at the right stages.
     pub fn look(&mut self, stage: &Stage) {
         let rss = || Watched::new(&self.roots).sample(false).rss_bytes;
         let known = !self.roots.is_empty();
@@ -68,7 +68,7 @@ impl Memory {
         }
     }
 
-    /// Puts what was seen into the result.
+    /// Writes the readings into the result.
     pub fn put(&self, load: &mut Load) {
         if let Some(held) = &mut load.held {
             (held.rss_without_bytes, held.rss_with_bytes) = (self.without, self.with);
@@ -76,7 +76,7 @@ impl Memory {
     }
 }
 
-/// The result as a file carries it: one cell with one block.
+/// The result as written to a file: one cell with one block.
 pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> RunResult {
     let url = &plan.target.url;
     let unix = started.duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The stage of a run: a folder with made files and configurations, ports, processors; and one block on it, from a fresh
-//! server to its end.
+//! The environment of a run: a folder with generated files and configurations, ports, CPUs; and running one block in
+//! it, from the start of a fresh server to its end.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,35 +35,35 @@ use sluice_load::random::made_body;
 use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
 use sluice_load::sample::{self, Roots, Samples};
 
-/// How long a server may take to its first right answer.
+/// How long a server may take to its first expected response.
 const READY_MAX: Duration = Duration::from_secs(15);
 
-/// Between two tries whether a server is there.
+/// Pause between two readiness checks.
 const READY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A backend's counts are in its file after so long at the latest.
+/// Maximum delay until an upstream's counters are in its file.
 const COUNTS_SETTLE: Duration = Duration::from_millis(120);
 
-/// Folder, ports and processors of a run.
+/// Folder, ports and CPUs of a run.
 pub struct Stage {
     folder: Folder,
     beside: PathBuf,
-    /// For the subject.
+    /// Port of the server under test.
     port: u16,
-    /// For the subject's own interface, if it has one.
+    /// Port of its admin endpoint, if it has one.
     admin_port: u16,
-    /// For a second listener of the subject.
+    /// Port of a second listener.
     spare_port: u16,
-    /// Port or path of a socket, by name of backend.
+    /// Port or socket path, by name of the upstream.
     backends: BTreeMap<String, String>,
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
-    /// Keep the ports from other labs on this machine while the run goes on.
+    /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
 }
 
-/// The servers of a cell, after their first right answer.
+/// The servers of a cell, after their first expected response.
 struct Serving {
     backends: Vec<Started>,
     plan: Plan,
@@ -73,7 +73,7 @@ struct Serving {
 }
 
 impl Stage {
-    /// Makes the folder and what belongs into it.
+    /// Creates the folder and its contents.
     pub fn build(file: &File, beside: &Path, seed: u64) -> Result<Self, String> {
         let folder = Folder::make()?;
         let failed = |error: std::io::Error| format!("{}: {error}", folder.path().display());
@@ -126,7 +126,7 @@ impl Stage {
         self.folder.path()
     }
 
-    /// Leaves the folder where it is when the run is over.
+    /// Keeps the folder when the run is over.
     pub fn keep(self) {
         self.folder.keep();
     }
@@ -140,7 +140,7 @@ impl Stage {
         fs::write(&path, bytes).map_err(failed)
     }
 
-    /// A certificate for this machine, which signs itself, on P-256 as bench kits and public authorities use it.
+    /// A self-signed certificate for this machine, with a P-256 key as benchmark kits and public CAs use it.
     fn make_certificate(&self) -> Result<(), String> {
         let names = ["localhost".to_string(), "127.0.0.1".to_string()];
         let made = rcgen::generate_simple_self_signed(names)
@@ -151,7 +151,7 @@ impl Stage {
         self.write("site.pem", format!("{certificate}{key}").as_bytes())
     }
 
-    /// Who has which processors.
+    /// The CPUs assigned to each role.
     pub fn placement(&self) -> BTreeMap<String, Vec<usize>> {
         let parts = [
             ("subject", &self.subject_cpus),
@@ -163,7 +163,7 @@ impl Stage {
             .into()
     }
 
-    /// The configurations of a subject as it gets them, each once.
+    /// The configurations of a server with placeholders replaced, each once.
     pub fn configs(&self, file: &File, cells: &[CellPlan], subject: &str) -> Vec<ConfigText> {
         let mut configs: Vec<ConfigText> = Vec::new();
         for cell in cells.iter().filter(|cell| cell.subject == subject) {
@@ -180,7 +180,7 @@ impl Stage {
         configs
     }
 
-    /// One block of one cell.
+    /// Runs one block of one cell.
     pub fn block(
         &self,
         file: &File,
@@ -246,7 +246,8 @@ impl Stage {
         Ok(block)
     }
 
-    /// The log that a server writes beside its output, and where in it the lines of the next block begin: blocks share it.
+    /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:
+    /// blocks share it.
     fn log_of(&self, file: &File, cell: &CellPlan) -> Result<Option<(PathBuf, u64)>, String> {
         let Some(path) = &file.subject[&cell.subject].log else {
             return Ok(None);
@@ -256,7 +257,8 @@ impl Stage {
         Ok(Some((path, begin)))
     }
 
-    /// Starts the servers of a cell, waits for the first right answer and ends them. Gives the seconds until then.
+    /// Starts the servers of a cell, waits for the first expected response and stops them. Returns the seconds until
+    /// then.
     pub fn check(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<f64, CellState> {
         let mut serving = self
             .serve(file, cell, seed)
@@ -265,7 +267,7 @@ impl Stage {
         Ok(serving.ready_s)
     }
 
-    /// Starts the servers of a cell and waits for the first right answer.
+    /// Starts the servers of a cell and waits for the first expected response.
     fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
         let mut backends = Vec::new();
         for name in self.needs(file, cell)? {
@@ -284,7 +286,7 @@ impl Stage {
         })
     }
 
-    /// Names of the backends of a cell. A name with something put in that no backend has means that there is none.
+    /// Names of the cell's upstreams. A name with placeholders that matches none is skipped.
     pub fn needs(&self, file: &File, cell: &CellPlan) -> Result<Vec<String>, String> {
         let names = self.names(file, cell);
         let mut needs = Vec::new();
@@ -299,14 +301,14 @@ impl Stage {
         Ok(needs)
     }
 
-    /// Whether a backend of the cell listens at a unix socket, whose connections the kernel does not count.
+    /// Whether an upstream of the cell listens on a unix socket, whose connections the kernel does not count.
     fn has_socket(&self, file: &File, cell: &CellPlan) -> bool {
         let needs = self.needs(file, cell).unwrap_or_default();
         let sockets = |backend: &Backend| backend.unix && needs.contains(&backend.name);
         file.backend.iter().any(sockets)
     }
 
-    /// Names that hold in the whole run.
+    /// Placeholders with the same value in the whole run.
     fn common_names(&self) -> Names {
         let exe = std::env::current_exe().unwrap_or_default();
         let root = rustix::process::geteuid().is_root();
@@ -322,7 +324,7 @@ impl Stage {
             ("cert".into(), path("site.crt")),
             ("key".into(), path("site.key")),
             ("pem".into(), path("site.pem")),
-            // Started by root, nginx gives its workers to a user who may not read a private folder.
+            // Started by root, nginx runs its workers as a user who may not read a private folder.
             (
                 "user".into(),
                 if root {
@@ -370,7 +372,7 @@ impl Stage {
         self.dir().join(format!("{}.conf", cell.subject))
     }
 
-    /// The configuration of a cell with ports and paths put in.
+    /// The configuration of a cell with ports and paths filled in.
     fn config(&self, file: &File, cell: &CellPlan) -> Result<Option<ConfigText>, String> {
         let Some(conf) = &file.subject[&cell.subject].conf else {
             return Ok(None);
@@ -379,7 +381,7 @@ impl Stage {
             .map(Some)
     }
 
-    /// The files beside it with the names that they get.
+    /// Its additional files with their names.
     fn beside(&self, file: &File, cell: &CellPlan) -> Result<Vec<(String, ConfigText)>, String> {
         let names = self.names(file, cell);
         let beside = file.subject[&cell.subject].beside.iter().map(|written| {
@@ -390,7 +392,7 @@ impl Stage {
         beside.collect()
     }
 
-    /// A printed text with ports and paths put in.
+    /// A printed configuration with ports and paths filled in.
     fn rewritten(&self, file: &File, conf: &str, names: &Names) -> Result<ConfigText, String> {
         let conf = fill(conf, names)?;
         let mut text = read_conf(&conf, &self.beside)?;
@@ -431,7 +433,7 @@ impl Stage {
         let log = self.dir().join(format!("backend-{name}.log"));
         let socket = self.dir().join(place);
         if backend.unix {
-            // What the block before left behind would look like a backend that listens.
+            // A socket left by the previous block would look like an upstream that listens.
             let _ = fs::remove_file(&socket);
         }
         let dir = backend.in_folder.then(|| self.dir());
@@ -480,11 +482,11 @@ impl Stage {
             .map_err(|error| format!("{}: {error}", cell.subject))
     }
 
-    /// What is asked of the subject.
+    /// The load of a cell.
     fn plan(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Plan, String> {
         let test = &file.test[&cell.test];
         let scheme = if test.tls { "https" } else { "http" };
-        // The certificate is for `localhost`; without TLS a number saves servers and readers a name.
+        // The certificate is for `localhost`; without TLS an address saves everybody a name lookup.
         let host = if test.tls { "localhost" } else { "127.0.0.1" };
         let url = format!("{scheme}://{host}:{}{}", self.port, test.path);
         let mut target =
@@ -533,7 +535,7 @@ impl Stage {
         })
     }
 
-    /// The requests of a test, each with its right answer.
+    /// The requests of a test, each with its expected response.
     fn requests(
         &self,
         file: &File,
@@ -627,7 +629,7 @@ fn filled(env: &BTreeMap<String, String>, names: &Names) -> Result<Names, String
     filled.collect()
 }
 
-/// Whether a cell has all these values; several are separated by `|`.
+/// Whether a cell has all these values; alternatives are separated by `|`.
 fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
     when.iter().all(|(axis, values)| {
         let value = cell.axes.get(axis).map_or("", String::as_str);
@@ -635,7 +637,7 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
     })
 }
 
-/// Loads while processes are watched. Gives the window, too.
+/// Runs a load while sampling processes. Also returns the window.
 fn load_and_watch(
     plan: &Plan,
     roots: &Roots,
@@ -645,7 +647,7 @@ fn load_and_watch(
     live.watch(roots);
     thread::scope(|scope| {
         let watching = scope.spawn(|| sample::watch(roots, &stop));
-        // Also when the load panics: the scope would wait for ever.
+        // Set even if the load panics: the scope would otherwise wait for ever.
         let ending = Ending(&stop);
         let now = Instant::now();
         let mut window = (now, now);
@@ -667,7 +669,7 @@ fn load_and_watch(
     })
 }
 
-/// Ends the watching when it goes.
+/// Stops the sampling on drop.
 struct Ending<'a>(&'a AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -676,7 +678,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Waits until a server gives the right answer.
+/// Waits until a server sends the expected response.
 fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
     let begin = Instant::now();
     let expect = &plan.requests[0].expect;
@@ -739,7 +741,7 @@ fn difference(
     })
 }
 
-/// Processors of the subject and of the generator.
+/// CPUs of the server and of the load generator.
 fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     match pin {
         Pin::None => (Vec::new(), Vec::new()),
@@ -751,9 +753,9 @@ fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     }
 }
 
-/// Ports that nobody has now, below those that the kernel gives to connections. Each is held for this run by a name that other
-/// labs would take as well: its server does not listen all the time, and two runs at once would choose the same one now and
-/// then.
+/// Free ports below the kernel's ephemeral range. Each is reserved for this run by an abstract name that other labs try
+/// to take as well: a server does not listen all the time, and two concurrent runs would sometimes choose the same
+/// port.
 fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
     let (first, _) = machine::local_ports();
     let seed = u64::from(std::process::id());
@@ -783,7 +785,7 @@ mod tests {
 
     #[test]
     fn ports_are_held_while_a_run_goes_on() {
-        // The same process shuffles alike, so without holding them both would have the same ones.
+        // The same process shuffles identically, so without reserving them both would get the same ports.
         let (one, holds) = free_ports(5).unwrap();
         let (other, _others) = free_ports(5).unwrap();
         assert!(

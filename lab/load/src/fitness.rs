@@ -1,5 +1,5 @@
-//! Whether this machine is fit for measuring, and what would limit a run. Changes nothing; each finding
-//! says what to do.
+//! Checks whether this machine is fit for benchmarking, and what would limit a run. Changes nothing; each finding says
+//! what to do.
 
 use std::fs;
 use std::thread;
@@ -7,43 +7,42 @@ use std::time::Duration;
 
 use crate::machine;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing to do.
     Fit,
-    /// Numbers will be less sure than they could be.
+    /// Numbers will be less certain than they could be.
     Weak,
-    /// The run cannot be made as asked.
+    /// The run is not possible as requested.
     Unfit,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// How bad it is.
     pub verdict: Verdict,
-    /// What was looked at.
+    /// What was checked.
     pub what: &'static str,
-    /// What was seen.
+    /// The observed value.
     pub seen: String,
     /// What to do about it; empty if nothing.
     pub help: String,
 }
 
-/// Share of time in which tasks wait for a processor, in per cent, above which the machine is not quiet.
+/// Share of time in which tasks wait for a CPU, in per cent, above which the machine is not quiet.
 const PRESSURE_MAX: f64 = 5.0;
 
-/// Share of stolen time, in per cent, above which a neighbour on the host disturbs.
+/// Share of stolen time, in per cent, above which another guest of the host disturbs the run.
 const STEAL_MAX: f64 = 1.0;
 
-/// Descriptors beside those of connections: listeners, logs, files.
+/// Descriptors in addition to those of connections: listeners, logs, files.
 const SPARE_FILES: u64 = 200;
 
-/// How long the load and the stolen time of the machine are watched.
+/// How long the load and the steal time of the machine are observed.
 const WATCH: Duration = Duration::from_millis(1_000);
 
-/// Looks at everything that limits or disturbs a run with so many connections at a time.
+/// Checks everything that limits or disturbs a run with `connections` concurrent connections.
 pub fn examine(connections: u64) -> Vec<Finding> {
     let mut findings = vec![
         processors(),
@@ -175,7 +174,7 @@ fn quota() -> Finding {
     )
 }
 
-/// Watches the machine for a moment: other load and stolen time.
+/// Observes the machine for a moment: other load and steal time.
 fn quiet() -> Vec<Finding> {
     let before = CpuTimes::read();
     thread::sleep(WATCH);
@@ -210,7 +209,7 @@ fn quiet() -> Vec<Finding> {
 /// The first line of `/proc/stat`, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CpuTimes {
-    /// Everything, idle time included.
+    /// Total, idle time included.
     pub all: u64,
     /// Neither idle nor waiting for disks nor stolen.
     pub busy: u64,
@@ -218,17 +217,17 @@ pub struct CpuTimes {
     pub iowait: u64,
     /// Soft interrupts.
     pub softirq: u64,
-    /// Given to other machines by the host.
+    /// Time given to other guests by the host.
     pub steal: u64,
 }
 
 impl CpuTimes {
-    /// The counters now, all zero where they cannot be read.
+    /// The current counters; all zero if they cannot be read.
     pub fn read() -> Self {
         CpuTimes::parse(&machine::read("/proc/stat"))
     }
 
-    /// Reads the counters of a text like `/proc/stat`: user nice system idle iowait irq softirq steal (proc(5)).
+    /// Parses a text like `/proc/stat`: user nice system idle iowait irq softirq steal (proc(5)).
     pub fn parse(text: &str) -> Self {
         let line = text.lines().next().unwrap_or_default();
         let mut ticks = [0_u64; 8];
@@ -246,7 +245,7 @@ impl CpuTimes {
         }
     }
 
-    /// What was spent between an earlier reading and this one.
+    /// Time spent between an earlier reading and this one.
     pub fn since(&self, earlier: &CpuTimes) -> CpuTimes {
         CpuTimes {
             all: self.all.saturating_sub(earlier.all),
@@ -257,7 +256,7 @@ impl CpuTimes {
         }
     }
 
-    /// A part of everything, in per cent.
+    /// `part` as a share of the total, in per cent.
     pub fn share(&self, part: u64) -> f64 {
         if self.all == 0 {
             return 0.0;

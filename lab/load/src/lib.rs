@@ -1,6 +1,6 @@
-//! The lab's ground: the load generator, what servers cost meanwhile, servers to put behind others, and the form of results.
-//! It starts servers by their command, as strangers, and links nothing of sluice above the ground floor, so it cannot
-//! favour it (`docs/decisions/0010-lab.md`).
+//! The lab's foundation: the load generator, resource accounting of servers under load, test upstreams, and the format
+//! of results. It starts servers by their command line, like any other program, and links nothing of sluice above
+//! `ground`, so it cannot favour sluice (`docs/decisions/0010-lab.md`).
 
 #![forbid(unsafe_code)]
 

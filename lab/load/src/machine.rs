@@ -1,4 +1,4 @@
-//! What the machine is: facts for the head of every result. Whether it is fit for measuring is the `doctor`'s to say.
+//! Facts about the machine, for the header of every result. Whether it is fit for benchmarking is checked by `doctor`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::result::Machine;
 
-/// Settings of the kernel that change what a load can do, below `/proc/sys`.
+/// Kernel settings that change what a load can do, below `/proc/sys`.
 const SETTINGS: [&str; 9] = [
     "net/core/somaxconn",
     "net/ipv4/ip_local_port_range",
@@ -21,7 +21,7 @@ const SETTINGS: [&str; 9] = [
     "fs/file-max",
 ];
 
-/// Looks at this machine.
+/// Collects the facts about this machine.
 pub fn look() -> Machine {
     let cpuinfo = read("/proc/cpuinfo");
     let uname = rustix::system::uname();
@@ -38,7 +38,7 @@ pub fn look() -> Machine {
     }
 }
 
-/// TCP connections that listeners of this machine have accepted so far; `None` where the kernel does not tell.
+/// TCP connections that listeners of this machine have accepted so far; `None` if the kernel does not report it.
 pub fn accepted() -> Option<u64> {
     let text = read("/proc/net/snmp");
     let mut lines = text.lines().filter(|line| line.starts_with("Tcp:"));
@@ -54,11 +54,12 @@ pub fn accepted() -> Option<u64> {
 /// Rounds of the fixed piece of work: about a millisecond.
 const WORK_ROUNDS: u64 = 400_000;
 
-/// How often it is done: the shortest time is told, so that another program that takes the processor for a moment is none.
+/// How often the work is repeated: the shortest time counts, so that another program briefly taking the CPU does not
+/// matter.
 const WORK_TRIES: usize = 5;
 
-/// Microseconds that a fixed piece of work takes now. It is arithmetic in registers, so it tells how fast the processor goes
-/// and nothing of memory.
+/// Microseconds that a fixed piece of work takes now. It is arithmetic in registers, so it measures the speed of the
+/// CPU and nothing of memory.
 pub fn work_us() -> f64 {
     let once = |_| {
         let begin = Instant::now();
@@ -72,7 +73,7 @@ pub fn work_us() -> f64 {
     (0..WORK_TRIES).map(once).fold(f64::INFINITY, f64::min)
 }
 
-/// The processors that this process may use, by number.
+/// The CPUs this process may use, by number.
 pub fn processors() -> Vec<usize> {
     match rustix::thread::sched_getaffinity(None) {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU)
@@ -89,19 +90,20 @@ pub fn open_files() -> (u64, u64) {
     (or_all(limit.current), or_all(limit.maximum))
 }
 
-/// Lets this process, and those it starts, open as many files as the system allows. Gives the limit that holds then.
+/// Raises the open file limit of this process and its children as far as the system allows. Returns the limit in
+/// effect.
 pub fn raise_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // A refusal leaves the soft limit, which is what is told.
+    // If this is refused, the soft limit stays and is returned.
     let _ = setrlimit(Resource::Nofile, raised);
     open_files().0
 }
 
-/// First and last port that the kernel gives to connections.
+/// First and last port of the kernel's ephemeral range.
 pub fn local_ports() -> (u16, u16) {
     let text = read("/proc/sys/net/ipv4/ip_local_port_range");
     let mut words = text.split_whitespace().map(str::parse);
@@ -116,7 +118,7 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The first `name : value` of a text such as `/proc/cpuinfo`.
+/// The value of the first `name : value` in a text such as `/proc/cpuinfo`.
 fn field(text: &str, name: &str) -> Option<String> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     lines

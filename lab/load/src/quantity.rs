@@ -1,8 +1,8 @@
-//! Quantities as people write and read them: durations, counts, rates, sizes.
+//! Quantities as people read and write them: durations, counts, rates, sizes.
 
 use std::time::Duration;
 
-/// Reads a duration: a number with `us`, `ms`, `s`, `m` or `h`; a bare number means seconds.
+/// Parses a duration: a number with `us`, `ms`, `s`, `m` or `h`; a bare number means seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let unit_at = text
@@ -28,7 +28,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(number * scale).map_err(|_| format!("`{text}` is no duration"))
 }
 
-/// Reads a count, with `k` for thousands and `M` for millions.
+/// Parses a count, with `k` for thousands and `M` for millions.
 pub fn parse_count(text: &str) -> Result<f64, String> {
     let text = text.trim();
     let (number, scale) = match text.strip_suffix(['k', 'K']) {
@@ -44,7 +44,7 @@ pub fn parse_count(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads a number of bytes, with `KiB`, `MiB`, `KB` or `MB`.
+/// Parses a number of bytes, with `KiB`, `MiB`, `KB` or `MB`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let unit_at = text
@@ -72,7 +72,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is too much"))
 }
 
-/// A duration in nanoseconds with three digits and its unit.
+/// Formats nanoseconds with three significant digits and a unit.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns {
         ns if ns < 1e3 => (ns, "ns"),
@@ -83,7 +83,7 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// A number of bytes with its unit.
+/// Formats a number of bytes with its unit.
 pub fn bytes(count: f64) -> String {
     let (value, unit) = match count {
         count if count < 1e3 => return format!("{count:.0} B"),
@@ -94,7 +94,7 @@ pub fn bytes(count: f64) -> String {
     format!("{} {unit}", digits(value))
 }
 
-/// A whole number with commas between thousands.
+/// Formats a whole number with commas between thousands.
 pub fn thousands(count: f64) -> String {
     let plain = format!("{:.0}", count.abs());
     let mut text = String::new();
@@ -111,7 +111,7 @@ pub fn thousands(count: f64) -> String {
     }
 }
 
-/// Three digits that mean something.
+/// Formats three significant digits.
 fn digits(value: f64) -> String {
     match value {
         value if value < 9.995 => format!("{value:.2}"),

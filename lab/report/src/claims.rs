@@ -1,4 +1,4 @@
-//! What became of the claims of an experiment, beside what a study's own printed figures say of them.
+//! The verdicts on an experiment's claims, beside the verdicts of a study's own printed figures.
 
 use super::text::escape;
 use sluice_audit::evidence::{Claim, Sheet};
@@ -7,21 +7,21 @@ use sluice_audit::rules::claims::check_one;
 use sluice_audit::{ours, studies};
 use sluice_load::result::RunResult;
 
-/// A claim in a report.
+/// A claim and its verdicts.
 pub struct Told {
-    /// What is claimed, with its formula where there is one.
+    /// The claim, with its formula if there is one.
     pub claim: String,
-    /// What the document's own figures say of it; empty without a document.
+    /// The verdict of the study's own figures; empty without a study.
     pub printed: String,
-    /// What the figures of this run say.
+    /// The verdict of this run's figures.
     pub here: String,
-    /// How heavy that is.
+    /// Severity of that verdict.
     pub weight: Weight,
     /// What was compared, and what to keep in mind.
     pub lines: Vec<String>,
 }
 
-/// All claims of a result. `shape` is the number of the study that it repeats.
+/// All claims of a result. `shape` is the number of the study it reproduces.
 pub fn told(result: &RunResult, shape: Option<&str>) -> Vec<Told> {
     let sheet = ours::sheet(result);
     let study = shape.and_then(studies::study).and_then(Result::ok);
@@ -44,7 +44,7 @@ fn one(sheet: &Sheet, claim: &Claim, printed: Option<&Sheet>) -> Told {
         let same = claims.find(|one| one.name == claim.name)?;
         let finding = check_one(sheet, same);
         let (word, _) = split(&finding);
-        // The formula comes first; the figures behind it.
+        // The formula comes first, then the figures.
         let figures: Vec<&str> = finding
             .arithmetic
             .iter()
@@ -71,7 +71,7 @@ fn split(finding: &Finding) -> (String, String) {
     (word.to_string(), rest.to_string())
 }
 
-/// As a table of Markdown; nothing without claims.
+/// As a Markdown table; empty without claims.
 pub fn markdown(result: &RunResult, shape: Option<&str>) -> String {
     let told = told(result, shape);
     if told.is_empty() {
@@ -96,7 +96,7 @@ pub fn markdown(result: &RunResult, shape: Option<&str>) -> String {
     format!("\n## Claims\n\n{head}{rows}")
 }
 
-/// As a table of HTML; nothing without claims.
+/// As an HTML table; empty without claims.
 pub fn html(result: &RunResult, shape: Option<&str>) -> String {
     let told = told(result, shape);
     if told.is_empty() {

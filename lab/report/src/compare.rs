@@ -1,4 +1,4 @@
-//! Two results, or two subjects of one, side by side: paired ratios, intervals and words.
+//! Comparison of two results, or of two subjects of one: paired ratios, intervals and verdicts.
 
 use sluice_audit::limits::MARGIN;
 use sluice_audit::ours::{QUIET_BLOCKS_MIN, quiet_blocks};
@@ -8,23 +8,23 @@ use sluice_load::result::{Block, Cell, CellState, MarkKind, RunResult};
 
 use super::view::axes;
 
-/// A quantity that can be compared.
+/// A metric that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// Good answers per second.
+    /// Successful requests per second.
     Rate,
-    /// Median of good answers.
+    /// Median latency of successful requests.
     Median,
-    /// 99th percentile of good answers.
+    /// 99th percentile latency of successful requests.
     P99,
-    /// Processor time for one good answer.
+    /// CPU time per successful request.
     Cpu,
-    /// Largest resident memory.
+    /// Peak resident memory.
     Memory,
 }
 
 impl Quantity {
-    /// All of them, in the order of a table.
+    /// All metrics, in the order of a table.
     pub const ALL: [Quantity; 5] = [
         Quantity::Rate,
         Quantity::Median,
@@ -44,14 +44,14 @@ impl Quantity {
         }
     }
 
-    /// The quantity of that name.
+    /// The metric with that name.
     pub fn of_name(name: &str) -> Option<Quantity> {
         Quantity::ALL
             .into_iter()
             .find(|quantity| quantity.name() == name)
     }
 
-    /// Which direction is good.
+    /// Which direction is better.
     pub fn better(self) -> Better {
         if self == Quantity::Rate {
             Better::Higher
@@ -60,7 +60,7 @@ impl Quantity {
         }
     }
 
-    /// Its value in a block; `None` if it was not measured or too few answers carry it.
+    /// Its value in a block; `None` if it was not measured or has too few samples.
     pub fn of(self, block: &Block) -> Option<f64> {
         let latency = &block.load.latency.total;
         let carried = |percent: f64| {
@@ -80,35 +80,33 @@ impl Quantity {
     }
 }
 
-/// One quantity of two cells.
+/// One metric of two cells.
 pub struct Compared {
-    /// What.
     pub quantity: Quantity,
-    /// The ratios; `None` where no block of both has it.
+    /// The ratios; `None` if no block of both has it.
     pub paired: Option<Paired>,
-    /// In words.
     pub verdict: Verdict,
 }
 
-/// Two cells.
+/// Two corresponding cells.
 pub struct Pair {
-    /// Where: the axes that both share.
+    /// The axes that both share.
     pub place: String,
-    /// Each quantity.
+    /// The metrics.
     pub compared: Vec<Compared>,
 }
 
-/// What two results have in common, and why they may not be compared.
+/// The common cells of two results, and reasons against comparing them.
 pub struct Comparison {
     /// Cells that both have.
     pub pairs: Vec<Pair>,
     /// Differences in machine, plan or engine.
     pub reasons: Vec<String>,
-    /// The noise floor, if the base has one subject twice.
+    /// The noise floor, if the base measured one subject twice.
     pub floor: Option<f64>,
 }
 
-/// Compares `other` with `base`, cell by cell. With `subjects` the two are subjects of the same result or of two.
+/// Compares `other` with `base`, cell by cell. With `subjects`, compares two subjects of the same result or of two.
 pub fn compare(base: &RunResult, other: &RunResult, subjects: Option<(&str, &str)>) -> Comparison {
     let floor = floor(base);
     let mut pairs = Vec::new();
@@ -150,7 +148,7 @@ fn without_subject(cell: &Cell) -> String {
     axes(&cell)
 }
 
-/// One quantity of two cells, whatever their subjects.
+/// Compares one metric of two cells, whatever their subjects.
 pub fn two_cells(base: &Cell, other: &Cell, quantity: Quantity, floor: Option<f64>) -> Compared {
     let scale = Scale {
         margin: MARGIN,
@@ -195,10 +193,10 @@ fn compared(base: &Cell, other: &Cell, quantity: Quantity, scale: Scale) -> Comp
     }
 }
 
-/// A share of failures from which figures of good answers are no longer those of the same load.
+/// Share of failures above which figures of successful requests no longer describe the same load.
 const FAILED_MAX: f64 = 0.01;
 
-/// Why a cell says nothing about a quantity.
+/// Why a cell says nothing about a metric.
 pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> {
     if cell.state != CellState::Measured {
         return Some(format!("{which} is not measured"));
@@ -222,7 +220,8 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
             sluice_audit::finding::percent(failed)
         ));
     }
-    // A full generator sets rate and latency, and so does whoever else takes part; what an answer costs the server stays true.
+    // A saturated generator limits rate and latency, and interference changes them; the server's cost per request stays
+    // valid.
     let own = matches!(quantity, Quantity::Cpu | Quantity::Memory);
     let (quiet, all) = (quiet_blocks(cell), cell.blocks.len());
     if !own && quiet < QUIET_BLOCKS_MIN.min(all) {
@@ -234,7 +233,7 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
         .then(|| format!("the generator was full with {which}"))
 }
 
-/// What one subject shows against itself: subjects whose names end in ` (again)` are the same program once more.
+/// The noise floor of a result: subjects whose names end in ` (again)` are the same program measured twice.
 pub fn floor(result: &RunResult) -> Option<f64> {
     let mut pairs = Vec::new();
     for cell in &result.cells {
@@ -318,7 +317,7 @@ impl Comparison {
         out
     }
 
-    /// As Markdown, for a comment on a change.
+    /// As Markdown, for a comment on a pull request.
     pub fn markdown(&self) -> String {
         let mut out = String::from(
             "| cell | quantity | ratio | 95 % | verdict |\n| --- | --- | ---: | --- | --- |\n",

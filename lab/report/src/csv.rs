@@ -1,4 +1,4 @@
-//! A result as CSV: one line for each block, so that others can do their own statistics (RFC 4180).
+//! A result as CSV (RFC 4180): one line per block, so that others can compute their own statistics.
 
 use sluice_audit::ours;
 use sluice_load::result::{CellState, RunResult};
@@ -67,7 +67,7 @@ fn line(fields: &[String]) -> String {
     let quoted: Vec<String> = fields
         .iter()
         .map(|field| {
-            // A leading =, +, - or @ would be a formula in a spreadsheet; numbers may begin with a minus.
+            // A leading =, +, - or @ would be a formula in a spreadsheet; numbers may begin with a minus sign.
             let formula = field.starts_with(['=', '+', '@'])
                 || field.starts_with('-') && field.parse::<f64>().is_err();
             let field = if formula {

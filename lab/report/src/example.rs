@@ -1,10 +1,10 @@
-//! A made-up result for tests: three subjects, one of them twice, two tests, three levels, five blocks. The numbers follow
-//! from a queue of one server, so that rate and latency fit each other.
+//! A synthetic result for tests: three subjects, one of them twice, two tests, three levels, five blocks. The numbers
+//! follow a single-server queue, so that rate and latency are consistent.
 
 use sluice_load::random::Random;
 use sluice_load::result::*;
 
-/// Subjects with microseconds of processor time for one answer, and MiB of memory.
+/// Subjects with CPU microseconds per response, and MiB of memory.
 const SUBJECTS: [(&str, f64, f64); 4] = [
     ("swift", 9.0, 9.0),
     ("steady", 12.0, 14.0),
@@ -12,7 +12,7 @@ const SUBJECTS: [(&str, f64, f64); 4] = [
     ("heavy", 31.0, 48.0),
 ];
 
-/// The same result always.
+/// The same result every time.
 pub fn result() -> RunResult {
     static MADE: std::sync::OnceLock<RunResult> = std::sync::OnceLock::new();
     MADE.get_or_init(make).clone()
@@ -109,7 +109,7 @@ fn block(
     memory: f64,
     random: &mut Random,
 ) -> Block {
-    // Each block has its own speed, the same for all subjects: neighbours on the host.
+    // Each block has its own speed, the same for all subjects: other guests on the host.
     let pace = 1.0 + 0.06 * (number as f64 * 2.3).sin() + 0.01 * random.normal();
     let rate = 0.96e6 / cpu_us / pace;
     let mean_ms = clients as f64 / rate * 1000.0;
@@ -214,7 +214,7 @@ fn load(
     }
 }
 
-/// A tenth of a second of about `answers` answers.
+/// An interval of 100 ms with about `answers` responses.
 fn slice(answers: f64, mean_ns: f64, random: &mut Random) -> Point {
     const SHARES: [f64; 7] = [0.1, 0.3, 0.3, 0.2, 0.07, 0.02, 0.001];
     let answers = answers * (1.0 + 0.05 * random.normal());

@@ -1,4 +1,4 @@
-//! One cell in words: what bounded it, what failed, and what that means for its figures.
+//! Explains one cell: its bottleneck, its failures, and what they mean for its figures.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use sluice_audit::statistics::order::median;
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::result::{Block, Cell, FailureClass, Mode, RunResult};
 
-/// The cell that is meant: by its identifier or the beginning of it, or by axes such as `subject=nginx,clients=200`.
+/// Finds a cell by its ID or a prefix of it, or by axes such as `subject=nginx,clients=200`.
 pub fn find<'a>(result: &'a RunResult, what: &str) -> Result<&'a Cell, String> {
     let wanted: Option<Vec<(&str, &str)>> = what
         .split(',')
@@ -124,7 +124,7 @@ fn gave(cell: &Cell) -> Vec<String> {
     lines
 }
 
-/// Shares of a resource from which it is the bound.
+/// Utilization from which a resource counts as the bottleneck.
 const FULL: f64 = 0.9;
 
 fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
@@ -196,10 +196,10 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
     lines
 }
 
-/// Sleeps in a second from which a generator waits for the server rather than the other way round.
+/// Sleeps per second from which a generator counts as waiting for the server.
 const SLEEPS_TOLD: f64 = 1_000.0;
 
-/// Which side waits for the other: a generator that sleeps often had everything read before the next answer came.
+/// Which side waits for the other: a generator that often sleeps had read everything before the next response arrived.
 fn sleeps(cell: &Cell) -> Option<String> {
     let sleeps = over(cell, |block| {
         let slept = block.resources.as_ref()?.generator.switches_voluntary as f64;
@@ -213,7 +213,7 @@ fn sleeps(cell: &Cell) -> Option<String> {
     })
 }
 
-/// In a closed loop at its limit latency is clients divided by rate and says nothing more.
+/// In a closed loop at its limit, latency is clients divided by rate and carries no further information.
 fn queue(cell: &Cell) -> Option<String> {
     let block = cell.blocks.first()?;
     if block.load.asked.mode != Mode::Closed {

@@ -1,6 +1,6 @@
-//! The gate for continuous integration: no regression beyond a threshold. It closes only on what is shown, and opens only where
-//! blocks show that the change is within what is allowed, or where they would have shown one that is not. Else it says how
-//! many blocks that needs.
+//! The gate for continuous integration: fails on a regression beyond a threshold. It fails only if the regression is
+//! shown, and passes only if the blocks show that the change is within the threshold, or would have revealed one beyond
+//! it. Otherwise it reports how many blocks that needs.
 
 use super::compare::{Quantity, unusable};
 use crate::limits::GATE_LEVEL;
@@ -11,10 +11,10 @@ use sluice_audit::statistics::significance::{blocks_for, chance_above_zero, holm
 use sluice_audit::statistics::verdict::Better;
 use sluice_load::result::{Block, Cell, MarkKind, RunResult};
 
-/// How much worse a quantity may become: `p99:+5%` or `rps:-3%`.
+/// How much worse a metric may become: `p99:+5%` or `rps:-3%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Threshold {
-    /// Which quantity.
+    /// The metric.
     pub quantity: Quantity,
     /// The share by which it may become worse, above 0.
     pub share: f64,
@@ -59,35 +59,33 @@ impl std::str::FromStr for Threshold {
     }
 }
 
-/// What the gate says about one cell and quantity.
+/// The gate's judgement of one cell and metric.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
     /// Shown to be worse than allowed.
     Regression,
-    /// Shown to be within what is allowed, or not shown to be worse where that would have shown.
+    /// Shown to be within the threshold, or not shown to be worse although that would have been detected.
     Pass,
-    /// Nothing can be said.
+    /// No conclusion is possible.
     Unusable(String),
 }
 
-/// One cell and quantity.
+/// The check of one cell and metric.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Which cell.
+    /// The cell.
     pub place: String,
-    /// Which threshold.
     pub threshold: Threshold,
     /// New against base, as a ratio; `None` without figures.
     pub ratio: Option<f64>,
     /// How far each block is beyond the threshold, as a logarithm; above 0 is worse than allowed.
     pub beyond: Vec<f64>,
-    /// The chance of what was seen if the change were just the threshold.
+    /// The probability of the observation if the change were exactly the threshold.
     pub chance: f64,
-    /// The judgement.
     pub judgement: Judgement,
 }
 
-/// Checks all cells of `base` against their partners. `partner` finds the cell that stands for the new program.
+/// Checks all cells of `base` against their counterparts. `partner` finds the cell of the new program.
 pub fn check<'a>(
     base: &'a RunResult,
     thresholds: &[Threshold],
@@ -110,7 +108,7 @@ pub fn check<'a>(
         .collect();
     checked.extend(pooled);
     settle(&mut checked, floor);
-    // What all cells show together does not stand for any one of them.
+    // What all cells show together does not apply to any single one.
     let level = GATE_LEVEL / checked.len().max(1) as f64;
     for one in &mut checked[..single] {
         doubt(one, floor, level);
@@ -118,7 +116,7 @@ pub fn check<'a>(
     checked
 }
 
-/// All usable cells of a quantity as one: what is a little worse everywhere shows here before it shows in any cell.
+/// All usable cells of a metric combined: a small regression everywhere shows here before it shows in any single cell.
 fn together(checked: &[Checked], threshold: Threshold) -> Option<Checked> {
     let usable: Vec<&Checked> = checked
         .iter()
@@ -179,7 +177,7 @@ fn one(base: &Cell, other: &Cell, threshold: Threshold) -> Checked {
     checked
 }
 
-/// In which direction a logarithm of the quantity is worse.
+/// The sign of a logarithm that means worse.
 fn sign(threshold: Threshold) -> f64 {
     match threshold.quantity.better() {
         Better::Higher => -1.0,
@@ -187,7 +185,7 @@ fn sign(threshold: Threshold) -> f64 {
     }
 }
 
-/// The logarithm of what is allowed: `rps:-3%` allows a ratio of 0.97, `p99:+5%` one of 1.05.
+/// The logarithm of the threshold: `rps:-3%` allows a ratio of 0.97, `p99:+5%` one of 1.05.
 fn allowed(threshold: Threshold) -> f64 {
     match threshold.quantity.better() {
         Better::Higher => -(1.0 - threshold.share).ln(),
@@ -195,7 +193,7 @@ fn allowed(threshold: Threshold) -> f64 {
     }
 }
 
-/// Many cells are looked at, so one of them is far out by chance: Holm's correction over all, and the noise floor.
+/// With many cells, one is an outlier by chance: applies Holm's correction over all, and the noise floor.
 fn settle(checked: &mut [Checked], floor: Option<f64>) {
     let usable: Vec<usize> = (0..checked.len())
         .filter(|at| checked[*at].judgement == Judgement::Pass)
@@ -218,8 +216,8 @@ fn within_noise(floor: Option<f64>) -> String {
     format!("one subject differs from itself by up to {share}")
 }
 
-/// Takes back a pass that the blocks do not carry: neither do they show that the change is within what is allowed, nor are
-/// they enough to have shown one that goes as far beyond it.
+/// Withdraws a pass that the blocks do not support: they neither show that the change is within the threshold, nor are
+/// they enough to have revealed one just as far beyond it.
 fn doubt(one: &mut Checked, floor: Option<f64>, level: f64) {
     if one.judgement != Judgement::Pass {
         return;
@@ -243,7 +241,7 @@ fn doubt(one: &mut Checked, floor: Option<f64>, level: f64) {
     }
 }
 
-/// Standard deviation of a sample; 0 of fewer than two.
+/// Standard deviation of a sample; 0 for fewer than two.
 fn deviation(values: &[f64]) -> f64 {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -254,7 +252,7 @@ fn deviation(values: &[f64]) -> f64 {
     }
 }
 
-/// The judgement of all together.
+/// The combined judgement.
 pub fn verdict(checked: &[Checked]) -> Judgement {
     let has = |wanted: fn(&Judgement) -> bool| checked.iter().any(|one| wanted(&one.judgement));
     if has(|j| *j == Judgement::Regression) {

@@ -1,4 +1,4 @@
-//! A result for people and programs: one HTML file that needs nothing else, Markdown in the shapes of the studies, CSV and
+//! Results for people and programs: a self-contained HTML file, Markdown in the table layouts of the studies, CSV and
 //! single charts. `view` orders the cells, `chart` draws, the others write. Nothing is measured or judged here.
 
 #![forbid(unsafe_code)]

@@ -1,17 +1,17 @@
 //! Limits of reports, comparisons and gates, each with its reason.
 
-/// Bytes of an HTML report, unless everything is asked for: drawings fill what tables and texts leave. Mails, code reviews and
-/// repositories take a page of 200 KB without complaint.
+/// Target size of an HTML report in bytes, unless the full one is requested: drawings fill what tables and texts leave.
+/// Mail, code review and repositories accept a page of 200 KB without complaint.
 pub const PAGE_BYTES_AIM: usize = 197_000;
 
-/// Bytes that drawings may have in any case, also on a page whose tables alone are large.
+/// Bytes that drawings may always have, even on a page with large tables.
 pub const DRAWING_BYTES_MIN: usize = 50_000;
 
-/// Different lines that one list of a cell in a report shows: what a server says 500 times it says as well once.
+/// Distinct lines in one list of a cell: what a server prints 500 times is just as clear once.
 pub const REPORT_LIST_LINES_MAX: usize = 8;
 
-/// Chance of a false alarm of a gate over all of its cells together.
+/// Probability of a false alarm of a gate over all of its cells together.
 pub const GATE_LEVEL: f64 = 0.05;
 
-/// Cells that a message lists when a name fits none or several.
+/// Cells that a message lists if a name matches none or several.
 pub const CHOICES_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! Results from files.
+//! Loads results from files.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sluice_audit::limits::REPORT_BYTES_MAX;
 use sluice_load::result::{RunResult, SCHEMA};
 
-/// The file that a name means: itself, or `result.json` in a folder.
+/// The file for an argument: itself, or `result.json` in a folder.
 pub fn file_of(what: &Path) -> PathBuf {
     if what.is_dir() {
         what.join("result.json")
@@ -15,7 +15,7 @@ pub fn file_of(what: &Path) -> PathBuf {
     }
 }
 
-/// Reads a result. The error names the file.
+/// Loads a result. The error names the file.
 pub fn load(what: &Path) -> Result<RunResult, String> {
     let path = file_of(what);
     let told = |words: String| format!("{}: {words}", path.display());

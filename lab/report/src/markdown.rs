@@ -1,4 +1,5 @@
-//! A result as Markdown: tables in a study's shape, beside the figures that the study printed, and what the claims became.
+//! A result as Markdown: tables in a study's layout, beside the figures printed in the study, and the verdicts on
+//! claims.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use sluice_audit::finding::Weight;
 use sluice_audit::{audit, ours, studies};
 use sluice_load::result::{CellState, RunResult};
 
-/// The Markdown of a result. `shape` is a study's number.
+/// The Markdown of a result. `shape` is the number of a study.
 pub fn write(result: &RunResult, shape: Option<&str>) -> String {
     let view = View::new(result);
     let chosen = shape.or(result
@@ -45,7 +46,7 @@ pub fn write(result: &RunResult, shape: Option<&str>) -> String {
     out
 }
 
-/// The heading of a result.
+/// The title of a result.
 pub fn title(result: &RunResult) -> String {
     if result.title.is_empty() {
         result.name.clone()
@@ -95,7 +96,7 @@ pub fn table_text(table: &Table) -> String {
     out
 }
 
-/// Cells with the printed row that each repeats: as the experiment says, else where the names are the same and tell one row.
+/// Cells with the printed row that each reproduces: as stated by the experiment, else by name if that is unambiguous.
 fn pairs<'a>(view: &'a View<'_>, study: &'a studies::Study) -> Vec<(&'a Seen<'a>, &'a Row)> {
     let printed = &study.sheet.rows;
     let said = view.result.experiment.iter().flat_map(|one| &one.beside);
@@ -121,7 +122,7 @@ fn pairs<'a>(view: &'a View<'_>, study: &'a studies::Study) -> Vec<(&'a Seen<'a>
             shared.peek().is_some() && shared.all(|(dim, value)| seen.cell.axis(dim) == value)
         };
         let mut found = printed.iter().filter(fits);
-        // A row that several printed ones fit is beside none of them.
+        // A row that matches several printed ones is paired with none.
         match (found.next(), found.next()) {
             (Some(row), None) => Some((seen, row)),
             _ => None,
@@ -130,7 +131,7 @@ fn pairs<'a>(view: &'a View<'_>, study: &'a studies::Study) -> Vec<(&'a Seen<'a>
     view.cells.iter().filter_map(pair).collect()
 }
 
-/// Figures of this run below those that a study printed, in its columns, where the same row exists.
+/// Figures of this run below those printed in a study, in its columns, for rows that both have.
 fn beside_published(view: &View<'_>, shape: &str, study: Result<studies::Study, String>) -> String {
     let Ok(study) = study else {
         return String::new();

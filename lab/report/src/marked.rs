@@ -1,8 +1,8 @@
-//! What marked blocks mean for the figures of a whole result. When a block is marked is left to the experiment.
+//! What marked blocks mean for the figures of a whole result. The experiment decides when a block is marked.
 
 use sluice_load::result::{Block, MarkKind, RunResult};
 
-/// A sentence for each kind of mark that blocks have, with how many and the first one's words.
+/// A sentence for each kind of mark, with the number of blocks and the text of the first one.
 pub fn sentences(result: &RunResult) -> Vec<String> {
     let blocks = || result.cells.iter().flat_map(|cell| &cell.blocks);
     let total = blocks().count();
@@ -26,7 +26,7 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
     MEANINGS.iter().filter_map(sentence).chain(failed).collect()
 }
 
-/// Failures are not among them: they have columns of their own.
+/// Failures are not included: they have columns of their own.
 const MEANINGS: &[(MarkKind, &str, &str)] = &[
     (
         MarkKind::Unusable,

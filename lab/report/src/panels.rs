@@ -1,4 +1,4 @@
-//! Which charts a result has, from its view.
+//! The charts of a result, from its view.
 
 use super::chart::{Axis, Bar, Chart, Heat, Marks, Point, Scale, Series, Unit};
 use super::text::duration;
@@ -6,26 +6,26 @@ use super::view::{Seen, View};
 use sluice_audit::finding::percent;
 use sluice_load::result::Histogram;
 
-/// How fine drawings are: what a page has room for.
+/// Resolution of drawings, depending on the room in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// Points of one line over time.
+    /// Points of a line over time.
     pub points: usize,
-    /// Points of one curve of percentiles.
+    /// Points of a percentile curve.
     pub quantiles: usize,
-    /// Columns of one map.
+    /// Columns of a heat map.
     pub columns: usize,
 }
 
 impl Detail {
-    /// As fine as a drawing of this width can show: one place for every two units.
+    /// The maximum for a drawing of this width: one point per two units.
     pub const FULL: Detail = Detail {
         points: 170,
         quantiles: 84,
         columns: 150,
     };
 
-    /// For a page with so many cells: the more there are, the coarser each is, so that the page stays small.
+    /// For a page with this many cells: the more there are, the coarser each is, so that the page stays small.
     pub fn of_page(cells: usize) -> Self {
         let share = |all: usize, least: usize, most: usize| (all / cells.max(1)).clamp(least, most);
         Detail {
@@ -36,17 +36,16 @@ impl Detail {
     }
 }
 
-/// A drawing with the place that it is about, so that a page can show one place at a time.
+/// A drawing with its test and level, so that a page can filter by them.
 pub struct Panel {
     /// The test; `None` for charts of all tests.
     pub test: Option<usize>,
     /// The level; `None` for charts of all levels.
     pub level: Option<usize>,
-    /// What is drawn.
     pub drawing: Drawing,
 }
 
-/// A chart or a map.
+/// A chart or a heat map.
 pub enum Drawing {
     /// Bars or lines.
     Chart(Chart),
@@ -66,7 +65,7 @@ const BARS: [(&str, &str); 5] = [
     ("p99", "p99"),
 ];
 
-/// Good answers, failures and processor time of all tests at each level.
+/// Successful requests, failures and CPU time of all tests at each level.
 pub fn overview(view: &View<'_>) -> Vec<Panel> {
     let mut panels = Vec::new();
     for level in 0..view.levels.len() {
@@ -98,7 +97,7 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
                 Unit::Mebibytes,
             ),
         ];
-        // Failures that nobody has need no chart.
+        // A chart without any failures is omitted.
         let worth = |chart: &Chart| {
             !chart.is_empty() && !chart.title.starts_with("failures") || any_failure(chart)
         };
@@ -185,7 +184,7 @@ pub fn latency_bars(view: &View<'_>) -> Vec<Panel> {
     })
 }
 
-/// Every percentile that the answers carry.
+/// All percentiles supported by the number of responses.
 pub fn percentiles(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     each_place(view, |view, test, level| {
         let series = view.beside(test, level).into_iter().map(|seen| Series {
@@ -214,7 +213,7 @@ pub fn percentiles(view: &View<'_>, detail: Detail) -> Vec<Panel> {
 }
 
 fn quantile_points(histogram: &Histogram, detail: Detail) -> Vec<Point> {
-    // Evenly over the tail: up to 14 points for each power of ten, as far as ten answers lie beyond.
+    // Evenly over the tail: up to 14 points per power of ten, as long as ten responses lie beyond.
     let end = (histogram.count() as f64 / 10.0).max(1.0).log10();
     let count = ((end * 14.0).ceil().max(1.0) as usize).min(detail.quantiles);
     let point = |at: usize| {
@@ -229,7 +228,7 @@ fn quantile_points(histogram: &Histogram, detail: Detail) -> Vec<Point> {
     (0..=count).map(point).collect()
 }
 
-/// Curves of each test: heading, figure, unit, scale.
+/// Curves of each test: title, figure, unit, scale.
 const CURVES: [(&str, &str, Unit, Scale); 5] = [
     (
         "good answers per second",
@@ -258,7 +257,7 @@ const CURVES: [(&str, &str, Unit, Scale); 5] = [
     ),
 ];
 
-/// Figures against the level, where there are several: answers, latency, and processor time.
+/// Figures against the level, if there are several: responses, latency, and CPU time.
 pub fn curves(view: &View<'_>) -> Vec<Panel> {
     if view.levels.len() < 2
         || view
@@ -296,7 +295,7 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
                 diagonal: open && *figure == "goodput",
                 marked: true,
             };
-            // Failures that nobody has need no chart.
+            // A chart without any failures is omitted.
             let worth = *figure != "errors" || any_failure(&chart);
             if !chart.is_empty() && worth {
                 panels.push(Panel {
@@ -340,7 +339,7 @@ fn level_points(
     points
 }
 
-/// Processor and memory over time, and answers over time.
+/// CPU and memory over time, and responses over time.
 pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     let mut panels = each_place(view, |view, test, level| {
         timed(
@@ -409,7 +408,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     panels
 }
 
-/// Places of a line: seconds and value.
+/// Points of a line: seconds and value.
 type Places = Option<Vec<(f64, f64)>>;
 
 fn timed(
@@ -455,8 +454,8 @@ fn timed(
     }
 }
 
-/// At most so many of the points, in their order: of each stretch the lowest and the highest, so that no stall and no peak
-/// gets lost.
+/// At most `most` of the points, in order: the lowest and the highest of each section, so that no stall and no peak is
+/// lost.
 fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     if points.len() <= most {
         return points.to_vec();
@@ -474,7 +473,7 @@ fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     both.collect()
 }
 
-/// A map of latency over time for each cell.
+/// A heat map of latency over time for each cell.
 pub fn heat_maps(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     let mut panels = Vec::new();
     for seen in &view.cells {
@@ -500,7 +499,7 @@ pub fn heat_maps(view: &View<'_>, detail: Detail) -> Vec<Panel> {
 }
 
 impl Drawing {
-    /// The SVG. `whole` makes it a file of its own.
+    /// The SVG. `whole` makes it a standalone file.
     pub fn draw(&self, whole: bool) -> String {
         match self {
             Drawing::Chart(chart) => super::chart::draw(chart, whole),
@@ -508,7 +507,7 @@ impl Drawing {
         }
     }
 
-    /// Its heading.
+    /// Its title.
     pub fn title(&self) -> &str {
         match self {
             Drawing::Chart(chart) => &chart.title,
@@ -531,7 +530,7 @@ fn each_place(view: &View<'_>, make: impl Fn(&View<'_>, usize, usize) -> Chart) 
     places.filter_map(panel).collect()
 }
 
-/// Series that draw something; the others would only fill the keys.
+/// Series with marks; the others would only clutter the legend.
 fn with_marks(series: impl Iterator<Item = Series>) -> Vec<Series> {
     let some = |series: &Series| match &series.marks {
         Marks::Bars(bars) => !bars.is_empty(),
@@ -540,7 +539,7 @@ fn with_marks(series: impl Iterator<Item = Series>) -> Vec<Series> {
     series.filter(some).collect()
 }
 
-/// `proxy at 200 clients: latency`, as far as there are several of each.
+/// `proxy at 200 clients: latency`; test and level are omitted if there is only one.
 fn place_name(view: &View<'_>, what: &str, test: usize, level: usize) -> String {
     let place = [view.test_if_several(test), view.level_name(level)];
     let place: Vec<&str> = place

@@ -1,4 +1,5 @@
-//! The published schema of results (`docs/lab/result.schema.json`, JSON Schema 2020-12) against a result that has everything.
+//! The published schema of results (`docs/lab/result.schema.json`, JSON Schema 2020-12) against a result that has every
+//! field.
 
 use serde_json::{Map, Value, json};
 
@@ -6,7 +7,7 @@ use super::example;
 
 const SCHEMA: &str = include_str!("../../../docs/lab/result.schema.json");
 
-/// What of the schema's language this checks; another keyword fails, so that nothing is passed over unseen.
+/// The keywords of JSON Schema that this test supports; it fails on any other, so that nothing is ignored silently.
 const KNOWN: [&str; 19] = [
     "$schema",
     "$id",
@@ -29,7 +30,8 @@ const KNOWN: [&str; 19] = [
     "minimum",
 ];
 
-/// Mistakes of `value`, with their places. Fields that the schema does not name are mistakes here, although readers ignore them.
+/// Violations of the schema in `value`, with their paths. Fields that the schema does not name are violations here,
+/// although readers ignore them.
 fn mistakes(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut Vec<String>) {
     let Some(rules) = schema.as_object() else {
         return;
@@ -126,7 +128,7 @@ fn check_fields(
             (None, None) if rules.contains_key("properties") => {
                 found.push(format!("{place} is not in the schema"));
             }
-            // Choices name the fields themselves.
+            // Alternatives name the fields themselves.
             (None, None) => {}
         }
     }
@@ -145,7 +147,7 @@ fn results_follow_the_published_schema() {
     assert_eq!(check(&result), Vec::<String>::new());
 }
 
-/// Every field of every type, present: a field that is added without its line in the schema is found here.
+/// Every field of every type is present, so a field added without its entry in the schema is found.
 #[test]
 fn the_schema_names_every_field() {
     let mut result = example::result();

@@ -1,4 +1,4 @@
-//! Tables in the shape that each study prints, with the interval and the flags that it does not have.
+//! Tables in the layout of each study, with additional intervals and flags.
 
 use super::view::{Seen, Stat, View};
 use sluice_audit::evidence::Row;
@@ -6,7 +6,7 @@ use sluice_audit::finding::{count, number};
 
 /// A table: headings and rows of cells.
 pub struct Table {
-    /// What stands above it.
+    /// Its title.
     pub title: String,
     /// Names of columns.
     pub headings: Vec<String>,
@@ -14,7 +14,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The tables of a result in a study's shape; in the general one for `None` and other words.
+/// The tables of a result in a study's layout, or in the general one.
 pub fn tables(view: &View<'_>, shape: Option<&str>) -> Vec<Table> {
     match shape {
         Some("000") => by_level(view, &HOTDOGS),
@@ -26,7 +26,7 @@ pub fn tables(view: &View<'_>, shape: Option<&str>) -> Vec<Table> {
     }
 }
 
-/// Printed rows and the cells that repeat them, one under the other in the columns of the study.
+/// Printed rows and the cells that reproduce them, one below the other in the columns of the study.
 pub fn beside(shape: &str, pairs: &[(&Seen<'_>, &Row)]) -> Table {
     let columns: &[Column] = match shape {
         "000" => &HOTDOGS,
@@ -66,7 +66,7 @@ pub fn beside(shape: &str, pairs: &[(&Seen<'_>, &Row)]) -> Table {
     }
 }
 
-/// A column: heading, figure, how it is written.
+/// A column: heading, figure, format.
 type Column = (&'static str, &'static str, fn(f64) -> String);
 
 const HOTDOGS: [Column; 8] = [
@@ -98,7 +98,7 @@ const CALLS: [Column; 9] = [
     ("bytes", "bytes", whole),
 ];
 
-/// wrk's.
+/// Columns of wrk.
 const WRK: [Column; 8] = [
     ("Latency avg ms", "mean", two),
     ("Stdev ms", "stdev", two),
@@ -110,7 +110,7 @@ const WRK: [Column; 8] = [
     ("bytes", "bytes", whole),
 ];
 
-/// ab's.
+/// Columns of ab.
 const AB: [Column; 12] = [
     ("Complete", "requests", whole),
     ("Failed", "errors", share),
@@ -184,7 +184,7 @@ fn cells(
     .collect()
 }
 
-/// `nginx-default-synthetic`, as study 000 writes it, with further axes behind.
+/// `nginx-default-synthetic`, as in study 000, followed by further axes.
 fn row_name(view: &View<'_>, seen: &Seen<'_>) -> String {
     let subject = view.subjects[seen.subject].replace(' ', "-");
     match view.tests[seen.test].as_str() {

@@ -7,7 +7,7 @@ use super::{csv, example, explain, html, markdown, panels};
 use sluice_audit::statistics::verdict::Verdict;
 use sluice_load::result::{Mark, MarkKind, RunResult};
 
-/// Tags that are opened must be closed in order; what HTML leaves open is left out.
+/// Checks that tags are closed in order, except those that HTML leaves open. Returns the number of tags.
 fn check_nesting(text: &str) -> usize {
     let void = ["meta", "br", "!doctype", "tr", "td", "th", "thead", "tbody"];
     let mut open: Vec<&str> = Vec::new();
@@ -73,7 +73,7 @@ fn the_page_is_whole_and_needs_nothing_else() {
     }
 }
 
-/// Half a megabyte before series were thinned and places made relative.
+/// It was half a megabyte before series were thinned and coordinates made relative.
 #[test]
 fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
     let result = example::result();
@@ -83,8 +83,8 @@ fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
     let full = html::page(&result, None, true);
     assert!(!full.contains("left out to keep this page small"));
     assert_eq!(full.matches("class=\"chart heat\"").count(), 24);
-    // Ten times as many cells: drawings end where their room does, and that is said.
-    // One block each: intervals are not what this is about, and take their time.
+    // With ten times as many cells, drawings are omitted once their room is used up, and the page says so. One block
+    // each is enough: intervals are slow and not tested here.
     let mut large = result.clone();
     large.cells.clear();
     for copy in 0..10 {
@@ -163,7 +163,7 @@ fn charts_hold_all_cells_and_open_as_files() {
     // Four for each test, and failures of each, as one subject has some.
     assert_eq!(panels::curves(&view).len(), 10);
     assert_eq!(panels::heat_maps(&view, panels::Detail::FULL).len(), 24);
-    // Failures are drawn for the one level that has some.
+    // The failure chart is drawn for the one level that has failures.
     let failures = panels::overview(&view)
         .iter()
         .filter(|panel| panel.drawing.title().starts_with("failures"))
@@ -199,7 +199,7 @@ fn tables_have_the_shape_of_their_study() {
 #[test]
 fn csv_has_a_line_for_each_block() {
     let text = csv::write(&example::result());
-    // 24 cells of 5 blocks, one cell without, and the headings.
+    // 24 cells of 5 blocks, one cell without, and the header.
     assert_eq!(text.lines().count(), 24 * 5 + 1 + 1);
     let columns = text.lines().next().unwrap().split(',').count();
     assert!(
@@ -295,7 +295,7 @@ fn the_gate_closes_on_what_is_shown_only() {
         Judgement::Pass
     );
     assert_eq!(gated("steady", "swift", &["rps:-3%"]), Judgement::Pass);
-    // Six cells that are all 33 % worse. Five blocks cannot show one of six alone; together they can.
+    // Six cells that are all 33 % worse. Five blocks cannot show that for one of six alone; combined they can.
     assert_eq!(
         gated("swift", "steady", &["rps:-3%"]),
         Judgement::Regression
@@ -306,7 +306,7 @@ fn the_gate_closes_on_what_is_shown_only() {
         "that much is allowed"
     );
     assert_eq!(gated("swift", "heavy", &["rps:-3%"]), Judgement::Regression);
-    // Without a regression the cell that fails at 1,000 clients keeps the gate from saying that all is well.
+    // Without a regression, the cell that fails at 1,000 clients still prevents a pass.
     assert!(matches!(
         gated("swift", "heavy", &["rps:-90%"]),
         Judgement::Unusable(_)
@@ -317,7 +317,7 @@ fn the_gate_closes_on_what_is_shown_only() {
     ));
 }
 
-/// One cell of two whose ratios, new against base, are these in each block.
+/// Checks two results whose cells have these ratios, new against base, in each block.
 fn gate_of(
     cells: &[&[f64]],
     floor: Option<f64>,
@@ -376,7 +376,7 @@ fn a_gate_without_power_says_what_it_needs() {
         Judgement::Unusable(reason) => assert!(reason.contains(words), "{reason}"),
         other => panic!("{other:?}"),
     };
-    // Five blocks of one cell can show it; of one among three they cannot, and that is no pass.
+    // Five blocks of one cell can show it; for one of three cells they cannot, so the gate does not pass.
     assert_eq!(gate_of(&[&half], None, 0).1, Judgement::Regression);
     needs(gate_of(&[&half, &same, &same], None, 0).1, "run 7 or more");
     assert_eq!(gate_of(&[&same, &same, &same], None, 0).1, Judgement::Pass);
@@ -387,13 +387,13 @@ fn a_gate_without_power_says_what_it_needs() {
         gate_of(&[&seven, &quiet, &quiet], None, 0).1,
         Judgement::Regression
     );
-    // Noise far above the limit hides a change of its size.
+    // Noise far above the threshold hides a change of its size.
     needs(gate_of(&[&[0.9, 1.1, 1.0, 0.95, 1.05]], None, 0).1, "run ");
     needs(
         gate_of(&[&same], Some(1.08), 0).1,
         "differs from itself by up to 8 %",
     );
-    // Disturbed blocks are no evidence.
+    // Disturbed blocks do not count as evidence.
     needs(gate_of(&[&half], None, 1).1, "4 undisturbed blocks");
     needs(
         gate_of(&[&half], None, 5).1,

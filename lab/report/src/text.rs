@@ -1,8 +1,8 @@
-//! Words and escapes that all reports share.
+//! Formatting and escaping shared by all reports.
 
 use sluice_load::result::MarkKind;
 
-/// Text that is safe inside HTML and SVG, in elements and in attributes.
+/// Escapes text for HTML and SVG, in elements and in attributes.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -12,7 +12,7 @@ pub fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters are not allowed in XML at all.
+            // Control characters are not allowed in XML.
             c if (c as u32) < 0x20 && c != '\n' && c != '\t' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -20,7 +20,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The short form of a mark, for a table.
+/// The abbreviation of a mark, for tables.
 pub fn mark_word(kind: MarkKind) -> &'static str {
     match kind {
         MarkKind::Disturbed => "DISTURBED",
@@ -34,7 +34,7 @@ pub fn mark_word(kind: MarkKind) -> &'static str {
     }
 }
 
-/// Milliseconds in the unit that reads best: `85 us`, `1.21 ms`, `2.4 s`.
+/// Milliseconds in the most readable unit: `85 us`, `1.21 ms`, `2.4 s`.
 pub fn duration(ms: f64) -> String {
     let (value, unit) = match ms {
         v if v.abs() >= 1000.0 => (v / 1000.0, "s"),
@@ -44,7 +44,7 @@ pub fn duration(ms: f64) -> String {
     format!("{} {unit}", short(value))
 }
 
-/// Bytes in the unit that reads best.
+/// Bytes in the most readable unit.
 pub fn size(bytes: f64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes;
@@ -56,7 +56,7 @@ pub fn size(bytes: f64) -> String {
     format!("{} {}", short(value), units[at])
 }
 
-/// Three digits that carry: `12,345`, `123`, `12.3`, `1.23`, `0.12`; whole numbers without a fraction.
+/// Three significant digits: `12,345`, `123`, `12.3`, `1.23`, `0.12`; whole numbers without a fraction.
 pub fn short(value: f64) -> String {
     if value.fract() == 0.0 {
         return sluice_audit::finding::count(value);

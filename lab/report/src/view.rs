@@ -1,5 +1,4 @@
-//! The cells of a result in the order in which a report tells them: by test, level and subject, each with its figures over
-//! blocks.
+//! The cells of a result in the order of a report: by test, level and subject, each with its figures over blocks.
 
 use sluice_audit::evidence::Row;
 use sluice_audit::limits::CONFIDENCE;
@@ -8,31 +7,30 @@ use sluice_audit::statistics::bootstrap::{Interval, median_interval};
 use sluice_audit::statistics::order::{half_spread, median};
 use sluice_load::result::{Block, Cell, CellState, Histogram, RunResult};
 
-/// A result as a report sees it.
+/// A result arranged for a report.
 pub struct View<'a> {
-    /// What it was made from.
+    /// The source.
     pub result: &'a RunResult,
     /// Cells with figures, in the order of the result.
     pub cells: Vec<Seen<'a>>,
-    /// Who was measured, in the order of the result: subject, with its configuration where there are several.
+    /// Servers in the order of the result: subject, with its configuration if there are several.
     pub subjects: Vec<String>,
-    /// What was asked of them: test and every other axis that is neither subject, configuration nor level.
+    /// Tests: test and every other axis that is not subject, configuration or level.
     pub tests: Vec<String>,
-    /// How much of it: clients or requests per second.
+    /// Load levels: clients or requests per second.
     pub levels: Vec<String>,
 }
 
 /// A measured cell.
 pub struct Seen<'a> {
-    /// The cell.
     pub cell: &'a Cell,
     /// Its figures over blocks.
     pub row: Row,
-    /// Position in `View::subjects`.
+    /// Index in `View::subjects`.
     pub subject: usize,
-    /// Position in `View::tests`.
+    /// Index in `View::tests`.
     pub test: usize,
-    /// Position in `View::levels`.
+    /// Index in `View::levels`.
     pub level: usize,
 }
 
@@ -41,16 +39,16 @@ pub struct Seen<'a> {
 pub struct Stat {
     /// The median over blocks.
     pub point: f64,
-    /// Its interval, with enough blocks.
+    /// Its confidence interval, if there are enough blocks.
     pub interval: Option<Interval>,
     /// Half the distance between smallest and largest block as a share of the median.
     pub spread: Option<f64>,
-    /// Blocks that have the figure.
+    /// Number of blocks that have the figure.
     pub blocks: usize,
 }
 
 impl Stat {
-    /// Of the figure in each block.
+    /// Computed from the figure of each block.
     pub fn of(values: &[f64]) -> Option<Stat> {
         Some(Stat {
             point: median(values)?,
@@ -60,12 +58,12 @@ impl Stat {
         })
     }
 
-    /// The ends of what is drawn as a whisker: the interval, else nothing.
+    /// The ends of the whisker: the interval, if there is one.
     pub fn ends(&self) -> Option<(f64, f64)> {
         self.interval.map(|interval| (interval.low, interval.high))
     }
 
-    /// `+-2.1 %` by the interval, or by the range of few blocks; nothing of one block.
+    /// `+-2.1 %` from the interval, or from the range if there are few blocks; empty for one block.
     pub fn uncertainty(&self) -> String {
         let half = match self.interval {
             Some(interval) if self.point != 0.0 => {
@@ -78,7 +76,7 @@ impl Stat {
 }
 
 impl<'a> View<'a> {
-    /// The view of a result.
+    /// Creates the view of a result.
     pub fn new(result: &'a RunResult) -> Self {
         let several_configs = differ(result, "config");
         let mut view = View {
@@ -105,7 +103,7 @@ impl<'a> View<'a> {
         view
     }
 
-    /// Levels in the order of their numbers: a result has them in the order of its tests, which need not have the same ones.
+    /// Sorts levels numerically: a result lists them in the order of its tests, which may have different ones.
     fn sort_levels(&mut self) {
         let value = |name: &String| name.parse::<f64>().unwrap_or(f64::INFINITY);
         let mut sorted = self.levels.clone();
@@ -117,7 +115,7 @@ impl<'a> View<'a> {
         self.levels = sorted;
     }
 
-    /// The cell at a place.
+    /// The cell at a position.
     pub fn at(&self, subject: usize, test: usize, level: usize) -> Option<&Seen<'a>> {
         let mut cells = self.cells.iter();
         cells.find(|seen| (seen.subject, seen.test, seen.level) == (subject, test, level))
@@ -136,7 +134,7 @@ impl<'a> View<'a> {
         self.cells.iter().any(|seen| seen.row.offered.is_some())
     }
 
-    /// The name of a test where there are several; one alone needs no name.
+    /// The name of a test; empty if there is only one.
     pub fn test_if_several(&self, test: usize) -> String {
         if self.tests.len() > 1 {
             self.tests[test].clone()
@@ -145,7 +143,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How a level is called: `200 clients`, `5,000 requests/s`.
+    /// The name of a level: `200 clients`, `5,000 requests/s`.
     pub fn level_name(&self, level: usize) -> String {
         let value = &self.levels[level];
         let number = value
@@ -160,8 +158,8 @@ impl<'a> View<'a> {
 }
 
 impl Seen<'_> {
-    /// A figure by the name that `Row::figure` knows: that of the whole cell, in which counts are pooled and histograms merged,
-    /// with its interval and spread over blocks.
+    /// A figure by its name in `Row::figure`: of the whole cell, with counts pooled and histograms merged, and with its
+    /// interval and spread over blocks.
     pub fn stat(&self, figure: &str) -> Option<Stat> {
         let values: Vec<f64> = self
             .row
@@ -176,7 +174,7 @@ impl Seen<'_> {
         })
     }
 
-    /// The block whose good answers per second are nearest to the median: what charts over time show.
+    /// The block whose throughput is nearest to the median: shown in charts over time.
     pub fn typical_block(&self) -> &Block {
         let rates: Vec<f64> = self
             .cell
@@ -194,7 +192,7 @@ impl Seen<'_> {
         nearest.unwrap_or(&self.cell.blocks[0])
     }
 
-    /// Latencies of good answers of all blocks together; `None` where the engine keeps none.
+    /// Latencies of successful requests of all blocks merged; `None` if the engine does not record them.
     pub fn histogram(&self) -> Option<Histogram> {
         let mut merged = Histogram::new();
         for block in &self.cell.blocks {
@@ -203,7 +201,7 @@ impl Seen<'_> {
         (!merged.is_empty()).then_some(merged)
     }
 
-    /// Short words for what makes the cell's figures doubtful: `GEN`, `ERR` …, with the sentences behind them.
+    /// Abbreviations of what makes the cell's figures doubtful: `GEN`, `ERR` …, with their explanations.
     pub fn flags(&self) -> Vec<(&'static str, String)> {
         let mut flags: Vec<(&'static str, String)> = Vec::new();
         for mark in self.cell.blocks.iter().flat_map(|block| &block.marks) {
@@ -237,7 +235,7 @@ fn differ(result: &RunResult, axis: &str) -> bool {
     result.cells.iter().any(|cell| cell.axis(axis) != first)
 }
 
-/// Subject, with its configuration where there are several.
+/// Subject, with its configuration if there are several.
 pub fn subject_of(cell: &Cell, several_configs: bool) -> String {
     let subject = match cell.axis("subject") {
         "" => "target",
@@ -261,7 +259,7 @@ fn test_of(cell: &Cell) -> String {
     words.join(", ")
 }
 
-/// A cell whose clients were not all there stands at the level that it had.
+/// The level of a cell; if clients were missing, the number that took part.
 fn level_of(cell: &Cell) -> String {
     let short = |block: &Block| block.load.clients_short();
     match (cell.axis("rate"), cell.blocks.iter().find_map(short)) {
@@ -271,7 +269,7 @@ fn level_of(cell: &Cell) -> String {
     }
 }
 
-/// The place of a cell in words.
+/// The axes of a cell as text.
 pub fn axes(cell: &sluice_load::result::Cell) -> String {
     let words: Vec<String> = cell
         .axes

@@ -1,5 +1,5 @@
-//! Certbot itself, with its plugin for nginx and this server under the name `nginx`: a certificate is ordered and installed
-//! for a site on plain HTTP, and renewed. `cargo xtask acme` installs it.
+//! Certbot with its nginx plugin, and this server under the name `nginx`: a certificate is ordered and installed for a
+//! plain HTTP site, and renewed. `cargo xtask acme` installs Certbot.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::harness::{eventually, text};
 use crate::nginx::prefix::Prefix;
 use crate::tls::get;
 
-/// The site before Certbot sees it.
+/// The site before Certbot changes it.
 const SITE: &str = "\
     pid {folder}/logs/nginx.pid;\nerror_log {folder}/logs/error.log notice;\nevents { worker_connections 100; }\n\
     http {\naccess_log off;\nserver {\n\tlisten {port}; # of the world\n\tserver_name site.test www.site.test;\n\
     \n\tlocation / { return 200 \"hello to $scheme\"; }\n}\n}\n";
 
-/// Certbot with folders of its own.
+/// Certbot with its own folders.
 struct Certbot<'a> {
     settings: &'a Settings,
     prefix: &'a Prefix,
@@ -45,7 +45,7 @@ impl Certbot<'_> {
         let directory = self.settings.directory_url();
         command.args(["--http-01-port", &http, "--https-port", &https]);
         command.args(["--server", &directory]);
-        // What its HTTP library trusts.
+        // The CA bundle of its HTTP library.
         let root = self.settings.folder.path().join("root.pem");
         command.env("REQUESTS_CA_BUNDLE", root);
         let output = command.output().expect("Certbot starts");
@@ -59,7 +59,7 @@ impl Certbot<'_> {
     }
 }
 
-/// What a site answers over TLS, where its certificate is trusted.
+/// The response of a site over TLS, if its certificate is trusted.
 fn says(visitor: &Visitor, name: &str) -> Option<String> {
     let mut wire = visitor.connect(name).ok()?;
     Some(get(&mut wire, name, "/").1)
@@ -69,7 +69,7 @@ fn says(visitor: &Visitor, name: &str) -> Option<String> {
 #[ignore = "needs pebble and Certbot: cargo xtask acme"]
 fn certbot_takes_this_server_for_nginx() {
     let mut settings = Settings::new();
-    // It gives up where a nonce is rejected.
+    // Certbot gives up if a nonce is rejected.
     let always = ("PEBBLE_WFE_NONCEREJECT", "0".to_owned());
     settings.variables.push(always);
     let pebble = settings.start();
@@ -84,7 +84,7 @@ fn certbot_takes_this_server_for_nginx() {
         prefix: &prefix,
     };
     let names = ["-d", "site.test", "-d", "www.site.test"];
-    // It makes redirects for port 80 alone, which tests have not.
+    // It adds redirects only for port 80, which tests do not use.
     let rest = ["--agree-tos", "-m", "me@example.com", "--no-redirect"];
     certbot.run(&[&["run"], &names[..], &rest[..]].concat());
 
@@ -104,7 +104,7 @@ fn certbot_takes_this_server_for_nginx() {
 
     let first = visitor.certificate("site.test");
     certbot.run(&["renew", "--force-renewal", "--no-random-sleep-on-renew"]);
-    // The workers take it one after the other.
+    // The workers adopt it one after the other.
     let renewed = || visitor.certificate("site.test") != first;
     eventually("the new certificate", renewed, tell);
     assert_eq!(pebble.orders(), 2);

@@ -1,4 +1,4 @@
-//! Certificates from a real ACME authority. Slower than the others, and it needs pebble: `cargo xtask acme`.
+//! Certificates from a real ACME server. These tests are slower than the others, and need pebble: `cargo xtask acme`.
 
 mod certbot;
 mod pebble;
@@ -17,22 +17,22 @@ use crate::tls::{Secure, connect, get};
 use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};
 
-/// How long an order may take, with all that may be asked again.
+/// How long an order may take, retries included.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Starts a server whose global options lead to an authority; `{options}` in `caddyfile` stands for them.
+/// Starts a server whose global options configure the CA; they replace `{options}` in `caddyfile`.
 fn start(settings: &Settings, caddyfile: &str) -> Server {
     Setup::new(&caddyfile.replace("{options}", &settings.options())).start()
 }
 
-/// Whoever visits sites and trusts one authority, and nothing else.
+/// A client that visits sites and trusts a single CA.
 struct Visitor {
     client: Arc<ClientConfig>,
     port: u16,
 }
 
 impl Visitor {
-    /// Of the sites whose certificates come from `pebble`.
+    /// Trusts certificates issued by `pebble`.
     fn new(pebble: &Pebble) -> Visitor {
         Visitor {
             client: pebble.client(),
@@ -44,7 +44,7 @@ impl Visitor {
         connect(&self.client, self.port, name)
     }
 
-    /// Waits until `name` has a certificate that is trusted, and asks for `/`.
+    /// Waits until `name` has a trusted certificate, and requests `/`.
     fn wait(&self, server: &mut Server, name: &str) -> String {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -65,7 +65,7 @@ impl Visitor {
         }
     }
 
-    /// The certificate that `name` shows.
+    /// The certificate that `name` presents.
     fn certificate(&self, name: &str) -> Vec<u8> {
         let mut wire = self.connect(name).expect("a trusted connection");
         let certs = wire.stream().conn.peer_certificates();
@@ -88,7 +88,7 @@ fn http_01_is_answered_before_redirects_and_logins() {
     let visitor = Visitor::new(&pebble);
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
     visitor.wait(&mut server, "b.example.test");
-    // Afterwards nothing is left to find, and the redirect is back.
+    // Afterwards the challenge file is gone, and the redirect is back.
     let answer = exchange(
         settings.http,
         "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.example.test\r\nConnection: close\r\n\r\n",
@@ -137,7 +137,7 @@ fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
     );
     let visitor = Visitor::new(&pebble);
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
-    // One who only asks for the protocol of authorities gets nothing when no order is under way.
+    // A client that negotiates `acme-tls/1` gets nothing unless a challenge is pending.
     let mut probe = (*visitor.client).clone();
     probe.alpn_protocols = vec![b"acme-tls/1".to_vec()];
     assert!(connect(&Arc::new(probe), settings.alpn, "a.example.test").is_err());
@@ -217,7 +217,7 @@ fn a_process_killed_while_it_orders_leaves_nothing_in_the_way() {
     for pause in [50, 400, 1500] {
         let server = start(settings, &site);
         std::thread::sleep(Duration::from_millis(pause));
-        // Dropping it kills it at once.
+        // Drop sends SIGKILL.
         drop(server);
     }
     let mut server = start(settings, &site);
@@ -247,7 +247,7 @@ fn a_dead_authority_holds_nothing_up_and_is_asked_again() {
         port: settings.alpn,
     };
     assert_eq!(visitor.wait(&mut server, "localhost"), "home");
-    // Nobody is shown a certificate for another name meanwhile.
+    // Meanwhile no client gets a certificate for another name.
     let error = visitor.connect("a.example.test").err().expect("none");
     assert!(error.to_string().contains("alert"), "{error}");
     let pebble = settings.start();
@@ -279,7 +279,7 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     let settings = pebble.kill();
     server.wait_for_words_within("cannot reach CA", PATIENCE);
     assert_eq!(visitor.certificate("a.example.test"), second);
-    // It comes back with another root and has forgotten our account.
+    // It is restarted with another root and without our account.
     let pebble = settings.start();
     Visitor::new(&pebble).wait(&mut server, "a.example.test");
 }
@@ -363,13 +363,13 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
     let mut server = Setup::new(&more).start();
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "hello");
     assert_eq!(visitor.certificate("a.example.test"), shown);
-    // A further name is ordered with Caddy's account.
+    // Another name is ordered with Caddy's account.
     visitor.wait(&mut server, "b.example.test");
     assert_eq!(pebble.orders(), orders + 1);
     assert_eq!(pebble.accounts(), 1);
 }
 
-/// A server that gives permission for `yes.*` at once, for `slow.*` after a while, and for nothing else.
+/// An `ask` endpoint that allows `yes.*` at once, `slow.*` after a while, and nothing else.
 fn who_is_asked() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}/ask", listener.local_addr().expect("bound"));
@@ -422,7 +422,7 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
         "refusals are quick"
     );
     assert_eq!(pebble.orders(), 2);
-    // Others are served while one waits, and a hundred at once cause one order.
+    // Other clients are served while one waits, and a hundred at once cause one order.
     let waiting: Vec<_> = (0..30)
         .map(|_| {
             let (client, port) = (visitor.client.clone(), visitor.port);
@@ -432,7 +432,7 @@ fn a_handshake_waits_for_a_certificate_that_is_made_on_demand() {
     assert!(visitor.connect("yes.example.test").is_ok());
     assert!(waiting.into_iter().all(|one| one.join().expect("it ends")));
     assert_eq!(pebble.orders(), 3);
-    // After a restart it comes from storage, without the authority.
+    // After a restart it is loaded from storage, without the CA.
     let storage = server.folder.path().join("data");
     let setup = Setup::new(&site.replace("{options}", &settings.options()));
     let copied = Command::new("cp")
@@ -481,7 +481,7 @@ fn a_wildcard_is_proven_by_records_that_a_command_sets() {
     );
 }
 
-/// nginx's own module, in the words of an nginx.conf.
+/// nginx's ACME module, as configured in an nginx.conf.
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
 fn an_nginx_conf_has_its_certificates_ordered() {

@@ -1,5 +1,5 @@
-//! A real ACME authority on free ports: pebble, which rejects nonces at random and whose DNS says 127.0.0.1 to every
-//! name. `cargo xtask acme` installs it.
+//! A real ACME server on free ports: pebble, which rejects nonces at random, with a DNS server that resolves every name
+//! to 127.0.0.1. `cargo xtask acme` installs it.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -14,27 +14,27 @@ use rustls::version::TLS13;
 use crate::harness::{Folder, eventually, free_port};
 use crate::tls::{connect, get, trusting};
 
-/// The authority and its DNS server.
+/// The ACME server and its DNS server.
 pub struct Pebble {
     children: Vec<Child>,
     settings: Settings,
 }
 
-/// What stays the same when an authority is started again.
+/// Settings that stay the same when it is restarted.
 pub struct Settings {
     pub folder: Folder,
     directory: u16,
     management: u16,
-    /// Where its DNS server answers, and where that is told what.
+    /// Port of its DNS server; the next one is for managing its records.
     pub dns: u16,
     pub dns_management: u16,
-    /// The port it looks at for http-01.
+    /// The port it connects to for http-01.
     pub http: u16,
-    /// And for tls-alpn-01.
+    /// The port it connects to for tls-alpn-01.
     pub alpn: u16,
-    /// Further members of its configuration, as JSON.
+    /// Additional members of its configuration, as JSON.
     pub more: String,
-    /// Variables of its environment.
+    /// Environment variables.
     pub variables: Vec<(&'static str, String)>,
 }
 
@@ -63,7 +63,7 @@ impl Settings {
         settings
     }
 
-    /// The certificate of the authority's own interface.
+    /// The certificate of its own HTTPS endpoint.
     fn write_certificates(&self) {
         let mut root = CertificateParams::new(Vec::new()).expect("no names");
         root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -73,7 +73,7 @@ impl Settings {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut leaf = CertificateParams::new(names).expect("two names");
         leaf.use_authority_key_identifier_extension = true;
-        // Of another name than who signs it: it would pass for self-signed.
+        // The subject must differ from the issuer's, or it would look self-signed.
         let name = rcgen::DnType::CommonName;
         leaf.distinguished_name.push(name, "pebble");
         let key = KeyPair::generate().expect("a key");
@@ -87,7 +87,7 @@ impl Settings {
         format!("https://127.0.0.1:{}/dir", self.directory)
     }
 
-    /// Global options that lead here.
+    /// Global options that use this CA.
     pub fn options(&self) -> String {
         format!(
             "admin off\n\thttp_port {}\n\thttps_port {}\n\tacme_ca {}\n\tacme_ca_root {}\n\temail me@example.com\n",
@@ -161,7 +161,7 @@ impl Pebble {
         &self.settings
     }
 
-    /// Ends it, as an authority that dies.
+    /// Kills it.
     pub fn kill(mut self) -> Settings {
         self.end();
         std::mem::replace(&mut self.settings, Settings::new())
@@ -178,17 +178,17 @@ impl Pebble {
         self.settings.folder.read("pebble.log")
     }
 
-    /// Orders that were begun so far. Requests say less: some are sent twice, since nonces are rejected at random.
+    /// Number of orders so far. Requests are less reliable: some are sent twice, since nonces are rejected at random.
     pub fn orders(&self) -> usize {
         self.log().matches("Added order").count()
     }
 
-    /// Accounts that were made so far.
+    /// Number of accounts so far.
     pub fn accounts(&self) -> usize {
         self.log().matches("accounts in memory").count()
     }
 
-    /// A client that trusts what it issues, and nothing else.
+    /// A client that trusts only the certificates it issues.
     pub fn client(&self) -> Arc<ClientConfig> {
         let own = self.settings.folder.path().join("root.pem");
         let own = CertificateDer::from_pem_file(own).expect("it was written");
@@ -209,7 +209,7 @@ impl Drop for Pebble {
     }
 }
 
-/// A key that signs for an account, in the form Caddy keeps.
+/// Whether this is an account key in the format Caddy stores.
 pub fn is_private_key(text: &str) -> bool {
     PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).is_ok()
 }

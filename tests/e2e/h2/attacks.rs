@@ -1,5 +1,5 @@
-//! What is known to have brought HTTP/2 servers down (rows 17 to 22 of the list of attacks, with their CVE): the
-//! connection ends, memory stays, and everybody else is served.
+//! Known denial-of-service attacks on HTTP/2 servers (rows 17 to 22 of the list of attacks, with their CVE): the
+//! connection ends, memory stays bounded, and other clients are served.
 
 use std::time::{Duration, Instant};
 
@@ -11,18 +11,18 @@ use super::serving::plain;
 use crate::harness::{MEMORY_STEPS, Server, eventually};
 use crate::upstream::Upstream;
 
-/// By how much memory may rise for one attacking connection, in KiB.
+/// Permitted memory growth for one attacking connection, in KiB.
 const GROWTH_MAX: u64 = 1024;
 
-/// How long an attack may go on before its connection is closed.
+/// How long an attack may last before its connection is closed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-// Codes of errors (RFC 9113, section 7).
+// Error codes (RFC 9113, section 7).
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
 const CALM: u32 = 11;
 
-/// A server that was used before, so that its memory does not grow by being used.
+/// A server that has already served requests, so that its memory does not grow from first use.
 fn start(site: &str) -> Server {
     let server = Server::start(&plain("", site));
     for _ in 0..4 {
@@ -34,7 +34,8 @@ fn start(site: &str) -> Server {
     server
 }
 
-/// Sends `flood` again and again until the server closes the connection; tells how often, and the code it was told.
+/// Sends `flood` repeatedly until the server closes the connection; returns how often, and the error code of its
+/// GOAWAY.
 fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64, Option<u32>) {
     let before = server.status("RssAnon");
     let mut peer = Peer::connect(server.port);
@@ -71,8 +72,8 @@ fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64,
     (rounds, gone)
 }
 
-/// That the last connection was closed for making too much work. The word of it may be lost, as the socket is closed
-/// over what is still coming.
+/// Asserts that the last connection was closed with ENHANCE_YOUR_CALM. The GOAWAY may be lost, as the socket is closed
+/// while data still arrives.
 fn assert_calmed(server: &Server, (_, told): (u64, Option<u32>)) {
     assert!(matches!(told, None | Some(CALM)), "{told:?}");
     let counted = || server.metrics();
@@ -90,7 +91,7 @@ fn opened(peer: &mut Peer, id: u32, flags: u8) -> Vec<u8> {
     )
 }
 
-/// Numbers of streams, each used once.
+/// Stream IDs, each used once.
 fn ids() -> impl FnMut() -> u32 {
     let mut id = 0;
     move || {
@@ -120,8 +121,8 @@ fn rapid_reset_ends_the_connection() {
     assert_calmed(&server, ended);
 }
 
-/// CVE-2023-44487 where each request costs: nothing of those that were reset is kept, and the next is served. It is refused,
-/// which is to say that it may come again, for as long as those before it are at work.
+/// CVE-2023-44487 if each request is expensive: nothing of the reset ones remains, and the next is served. It may be
+/// refused, meaning that it can be retried, as long as the earlier ones are being processed.
 #[test]
 fn requests_that_were_reset_leave_no_work() {
     let upstream = Upstream::start(|mut wire| {
@@ -152,7 +153,7 @@ fn requests_that_were_reset_leave_no_work() {
         answer = peer.fetch("/");
     }
     assert_eq!(answer.text(), "ok", "{answer:?}");
-    // Some files are those of threads that were still beginning.
+    // Some files belong to threads that were still starting.
     eventually(
         "connections of reset requests to be closed",
         || server.open_files() <= before + 20,
@@ -160,7 +161,7 @@ fn requests_that_were_reset_leave_no_work() {
     );
 }
 
-/// CVE-2025-8671: the client has the server reset its streams.
+/// CVE-2025-8671: the client makes the server reset its streams.
 #[test]
 fn made_you_reset_ends_the_connection() {
     let server = start("respond hello");
@@ -170,7 +171,7 @@ fn made_you_reset_ends_the_connection() {
         for round in 0..48 {
             let id = next();
             bytes.extend(opened(peer, id, 0));
-            // A window of nothing more, and one that is too large.
+            // A window increment of zero, and one that is too large.
             let window = [[0; 4], [0x7f, 0xff, 0xff, 0xff]][round % 2];
             bytes.extend(frame(WINDOW_UPDATE, 0, id, &window));
         }
@@ -199,7 +200,7 @@ fn endless_continuations_end_the_connection() {
         frame(kind, 0, 1, &piece)
     });
     assert_calmed(&server, ended);
-    // Empty ones, of which the bytes would never reach a limit.
+    // Empty ones, whose bytes would never reach a limit.
     let server = start("respond hello");
     let mut first = true;
     let ended = attack(&server, |_| {
@@ -248,8 +249,8 @@ fn empty_content_ends_the_connection() {
     assert_calmed(&server, ended);
 }
 
-/// CVE-2026-49975: one field that is in the table is named thousands of times by a byte each, on as many streams as
-/// there may be, and no window lets their answers end.
+/// CVE-2026-49975: one entry of the dynamic table is referenced thousands of times by a byte each, on as many streams
+/// as allowed, and no flow-control window lets their responses end.
 #[test]
 fn compressed_heads_cannot_be_blown_up() {
     let server = start("header x-large \"{header.cookie}\"\nrespond hello");
@@ -258,7 +259,7 @@ fn compressed_heads_cannot_be_blown_up() {
     for _ in 0..8 {
         let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0)]);
         let mut first = block(&request("GET", "/"));
-        // Literal with indexing: a crumb of 3,000 bytes comes into the table.
+        // Literal with indexing: a cookie crumb of 3,000 bytes is added to the table.
         let crumb = "c".repeat(3000);
         first.push(0x40);
         first.extend_from_slice(&block(&[("cookie", &crumb)])[1..]);
@@ -291,7 +292,7 @@ fn compressed_heads_cannot_be_blown_up() {
     );
 }
 
-/// Row 22: streams that are opened and never read, with answers that nobody takes.
+/// Row 22: streams whose responses are never read.
 #[test]
 fn answers_that_nobody_takes_hold_little_memory() {
     let body = "x".repeat(200_000);
@@ -304,7 +305,7 @@ fn answers_that_nobody_takes_hold_little_memory() {
         "",
         &format!("reverse_proxy localhost:{}", upstream.port),
     ));
-    // Workers have memory of their own, which they take with their first connections.
+    // Workers have memory of their own, which they allocate with their first connections.
     for _ in 0..6 {
         let mut peer = Peer::connect(server.port);
         let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
@@ -319,7 +320,7 @@ fn answers_that_nobody_takes_hold_little_memory() {
     }
     let after = server.status("RssAnon");
     println!("{before} -> {after} KiB");
-    // What came with the heads of a hundred answers, 16 KiB each at most.
+    // The heads of a hundred responses, 16 KiB each at most.
     assert!(
         after <= before + 3 * GROWTH_MAX + MEMORY_STEPS,
         "from {before} to {after} KiB"

@@ -1,4 +1,4 @@
-//! How streams and connections end: at their times, at a reload, at the end of the process.
+//! How streams and connections end: by timeouts, at a reload, at shutdown.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::upstream::Upstream;
 
 const CANCEL: u32 = 8;
 
-/// `request_body read_timeout` is the time of one request: others on the connection know nothing of it.
+/// `request_body read_timeout` applies to one request, not to others on the connection.
 #[test]
 fn the_time_of_a_request_body_is_that_of_its_stream() {
     let server = Server::start(&plain(
@@ -23,7 +23,7 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
     let mut peer = Peer::connect(server.port);
     let begun = Instant::now();
     let slow = peer.begin_request(&request("POST", "/slow"));
-    // Bytes that keep coming are no excuse: the time is that of the whole.
+    // Bytes that keep arriving do not extend it: it limits the total time.
     for _ in 0..3 {
         peer.send(DATA, 0, slow, b"x");
         let id = peer.begin_request(&request("POST", "/prompt"));
@@ -38,7 +38,7 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
         took >= Duration::from_millis(450) && took < Duration::from_secs(10),
         "{took:?}"
     );
-    // Nothing but the stream has ended.
+    // Only the stream has ended.
     let id = peer.begin_request(&request("POST", "/later"));
     peer.send(DATA, END_STREAM, id, b"all");
     let answer = peer.answer(id);
@@ -47,7 +47,7 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
     assert_eq!(peer.answer(next).status, 200);
 }
 
-/// `request_body write_timeout` likewise, whether the client takes nothing or a little at a time.
+/// `request_body write_timeout` likewise, whether the client reads nothing or a little at a time.
 #[test]
 fn the_time_of_an_answer_is_that_of_its_stream() {
     let setup = Setup::new(&plain(
@@ -78,7 +78,7 @@ fn the_time_of_an_answer_is_that_of_its_stream() {
     }
 }
 
-/// An upstream that answers when it is told to.
+/// An upstream that responds on demand.
 fn on_demand() -> (Upstream, std::sync::mpsc::Sender<()>) {
     let (tell, told) = std::sync::mpsc::channel::<()>();
     let told = std::sync::Mutex::new(told);
@@ -91,7 +91,7 @@ fn on_demand() -> (Upstream, std::sync::mpsc::Sender<()>) {
     (upstream, tell)
 }
 
-/// A reload that takes an address away ends what is connected there, and nothing else.
+/// A reload that removes an address ends its connections, and no others.
 #[test]
 fn a_reload_without_an_address_says_goodbye_there() {
     let (upstream, tell) = on_demand();
@@ -120,7 +120,7 @@ fn a_reload_without_an_address_says_goodbye_there() {
     );
     assert!(quiet.goodbye().is_some(), "a quiet connection ends");
     assert!(old.is_closed(), "and so does one of HTTP/1.1");
-    // What the client had sent before it heard of it is served.
+    // What the client sent before it received GOAWAY is served.
     let late = peer.get("/");
     assert_eq!(peer.answer(late).text(), "goes");
     tell.send(()).expect("the upstream waits");

@@ -1,4 +1,4 @@
-//! The public test cases of gRPC: its own client and its own server, with the proxy between them.
+//! gRPC's interoperability tests: its own client and its own server, with the proxy between them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use super::serving::plain;
 use crate::harness::{Server, Setup, finish, free_port, text};
 
-/// The cases that every client has and that need no credentials of a cloud.
+/// The cases that every client has and that do not need cloud credentials.
 const CASES: [&str; 14] = [
     "empty_unary",
     "large_unary",
@@ -32,7 +32,7 @@ fn program(name: &str) -> PathBuf {
     })
 }
 
-/// A running server of gRPC.
+/// A running gRPC server.
 struct Service(Child);
 
 impl Service {
@@ -54,7 +54,7 @@ impl Drop for Service {
     }
 }
 
-/// The cases that fail, with what the client says of them.
+/// The failing cases, with the client's output.
 fn failing(port: u16, cases: &[&str], args: &[&str]) -> Vec<String> {
     let mut failed = Vec::new();
     for case in cases {
@@ -96,7 +96,7 @@ fn the_cases_of_grpc_pass_through_over_tls() {
          \t\t\ttls_trust_pool pki_root local\n\t\t}}\n\t}}\n}}\n"
     ));
     let mut server = setup.start();
-    // The service shows the certificate of the site, which the same authority has made.
+    // The service presents the certificate of the site, issued by the same CA.
     let path = |name: &str| -> String {
         let path: &Path = server.folder.path();
         path.join("data/sluice").join(name).display().to_string()

@@ -1,4 +1,4 @@
-//! HTTP/2 on real sockets: serving, attacks, and the programs that people use. One file for each; they share `peer`.
+//! HTTP/2 on real sockets: serving, attacks, and common programs. One file for each; they share `peer`.
 
 mod attacks;
 mod ending;

@@ -1,5 +1,4 @@
-//! A client of HTTP/2 that sends exactly the frames it is told to, and an upstream that does. What they mean is left to
-//! each test.
+//! An HTTP/2 client, and an upstream, that send exactly the given frames. Each test decides what they mean.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -24,11 +23,11 @@ pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// Settings by their numbers (RFC 9113, section 6.5.2).
+/// Settings by their identifiers (RFC 9113, section 6.5.2).
 pub const INITIAL_WINDOW: u16 = 4;
 pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
 
-/// A frame as it came.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub kind: u8,
@@ -38,25 +37,25 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The error code of RST_STREAM and GOAWAY.
+    /// The error code of RST_STREAM or GOAWAY.
     pub fn code(&self) -> u32 {
         let at = if self.kind == GOAWAY { 4 } else { 0 };
         u32::from_be_bytes(self.payload[at..at + 4].try_into().expect("four bytes"))
     }
 }
 
-/// What came on one stream.
+/// The response on one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
-    /// Interim answers that came before.
+    /// Preceding interim responses.
     pub interims: Vec<u16>,
-    /// The code of a reset that ended it, also one behind the whole answer.
+    /// The error code of a reset, even one after the complete response.
     pub reset: Option<u32>,
-    /// Whether the answer came as a whole.
+    /// Whether the response is complete.
     pub ended: bool,
 }
 
@@ -76,7 +75,7 @@ pub struct Peer<S = TcpStream> {
     stream: S,
     decoder: Decoder,
     next_id: u32,
-    /// Frames that were read while others were waited for, and the fields of those with a head.
+    /// Frames read while waiting for others, and the decoded headers of those that have any.
     pending: Vec<(Frame, Vec<(String, String)>)>,
 }
 
@@ -86,26 +85,26 @@ impl Peer {
         Peer::connect_with(port, &[])
     }
 
-    /// The same with settings.
+    /// Like `connect`, with settings.
     pub fn connect_with(port: u16, settings: &[(u16, u32)]) -> Peer {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
         Peer::begin(patient(stream), settings)
     }
 
-    /// Closes both directions, also for whoever reads elsewhere.
+    /// Closes both directions, even if another thread is reading.
     pub fn close(&mut self) {
         let _ = self.stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
 impl<S: Read + Write> Peer<S> {
-    /// Begins on a connected stream.
+    /// Starts a client connection on a connected stream.
     pub fn begin(mut stream: S, settings: &[(u16, u32)]) -> Peer<S> {
         stream.write_all(PREFACE).expect("the server takes it");
         Peer::greet(stream, settings)
     }
 
-    /// The server's end of an accepted stream; `None` if something else than HTTP/2 comes.
+    /// The server side of an accepted stream; `None` if it is not HTTP/2.
     pub fn accept(mut stream: S, settings: &[(u16, u32)]) -> Option<Peer<S>> {
         let mut preface = [0; PREFACE.len()];
         stream.read_exact(&mut preface).ok()?;
@@ -133,28 +132,28 @@ impl<S: Read + Write> Peer<S> {
             .expect("the server takes it");
     }
 
-    /// Sends bytes that the server may not want any more.
+    /// Sends bytes that the server may no longer accept.
     pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)?;
         self.stream.flush()
     }
 
-    /// Opens a stream with a request; gives its number. Nothing follows it.
+    /// Opens a stream with a request without a body; returns its ID.
     pub fn ask(&mut self, fields: &[(&str, &str)]) -> u32 {
         self.open(fields, END_STREAM)
     }
 
-    /// Opens a stream whose content follows.
+    /// Opens a stream whose body follows.
     pub fn begin_request(&mut self, fields: &[(&str, &str)]) -> u32 {
         self.open(fields, 0)
     }
 
-    /// Asks for a path with GET.
+    /// Sends a GET request for a path.
     pub fn get(&mut self, path: &str) -> u32 {
         self.ask(&request("GET", path))
     }
 
-    /// Asks for a path with GET and waits for the answer.
+    /// Sends a GET request for a path and waits for the response.
     pub fn fetch(&mut self, path: &str) -> Answer {
         let id = self.get(path);
         self.answer(id)
@@ -167,12 +166,12 @@ impl<S: Read + Write> Peer<S> {
         id
     }
 
-    /// The number that the next request will have.
+    /// The stream ID of the next request.
     pub fn next_id(&self) -> u32 {
         self.next_id
     }
 
-    /// Sends a head, of an answer too.
+    /// Sends a head, of a request or a response.
     pub fn head(&mut self, id: u32, flags: u8, fields: &[(&str, &str)]) {
         self.send(HEADERS, flags | END_HEADERS, id, &block(fields));
     }
@@ -185,7 +184,7 @@ impl<S: Read + Write> Peer<S> {
         self.send(RST_STREAM, 0, id, &code.to_be_bytes());
     }
 
-    /// The next frame; `None` at the end of the connection, also one that breaks off.
+    /// The next frame; `None` at the end of the connection, also after a reset.
     pub fn frame(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
@@ -201,7 +200,7 @@ impl<S: Read + Write> Peer<S> {
         })
     }
 
-    /// The next frame of that kind; others are forgotten.
+    /// The next frame of that type; others are discarded.
     pub fn frame_of(&mut self, kind: u8) -> Option<Frame> {
         loop {
             let frame = self.frame()?;
@@ -211,7 +210,7 @@ impl<S: Read + Write> Peer<S> {
         }
     }
 
-    /// Reads to the end of the connection; gives the last GOAWAY.
+    /// Reads to the end of the connection; returns the last GOAWAY.
     pub fn goodbye(&mut self) -> Option<Frame> {
         let mut last = None;
         while let Some(frame) = self.frame() {
@@ -222,8 +221,8 @@ impl<S: Read + Write> Peer<S> {
         last
     }
 
-    /// What comes on the stream `id`, up to its end, a reset or the end of the connection. Settings and pings are
-    /// answered, content gives new leave.
+    /// The response on stream `id`, up to its end, a reset or the end of the connection. Settings and pings are
+    /// acknowledged, and windows updated.
     pub fn answer(&mut self, id: u32) -> Answer {
         let mut answer = Answer::default();
         let (mut pending, mut kept) = (std::mem::take(&mut self.pending).into_iter(), Vec::new());
@@ -242,7 +241,7 @@ impl<S: Read + Write> Peer<S> {
         answer
     }
 
-    /// The next frame, with its fields if it has a head: these have to be decoded in the order in which they come.
+    /// The next frame, with its headers if it has any: these have to be decoded in the order of arrival.
     pub fn frame_with_fields(&mut self) -> Option<(Frame, Vec<(String, String)>)> {
         let frame = self.frame()?;
         match (frame.kind, frame.flags & ACK) {
@@ -252,7 +251,7 @@ impl<S: Read + Write> Peer<S> {
         }
         let count = u32::try_from(frame.payload.len()).expect("it fits");
         if frame.kind == DATA && count > 0 {
-            // A stream that has ended may be told, too.
+            // A window update for a stream that has ended is allowed.
             self.give_window(frame.id, count);
             self.give_window(0, count);
         }
@@ -288,7 +287,7 @@ impl<S: Read + Write> Peer<S> {
         answer.ended |= ends;
     }
 
-    /// The fields of a header block. Each block of a connection has to be decoded, in order.
+    /// Decodes a header block. All blocks of a connection have to be decoded, in order.
     pub fn decode(&mut self, block: &[u8]) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -301,7 +300,7 @@ impl<S: Read + Write> Peer<S> {
     }
 }
 
-/// The fields of a plain request.
+/// The headers of a plain request.
 pub fn request<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     [
         (":method", method),
@@ -311,7 +310,7 @@ pub fn request<'a>(method: &'a str, path: &'a str) -> [(&'a str, &'a str); 4] {
     ]
 }
 
-/// A frame as bytes.
+/// Serializes a frame.
 pub fn frame(kind: u8, flags: u8, id: u32, payload: &[u8]) -> Vec<u8> {
     let len = u32::try_from(payload.len()).expect("it fits");
     let mut bytes = len.to_be_bytes()[1..].to_vec();
@@ -334,7 +333,7 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// The length of a string (RFC 7541, section 5.1).
+/// Encodes the length of a string (RFC 7541, section 5.1).
 fn length(len: usize, out: &mut Vec<u8>) {
     let mut rest = match len.checked_sub(127) {
         None => return out.push(len as u8),

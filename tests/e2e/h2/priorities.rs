@@ -1,5 +1,5 @@
-//! Which of several answers on one connection comes first (RFC 9218). The connection's window is the bottleneck: each
-//! piece of leave that a test gives goes to the stream whose turn it is.
+//! The order of several responses on one connection (RFC 9218). The connection's flow-control window is the bottleneck:
+//! each window update goes to the stream whose turn it is.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::peer::{DATA, END_STREAM, HEADERS, INITIAL_WINDOW, PRIORITY_UPDATE, Pe
 use super::serving::plain;
 use crate::harness::{Server, Setup};
 
-/// The window of a connection before anything was said (RFC 9113, section 6.9.2).
+/// The initial window of a connection (RFC 9113, section 6.9.2).
 const WINDOW: usize = 65_535;
 
 const LARGE: usize = 2_000_000;
@@ -21,12 +21,12 @@ fn start() -> Server {
     setup.start()
 }
 
-/// A client of which only the connection's window holds answers up.
+/// A client whose responses are held up only by the connection's window.
 fn connect(server: &Server) -> Peer {
     Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0x7fff_ffff)])
 }
 
-/// Asks for a file, and waits until its answer has begun.
+/// Requests a file, and waits until its response has begun.
 fn ask(peer: &mut Peer, path: &str, priority: Option<&str>) -> u32 {
     let mut fields = request("GET", path).to_vec();
     fields.extend(priority.map(|value| ("priority", value)));
@@ -41,7 +41,7 @@ fn update(peer: &mut Peer, id: u32, priority: &str) {
     peer.send(PRIORITY_UPDATE, 0, 0, &payload);
 }
 
-/// Reads so many bytes of content, or all up to the end of `last`; tells how many came on each stream.
+/// Reads `len` bytes of DATA, or all up to the end of `last`; returns the number of bytes on each stream.
 fn content(peer: &mut Peer, len: usize, last: Option<u32>) -> BTreeMap<u32, usize> {
     let (mut came, mut sum) = (BTreeMap::new(), 0);
     while sum < len {
@@ -61,7 +61,7 @@ fn add(to: &mut BTreeMap<u32, usize>, more: BTreeMap<u32, usize>) {
     }
 }
 
-/// Gives leave for `len` bytes more and tells where they came.
+/// Increments the window by `len` bytes and returns where they arrived.
 fn give(peer: &mut Peer, len: usize) -> BTreeMap<u32, usize> {
     peer.give_window(0, len as u32);
     content(peer, len, None)
@@ -91,14 +91,14 @@ fn answers_of_one_urgency_come_one_after_the_other_or_share() {
     let mut peer = connect(&server);
     let whole = ask(&mut peer, "/large", Some("u=2"));
     content(&mut peer, WINDOW, None);
-    // It is of use only as a whole, and came first.
+    // It is not incremental, and came first.
     let second = ask(&mut peer, "/large", Some("u=2"));
     for _ in 0..10 {
         assert_eq!(give(&mut peer, 20_000), [(whole, 20_000)].into());
     }
     peer.reset(whole, 8);
     assert_eq!(give(&mut peer, 20_000), [(second, 20_000)].into());
-    // What can be used in parts shares evenly.
+    // Incremental responses share evenly.
     let mut peer = connect(&server);
     let mut fields = request("GET", "/large").to_vec();
     fields.push(("priority", "u=2, i"));
@@ -118,7 +118,7 @@ fn answers_of_one_urgency_come_one_after_the_other_or_share() {
 fn a_client_can_change_its_mind() {
     let server = start();
     let mut peer = connect(&server);
-    // One is told before its request comes.
+    // The priority update arrives before its request.
     update(&mut peer, 3, "u=0");
     let first = ask(&mut peer, "/large", Some("u=4"));
     content(&mut peer, WINDOW, None);
@@ -131,7 +131,7 @@ fn a_client_can_change_its_mind() {
     assert_eq!(give(&mut peer, 20_000), [(second, 20_000)].into());
 }
 
-/// One that says nothing may be a proxy, whose clients know nothing of one another.
+/// A client that sends no priorities may be a proxy, whose own clients are unrelated.
 #[test]
 fn answers_share_where_nobody_says_anything() {
     let server = start();
@@ -146,7 +146,7 @@ fn answers_share_where_nobody_says_anything() {
     assert!(came[&large] >= 30_000 && came[&small] >= 30_000, "{came:?}");
 }
 
-/// Behind more urgent answers a stream waits as long as these take, which is no fault of the client's.
+/// A stream may wait for more urgent responses as long as these take, and the client is not to blame.
 #[test]
 fn waiting_for_more_urgent_answers_is_not_being_late() {
     let setup = Setup::new(&plain(
@@ -163,7 +163,7 @@ fn waiting_for_more_urgent_answers_is_not_being_late() {
     fields.push(("priority", "u=6"));
     let small = peer.ask(&fields);
     let mut came = BTreeMap::new();
-    // More than the time to write passes, while something is taken all the time.
+    // More than the write timeout passes, while something is read all the time.
     for _ in 0..25 {
         std::thread::sleep(Duration::from_millis(100));
         add(&mut came, content(&mut peer, 100_000, None));

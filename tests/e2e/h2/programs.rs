@@ -1,4 +1,4 @@
-//! The programs that people use. One that is not installed is skipped, and the test says so.
+//! Common HTTP/2 programs. If one is not installed, the test is reported as skipped.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ fn is_installed(program: &str) -> bool {
     can_run(program, &["--version"])
 }
 
-/// Whether there is a curl that speaks HTTP/2; some are built without.
+/// Whether curl is installed and supports HTTP/2; some builds do not.
 fn has_curl() -> bool {
     let version = tried("curl", &["--version"]).map(|output| text(&output.stdout));
     let has = version.is_some_and(|version| version.contains("HTTP2"));
@@ -57,7 +57,7 @@ fn curl_speaks_it_over_tls_and_without() {
         run("curl", &["-s", known, "-d", "a=b", &url]),
         "HTTP/2.0 POST a=b"
     );
-    // An offer to change over is not taken up.
+    // An offer to upgrade is ignored.
     assert_eq!(run("curl", &["-s", "--http2", &url]), "HTTP/1.1 GET ");
 }
 
@@ -128,7 +128,7 @@ fn h2load_loses_no_request() {
     }
 }
 
-/// A client of Go's: requests beside one another, content both ways at once, trailers.
+/// A client in Go: concurrent requests, bodies in both directions at once, trailers.
 const GO: &str = r#"package main
 
 import (
@@ -194,7 +194,7 @@ fn a_client_of_go_is_served() {
     assert_eq!(said, "done\n");
 }
 
-/// A client of Python's: requests beside one another on one connection, content both ways, a large answer.
+/// A client in Python: concurrent requests on one connection, bodies in both directions, a large response.
 const PYTHON: &str = r#"
 import asyncio, sys
 import httpx
@@ -236,7 +236,8 @@ fn a_client_of_python_is_served() {
     assert_eq!(run("python3", &["-c", PYTHON, &url]), "done\n");
 }
 
-/// A page whose script asks for more than a connection of HTTP/1.1 takes at a time, and says how each came.
+/// A page whose script sends more concurrent requests than HTTP/1.1 connections allow, and reports how each was
+/// received.
 const PAGE: &str = r#"<!doctype html><title>t</title><body><script>
 Promise.all([...Array(40).keys()].map(i => fetch("/file-" + i).then(res => res.text()))).then(texts => {
 	const ways = new Set(performance.getEntriesByType("resource").map(entry => entry.nextHopProtocol));
@@ -279,7 +280,7 @@ fn chromium_loads_a_page_and_what_belongs_to_it() {
     assert!(said.contains("40 true h2<"), "{said}");
 }
 
-/// What the public suite finds, told by the names of cases.
+/// The failures found by h2spec, by names of cases.
 fn h2spec(port: u16, args: &[&str]) -> Vec<String> {
     let program = std::env::var("SLUICE_H2SPEC").expect("`cargo xtask h2spec` sets it");
     let port = port.to_string();
@@ -302,8 +303,8 @@ fn h2spec(port: u16, args: &[&str]) -> Vec<String> {
 #[test]
 #[ignore = "needs h2spec: cargo xtask h2spec"]
 fn h2spec_finds_nothing() {
-    // An answer that waits for the whole request, as cases send one piece after the other and are to find fault with
-    // the last; and one that is long enough for the cases about windows.
+    // A response that waits for the whole request, as cases send one piece after the other and expect an error for the
+    // last; and long enough for the cases about windows.
     let site = format!("respond \"{{http.request.body}}{}\"", "x".repeat(5000));
     let server = Server::start(&format!(
         "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
@@ -311,8 +312,7 @@ fn h2spec_finds_nothing() {
     ));
     assert_eq!(h2spec(server.port, &["-t", "-k"]), Vec::<String>::new());
     let server = Server::start(&plain("", &site));
-    // A port where both versions are spoken answers bytes that are no preface as what they are, a bad request of
-    // HTTP/1.1, and closes.
+    // A port for both versions treats bytes without a preface as a bad HTTP/1.1 request, and closes.
     let expected = ["2: Sends invalid connection preface"];
     assert_eq!(h2spec(server.port, &[]), expected);
 }

@@ -1,4 +1,4 @@
-//! Requests over HTTP/2: heads, bodies, streams beside one another, and how connections end.
+//! Requests over HTTP/2: heads, bodies, concurrent streams, and the end of connections.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::tls::{Secure, client, connect, get};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
-/// A Caddyfile whose servers speak HTTP/2 without TLS, too. `more` stands among the options of servers.
+/// A Caddyfile whose servers accept HTTP/2 without TLS, too. `more` is added to the server options.
 pub fn plain(more: &str, site: &str) -> String {
     format!(
         "{{\n\tadmin localhost:{{admin}}\n\tservers {{\n\t\tprotocols h1 h2c\n\t\t{more}\n\t}}\n}}\n\
@@ -41,7 +41,7 @@ fn a_request_is_seen_as_what_it_is() {
     assert_eq!(answer.field("content-length"), Some("36"));
     assert!(answer.field("date").is_some());
     assert_eq!(answer.reset, None);
-    // The same connection, and beside it one of the older version.
+    // The same connection, and an HTTP/1.1 connection beside it.
     assert_eq!(peer.fetch("/").status, 200);
     assert_eq!(server.ask("/").text(), "old");
     let logged = || server.folder.read("access.log");
@@ -79,14 +79,14 @@ fn http2_without_tls_has_to_be_allowed() {
     wire.send(sluice_wire::h2::PREFACE);
     let head = wire.head().expect("an answer");
     assert!(head[0].starts_with("HTTP/1.1 505 "), "{head:?}");
-    // Asking for it is no longer part of the protocol, and is not answered.
+    // The h2c upgrade is no longer part of the protocol, and is ignored.
     let asked = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
         HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
     let answer = exchange(server.port, asked);
     assert_eq!((answer.status, &*answer.text()), (200, "hello"));
 }
 
-/// Behind an upgrade to HTTP/2 the upstream would be asked for whatever the client likes, past all rules here.
+/// After an upgrade to HTTP/2 the client could request anything from the upstream, bypassing all rules here.
 #[test]
 fn nobody_is_led_past_the_proxy_by_an_upgrade() {
     let upstream = echo();
@@ -190,8 +190,8 @@ fn other_sites_need_a_handshake_of_their_own_where_that_is_strict() {
     assert_eq!(peer.answer(id).text(), "one", "the connection goes on");
 }
 
-/// Where a site asks for client certificates, nobody comes to it over a connection to another, of which nobody asked for
-/// one: browsers share a connection where a certificate names both.
+/// A site that requires client certificates cannot be reached over a connection to another site that did not: browsers
+/// reuse a connection if its certificate names both.
 #[test]
 fn a_shared_connection_leads_past_no_client_certificate() {
     let site = format!(
@@ -216,7 +216,7 @@ fn a_shared_connection_leads_past_no_client_certificate() {
     }
 }
 
-/// An upstream that answers `/slow` when it is told to, and all else with what it was asked.
+/// An upstream that responds to `/slow` on demand, and to everything else with an echo.
 fn echo() -> Upstream {
     Upstream::echo()
 }
@@ -362,7 +362,7 @@ fn heads_beyond_the_limits_are_refused_alone() {
     peer.send(HEADERS, END_STREAM, id, &bytes[..16_000]);
     peer.send(super::peer::CONTINUATION, 0, id, &bytes[16_000..32_000]);
     peer.send(super::peer::CONTINUATION, END_HEADERS, id, &bytes[32_000..]);
-    // Beyond what a block may have altogether nothing is read any more.
+    // Beyond the total size of a header block nothing more is read.
     let gone = peer.goodbye().expect("a GOAWAY");
     assert_eq!(gone.code(), 11);
     let mut peer = Peer::connect(server.port);
@@ -374,7 +374,7 @@ fn heads_beyond_the_limits_are_refused_alone() {
     assert_eq!(peer.fetch("/").text(), "hello");
 }
 
-/// A file of that many bytes that are not all the same.
+/// A file of this size with varying bytes.
 fn file(setup: &Setup, name: &str, len: usize) -> Vec<u8> {
     let content: Vec<u8> = (0..len).map(|at| (at / 7 % 251) as u8).collect();
     setup.folder().write(name, &content);
@@ -410,7 +410,7 @@ fn a_stream_that_takes_nothing_is_given_up_and_others_go_on() {
     assert_eq!(peer.fetch("/empty.txt").status, 200);
     let answer = peer.answer(stalled);
     assert_eq!((answer.status, answer.reset), (200, Some(8)));
-    // Clocks of workers are a tick behind.
+    // Worker clocks are a tick behind.
     assert!(
         begun.elapsed() >= Duration::from_millis(800),
         "not before its time"
@@ -426,7 +426,7 @@ fn a_client_that_reads_nothing_is_cut_off() {
     ));
     file(&setup, "www/large.bin", 20_000_000);
     let server = setup.start();
-    // Workers have memory of their own, which they take with their first connections.
+    // Workers have memory of their own, which they allocate with their first connections.
     for _ in 0..8 {
         let mut peer = Peer::connect(server.port);
         assert_eq!(peer.fetch("/large.bin").status, 200);
@@ -449,7 +449,7 @@ fn quiet_connections_end_with_a_word() {
     let server = Server::start(&plain("timeouts {\n\t\t\tidle 1s\n\t\t}", "respond hello"));
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "hello");
-    // Pings are no requests.
+    // Pings do not count as requests.
     for _ in 0..8 {
         thread::sleep(Duration::from_millis(100));
         let _ = peer.try_send(&super::peer::frame(PING, 0, 0, &[0; 8]));
@@ -523,7 +523,7 @@ fn a_stop_lets_streams_end() {
         (0, &[0x7f, 0xff, 0xff, 0xff][..])
     );
     assert!(quiet.goodbye().is_some(), "a quiet connection ends");
-    // What the client had sent before it heard that is served.
+    // What the client sent before it received GOAWAY is served.
     let late = peer.get("/");
     tell.send(()).expect("the upstream waits");
     tell.send(()).expect("the upstream waits");

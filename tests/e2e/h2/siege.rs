@@ -1,6 +1,6 @@
-//! What others notice of an attack: while some connections flood, every request of a polite client is answered, and each
-//! attacking connection makes the server hold little. How long the polite one waits is printed, not judged: that is for
-//! a quiet machine.
+//! The effect of attacks on others: while some connections flood, every request of a polite client gets a response, and
+//! each attacking connection makes the server hold little memory. The polite client's latency is printed, not asserted:
+//! that needs a quiet machine.
 
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -16,17 +16,17 @@ use super::peer::{
 use super::serving::plain;
 use crate::harness::{MEMORY_STEPS, Server, Setup};
 
-/// By how much memory may rise for one attacking connection, in KiB.
+/// Permitted memory growth for one attacking connection, in KiB.
 const GROWTH_MAX: u64 = 1024;
 
-/// Attacking connections at a time.
+/// Concurrent attacking connections.
 const ATTACKERS: usize = 4;
 
-/// How long the polite client looks at the quiet server, and how long the attack goes on.
+/// How long the polite client measures the quiet server, and how long the attack lasts.
 const CALM: Duration = Duration::from_millis(300);
 const SIEGE: Duration = Duration::from_millis(1200);
 
-/// What an attacker sends next; the number is that of its next stream.
+/// The next bytes of an attacker; the number is its next stream ID.
 type Flood = fn(&mut u32) -> Vec<u8>;
 
 fn opened(id: &mut u32, flags: u8, path: &str) -> Vec<u8> {
@@ -54,7 +54,7 @@ const FLOODS: [(&str, Flood); 9] = [
     ("indexed fields", |id| {
         let mut bytes = block(&request("GET", "/"));
         if *id == 1 {
-            // Literal with indexing: a crumb of 3,000 bytes comes into the table.
+            // Literal with indexing: a cookie crumb of 3,000 bytes is added to the table.
             bytes.push(0x40);
             bytes.extend_from_slice(&block(&[("cookie", &"c".repeat(3000))])[1..]);
         } else {
@@ -76,7 +76,7 @@ const FLOODS: [(&str, Flood); 9] = [
     }),
 ];
 
-/// A connection of an attacker, that reads what comes and waits for nothing.
+/// An attacker's connection, which reads what arrives and waits for nothing.
 fn attacker(port: u16) -> (Peer, TcpStream) {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
     let patience = Some(Duration::from_millis(200));
@@ -87,7 +87,7 @@ fn attacker(port: u16) -> (Peer, TcpStream) {
     (Peer::begin(stream, &[(INITIAL_WINDOW, 0)]), reader)
 }
 
-/// Floods on one connection after the other until it is told to stop; counts those that the server closed.
+/// Floods one connection after the other until `stop` is set; counts those that the server closed.
 fn flood(port: u16, make: Flood, stop: &AtomicBool, closed: &AtomicU64) {
     while !stop.load(Ordering::Relaxed) {
         let (mut peer, mut reader) = attacker(port);
@@ -106,7 +106,7 @@ fn flood(port: u16, make: Flood, stop: &AtomicBool, closed: &AtomicU64) {
     }
 }
 
-/// Asks again and again; tells how long the slowest hundredth waited at least, and the most memory that was held.
+/// Sends requests repeatedly; returns the 99th percentile latency, and the peak memory.
 fn polite(server: &Server, time: Duration) -> (Duration, u64, usize) {
     let mut peer = Peer::connect(server.port);
     let (begun, mut waited, mut held) = (Instant::now(), Vec::new(), 0);
@@ -131,14 +131,14 @@ fn a_polite_client_is_answered_during_every_attack() {
     ));
     setup.folder().write("www/large.bin", vec![b'x'; 1 << 20]);
     let server = setup.start();
-    // A server that was used before does not grow by being used.
+    // A server that has already served requests does not grow from first use.
     for _ in 0..8 {
         let mut peer = Peer::connect(server.port);
         let ids: Vec<u32> = (0..100).map(|_| peer.get("/large.bin")).collect();
         ids.into_iter()
             .for_each(|id| assert_eq!(peer.answer(id).body.len(), 1 << 20));
     }
-    // Memory that is given back between two attacks may be needed again without that anything is held.
+    // Memory released between two attacks may be needed again without anything being held.
     let mut most = 0;
     for (name, make) in FLOODS {
         let (calm, before, _) = polite(&server, CALM);
@@ -170,14 +170,14 @@ fn a_polite_client_is_answered_during_every_attack() {
     }
 }
 
-/// All that one connection can make us hold, at the same time: as many streams as there may be with heads as long as
-/// they may be together, all of the window in content that nobody reads, and answers that nobody takes.
+/// The most that one connection can make us hold at once: as many streams as allowed with heads as long as allowed in
+/// total, a full window of unread bodies, and responses that are not read.
 #[test]
 fn a_connection_makes_us_hold_a_megabyte_at_most() {
     let setup = Setup::new(&plain("", "root * {folder}/www\nfile_server"));
     setup.folder().write("www/large.bin", vec![b'x'; 1 << 20]);
     let server = setup.start();
-    // Each worker takes memory with its first connections; what is free before the attack would hide what it takes.
+    // Each worker allocates memory with its first connections; memory free before the attack would hide what it takes.
     for _ in 0..8 {
         assert_eq!(Peer::connect(server.port).fetch("/large.bin").status, 200);
     }
@@ -202,7 +202,7 @@ fn filled(port: u16) -> Peer {
     for id in ids {
         peer.send(DATA, 0, id, &[b'x'; 1900]);
     }
-    // All of them are at work.
+    // All of them are being processed.
     for _ in 0..128 {
         assert!(peer.frame_of(HEADERS).is_some());
     }

@@ -1,4 +1,4 @@
-//! WebSockets over HTTP/2 (RFC 8441): the stream becomes a tunnel to an upstream of HTTP/1.1.
+//! WebSockets over HTTP/2 (RFC 8441): the stream becomes a tunnel to an HTTP/1.1 upstream.
 
 use std::io::Read;
 use std::sync::mpsc::channel;
@@ -12,7 +12,7 @@ use crate::harness::Server;
 use crate::upstream::Upstream;
 use crate::wire::field;
 
-/// What a client asks for a WebSocket with.
+/// The extended CONNECT request of a WebSocket.
 const ASKED: [(&str, &str); 6] = [
     (":method", "CONNECT"),
     (":protocol", "websocket"),
@@ -22,7 +22,7 @@ const ASKED: [(&str, &str); 6] = [
     ("sec-websocket-version", "13"),
 ];
 
-/// Switches, says what it was asked, and then gives every byte back.
+/// Switches protocols, sends the request it received, and then echoes every byte.
 fn websocket() -> Upstream {
     Upstream::start(|mut wire| {
         let Some(head) = wire.head() else { return };
@@ -46,7 +46,7 @@ fn websocket() -> Upstream {
     })
 }
 
-/// The next content of a stream, of at least so many bytes.
+/// The next DATA of a stream, at least `len` bytes.
 fn content(peer: &mut Peer, id: u32, len: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < len {
@@ -98,7 +98,7 @@ fn a_websocket_passes_the_proxy() {
         peer.send(DATA, 0, id, word.as_bytes());
         assert_eq!(content(&mut peer, id, word.len()), word.as_bytes());
     }
-    // Other streams go on beside it.
+    // Other streams continue beside it.
     let other = peer.get("/plain");
     let head = peer.frame_of(HEADERS).expect("an answer");
     assert_eq!(head.id, other);
@@ -164,8 +164,8 @@ fn only_a_tunnel_is_a_success() {
     }
 }
 
-/// RFC 9113, section 8.5: a tunnel to wherever the client likes. Nobody here is a proxy for that: a handler that would
-/// answer anything with success answers 501, a reverse proxy 405, and an error stays what it is.
+/// RFC 9113, section 8.5: a tunnel to a destination of the client's choice. sluice is not a forward proxy: a handler
+/// that would respond to anything with success returns 501, a reverse proxy 405, and an error stays what it is.
 #[test]
 fn a_plain_connect_leads_nowhere() {
     let (tell, asked) = channel();
@@ -188,7 +188,7 @@ fn a_plain_connect_leads_nowhere() {
         let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", &to)]);
         let answer = peer.answer(id);
         assert_eq!((answer.status, answer.ended), (405, true), "{site}");
-        // What would have gone through the tunnel reaches nobody, and the connection goes on.
+        // What would have gone through the tunnel is discarded, and the connection continues.
         peer.send(DATA, END_STREAM, id, b"GET / HTTP/1.1\r\n\r\n");
         assert!(peer.fetch("/missing").ended);
     }

@@ -1,4 +1,4 @@
-//! Upstreams of HTTP/2 behind the proxy, asked by clients of both versions: gRPC, ends of connections, bad upstreams.
+//! HTTP/2 upstreams behind the proxy, with clients of both versions: gRPC, ends of connections, bad upstreams.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ type Fields = Vec<(String, String)>;
 
 const CANCEL: u32 = 8;
 
-/// An upstream that speaks HTTP/2 from the first byte on, and does `serve` on each connection.
+/// An upstream that uses HTTP/2 with prior knowledge, and calls `serve` for each connection.
 fn upstream(serve: impl Fn(Peer) + Send + Sync + 'static) -> Upstream {
     Upstream::start(move |wire| {
         if let Some(peer) = Peer::accept(wire.reader.into_inner(), &[]) {
@@ -39,13 +39,13 @@ fn value<'a>(fields: &'a Fields, name: &str) -> &'a str {
     found.map_or("", |(_, value)| value)
 }
 
-/// A message as gRPC frames it: not compressed, its length, its bytes.
+/// A message with gRPC framing: not compressed, its length, its bytes.
 fn message(text: &str) -> Vec<u8> {
     let len = u32::try_from(text.len()).expect("it fits");
     [&[0], &len.to_be_bytes()[..], text.as_bytes()].concat()
 }
 
-/// A service of gRPC that gives each message back at once, and ends well when its client does.
+/// A gRPC service that echoes each message at once, and ends successfully when its client does.
 fn echo(mut peer: Peer) {
     while let Some((frame, fields)) = peer.frame_with_fields() {
         let ends = frame.flags & END_STREAM != 0;
@@ -104,7 +104,7 @@ fn calls_of_grpc_pass_with_their_trailers_and_deadlines() {
     let expected = [("grpc-status", "0"), ("grpc-message", "fine")];
     let trailers = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(answer.trailers, trailers);
-    // An answer that is nothing but trailers.
+    // A response of trailers only.
     let id = peer.begin_request(&call("/echo.Echo/Missing"));
     let answer = peer.answer(id);
     assert_eq!(
@@ -114,7 +114,7 @@ fn calls_of_grpc_pass_with_their_trailers_and_deadlines() {
     assert!(answer.ended && answer.body.is_empty());
 }
 
-/// Each message is there before the next one is sent: nothing is collected on the way.
+/// Each message arrives before the next one is sent: nothing is buffered on the way.
 #[test]
 fn messages_go_both_ways_one_by_one() {
     let server = proxy(upstream(echo).port);
@@ -164,10 +164,10 @@ fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
         || codes() == [CANCEL],
         || format!("{:?}", codes()),
     );
-    // So does one of HTTP/1.1 that closes its connection.
+    // An HTTP/1.1 client that closes its connection has the same effect.
     let mut old = Client::connect(server.port);
     old.send("GET /silent HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    // One that is gone before its request is on its way is never asked for upstream.
+    // If it is gone before its request is forwarded, the request is never sent.
     let is_asked = || silent.load(Relaxed);
     eventually("the request", is_asked, String::new);
     drop(old);
@@ -177,11 +177,11 @@ fn a_client_that_gives_a_call_up_ends_it_upstream_and_no_other() {
         || format!("{:?}", codes()),
     );
     assert_eq!(peer.fetch("/kept").text(), "kept");
-    // Each of the two workers may have made one.
+    // Each of the two workers may have opened one.
     assert!(before <= 2 && backend.connections() <= 2);
 }
 
-/// Answers of each kind, by path; what was asked is kept.
+/// Responses of each kind, by path; the requests are recorded.
 fn kinds(mut peer: Peer, asked: &Mutex<HashMap<String, Fields>>) {
     while let Some((frame, fields)) = peer.frame_with_fields() {
         let path = value(&fields, ":path").to_owned();
@@ -257,7 +257,7 @@ fn clients_of_http1_get_what_an_upstream_of_http2_answers() {
     }
 }
 
-/// RFC 9113, section 6.8: what came after the last stream that a GOAWAY names was not looked at.
+/// RFC 9113, section 6.8: streams after the last one named by a GOAWAY were not processed.
 #[test]
 fn no_request_is_lost_or_sent_twice_when_upstreams_say_goodbye() {
     let served = Arc::new(Mutex::new(HashMap::<String, usize>::new()));
@@ -269,7 +269,7 @@ fn no_request_is_lost_or_sent_twice_when_upstreams_say_goodbye() {
             if frame.kind == HEADERS {
                 streams += 1;
                 if streams == 6 {
-                    // The sixth is not looked at, the others are served to their ends.
+                    // The sixth is not processed, the others are served completely.
                     let last = frame.id - 2;
                     peer.send(GOAWAY, 0, 0, &[last.to_be_bytes(), [0; 4]].concat());
                 } else if streams < 6 {
@@ -315,7 +315,7 @@ fn no_request_is_lost_or_sent_twice_when_upstreams_say_goodbye() {
     assert!(backend.connections() > 20);
 }
 
-/// A client that sends all of its body before it reads: neither direction waits for the other.
+/// A client that sends its whole body before it reads: neither direction waits for the other.
 #[test]
 fn an_upload_goes_on_while_the_client_does_not_read() {
     const SIZE: usize = 300_000;
@@ -325,7 +325,7 @@ fn an_upload_goes_on_while_the_client_does_not_read() {
             match frame.kind {
                 HEADERS => {
                     peer.head(frame.id, 0, &[(":status", "200")]);
-                    // More than the client will take for now.
+                    // More than the client's current window.
                     (0..3).for_each(|_| peer.send(DATA, 0, frame.id, &[b'x'; 16_000]));
                 }
                 DATA => {
@@ -341,7 +341,7 @@ fn an_upload_goes_on_while_the_client_does_not_read() {
     let server = proxy(backend.port);
     let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 1000)]);
     let id = peer.begin_request(&call("/upload"));
-    // Of the stream and of the connection.
+    // Windows of the stream and of the connection.
     let (mut window, mut window_of_all) = (65_535, 65_535);
     let mut sent = 0;
     while sent < SIZE {
@@ -360,12 +360,13 @@ fn an_upload_goes_on_while_the_client_does_not_read() {
         let flags = if sent == SIZE { END_STREAM } else { 0 };
         peer.send(DATA, flags, id, &vec![b'y'; count]);
     }
-    // What was read over while it waited for leave is only the first 1,000 bytes at most.
+    // At most the first 1,000 bytes were discarded above while waiting for window updates.
     peer.give_window(id, 1 << 20);
     assert!(peer.answer(id).text().ends_with(&SIZE.to_string()));
 }
 
-/// Attack rows 17 to 22, from behind: an upstream that floods, bombs or hangs is a 502, and nobody else notices.
+/// Attack rows 17 to 22, from the upstream side: an upstream that floods, bombs or hangs yields a 502, and no other
+/// client notices.
 #[test]
 fn bad_upstreams_of_http2_are_bad_gateways_and_hold_up_nobody() {
     let flood = |bytes: fn(u32) -> Vec<u8>| {
@@ -419,14 +420,14 @@ fn bad_upstreams_of_http2_are_bad_gateways_and_hold_up_nobody() {
         assert_eq!(ask(server.port, "/good").text(), "good");
     }
     let grown = server.status("VmRSS").saturating_sub(before);
-    // A megabyte of window each, and as much for buffers that are kept for others.
+    // A megabyte of window each, and as much for buffers kept for reuse.
     assert!(
         grown < 16 * 1024,
         "{grown} KiB more for eight bad upstreams"
     );
 }
 
-/// Half a body never looks like a whole one.
+/// A truncated body never looks complete.
 #[test]
 fn a_truncated_answer_of_http2_never_looks_complete() {
     let backend = upstream(|mut peer| {
@@ -444,7 +445,7 @@ fn a_truncated_answer_of_http2_never_looks_complete() {
     let mut peer = Peer::connect(server.port);
     let answer = peer.fetch("/");
     assert!(!answer.ended && answer.reset.is_some(), "{answer:?}");
-    // Nor does one that is longer or shorter than it was told.
+    // Nor does one that is longer or shorter than declared.
     let liar = upstream(|mut peer| {
         let Some(Frame { id, .. }) = peer.frame_of(HEADERS) else {
             return;
@@ -478,7 +479,7 @@ fn websockets_go_to_upstreams_of_http2_in_http1() {
     assert_eq!(line, b"GET /chat HTTP/1.1");
 }
 
-/// Checks, tries and handled answers are the same, whatever the upstream speaks.
+/// Health checks, retries and `handle_response` work the same with every upstream protocol.
 #[test]
 fn checks_tries_and_handled_answers_work_over_http2() {
     let checks = Arc::new(AtomicUsize::new(0));
@@ -535,7 +536,7 @@ fn content_of_another_length_is_one_request_upstream_at_most() {
     });
     let server = proxy(backend.port);
     let mut peer = Peer::connect(server.port);
-    // Content-Length and content that do not fit one another, attack row 6.
+    // `Content-Length` that does not match the body, attack row 6.
     for (length, content) in [("3", &b"four"[..]), ("5", b"four"), ("0", b"x")] {
         let mut fields = request("POST", "/").to_vec();
         fields.push(("content-length", length));

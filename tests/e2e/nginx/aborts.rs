@@ -1,4 +1,4 @@
-//! Clients that leave before their answers end: whoever works for them is told at once, as with nginx.
+//! Clients that disconnect before their responses end: upstream requests are aborted at once, as in nginx.
 
 use std::cell::Cell;
 use std::io::Read;
@@ -10,11 +10,11 @@ use crate::client::Client;
 use crate::doubles;
 use crate::harness::{Server, Setup, eventually};
 
-/// What an upstream has seen.
+/// The upstream's observations.
 #[derive(Default)]
 struct Seen {
     asked: AtomicUsize,
-    /// Requests that were given up, by the first letter of their target.
+    /// Aborted requests, by the first letter of their target.
     left_off: AtomicUsize,
     left_on: AtomicUsize,
     is_free: Mutex<bool>,
@@ -28,7 +28,8 @@ impl Seen {
     }
 }
 
-/// An upstream that begins an answer to `/stall` and says no more, and that says nothing to others: to `/on` once it may.
+/// An upstream that starts a response to `/stall` and stops there, and does not respond to other requests; to `/on`
+/// only when permitted.
 fn upstream() -> (u16, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let shared = seen.clone();
@@ -60,7 +61,7 @@ fn upstream() -> (u16, Arc<Seen>) {
 }
 
 fn leave_while_it_stalls(server: &Server, seen: &Seen, count: usize) {
-    // The place of the one before may be free a moment after its upstream knows.
+    // The connection slot of the previous client may be free a moment after its upstream notices.
     let begun = Cell::new(None);
     let begin = || {
         let mut client = Client::connect(server.port);
@@ -91,7 +92,7 @@ server { listen 127.0.0.1:{port}; limit_conn one 1; proxy_read_timeout 1h; locat
 }
 ";
     let server = setup(&conf.replace("UP", &port.to_string())).start();
-    // The place of each is free for the next.
+    // The slot of each is free for the next.
     for count in 1..=3 {
         leave_while_it_stalls(&server, &seen, count);
     }
@@ -107,7 +108,7 @@ fn the_same_holds_for_a_caddyfile() {
     }
 }
 
-/// With `proxy_ignore_client_abort` the upstream goes on until its answer begins.
+/// With `proxy_ignore_client_abort` the upstream request continues until its response begins.
 #[test]
 fn an_upstream_goes_on_without_a_client_where_that_is_wanted() {
     let (port, seen) = upstream();
@@ -127,7 +128,7 @@ location /off { proxy_pass http://127.0.0.1:UP; }
     let setup = setup(&conf.replace("UP", &port.to_string())).env("SLUICE_WORKERS", "1");
     let server = setup.start();
     let asked = || seen.asked.load(Ordering::Acquire);
-    // One after the other: who has left first was noticed first.
+    // One after the other: the first client that disconnects was noticed first.
     for (count, target) in [(1, "/on"), (2, "/off")] {
         let mut client = Client::connect(server.port);
         client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));

@@ -1,4 +1,4 @@
-//! Answers of other locations in front and behind, and cookies by which clients are known again.
+//! Responses of other locations added before and after the body, and cookies that identify clients.
 
 use super::{setup, start};
 use crate::client::{Client, exchange};
@@ -12,7 +12,7 @@ fn get(server: &Server, path: &str, fields: &str) -> crate::client::Answer {
     )
 }
 
-/// An upstream that tells the first line of each request in a page.
+/// An upstream that returns the request line in a page.
 fn telling() -> Upstream {
     Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
@@ -94,7 +94,7 @@ fn other_answers_stand_in_front_and_behind() {
     );
     let packed = get(&server, "/a.html", "Accept-Encoding: gzip\r\n");
     assert_eq!(packed.field("Content-Encoding"), Some("gzip"), "as a whole");
-    // A body of a request stays with the request.
+    // A request body is not forwarded with subrequests.
     let mut client = Client::connect(server.port);
     client.send("POST /up/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     assert_eq!(
@@ -168,7 +168,7 @@ fn clients_get_a_cookie_and_are_known_by_it() {
     assert_eq!(cookie("/reset", &format!("uid={value}")), None);
     assert!(cookie("/reset?reset=1", &format!("uid={value}")).is_some());
     let known = get(&server, "/log", &format!("Cookie: uid={value}\r\n")).text();
-    // The number of the server, in the order of bytes of the network, read by the machine.
+    // The number of the server, in network byte order, read as a native integer.
     let service = u32::from_ne_bytes(1u32.to_be_bytes());
     assert!(
         known.starts_with(&format!("uid={service:08X}")) && known.len() == 36,

@@ -1,5 +1,4 @@
-//! What becomes of answers of upstreams: how fast they are read, which parts of them are given, and files that they are
-//! from then on.
+//! Responses of upstreams: rate limits, ranges, and storing them as files.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
@@ -38,12 +37,12 @@ fn answers_are_read_no_faster_than_said() {
         ("/slow", 900),
         ("/by?rate=40000", 900),
         ("/by?rate=0", 0),
-        // As in nginx there is no such limit without buffers.
+        // As in nginx, there is no such limit without buffering.
         ("/unbuffered", 0),
     ] {
         let begun = Instant::now();
         assert_eq!(ask(&server, path, "").body.len(), 90_000, "{path}");
-        // What the first second brings comes at once.
+        // The bytes of the first second arrive at once.
         let took = begun.elapsed();
         assert!(took >= Duration::from_millis(least), "{path}: {took:?}");
     }
@@ -86,7 +85,7 @@ fn parts_are_given_whether_or_not_the_upstream_gives_parts() {
     );
 }
 
-/// An upstream whose answers are worth keeping or not, by path, and how often it was asked.
+/// An upstream whose responses are cacheable or not, by path, and the number of its requests.
 fn keeping_origin() -> (Upstream, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let asked = count.clone();
@@ -129,7 +128,7 @@ fn answers_are_files_from_then_on() {
     assert!(kept());
     let file = folder.join("www/kept/a/b");
     eventually("the file", || file.is_file(), || server.stderr());
-    // That there was none is believed for a moment.
+    // A missing file is remembered for a moment.
     let asked = || count.load(Ordering::SeqCst);
     eventually(
         "the file to answer",
@@ -149,7 +148,7 @@ fn answers_are_files_from_then_on() {
         0o700,
         "a folder is looked into"
     );
-    // An error is no file, nor is what broke off, and a HEAD brings nothing.
+    // Errors and truncated responses are not stored, and HEAD does not store anything.
     assert_eq!(ask(&server, "/kept/none", "").status, 404);
     let mut cut = Wire::connect(server.port);
     cut.send("GET /kept/cut HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -169,7 +168,7 @@ fn answers_are_files_from_then_on() {
         || names() == ["a"],
         || format!("{:?}", names()),
     );
-    // A name of the configuration's own; nobody gets out of its folder.
+    // A configured name; it cannot escape its folder.
     assert_eq!(ask(&server, "/named?name=x.txt", "").status, 200);
     eventually(
         "the file",

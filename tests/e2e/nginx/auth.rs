@@ -1,4 +1,4 @@
-//! Who may come in: by address, by password, by what another location says, by method.
+//! Access control: by address, by password, by subrequest, by method.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::client::{Answer, exchange};
 use crate::harness::Server;
 use crate::upstream::Upstream;
 
-/// `right:secret` in every form that files of users have, one name for each; the name `plain` has another password.
+/// `right:secret` in every hash format, one name for each; the name `plain` has another password.
 const USERS: &str = "# a comment
 plain:{PLAIN}other:with more
 sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=
@@ -20,7 +20,7 @@ des:rqXexS6ZhobKA
 sha:{PLAIN}the first line counts
 ";
 
-/// Asks for `path` with `fields`, each with its line end.
+/// Requests `path` with `fields`, each with its line ending.
 fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Answer {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: a.test\r\n{fields}Connection: close\r\n\r\n");
@@ -70,10 +70,10 @@ location = /login { auth_basic off; }
         ("login", "log in"),
     ];
     let server = start(lines, &files);
-    // `return` comes before any check, as in nginx.
+    // `return` is handled before any check, as in nginx.
     assert_eq!(ask(&server, "GET", "/", "").status, 200);
     for name in ["sha", "ssha", "apr1", "md5", "sha256", "sha512"] {
-        // The second time it is remembered.
+        // The second time the result is cached.
         for _ in 0..2 {
             let answer = ask(&server, "GET", "/files/a", &basic(name, "secret"));
             assert_eq!((answer.status, &*answer.text()), (200, "a file"), "{name}");
@@ -123,7 +123,7 @@ fn a_file_of_users_is_looked_at_anew() {
         || status("second") == 200,
         || server.stderr(),
     );
-    // Each worker looks for itself.
+    // Each worker checks the file itself.
     crate::harness::eventually(
         "the old password to be forgotten",
         || status("one") == 401,
@@ -166,7 +166,7 @@ location /any-unsaid { satisfy any; }
     }
 }
 
-/// A program that says who may come in, by the cookie.
+/// A program that authorizes requests by cookie.
 fn judge() -> Upstream {
     Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
@@ -250,7 +250,7 @@ location /self {{ auth_request /self; }}
         404,
         "it is internal"
     );
-    // The query belongs to the request, not to what is asked on its behalf.
+    // The query belongs to the request, not to its authentication subrequest.
     assert_eq!(
         ask(&server, "GET", "/static/a?x=1", "X-Go: 1\r\n").text(),
         "a"

@@ -1,4 +1,4 @@
-//! Bodies that wait in memory and in temporary files, so that slow clients do not occupy upstreams.
+//! Bodies buffered in memory and in temporary files, so that slow clients do not occupy upstreams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::harness::{Server, Setup, eventually, finish, sluice, text};
 use crate::upstream::Upstream;
 
 const MIB: usize = 1024 * 1024;
-/// More than sockets of two connections hold.
+/// More than the socket buffers of two connections hold.
 const LONG: usize = 48 * MIB;
 
 /// Bytes of which each kilobyte differs from the others.
@@ -25,12 +25,12 @@ fn content(len: usize) -> Vec<u8> {
     content
 }
 
-/// A server with these lines, in which `UPSTREAM` is `upstream`.
+/// A server with these lines, with `UPSTREAM` replaced by `upstream`.
 fn before(upstream: &Upstream, lines: &str) -> Setup {
     site(&lines.replace("UPSTREAM", &format!("127.0.0.1:{}", upstream.port)))
 }
 
-/// Temporary files that the server has open: they have no names.
+/// Open temporary files of the server: they have no names.
 fn temp_files(server: &Server) -> usize {
     let folder = format!("/proc/{}/fd", server.pid());
     let entries = std::fs::read_dir(folder).expect("the process is there");
@@ -54,7 +54,7 @@ fn wait_for_files(server: &Server, count: usize) {
     );
 }
 
-/// Names in the folder of temporary files.
+/// Files in the folder of temporary files.
 fn names(server: &Server) -> usize {
     std::fs::read_dir(server.folder.path().join("tmp"))
         .expect("the server made it")
@@ -64,7 +64,7 @@ fn names(server: &Server) -> usize {
 const IN_FOLDER: &str = "client_body_temp_path {folder}/tmp 1 2; proxy_temp_path {folder}/tmp; \
                          client_max_body_size 100m; ";
 
-/// An upstream that sends `bytes` of content, and counts what it has sent and whom it has served.
+/// An upstream that sends `bytes` of body, and counts the bytes sent and the requests.
 fn sending(bytes: usize, fields: &str) -> (Upstream, Arc<AtomicU64>, Arc<AtomicUsize>) {
     let (sent, served) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicUsize::new(0)));
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
@@ -217,7 +217,7 @@ fn a_client_that_leaves_takes_its_file_with_it() {
     wait_for_files(&server, 0);
     let log =
         || std::fs::read_to_string(server.folder.path().join("access.log")).unwrap_or_default();
-    // As in nginx: it broke off its own request.
+    // As in nginx: the client aborted its own request.
     eventually("a line with its status", || log().contains("\" 400 "), log);
     assert_eq!(echo.connections(), 0);
 }
@@ -340,7 +340,7 @@ fn filters_let_the_upstream_go_as_well() {
         client.answer().body == content(LONG),
         "every byte in its place"
     );
-    // A client that may have one byte a second.
+    // A client limited to one byte a second.
     let mut client = Client::connect(server.port);
     client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until_sent("the upstream is done", &served, 2);
@@ -423,7 +423,7 @@ fn on_a_full_disk_bodies_go_on_without_files() {
          location /down {{ proxy_pass http://127.0.0.1:{}; }}",
         upstream.port
     );
-    // Every file is full after a megabyte or two.
+    // The size limit of files is a megabyte or two.
     let server = before(&echo, &lines).blocks_max(2048).start();
     let body = content(8 * MIB);
     let head = format!(

@@ -1,5 +1,5 @@
-//! What Certbot's plugin for nginx runs, in its order, with files as it leaves them: version, test, reload before the
-//! challenge, reload with the certificate, and a renewal two months later. Certbot itself is not needed for it.
+//! The commands of Certbot's nginx plugin, in its order, with files as it leaves them: version, test, reload before the
+//! challenge, reload with the certificate, and a renewal two months later. Certbot itself is not needed.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,7 @@ use crate::tls;
 const BEFORE: &str =
     "server {\nlisten 127.0.0.1:{port};\nserver_name site.test;\nreturn 200 \"plain\";\n}\n";
 
-/// With the challenge that Certbot adds for a moment.
+/// With the challenge that Certbot adds temporarily.
 const CHALLENGE: &str = "server {rewrite ^(/.well-known/acme-challenge/.*) $1 break; # managed by Certbot\n\n\
     listen 127.0.0.1:{port};\nserver_name site.test;\n\
     location = /.well-known/acme-challenge/token{default_type text/plain;return 200 token.key;} # managed by Certbot\n\n}\n";
@@ -35,7 +35,7 @@ fn write_certificate(prefix: &Prefix) -> CertificateDer<'static> {
     prefix.folder.write("live/fullchain.pem", made.cert.pem());
     let key = made.signing_key.serialize_pem();
     let key = prefix.folder.write("live/privkey.pem", key);
-    // As in /etc/letsencrypt/archive: for the owner alone.
+    // As in /etc/letsencrypt/archive: readable for the owner only.
     let mode = PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(key, mode).expect("it is ours");
     made.cert.der().clone()
@@ -85,7 +85,7 @@ impl Site {
         eventually(what, is_true, || self.prefix.errors());
     }
 
-    /// Whether it shows this certificate.
+    /// Whether it presents this certificate.
     fn serves(&self, root: &CertificateDer<'static>) -> bool {
         let client = tls::trusting(root.clone(), &[&TLS13]);
         let Ok(mut wire) = tls::connect(&client, self.secure, "site.test") else {
@@ -112,7 +112,7 @@ fn its_steps_lead_to_a_certificate_and_to_the_next_one() {
     assert!(version.contains("TLS SNI support enabled"));
     assert!(version.contains(" --with-http_ssl_module"));
     site.ctl(&["-t"]);
-    // Nobody runs yet: Certbot then starts it by the same words without `-s`.
+    // The server is not running yet: Certbot then starts it by the same command without `-s`.
     site.ctl(&[]);
     assert_eq!(site.get("/").text(), "plain");
     site.configure(CHALLENGE);
@@ -128,6 +128,6 @@ fn its_steps_lead_to_a_certificate_and_to_the_next_one() {
     let second = write_certificate(&site.prefix);
     site.ctl(&["-s", "reload"]);
     site.eventually("the new certificate", || site.serves(&second));
-    // The workers take it one after the other.
+    // The workers adopt it one after the other.
     site.eventually("the end of the old one", || !site.serves(&first));
 }

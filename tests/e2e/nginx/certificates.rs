@@ -1,4 +1,4 @@
-//! Which certificates are shown: those with variables in their names, and several for one server.
+//! Selection of certificates: variables in their paths, and several for one server.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Server, eventually, text};
 use crate::tls;
 
-/// Writes a certificate for names with its key as `file`, and gives it.
+/// Writes a certificate for names, with its key, as `file`, and returns it.
 fn write(folder: &Folder, file: &str, names: &str, key: &KeyPair) -> CertificateDer<'static> {
     let names: Vec<String> = names.split(' ').map(str::to_owned).collect();
     let mut params = CertificateParams::new(names).expect("names");
@@ -46,7 +46,7 @@ fn client(
     Arc::new(config)
 }
 
-/// The certificate that a client is shown; `None` where no hands are shaken.
+/// The certificate that a client receives; `None` if the handshake fails.
 fn shown(
     server: &Server,
     client: &Arc<ClientConfig>,
@@ -92,7 +92,7 @@ fn certificates_are_found_by_the_name_that_is_asked_for() {
         "b.test.crt\": BIO_new_file() failed (2: No such file or directory) while SSL handshaking";
     eventually("a line", || log().contains(wanted), log);
     assert!(log().contains("cannot load certificate \""), "{}", log());
-    // It is there from now on.
+    // It exists from now on.
     let late = write(&server.folder, "b.test", "b.test", &new_key());
     let third = client(&[&late], &TLS13);
     assert_eq!(shown(&server, &third, "b.test").as_ref(), Some(&late));
@@ -112,8 +112,8 @@ fn certificates_by_name_are_kept_for_as_long_as_the_file_says() {
     assert_eq!(shown(&server, &old, "a.test").as_ref(), Some(&own));
 }
 
-/// As for requests: the exact name, the longest with an asterisk in front, the longest with one behind, the first pattern,
-/// the default server, wherever they stand in the file.
+/// As for requests: the exact name, the longest wildcard at the beginning, the longest at the end, the first regular
+/// expression, the default server, wherever they are in the file.
 #[test]
 fn handshakes_find_their_server_by_all_kinds_of_names() {
     const CASES: [(&str, &str); 10] = [
@@ -148,7 +148,7 @@ fn handshakes_find_their_server_by_all_kinds_of_names() {
         .map(|(file, names)| site(file, names))
         .collect();
     let setup = super::setup(&format!("events {{}}\nhttp {{\n{lines}}}\n"));
-    // All of them are good for all names: only the choice tells them apart.
+    // All of them are valid for all names, so only the selection distinguishes them.
     let names = CASES.map(|(name, _)| name).join(" ");
     let made = sites.map(|(file, _)| write(setup.folder(), file, &names, &new_key()));
     let client = client(&made.each_ref(), &TLS13);
@@ -157,7 +157,7 @@ fn handshakes_find_their_server_by_all_kinds_of_names() {
         let found = shown(&server, &client, name).expect("a handshake");
         let place = made.iter().position(|made| *made == found);
         assert_eq!(place.map(|at| sites[at].0), Some(file), "{name}");
-        // Who shook hands with a server is answered by it.
+        // A client that completed the handshake with a server gets its response.
         let mut wire = tls::connect(&client, server.port, name).expect("a handshake");
         assert_eq!(tls::get(&mut wire, name, "/").1, file, "{name}");
     }
@@ -177,7 +177,7 @@ fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
     write(setup.folder(), "rsa", "localhost", &key);
     write(setup.folder(), "ec", "other.test", &new_key());
     let server = setup.start();
-    // OpenSSL takes whatever it is shown, and says what that is.
+    // OpenSSL accepts any certificate, and prints it.
     let subject = |words: &str| {
         let output = Command::new("openssl")
             .args([
@@ -195,7 +195,7 @@ fn of_two_certificates_the_client_gets_the_one_that_it_can_use() {
         subject.map(str::to_owned)
     };
     for name in ["localhost", "other.test", "nobody.test"] {
-        // Whatever the certificates are called, and as nginx with OpenSSL chooses.
+        // Whatever the certificates are called, and as nginx with OpenSSL selects them.
         for (words, wanted) in [
             ("", "CN = ec"),
             (

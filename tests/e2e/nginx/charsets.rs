@@ -1,4 +1,4 @@
-//! Texts in other encodings.
+//! Charset conversion.
 
 use super::setup;
 use crate::client::exchange;
@@ -19,7 +19,7 @@ fn start(lines: &str) -> Server {
     ));
     setup.folder().write("www/k.html", KOI);
     setup.folder().write("www/u.html", format!("{UTF} é<"));
-    // More than one piece, cut within letters.
+    // More than one piece, split inside characters.
     setup.folder().write("www/long.html", UTF.repeat(50_000));
     setup.start()
 }
@@ -54,7 +54,7 @@ fn files_are_sent_in_another_encoding() {
     assert_eq!(body, WIN);
     let (_, length, body) = told(&server, "/w/k.html", "Range: bytes=1-2\r\n");
     assert_eq!((length.as_deref(), &body[..]), (Some("2"), &WIN[1..3]));
-    // A part of what has another length would begin somewhere else.
+    // A range would start at another position if the length changes.
     let (_, _, body) = told(&server, "/u/k.html", "Range: bytes=1-2\r\n");
     assert_eq!(body, UTF.as_bytes());
     let (_, _, body) = told(&server, "/k/u.html", "");

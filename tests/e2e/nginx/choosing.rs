@@ -1,4 +1,4 @@
-//! Groups that choose by time, that learn sessions, and what variables tell of their servers.
+//! Upstream groups: policies by response time, learned sessions, and variables about their servers.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn start(groups: &str, lines: &str) -> Server {
     .start()
 }
 
-/// Long beside what a fast answer takes, on a busy machine as well.
+/// Long compared with a fast response, even on a busy machine.
 const SLOW: Duration = Duration::from_secs(2);
 
 #[test]
@@ -54,13 +54,13 @@ fn slow_servers_get_fewer_requests() {
         let mut client = Client::connect(server.port);
         let said: Vec<String> = (0..12).map(|_| client.get(path).text()).collect();
         let slow = said.iter().filter(|said| *said == "slow").count();
-        // The first one that is asked is not known yet; chance may pass it over.
+        // The first server has no known response time yet; random choice may skip it.
         assert!(slow <= 2, "{path}: {said:?}");
         assert!(path == "/two" || slow >= 1, "{path}: {said:?}");
     }
 }
 
-/// A server that begins a session unless there is one, and says who it is.
+/// An upstream that starts a session unless there is one, and responds with its name.
 fn with_sessions(name: &'static str) -> Upstream {
     Upstream::start(move |mut wire| {
         let mut count = 0;
@@ -113,7 +113,7 @@ fn sessions_are_learned_from_answers() {
             "{path}: {by_turns}"
         );
     }
-    // The first that is not empty counts.
+    // The first non-empty one counts.
     let mut client = Client::connect(server.port);
     for _ in 0..3 {
         client.send("GET /end?sid=b1 HTTP/1.1\r\nHost: a\r\nCookie: SID=a1\r\n\r\n");
@@ -148,7 +148,7 @@ fn variables_tell_bytes_cookies_and_hidden_fields_of_servers() {
     eventually("a line", || read().lines().count() == 1, read);
     let log = read();
     let parts: Vec<&str> = log.trim_end().split('|').collect();
-    // What goes to the upstream is what the client sent: line, host, length and body.
+    // The upstream receives what the client sent: line, host, length and body.
     let sent = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc".len();
     assert_eq!(parts[0], format!("0, {sent}"), "{log}");
     assert_eq!(parts[1], format!("0, {}", ANSWER.len()), "{log}");
@@ -172,7 +172,7 @@ fn variables_tell_what_stands_behind_answers() {
             good.port
         ),
     );
-    // What stands behind an answer is not for this client: each request has a connection of its own.
+    // Data after a response must not reach this client: each request uses a separate connection.
     assert_eq!(Client::connect(server.port).get("/").text(), "hello");
     let read = || server.folder.read("all.log");
     eventually("a line", || read().lines().count() == 1, read);

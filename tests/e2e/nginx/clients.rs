@@ -1,4 +1,4 @@
-//! Clients that show certificates, and clients that speak plain HTTP where TLS is spoken.
+//! Clients with certificates, and clients that use plain HTTP on a TLS port.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::client::exchange;
 use crate::harness::{Server, free_port};
 use crate::tls;
 
-/// A server of these lines on a second port, with a certificate of its own and the authorities of the fixtures.
+/// A server with these lines on a second port, with its own certificate and the fixtures' CAs.
 struct Site {
     server: Server,
     port: u16,
@@ -48,7 +48,7 @@ fn site(servers: &str) -> Site {
 }
 
 impl Site {
-    /// A client that shows these certificates of the fixtures.
+    /// A client that presents these fixture certificates.
     fn client(&self, chain: &[&str], only_old: bool) -> Arc<ClientConfig> {
         let versions = if only_old { [&TLS12] } else { [&TLS13] };
         if chain.is_empty() {
@@ -70,7 +70,7 @@ impl Site {
         Arc::new(config)
     }
 
-    /// Status and body of the answer to a client that asks for `path` of `host`, with a handshake for `name`.
+    /// Status and body of the response to a request for `path` of `host`, with a handshake for `name`.
     fn ask(&self, client: &Arc<ClientConfig>, name: &str, host: &str, path: &str) -> (u16, String) {
         let mut wire = tls::connect(client, self.port, name).expect("a handshake");
         let (head, body) = tls::get(&mut wire, host, path);
@@ -83,7 +83,7 @@ impl Site {
     }
 }
 
-/// Shows a certificate of whatever version to everybody.
+/// Presents a certificate regardless of its version and of the server's request.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
 
@@ -173,7 +173,7 @@ fn what_a_certificate_says_is_there_as_nginx_writes_it() {
             "/CN=client"
         ]
     );
-    // Resumed sessions are judged, too, in both versions.
+    // Resumed sessions are checked, too, in both versions.
     for only_old in [false, true] {
         let client = site.client(&["revoked"], only_old);
         for _ in 0..3 {
@@ -193,7 +193,7 @@ fn who_shook_hands_with_another_server_is_turned_away_where_certificates_count()
         site.ask(&client, "optional.test", "open.test", "/").1,
         "open SUCCESS"
     );
-    // A name that no server has is that of the default server, whose handshake asked for nothing.
+    // An unknown name uses the default server, whose handshake did not request a certificate.
     let answer = site.ask(&client, "nobody.test", "on.test", "/");
     assert!(
         answer.1.contains("No required SSL certificate"),

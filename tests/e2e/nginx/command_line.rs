@@ -1,4 +1,4 @@
-//! nginx's command line: what other programs type, and what they read.
+//! nginx's command line, as other programs use it, and the files they read.
 
 use std::net::TcpListener;
 
@@ -111,7 +111,7 @@ fn a_signal_for_nobody_is_refused() {
             format!("nginx: [error] invalid PID number \"none\" in \"{pid}\"\n")
         )
     );
-    // Above the largest number that a process can have.
+    // Above the largest possible PID.
     prefix.folder.write("logs/nginx.pid", "4194305\n");
     assert_eq!(
         prefix.said(&["-s", "quit"]),
@@ -127,7 +127,7 @@ fn a_signal_for_nobody_is_refused() {
 fn it_serves_in_the_background_until_it_is_told_to_stop() {
     let prefix = Prefix::new();
     assert_eq!(prefix.said(&[]), (Some(0), String::new()));
-    // It serves when the command returns, and its number is there.
+    // It serves when the command returns, and its PID file exists.
     assert_eq!(ask(prefix.port, "/").text(), "one");
     assert_eq!(ask(prefix.port, "/files/a.txt").text(), "a file");
     let pid = prefix.pid().expect("the number is there");
@@ -147,7 +147,7 @@ fn it_serves_in_the_background_until_it_is_told_to_stop() {
         || ask(prefix.port, "/").text() == "two",
         || prefix.errors(),
     );
-    // A bad file keeps the old one, and is told in the log.
+    // With an invalid file the old configuration stays in effect, and the error is logged.
     prefix.configure("events {}\nhttp { foo; }\n", "");
     send(pid, Signal::Hangup).expect("it runs");
     eventually(
@@ -162,7 +162,7 @@ fn it_serves_in_the_background_until_it_is_told_to_stop() {
     assert!(prefix.pid().is_none(), "the file is removed");
 }
 
-/// What logrotate does: move the file away, then SIGUSR1.
+/// What logrotate does: move the file, then send SIGUSR1.
 #[test]
 fn logs_are_opened_again() {
     let prefix = Prefix::new();
@@ -175,7 +175,7 @@ fn logs_are_opened_again() {
         std::fs::rename(logs.join(name), logs.join(format!("{name}.1"))).expect("it is there");
     }
     assert_eq!(prefix.said(&["-s", "reopen"]), (Some(0), String::new()));
-    // Both are there again without a line for them.
+    // Both files exist again before any line is written.
     eventually(
         "new files",
         || logs.join("access.log").exists() && logs.join("error.log").exists(),
@@ -213,7 +213,7 @@ fn quit_waits_for_requests_and_term_does_not() {
         let mut server = setup.start();
         let mut slow = Client::connect(server.port);
         slow.send("GET / HTTP/1.1\r\nHost: local");
-        // The server has read the beginning once it answers another request of a later connection.
+        // The server has read the partial request once it responds to one of a later connection.
         assert_eq!(server.ask("/").text(), "one");
         for signal in signals {
             server.signal(*signal);
@@ -243,7 +243,7 @@ fn a_link_named_nginx_is_nginx() {
     assert!(text(&output.stderr).contains("test is successful"));
 }
 
-/// Without a place for the log of errors nginx says so and goes on.
+/// If the error log cannot be opened, nginx reports it and continues.
 #[test]
 fn a_log_that_cannot_be_opened_is_an_alert() {
     let prefix = Prefix::new();
@@ -270,12 +270,12 @@ fn a_port_that_is_taken_is_told_before_anybody_returns() {
         "{said}"
     );
     assert!(prefix.pid().is_none());
-    // Nobody is left behind. Programs that other tests start may have our socket for a moment.
+    // No process is left behind. Programs that other tests start may hold our socket for a moment.
     let is_free = || TcpListener::bind(("127.0.0.1", prefix.port)).is_ok();
     eventually("a free port", is_free, || prefix.errors());
 }
 
-/// What people and programs look for in the log of errors.
+/// The messages in the error log that people and programs look for.
 #[test]
 fn the_life_of_the_process_is_told_as_nginx_tells_it() {
     let prefix = Prefix::new();

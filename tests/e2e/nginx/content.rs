@@ -1,4 +1,4 @@
-//! What the server answers by itself.
+//! Responses that the server generates itself.
 
 use super::start;
 use crate::client::Client;
@@ -80,7 +80,7 @@ fn folders_dates_and_ranges_are_as_the_file_says() {
     let future = "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT";
     assert_eq!(asked("/before", future).status, 304);
     assert_eq!(asked("/one", future).status, 200);
-    // Files may have been written in different seconds: each is asked for with its own.
+    // Files may have been written in different seconds: each is requested with its own time.
     for (path, status) in [("/off", 200), ("/one", 304)] {
         let modified = asked(path, "X: y")
             .field("Last-Modified")

@@ -1,11 +1,11 @@
-//! What the comparison with nginx found, one test each.
+//! Findings of the comparison with nginx, one test each.
 
 use super::{site, start};
 use crate::client::exchange;
 use crate::harness::{Folder, Setup, run_to_end, text};
 use crate::upstream::Upstream;
 
-/// Groups of a pattern in `proxy_redirect`.
+/// Capture groups in `proxy_redirect`.
 #[test]
 fn redirects_of_upstreams_are_changed_by_patterns() {
     let upstream = Upstream::answering(
@@ -22,7 +22,7 @@ fn redirects_of_upstreams_are_changed_by_patterns() {
     );
 }
 
-/// After `rewrite … break` the path of `proxy_pass` counts no more.
+/// After `rewrite … break` the URI of `proxy_pass` is ignored.
 #[test]
 fn a_final_path_is_passed_on_whole() {
     let upstream = Upstream::echo();
@@ -37,7 +37,7 @@ fn a_final_path_is_passed_on_whole() {
     assert!(server.ask("/b/x").text().starts_with("GET /other/x HTTP"));
 }
 
-/// Parts of a path that was sent escaped are escaped again in addresses and queries.
+/// Captured parts of an escaped path are escaped again in redirects and queries.
 #[test]
 fn groups_are_escaped_in_redirects_and_queries() {
     let lines = "rewrite ^/red/(.*)$ /to/$1 redirect;\nrewrite ^/arg/(.*)$ /show?x=$1 last;\n\
@@ -52,7 +52,8 @@ fn groups_are_escaped_in_redirects_and_queries() {
     assert_eq!(server.ask("/arg/plain").text(), "/show x=plain");
 }
 
-/// Whether the page of an error may have a page for its own errors is for the place of the error to say.
+/// `recursive_error_pages` of the location where the error occurred decides whether an error page may have an error
+/// page itself.
 #[test]
 fn pages_of_pages() {
     let lines = "error_page 404 /last.html;\nlocation /yes { error_page 404 /between; recursive_error_pages on; return 404; }\n\
@@ -62,7 +63,7 @@ fn pages_of_pages() {
     assert!(server.ask("/no").text().contains("404 Not Found"));
 }
 
-/// What is added to good answers only is not added to the page of an error, whoever gives it.
+/// Headers added only to successful responses are not added to an error page, whatever produces it.
 #[test]
 fn fields_go_by_the_status_of_the_error() {
     let upstream = Upstream::echo();
@@ -92,7 +93,7 @@ fn smaller_corners() {
     assert_eq!(exchange(server.port, request).text(), "a.test");
 }
 
-/// Names that an application could take for others are left out.
+/// Header names that an application could mistake for others are dropped.
 #[test]
 fn fields_with_odd_names_do_not_count() {
     let upstream = Upstream::echo();
@@ -110,7 +111,7 @@ fn fields_with_odd_names_do_not_count() {
     assert!(said.contains("x-good: 3"), "{said}");
 }
 
-/// `sluice lint` ends with 1 where it finds anything, and tells each place.
+/// `sluice lint` exits with 1 if it finds anything, and reports each location.
 #[test]
 fn lint_tells_places() {
     let folder = Folder::new();
@@ -135,7 +136,7 @@ fn lint_tells_places() {
     assert!(text(&output.stderr).contains("not an nginx.conf"));
 }
 
-/// What a Caddyfile cannot say stands as a comment at its place, and the rest is served alike.
+/// What cannot be expressed in a Caddyfile becomes a comment in its place, and everything else behaves the same.
 #[test]
 fn an_nginx_conf_becomes_a_caddyfile() {
     let setup = Setup::bare().args(&["--config", "Caddyfile"]);

@@ -1,12 +1,12 @@
-//! `worker_connections`: what happens at the limit is what happens in nginx. The numbers of the six hundred are those of
-//! nginx 1.22; `tests/peer/nginx_crowd.rs` asks it again.
+//! `worker_connections`: the behaviour at the limit is that of nginx. The numbers for six hundred clients are those of
+//! nginx 1.22; `tests/peer/nginx_crowd.rs` compares them again.
 
 use super::setup;
 use crate::client::ask;
 use crate::doubles::crowd::{Fate, Holding, count, fate, gather};
 use crate::harness::{Server, eventually};
 
-/// A server with so many places, and an upstream that answers when it is told to.
+/// A server with this many connection slots, and an upstream that responds on demand.
 fn start(places: usize) -> (Server, Holding) {
     let holding = Holding::default();
     let conf = "
@@ -32,7 +32,7 @@ location = /kept { proxy_pass http://kept; proxy_http_version 1.1; proxy_set_hea
     (setup.start(), holding)
 }
 
-/// One listening socket and what workers hear from their master by take a place each.
+/// One listening socket and the channel between worker and master use a slot each.
 #[test]
 fn of_six_hundred_clients_as_many_are_answered_as_with_nginx() {
     let (server, _) = start(512);
@@ -57,7 +57,7 @@ fn a_proxied_client_takes_two_places() {
             assert_eq!(fate(stream, || false), Fate::Answered(200));
         }
     }
-    // All places but those of the clients are free again.
+    // All slots but those of the clients are free again.
     assert_eq!(ask(server.port, "/").status, 200);
 }
 
@@ -83,7 +83,7 @@ fn clients_that_ask_for_nothing_make_room() {
     drop(silent);
 }
 
-/// Without a place for the connection upstream a request ends with 500, as with nginx.
+/// Without a slot for the upstream connection a request ends with 500, as in nginx.
 #[test]
 fn a_request_without_a_place_upstream_fails() {
     let (server, holding) = start(2 + 7);
@@ -99,7 +99,7 @@ fn a_request_without_a_place_upstream_fails() {
     eventually("the error", || errors().contains(told), errors);
 }
 
-/// A connection that is kept for an upstream is worth less than a client.
+/// An idle upstream connection is closed in favour of a client.
 #[test]
 fn kept_connections_to_upstreams_make_room() {
     let (server, holding) = start(2 + 4);

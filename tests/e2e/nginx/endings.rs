@@ -1,5 +1,5 @@
-//! What access logs say of requests that end in other ways than with their answer: with the statuses and lengths of nginx,
-//! which were read off its own log.
+//! Access log entries of requests that do not end with a complete response: with the statuses and lengths of nginx,
+//! taken from its own log.
 
 use std::io::Read;
 use std::sync::Mutex;
@@ -29,14 +29,14 @@ location = /bad { internal; return 200 'bad: $uri'; }
 }
 ";
 
-/// How a client goes on after what it has sent.
+/// What a client does after sending its request.
 #[derive(Clone, Copy, PartialEq)]
 enum Then {
     /// It reads to the end.
     Reads,
-    /// It leaves once its upstream knows of it.
+    /// It disconnects once its upstream has received the request.
     Leaves,
-    /// It leaves at once.
+    /// It disconnects at once.
     LeavesAtOnce,
 }
 
@@ -111,7 +111,7 @@ const CASES: &[(&str, Then, &[&str])] = &[
     ),
 ];
 
-/// An upstream that says nothing, and what it is asked for.
+/// An upstream that never responds, and the requests it receives.
 fn silent() -> (u16, Receiver<String>) {
     let (asked, is_asked) = channel();
     let asked = Mutex::new(asked);
@@ -127,7 +127,7 @@ fn silent() -> (u16, Receiver<String>) {
     (port, is_asked)
 }
 
-/// Waits until the upstream is asked for something.
+/// Waits until the upstream receives a request.
 fn await_asked(asked: &Receiver<String>, path: &str) {
     let line = format!("GET {path} HTTP/1.1");
     while asked.recv().expect("the upstream is asked") != line {}
@@ -167,7 +167,7 @@ fn the_log_says_how_requests_end_as_that_of_nginx() {
     );
 }
 
-/// Who is refused or too slow hears what nginx says, which is nothing or a page of the configuration.
+/// A client that is rejected or too slow receives what nginx sends, which is nothing or a configured page.
 #[test]
 fn what_is_said_to_such_clients_is_what_nginx_says() {
     let (server, _asked) = server();
@@ -198,7 +198,7 @@ fn what_is_said_to_such_clients_is_what_nginx_says() {
     );
 }
 
-/// In HTTP/2 the stream of a client that takes too long for its body is reset, and the log says the same.
+/// In HTTP/2 the stream of a client whose body takes too long is reset, and the log entry is the same.
 #[test]
 fn the_log_says_the_same_of_http2() {
     let conf = CONF.replace("error_page 400 /bad;", "http2 on;");

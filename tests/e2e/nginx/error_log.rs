@@ -1,4 +1,4 @@
-//! The log of errors: its lines are nginx's, and programs that look for failures find them.
+//! The error log: its lines are nginx's, so programs that look for failures find them.
 
 use super::setup;
 use crate::client::{ask, exchange};
@@ -74,7 +74,7 @@ location /gone { proxy_pass http://127.0.0.1:1; }
     );
 }
 
-/// The words of `message`, and how often they stand in a log.
+/// How often the text of `message` occurs in a log.
 fn count(text: &str, message: &str) -> usize {
     text.lines().filter(|line| line.contains(message)).count()
 }
@@ -103,7 +103,7 @@ root {folder}/www;
 }
 ";
 
-/// The innermost block that has such directives counts, with all of them, each with its level.
+/// The innermost block with such directives applies, with all of them, each with its level.
 #[test]
 fn places_have_logs_of_their_own() {
     let setup = setup(PLACES);
@@ -124,7 +124,7 @@ fn places_have_logs_of_their_own() {
     let other = "GET /none HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n";
     assert_eq!(exchange(server.port, other).status, 404);
     let read = |name: &str| server.folder.read(name);
-    // One thread writes them all, in order.
+    // One thread writes all logs, in order.
     let is_written = || count(&read("other.log"), "open() ") == 1;
     eventually("the last line", is_written, || read("other.log"));
     let missing = format!("open() \"{}/www", server.folder.path().display());
@@ -252,7 +252,7 @@ fn limits_logins_bodies_and_groups_are_told_as_nginx_tells_them() {
     );
 }
 
-/// What a client does wrong is no concern of those who ask for grave things only.
+/// Client errors are not logged at severe levels.
 #[test]
 fn crit_tells_nothing_of_requests() {
     let conf = "
@@ -263,7 +263,7 @@ http { server { listen 127.0.0.1:{port}; root {folder}/www; location /later { ac
     let server = setup(conf).start();
     assert_eq!(ask(server.port, "/none").status, 404);
     assert_eq!(ask(server.port, "/later").status, 200);
-    // The thread that writes both logs has written what came before.
+    // The thread that writes both logs has written everything earlier.
     let later = || server.folder.read("access.log");
     eventually("a later line", || later().contains("/later"), later);
     assert_eq!(server.folder.read("error.log"), "");

@@ -1,4 +1,4 @@
-//! Groups of servers: which of them is asked, what becomes of one that fails, and what locations share.
+//! Upstream groups: server selection, failed servers, and what locations share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::harness::{Server, eventually};
 use crate::upstream::{Upstream, answer, dead};
 
-/// A server that answers with its name.
+/// A server that responds with its name.
 fn named(name: &str) -> Upstream {
     let length = name.len();
     Upstream::answering(format!(
@@ -16,7 +16,7 @@ fn named(name: &str) -> Upstream {
     ))
 }
 
-/// A server that answers with this status and nothing else.
+/// A server that responds with this status and nothing else.
 fn failing(status: u16) -> Upstream {
     Upstream::answering(format!(
         "HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno"
@@ -31,7 +31,7 @@ fn start(groups: &str, lines: &str) -> Server {
     .start()
 }
 
-/// What is answered to one request after the other.
+/// The responses to consecutive requests.
 fn answers(server: &Server, path: &str, count: usize) -> String {
     let mut client = Client::connect(server.port);
     (0..count).map(|_| client.get(path).text()).collect()
@@ -271,7 +271,7 @@ fn connections_are_kept_for_so_many_requests() {
         let path = ["/x", "/y"][round % 2];
         assert_eq!(client.get(path).text(), "hi");
     }
-    // An answer may arrive before its connection is put away for the next, so there may be more.
+    // A response may arrive before its connection is returned to the pool, so there may be more.
     let made = one.connections();
     assert!(
         (2..=6).contains(&made),
@@ -295,7 +295,7 @@ fn clients_stay_with_the_server_that_a_cookie_names() {
         let answer = crate::client::exchange(server.port, request);
         (answer.text(), answer.field("Set-Cookie").map(str::to_owned))
     };
-    // Whoever comes with no name gets the next one's, and keeps it.
+    // A client without a cookie gets one for the next server, and stays with it.
     let mut names = std::collections::BTreeMap::new();
     for _ in 0..3 {
         let (said, cookie) = ask("");
@@ -315,7 +315,7 @@ fn clients_stay_with_the_server_that_a_cookie_names() {
             assert_eq!(ask(name), (said.clone(), None));
         }
     }
-    // A name that nobody has binds nobody.
+    // An unknown value is ignored.
     assert!(ask("nobody").1.is_some());
 }
 
@@ -344,7 +344,7 @@ fn clients_whose_server_is_gone_get_another_one() {
             "{name}: {said}"
         );
     }
-    // The first variable that is not empty counts.
+    // The first non-empty variable counts.
     let request =
         "GET /?route=a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: route=b\r\n\r\n";
     let answer = crate::client::exchange(server.port, request);
@@ -358,7 +358,7 @@ fn clients_whose_server_is_gone_get_another_one() {
 
 #[test]
 fn one_failure_beside_a_dead_server_costs_one_answer_and_not_ten_seconds_of_them() {
-    // It closes the first connection once it has seen the request, and answers ever after.
+    // It closes the first connection once it has read the request, and responds ever after.
     let has_failed = AtomicBool::new(false);
     let live = Upstream::start(move |mut wire| {
         if !has_failed.swap(true, Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! Answers that are compressed, and those that are unpacked for clients that do not take gzip.
+//! Compressed responses, and those decompressed for clients that do not accept gzip.
 
 use std::io::{Read, Write};
 
@@ -130,7 +130,7 @@ fn the_log_is_told_by_how_much() {
     let ratio = 2000.0 / answer.body.len() as f64;
     get(&server, "/said/plain?x=1", "");
     let folder = server.folder.path().join("ratio.log");
-    // Workers write when they come to it.
+    // Workers write log lines asynchronously.
     let log = || {
         let text = std::fs::read_to_string(&folder).unwrap_or_default();
         let mut lines: Vec<&str> = text.lines().collect();
@@ -141,7 +141,7 @@ fn the_log_is_told_by_how_much() {
     crate::harness::eventually("both are logged", || log() == expected, log);
 }
 
-/// An upstream whose answer is packed; what it has is `body`.
+/// An upstream with a compressed response, whose content is `body`.
 fn packing(body: Vec<u8>, fields: &str) -> Upstream {
     let head = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n{fields}\r\n",
@@ -165,7 +165,7 @@ fn packing(body: Vec<u8>, fields: &str) -> Upstream {
 
 #[test]
 fn packed_answers_are_unpacked_for_those_who_do_not_take_them() {
-    // Several packed in one go follow each other, and one of them holds nothing.
+    // Several gzip members, one of them empty.
     let body = [packed(b"0123456789"), packed(b""), packed(TEXT.as_bytes())].concat();
     let upstream = packing(
         body.clone(),

@@ -1,4 +1,4 @@
-//! How hands are shaken: suites, groups and sessions, with clients and with upstreams.
+//! TLS parameters: cipher suites, groups and sessions, with clients and with upstreams.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::handshakes::{Hasty, is_whole_answer};
 use crate::harness::{Folder, Server, eventually, free_port};
 use crate::tls;
 
-/// Writes a certificate for `localhost`, and gives it.
+/// Writes a certificate for `localhost`, and returns it.
 fn write_certificate(folder: &Folder) -> CertificateDer<'static> {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     folder.write("site.pem", made.cert.pem());
@@ -47,14 +47,14 @@ impl Site {
         tls::trusting(self.root.clone(), &[version])
     }
 
-    /// What the answer to `GET /` says, and how hands were shaken for it; `None` where they were not.
+    /// The response body for `GET /`, and the kind of handshake; `None` if the handshake failed.
     fn get(&self, client: &Arc<ClientConfig>) -> Option<(String, Option<HandshakeKind>)> {
         let mut wire = tls::connect(client, self.server.port, "localhost").ok()?;
         let (_, body) = tls::get(&mut wire, "localhost", "/");
         Some((body, wire.stream().conn.handshake_kind()))
     }
 
-    /// How hands are shaken the first, the second and the third time.
+    /// The kinds of the first, second and third handshake.
     fn kinds(&self, version: &'static SupportedProtocolVersion) -> [HandshakeKind; 3] {
         let client = self.client(version);
         [(); 3].map(|()| {
@@ -81,12 +81,12 @@ fn suites_and_groups_are_those_that_are_named() {
         new.starts_with("TLSv1.3 TLS_") && new.contains(" secp384r1 "),
         "{new}"
     );
-    // A client without any of them is refused.
+    // A client without any of them is rejected.
     let mut provider = default_provider();
     provider.cipher_suites = vec![cipher_suite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256];
     let other = tls::trusting_with(named.root.clone(), &[&TLS12], provider);
     assert_eq!(named.get(&other), None);
-    // Without any suite of TLS 1.2 only TLS 1.3 is left.
+    // Without any TLS 1.2 cipher suite only TLS 1.3 is left.
     let modern = site("ssl_ciphers AES128-SHA;\nreturn 200 $ssl_protocol;");
     assert_eq!(modern.get(&modern.client(&TLS12)), None);
     let said = modern.get(&modern.client(&TLS13)).map(|(said, _)| said);
@@ -113,7 +113,7 @@ fn suites_of_tls_1_3_are_those_that_are_named() {
     assert_eq!(named.get(&other), None);
 }
 
-/// Also where there is a certificate, which may be that of `http`.
+/// Even if there is a certificate, which may be that of `http`.
 #[test]
 fn handshakes_are_refused_whatever_certificates_there_are() {
     for (line, is_shaken) in [("", true), ("ssl_reject_handshake on;", false)] {
@@ -157,7 +157,7 @@ fn instances_with_one_key_take_the_sessions_of_one_another() {
     let one = start("ssl_session_ticket_key one.key;");
     let two = start("ssl_session_ticket_key two.key; ssl_session_ticket_key one.key;");
     let other = start("ssl_session_ticket_key two.key;");
-    // One client for all of them, as balancing gives it.
+    // One client for all of them, as behind a load balancer.
     let mut roots = rustls::RootCertStore::empty();
     for site in [&one, &two, &other] {
         roots.add(site.root.clone()).expect("a root certificate");
@@ -194,7 +194,7 @@ fn early_requests_are_marked() {
     assert!(head.iter().any(|line| line == "Was-Early: <>"), "{head:?}");
 }
 
-/// An authority with two certificates for `localhost`, one of which it has revoked.
+/// A CA with two certificates for `localhost`, one of which it has revoked.
 fn write_authority(folder: &Folder) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -1,4 +1,4 @@
-//! Fields in front of answers and behind them, lists for programs, and hints before answers.
+//! Request and response headers, lists for programs, and early hints.
 
 use super::{setup, start};
 use crate::client::{Client, exchange};

@@ -1,5 +1,5 @@
-//! What holds in a location of what stands around it. The whole table is in `config/nginx/tests/inheritance.rs`, and beside
-//! nginx in `tests/peer/nginx_inherit.rs`.
+//! What a location inherits from its surroundings. The complete table is in `config/nginx/tests/inheritance.rs`, and
+//! the comparison with nginx in `tests/peer/nginx_inherit.rs`.
 
 use super::start;
 use crate::client::exchange;
@@ -13,7 +13,7 @@ fn status(port: u16, method: &str, path: &str, body: &str) -> u16 {
     exchange(port, request).status
 }
 
-/// What is in an internal location is not for clients.
+/// A location inside an internal one is not accessible to clients.
 #[test]
 fn locations_in_internal_ones_are_internal() {
     let lines = "location /a/ { internal; location /a/b/ { } location ~ c$ { } }\n\
@@ -25,7 +25,7 @@ fn locations_in_internal_ones_are_internal() {
     assert_eq!(server.ask("/go").text(), "f");
 }
 
-/// A block for other methods keeps what passes requests on, but not what answers in another way.
+/// A `limit_except` block inherits proxying, but no other content handler.
 #[test]
 fn other_methods_are_passed_on_and_not_answered() {
     let upstream = Upstream::echo();
@@ -41,8 +41,8 @@ fn other_methods_are_passed_on_and_not_answered() {
     assert!(server.ask("/up").text().starts_with("GET /up "));
 }
 
-/// A declared length is compared with the limit of the location that the path leads to; one that requests are sent to by its
-/// name limits the bodies whose length nobody declared.
+/// A declared length is checked against the limit of the location for the path; a named location that the request is
+/// redirected to limits bodies of undeclared length.
 #[test]
 fn bodies_are_limited_where_their_path_leads() {
     let upstream = Upstream::echo();
@@ -68,7 +68,7 @@ fn bodies_are_limited_where_their_path_leads() {
     assert_eq!(chunked("/low"), 413);
 }
 
-/// nginx answers these before it looks for a location.
+/// nginx responds to these before it selects a location.
 #[test]
 fn methods_that_nothing_serves_are_refused_everywhere() {
     let upstream = Upstream::echo();
@@ -91,7 +91,7 @@ fn methods_that_nothing_serves_are_refused_everywhere() {
         ("A-B_C /up", 200),
     ] {
         let request = format!("{start} HTTP/1.1\r\nHost: a.test\r\n\r\n");
-        // The connection ends with what is refused.
+        // The connection is closed after a rejected request.
         let request = match expected {
             200 => request.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"),
             _ => request,

@@ -1,4 +1,4 @@
-//! How often, how many at a time, and how fast.
+//! Rate limits, connection limits and bandwidth limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ fn get(server: &Server, path: &str) -> crate::client::Answer {
     )
 }
 
-/// A server whose zones let one request through each second, or one each tenth of a second.
+/// A server whose zones allow one request per second, or one per tenth of a second.
 fn limited(lines: &str) -> Server {
     let text = r#"
 events {}
@@ -64,7 +64,8 @@ fn requests_are_refused_or_held_back_as_in_nginx() {
     assert_eq!(ask("/nodelay?key=b"), rejected());
     assert_eq!(ask("/dry?key=c"), passed());
     assert_eq!(ask("/dry?key=c"), (200, "REJECTED_DRY_RUN".to_owned()));
-    // Five at once: one in its time, the next held back for a tenth of a second, the one after for two; no more have room.
+    // Five at once: one passes, the next is delayed for a tenth of a second, the one after for two; the others exceed
+    // the burst.
     let begun = Instant::now();
     let mut clients: Vec<Client> = (0..5)
         .map(|_| {
@@ -82,7 +83,7 @@ fn requests_are_refused_or_held_back_as_in_nginx() {
         })
         .collect();
     came.sort();
-    // A slow machine gives back a token meanwhile, and lets more through.
+    // Meanwhile a slow machine may allow more.
     let held = came.iter().filter(|one| **one == delayed()).count();
     assert!(
         (2..=4).contains(&held) && came.contains(&passed()),
@@ -140,11 +141,11 @@ fn places_with_one_zone_count_together() {
         slow.port
     ));
     let status = |path: &str| get(&server, path).status;
-    // Another key: a request counts until the server has done with it, which clients do not see.
+    // Another key: a request counts until the server has finished it, which clients do not see.
     assert_eq!(status("/first?key=z"), 200);
     let mut waiting = Client::connect(server.port);
     waiting.send("GET /wait?key=a HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Its head is here: it is counted until its answer has ended.
+    // Its head has arrived: it counts until its response has ended.
     assert!(waiting.head().expect("a head").contains("200"));
     assert_eq!((status("/first?key=a"), status("/first?key=b")), (429, 200));
     assert_eq!(status("/second?key=a"), 200);
@@ -193,7 +194,7 @@ fn answers_are_sent_at_a_rate() {
     };
     for path in ["/slow", "/by?rate=40k", "/set", "/up"] {
         let took = time(path);
-        // A quarter of a second's worth goes at once: it takes a second and a quarter.
+        // A quarter of a second's worth is sent at once, so it takes a second and a quarter.
         assert!(took >= Duration::from_millis(900), "{path}: {took:?}");
     }
     for path in ["/after", "/by", "/free"] {

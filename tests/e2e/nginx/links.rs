@@ -1,4 +1,4 @@
-//! `disable_symlinks`: links are followed nowhere, or only where some other owner put nothing else.
+//! `disable_symlinks`: symbolic links are never followed, or only with the right owner.
 
 use std::os::unix::fs::symlink;
 
@@ -56,9 +56,9 @@ fn links_are_followed_as_the_configuration_says() {
         ("/never/page.html", 200),
         ("/never/real/", 200),
         ("/never/link.html", 403),
-        // As in nginx: a link in the place of a folder is no folder.
+        // As in nginx: a symbolic link in place of a directory does not count as one.
         ("/never/way/page.html", 404),
-        // nginx says 404 of such a folder, too.
+        // nginx responds with 404 for such a directory, too.
         ("/never/way/", 403),
         ("/never/linked_index/", 403),
         ("/never/nothing", 404),

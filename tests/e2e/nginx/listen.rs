@@ -1,4 +1,4 @@
-//! The parameters of `listen`: what its sockets are set to, and which addresses they take.
+//! The parameters of `listen`: socket options, and the addresses it accepts.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::process::Command;
@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::doubles::abilities::{can_run, has_ipv6};
 use crate::harness::{eventually, free_port};
 
-/// What the system says of the sockets that listen on a port.
+/// The system's information about the sockets that listen on a port.
 fn sockets_at(port: u16) -> Vec<String> {
     let filter = format!("sport = :{port}");
     let output = Command::new("ss").args(["-ltnmeoH", &filter]).output();
@@ -42,7 +42,7 @@ fn sockets_are_set_to_what_listen_says() {
     let server = setup(&conf).start();
     let plain = sockets_at(server.port);
     assert!(!plain.is_empty());
-    // How many may wait stands third, what the system holds in `rb` and `tb`, of which it takes half for itself.
+    // The third column is the backlog. The system shows buffer sizes as `rb` and `tb`, twice the configured value.
     for socket in sockets_at(set) {
         let words: Vec<&str> = socket.split_whitespace().collect();
         assert_eq!(words[2], "77", "{socket}");
@@ -57,7 +57,7 @@ fn sockets_are_set_to_what_listen_says() {
             "{socket}"
         );
     }
-    // Who says nothing is not accepted; who asks is answered.
+    // A silent connection is not accepted (`deferred`); one with a request gets a response.
     let silent = Client::connect(set);
     let mut client = Client::connect(set);
     assert_eq!(client.get("/").text(), "set");
@@ -68,14 +68,14 @@ fn sockets_are_set_to_what_listen_says() {
     };
     let mut other_client = Client::connect(other);
     assert_eq!(other_client.get("/").text(), "other");
-    // The time to the next probe stands behind the connections that have one.
+    // The time to the next keep-alive probe is shown for connections that have one.
     let is_probed = || probed(set).contains("timer:(keepalive,29min");
     eventually("its probe", is_probed, || probed(set));
     assert!(!probed(other).contains("keepalive"), "{}", probed(other));
     drop(silent);
 }
 
-/// As with nginx an address of IPv6 is no address of IPv4, unless it says so.
+/// As in nginx, an IPv6 wildcard address does not accept IPv4 unless configured.
 #[test]
 fn all_addresses_of_ipv6_are_those_of_ipv4_only_where_that_is_said() {
     if !has_ipv6() {

@@ -1,4 +1,4 @@
-//! Which server and which location a request is for, and what becomes of it on the way.
+//! The selection of server and location for a request, and its rewriting.
 
 use super::{setup, start};
 use crate::client::{Client, exchange};

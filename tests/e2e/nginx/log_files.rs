@@ -1,4 +1,4 @@
-//! Files of access logs: lines that are held back and compressed, and files that each line names anew.
+//! Access log files: buffered and compressed lines, and file names with variables.
 
 use std::io::Read;
 
@@ -33,7 +33,7 @@ server { listen 127.0.0.1:{port}; return 200 ok; }
 fn unpacked(folder: &Folder, name: &str) -> String {
     let mut text = String::new();
     let file = std::fs::File::open(folder.path().join(name)).expect("it is there");
-    // What is written just now may be half a piece.
+    // The last gzip member may be incomplete.
     let _ = MultiGzDecoder::new(file).read_to_string(&mut text);
     text
 }
@@ -44,7 +44,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// A buffer that is not full is written when it is time, before the file is opened anew, and at the end.
+/// A partly filled buffer is flushed periodically, before the file is reopened, and at the end.
 #[test]
 fn lines_are_held_back_and_compressed() {
     let prefix = Prefix::new();
@@ -176,7 +176,7 @@ fn lines_name_their_files() {
     moved_files_are_left(&server);
 }
 
-/// Of a file that stays open a line goes to where it was moved, until there is another configuration.
+/// An open file that is moved still receives lines, until the configuration changes.
 fn moved_files_are_left(server: &Server) {
     let read = |name: &str| server.folder.read(name);
     let has = |name: &'static str, count: usize| {
@@ -202,7 +202,7 @@ fn moved_files_are_left(server: &Server) {
     assert_eq!(read("logs/one.log"), "8\n");
 }
 
-/// However many names clients think of, few files stay open.
+/// However many names clients produce, few files stay open.
 #[test]
 fn open_files_are_bounded() {
     let conf = "

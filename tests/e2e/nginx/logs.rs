@@ -1,4 +1,4 @@
-//! Access logs and the log of errors.
+//! Access logs and the error log.
 
 use super::setup;
 use crate::client::exchange;
@@ -45,7 +45,7 @@ location /inner { error_page 404 /own?log=1&a=inner; return 404; }
         || server.folder.read("access.log").lines().count() >= 2,
         own,
     );
-    // Workers do not wait for each other: the order of lines is not that of requests.
+    // Workers do not wait for each other: the order of lines may differ from that of requests.
     let mut lines: Vec<String> = own().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     assert_eq!(
@@ -70,7 +70,7 @@ location /inner { error_page 404 /own?log=1&a=inner; return 404; }
         lines[1].contains("\"GET /both?a=\\x22\\x5C HTTP/1.1\" 410 "),
         "{access}"
     );
-    // What the configuration answers is no error; a file that is not there is one.
+    // A configured response is not an error; a missing file is one.
     let errors = server.folder.read("error.log");
     let others: Vec<&str> = errors
         .lines()

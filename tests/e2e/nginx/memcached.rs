@@ -1,4 +1,4 @@
-//! `memcached_pass`: values of memcached as answers, from a fake one and, where it is installed, from memcached itself.
+//! `memcached_pass`: values of memcached as responses, from a double and, if it is installed, from memcached itself.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use crate::doubles::wire::Wire;
 use crate::harness::{Server, eventually};
 use crate::upstream::{Upstream, dead};
 
-/// A memcached that knows these values: key, flags and content. What it is asked is noted.
+/// A memcached double with these values: key, flags and content. It records its requests.
 struct Fake {
     upstream: Upstream,
     asked: Arc<Mutex<Vec<String>>>,
@@ -97,7 +97,7 @@ fn values_are_answers() {
     assert!(head.contains("Content-Length: 7\r\n"), "{head}");
     client.send("POST /a.css HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
     assert_eq!(client.answer().status, 405);
-    // No key ends where a client wants it to.
+    // A client cannot terminate the key.
     assert_eq!(client.get("/x%0d%0aflush_all%0d%0a").status, 404);
     let asked = fake.asked.lock().expect("nobody panics with it").clone();
     assert_eq!(
@@ -108,8 +108,8 @@ fn values_are_answers() {
         asked.iter().all(|line| line.starts_with("get ")),
         "{asked:?}"
     );
-    // All leave their connection to the next, but for the answer to HEAD, whose content is not read, and perhaps a value
-    // whose end comes late.
+    // All of them leave their connection for reuse, except the response to HEAD, whose body is not read, and perhaps a
+    // value whose end arrives late.
     let made = fake.upstream.connections();
     assert!(made <= 3, "{made}");
 }
@@ -156,7 +156,7 @@ fn what_is_no_value_is_an_error_or_the_next_servers_turn() {
         .wait_for_words("upstream sent invalid header while reading response header from upstream");
     server.wait_for_words("memcached://127.0.0.1");
     server.wait_for_words("variable is not set");
-    // A value that breaks off is not passed on as whole.
+    // A truncated value is not forwarded as complete.
     let mut cut = Client::connect(server.port);
     cut.send("GET /one?key=short HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(cut.try_answer().is_err(), "less than was announced");

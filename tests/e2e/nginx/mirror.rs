@@ -1,4 +1,4 @@
-//! Copies of requests that are sent elsewhere.
+//! Mirrored requests.
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use crate::client::{Client, ask, exchange};
 use crate::harness::eventually;
 use crate::upstream::{Upstream, dead};
 
-/// Requests as an upstream saw them: the first line, `Content-Length`, `X-One` and the body.
+/// Requests as an upstream received them: the first line, `Content-Length`, `X-One` and the body.
 #[derive(Clone, Default)]
 struct Seen(Arc<Mutex<Vec<String>>>);
 
@@ -28,7 +28,7 @@ impl Seen {
     }
 }
 
-/// An upstream that notes what it is asked and answers with `answer`.
+/// An upstream that records its requests and responds with `answer`.
 fn noting(answer: &'static str) -> (Upstream, Seen) {
     let seen = Seen::default();
     let notes = seen.clone();
@@ -104,7 +104,7 @@ fn requests_are_copied_with_their_bodies_and_nobody_sees_the_answers() {
     assert_eq!(post("/said", "x").1, "said");
     assert_eq!(post("/one", "x").0, 404, "it is internal");
     assert_eq!(ask(server.port, "/last").text(), "ok");
-    // Whatever was to be copied before the last one has been by then.
+    // Everything to be mirrored before the last request has arrived by then.
     let copies = [
         "GET /last - - ",
         "POST /a?b=c 4 1 body",
@@ -130,7 +130,7 @@ fn nobody_waits_for_copies() {
     let (main, _) = noting(OK);
     let silent = Upstream::start(|mut wire| {
         let _ = wire.head();
-        // Until the server goes.
+        // Until the server closes the connection.
         let _ = wire.line();
     });
     let lines = format!(
@@ -190,7 +190,7 @@ fn a_long_body_is_passed_on_whole_and_not_copied() {
     assert_eq!(
         of_main.all(),
         [
-            // The request waited here as a whole, so that its length is known.
+            // The request body is buffered completely, so its length is known.
             "POST /chunked 6 - xxxxxx",
             "POST /fits 1048576 - 1048576 bytes",
             "POST /long 1048577 - 1048577 bytes",
@@ -201,7 +201,7 @@ fn a_long_body_is_passed_on_whole_and_not_copied() {
 
 #[test]
 fn copies_that_nobody_takes_are_left_out() {
-    // It never answers, and takes no more connections than its queue holds.
+    // It never responds, and accepts no more connections than its queue holds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("it is bound").port();
     let server = setup(&format!(

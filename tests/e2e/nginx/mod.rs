@@ -1,4 +1,4 @@
-//! Servers that run an nginx.conf.
+//! Servers with an nginx.conf.
 
 mod aborts;
 mod addition;
@@ -51,7 +51,7 @@ mod versions;
 
 use crate::harness::{Server, Setup};
 
-/// A server that is about to be started with this nginx.conf; `{port}` and `{folder}` are filled in.
+/// A server to be started with this nginx.conf; `{port}` and `{folder}` are filled in.
 pub fn setup(conf: &str) -> Setup {
     let setup = Setup::bare().args(&["--config", "nginx.conf"]);
     let text = setup.fill(conf);

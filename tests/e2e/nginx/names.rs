@@ -1,4 +1,4 @@
-//! Servers of groups that have names: each address is a server, and the addresses change.
+//! Upstream servers with DNS names: each address is a server, and the addresses change.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
@@ -17,7 +17,7 @@ fn near(number: u8) -> Record {
     Record::Address(Ipv4Addr::new(127, 0, 0, number))
 }
 
-/// Servers at one port of 127.0.0.1, 127.0.0.2 and so on, which answer with their numbers.
+/// Servers on one port of 127.0.0.1, 127.0.0.2 and so on, which respond with their numbers.
 fn numbered(count: u8) -> u16 {
     let one = |number: u8| {
         let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
@@ -36,7 +36,7 @@ fn start(groups: &str, lines: &str) -> Server {
     .start()
 }
 
-/// What is answered to so many requests on one connection.
+/// The responses to `count` requests on one connection.
 fn answers(server: &Server, path: &str, count: usize) -> String {
     let mut client = Client::connect(server.port);
     (0..count).map(|_| client.get(path).text()).collect()
@@ -87,7 +87,7 @@ fn each_address_of_a_name_is_a_server() {
 #[test]
 fn an_address_that_fails_is_passed_over_and_the_others_go_on() {
     let port = numbered(2);
-    // Nobody listens at the third one.
+    // The third address refuses connections.
     let dns = Dns::knowing(vec![
         ("app.test.", near(1)),
         ("app.test.", near(2)),
@@ -139,7 +139,7 @@ fn addresses_that_left_go_and_new_ones_come() {
             || answers(&server, path, 4),
         );
     }
-    // Silence is no answer: what was known goes on.
+    // Without a reply the known addresses stay in use.
     dns.mood(Mood::Silent);
     assert_eq!(sorted(&answers(&server, "/some", 4)), "2233");
     dns.mood(Mood::Answers);

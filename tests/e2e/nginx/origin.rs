@@ -1,4 +1,4 @@
-//! Where requests come from: clients behind proxies, and pages with links.
+//! The origin of requests: clients behind proxies, referring pages, and signed links.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -47,7 +47,7 @@ server { listen 127.0.0.1:{port}; server_name c.test; set_real_ip_from 10.0.0.0/
         "127.0.0.1",
         "whoever asks is not trusted there"
     );
-    // The server has found one already, so the location does not look again.
+    // The server has determined an address already, so the location does not change it.
     let request = |fields: &str| {
         let request =
             format!("GET /forwarded HTTP/1.1\r\nHost: a.test\r\n{fields}Connection: close\r\n\r\n");
@@ -58,8 +58,8 @@ server { listen 127.0.0.1:{port}; server_name c.test; set_real_ip_from 10.0.0.0/
     assert_eq!(request(forwarded).as_deref(), Some("9.9.9.9"));
 }
 
-/// Addresses that a location has from a proxy hold in all that requests are served by below it: a client that is to be kept
-/// out is kept out there, too.
+/// Client addresses that a location takes from a proxy apply to everything below it: a denied client is denied there,
+/// too.
 #[test]
 fn clients_are_kept_out_below_the_location_that_knows_them() {
     let conf = r#"
@@ -124,7 +124,7 @@ location /o/ { real_ip_header X-Mine; location /o/in/ { } }
         shown("5.6.7.8 [99] 127.0.0.1")
     );
     assert_eq!(of("X-Mine: 127.0.0.1\r\n"), shown("127.0.0.1 [] 127.0.0.1"));
-    // What the location itself says is heeded in place of that.
+    // The location's own setting overrides that one.
     let other = status(
         "a.test",
         "/o/other/f",
@@ -134,7 +134,7 @@ location /o/ { real_ip_header X-Mine; location /o/in/ { } }
     assert_eq!(status("a.test", "/o/nobody/f", denied).0, 200);
 }
 
-/// What is answered on a connection that begins with these bytes.
+/// The response on a connection that begins with these bytes.
 fn after(port: u16, header: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
     let request = format!("{header}GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! Addresses with variables: which upstream a request is passed on to, and what it is asked for.
+//! `proxy_pass` with variables: the selected upstream, and the request it receives.
 
 use super::{setup, start};
 use crate::client::{Answer, exchange};
@@ -15,12 +15,12 @@ fn get(server: &Server, path: &str) -> Answer {
     )
 }
 
-/// What the upstream was asked for.
+/// The request line that the upstream received.
 fn line(answer: &Answer) -> String {
     answer.text().lines().next().unwrap_or_default().to_owned()
 }
 
-/// Places that pass requests on to one of two upstreams.
+/// Locations that proxy to one of two upstreams.
 fn conf(echo: u16, other: u16) -> String {
     format!(
         r#"
@@ -60,9 +60,9 @@ fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
             "GET /a%20b?to=group&x=%2f HTTP/1.1",
         ),
         ("/uri/%61?to=group", "GET /new/uri/%61?to=group HTTP/1.1"),
-        // As nginx has it: what stands there is passed on, without the query.
+        // As in nginx: the value is forwarded as it is, without the query.
         ("/decoded/a?to=group", "GET /decoded/a HTTP/1.1"),
-        // No line of a request can be made up.
+        // A client cannot inject a line into the request.
         (
             "/decoded/a%0d%0aX:%20y?to=group",
             "GET /decoded/a%0D%0AX:%20y HTTP/1.1",

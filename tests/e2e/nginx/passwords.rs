@@ -1,4 +1,4 @@
-//! Keys that a password protects, as OpenSSL writes them.
+//! Password-protected keys, as OpenSSL writes them.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, free_port, run_to_end, text};
 use crate::tls;
 
-/// Three certificates for `localhost`, their keys protected in the newer form, in the older one, and with triple DES.
+/// Three certificates for `localhost`, their keys encrypted in the newer format, in the older one, and with triple DES.
 fn write_keys(folder: &Folder) {
     let script = "set -e\n\
         openssl req -x509 -newkey rsa:2048 -nodes -keyout rsa.key -out rsa.pem -subj /CN=localhost -days 2\n\
@@ -54,7 +54,7 @@ fn keys_are_opened_by_the_password_that_fits() {
     let mut wire = tls::connect(&client, server.port, "localhost").expect("a handshake");
     let (_, body) = tls::get(&mut wire, "localhost", "/");
     assert_eq!(body, "new");
-    // Ours, opened too, is shown to the server with the older form.
+    // Our client key, decrypted too, is presented to the server with the older format.
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let answer = exchange(own, request);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! How long clients may take, and when their connections close: in each server and each location as it says.
+//! Client timeouts and keep-alive, configured per server and location.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ use crate::harness::{Server, eventually};
 use crate::tls;
 use crate::upstream::Upstream;
 
-/// A request for `path` without its end.
+/// An incomplete request for `path`.
 fn begun(server: &Server, path: &str) -> Client {
     let mut client = Client::connect(server.port);
     let head = format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nab");
@@ -68,7 +68,7 @@ fn connections_wait_for_another_request_as_their_location_says() {
     assert_eq!(client.get("/two").field("connection"), None);
     assert_eq!(client.get("/two").field("connection"), Some("close"));
     assert!(client.is_closed());
-    // One that is new enough, and is not for ever.
+    // The connection is kept alive until it exceeds its maximum age.
     let mut client = Client::connect(server.port);
     while client.get("/old").field("connection").is_none() {}
     assert!(client.is_closed());
@@ -93,8 +93,8 @@ fn connections_wait_for_another_request_as_their_location_says() {
     assert_eq!(long.answer().field("connection"), Some("close"));
 }
 
-/// A client that takes nothing has the time of the location; with `reset_timedout_connection` it does not get what was
-/// sent either.
+/// A client that does not read has the location's timeout; with `reset_timedout_connection` it does not get what was
+/// already sent either.
 #[test]
 fn a_client_that_takes_nothing_is_left_as_its_location_says() {
     let lines = "send_timeout 1h;\naccess_log {folder}/access.log;\n\
@@ -125,7 +125,7 @@ const TLS: &str = "events {}\nhttp {\nssl_certificate site.pem;\nssl_certificate
     server { listen 127.0.0.1:{tls} ssl; server_name ~^patient; client_header_timeout 1h; return 200 patient; }\n\
     server { listen 127.0.0.1:{port}; return 200 a; }\n}\n";
 
-/// The server that the handshake named says how long a head may take.
+/// The server selected by the handshake sets the timeout of request heads.
 #[test]
 fn heads_may_take_as_long_as_the_server_of_the_handshake_says() {
     let port = crate::harness::free_port();
@@ -147,7 +147,7 @@ fn heads_may_take_as_long_as_the_server_of_the_handshake_says() {
     assert!(head[0].starts_with("HTTP/1.1 200"), "{head:?}");
 }
 
-/// In HTTP/2 what the server says counts, and a goodbye tells it.
+/// In HTTP/2 the server's setting applies, and GOAWAY announces the end.
 #[test]
 fn an_http2_connection_brings_as_many_requests_as_its_server_says() {
     let server = start("http2 on;\nkeepalive_requests 2;\nreturn 200 a;", &[]);
@@ -157,7 +157,7 @@ fn an_http2_connection_brings_as_many_requests_as_its_server_says() {
     assert!(peer.frame_of(GOAWAY).is_some());
 }
 
-/// A connection that is kept for a while is there for another request while the process ends.
+/// A connection within `keepalive_min_timeout` accepts another request while the process shuts down.
 #[test]
 fn a_connection_is_not_closed_within_its_least_time() {
     let lines = "location /kept { keepalive_timeout 1h; keepalive_min_timeout 1h; return 200 a; }\n\
@@ -168,14 +168,14 @@ fn a_connection_is_not_closed_within_its_least_time() {
     assert_eq!(other.get("/").status, 200);
     server.signal(Signal::Terminate);
     assert!(other.is_closed());
-    // The worker of this connection may learn of the end after that of the other one.
+    // The worker of this connection may be notified later than that of the other one.
     while kept.get("/kept").field("connection") != Some("close") {}
     assert!(kept.is_closed());
     drop((kept, other));
     assert!(server.wait_for_end().success());
 }
 
-/// Whether the other side of a connection whose answer has ended still takes bytes.
+/// Whether the peer of a connection whose response has ended still accepts bytes.
 fn is_taken(client: &mut TcpStream) -> bool {
     client.write_all(b"x").is_ok()
 }
@@ -203,7 +203,7 @@ fn connections_linger_as_their_location_says() {
     for path in ["/off", "/on", "/brief", "/in-all"] {
         let client = std::cell::RefCell::new(ended(path));
         if path == "/brief" {
-            // What comes within its time begins that anew: this one is silent until it is over.
+            // Each arrival within the lingering timeout restarts it: this client is silent until it has expired.
             std::thread::sleep(Duration::from_millis(100));
         }
         let is_over = || !is_taken(&mut client.borrow_mut());
@@ -215,7 +215,7 @@ fn connections_linger_as_their_location_says() {
     always.shutdown(Shutdown::Both).expect("it is open");
 }
 
-/// As with nginx a field with an odd name is left out, unless somebody may take it for one that frames the message.
+/// As in nginx a header with an invalid name is dropped, unless it could be mistaken for one that frames the message.
 #[test]
 fn fields_with_odd_names_are_left_out() {
     let upstream = Upstream::echo();

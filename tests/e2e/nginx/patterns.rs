@@ -1,4 +1,4 @@
-//! Patterns as PCRE has them: what they choose, and what becomes of a match that would take too long.
+//! PCRE regular expressions: what they select, and matches that would take too long.
 
 use super::{setup, start};
 use crate::client::exchange;
@@ -31,7 +31,7 @@ rewrite ^/old/(?!er)(.*)$ /new/$1 redirect;
         ("/ab/abc", 200, "rest"),
         ("/ac", 200, "atomic"),
         ("/abc", 200, "rest"),
-        // `$` holds before a line feed at the end, and nowhere else.
+        // `$` matches before a line feed at the end, and nowhere else.
         ("/a.php%0A", 200, "script"),
         ("/a.php%0A%0A", 200, "rest"),
         ("/if?x=yes", 200, "yes"),
@@ -67,7 +67,7 @@ http {
     for _ in 0..3 {
         assert_eq!(get(&server, &long, "").status, 500);
     }
-    // A map gives its default then, as nginx's does; the request goes on.
+    // A map then returns its default, as in nginx; the request continues.
     let mapped = format!("/?m={}b", "a".repeat(60));
     assert_eq!(get(&server, &mapped, "").text(), "usual");
     assert_eq!(get(&server, "/?m=aa", "").text(), "long");
@@ -78,7 +78,7 @@ http {
         "{}",
         server.metrics()
     );
-    // Each pattern is told of once, and each request that fails once.
+    // Each pattern is logged once, and each failed request once.
     let log =
         || std::fs::read_to_string(server.folder.path().join("error.log")).unwrap_or_default();
     let count = |text: &str| log().matches(text).count();
@@ -112,7 +112,7 @@ location ~ ^/two/..$ { return 200 "two bytes"; }
     assert_eq!(get(&server, "/two/%C3%A9", "").text(), "two bytes");
 }
 
-/// What honest addresses came to the limit on: many places where a match may begin, and as many where it may end.
+/// Legitimate URLs that used to exceed the limit: many positions where a match may begin, and as many where it may end.
 #[test]
 fn long_addresses_are_no_trouble_for_patterns_that_look_around() {
     let lines = r#"
@@ -141,7 +141,7 @@ location ~ ^/(?!index|.+/code/proxy)b(?:/\w+)+/$ { return 200 "words"; }
     }
 }
 
-/// Wherever a pattern stands, but for `map`, the request fails rather than go on as if it did not match.
+/// Wherever a pattern is used, except in `map`, the request fails rather than being handled as if it did not match.
 #[test]
 fn a_match_that_takes_too_long_fails_the_request_wherever_it_is_looked_for() {
     let bad = r"(a+)+\1?$";
@@ -189,7 +189,7 @@ location /cookie { proxy_redirect off; proxy_cookie_path ~BAD /x; proxy_pass htt
     for path in ["/rewrite/b", "/if?x=b", "/shown", "/gzip", "/split"] {
         assert_eq!(get(&server, path, "").status, 200, "{path}");
     }
-    // A value that is asked for twice is looked for twice.
+    // A variable that is evaluated twice is matched twice.
     let given_up = server.metric("sluice_patterns_given_up_total");
     assert!(given_up >= 8, "{given_up}");
 }

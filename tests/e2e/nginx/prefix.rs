@@ -1,4 +1,4 @@
-//! A folder in which `sluice nginx -p` runs, and the server in the background that is ended with it.
+//! A folder for `sluice nginx -p`, and a background server that is stopped with it.
 
 use std::process::Output;
 
@@ -6,13 +6,13 @@ use sluice_net::sys::process::{Signal, send};
 
 use crate::harness::{Folder, eventually, free_port, run_to_end, text};
 
-/// A site that names everything relative to its folder.
+/// A site whose paths are all relative to its folder.
 pub const SITE: &str = "\
     pid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents { worker_connections 100; }\n\
     http {\nserver {\nlisten 127.0.0.1:{port};\nlocation / { return 200 \"{answer}\"; }\n\
     location /files/ { alias html/; }\naccess_log logs/access.log;\n}\n}\n";
 
-/// A folder as nginx's, with its configuration and what it serves.
+/// An nginx prefix, with its configuration and the files it serves.
 pub struct Prefix {
     pub folder: Folder,
     pub port: u16,
@@ -36,7 +36,7 @@ impl Prefix {
         self.folder.write("nginx.conf", conf);
     }
 
-    /// Runs `sluice nginx -p … -c nginx.conf` with more words.
+    /// Runs `sluice nginx -p … -c nginx.conf` with additional arguments.
     pub fn run(&self, words: &[&str]) -> Output {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let mut all = vec!["nginx", "-p", &folder, "-c", "nginx.conf"];
@@ -81,7 +81,7 @@ impl Drop for Prefix {
     }
 }
 
-/// Whether the process runs: what nobody waits for stays as a zombie, where no init looks after orphans.
+/// Whether the process is running: an orphan that is not reaped stays as a zombie.
 pub fn is_alive(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))

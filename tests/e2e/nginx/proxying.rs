@@ -1,4 +1,4 @@
-//! What upstreams are sent, and what of their answers is passed back.
+//! Requests to upstreams, and their responses to clients.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::h2::peer::Peer;
 use crate::harness::{Server, free_port};
 use crate::upstream::{Upstream, answer};
 
-/// A server with these lines, in which `UPSTREAM` is one that tells what it was asked.
+/// A server with these lines, with `UPSTREAM` replaced by one that echoes requests.
 fn echoing(lines: &str) -> (Server, Upstream) {
     let echo = Upstream::echo();
     let lines = lines.replace("UPSTREAM", &format!("127.0.0.1:{}", echo.port));
@@ -185,13 +185,13 @@ location @passed { proxy_pass http://ECHO; }
     }
     assert_eq!(sent.field("X-Other"), None);
     assert_eq!(client.get("/app?@named").text(), "GET named /app @named");
-    // Escapes are undone, the query is that of the target, and a path is asked for with GET.
+    // The path is unescaped, the query is that of the target, and a path is requested with GET.
     assert_eq!(client.get("/app?/int/a%20b?x=y").text(), "GET /int/a b x=y");
     assert_eq!(client.get("/app?/int/a%3Fb").text(), "GET /int/a?b ");
     assert_eq!(post(&server, "/app?/int/x").text(), "GET /int/x ");
     assert_eq!(client.get("/app?/int/%2e%2e/kept/file").status, 404);
     assert_eq!(client.get("/app?int").status, 404);
-    // A location with a name gets the request as it came.
+    // A named location gets the request unchanged.
     assert_eq!(
         post(&server, "/app?@named").text(),
         "POST named /app @named"
@@ -288,7 +288,7 @@ fn calls_of_grpc_pass_with_their_trailers() {
             }
         }
     });
-    // The second server speaks HTTP/2 to the first, as a service of gRPC would.
+    // The second server connects to the first over HTTP/2, as to a gRPC service.
     let inner = free_port();
     let conf = format!(
         "events {{}} http {{ http2 on; upstream calls {{ server 127.0.0.1:{inner}; }}\n\

@@ -1,4 +1,4 @@
-//! Parts of answers where something may change the answers, and answers that are asked for piece by piece.
+//! Range requests for responses that filters may change, and slices.
 
 use super::{setup, start};
 use crate::client::{Answer, exchange};
@@ -27,7 +27,7 @@ fn parts_are_taken_of_what_is_sent() {
          location /gz/ { alias {folder}/www/; gzip on; gzip_min_length 1; } location /one/ { alias {folder}/www/; gzip on; max_ranges 1; } \
          location /zero/ { alias {folder}/www/; gzip on; max_ranges 0; }";
     let server = start(lines, &[("a.html", NOTE), ("a.txt", NOTE)]);
-    // What is changed has no parts.
+    // A changed response does not support ranges.
     let replaced = NOTE.replace('3', "three");
     assert_eq!(part(&server, "/sub/a.html", "2-5"), (200, replaced));
     assert_eq!(part(&server, "/add/a.html", "2-5"), (200, NOTE.repeat(2)));
@@ -39,7 +39,7 @@ fn parts_are_taken_of_what_is_sent() {
     assert_eq!(packed.status, 200);
     assert_eq!(packed.field("Content-Encoding"), Some("gzip"));
     assert_eq!(packed.field("Accept-Ranges"), None);
-    // What could have been changed but was not has them.
+    // One that could have been changed but was not does.
     for path in ["/sub/a.txt", "/add/a.txt", "/gz/a.html", "/one/a.html"] {
         assert_eq!(
             part(&server, path, "2-5"),
@@ -83,7 +83,7 @@ fn parts_are_taken_of_what_is_sent() {
     );
 }
 
-/// An upstream that gives pieces of `whole`, and tells with each what it was asked for.
+/// An upstream that serves ranges of `whole`, and reports the request with each.
 fn pieces(
     whole: &'static str,
     tag: impl Fn(usize) -> &'static str + Send + Sync + 'static,
@@ -181,7 +181,7 @@ fn pieces_are_stored_by_themselves() {
         (answer.text(), cache)
     };
     assert_eq!(said("/x", "12-13"), ("cd".to_owned(), "MISS".to_owned()));
-    // It is stored once it has come as a whole.
+    // It is cached once it is complete.
     eventually(
         "the second piece is stored",
         || said("/x", "14-15") == ("ef".to_owned(), "HIT".to_owned()),
@@ -199,7 +199,7 @@ fn pieces_are_stored_by_themselves() {
         || said("/x", "34-") == ("yz".to_owned(), "HIT".to_owned()),
         || format!("{:?}", said("/x", "34-")),
     );
-    // A key that does not name the piece would give one for another: nothing is stored.
+    // A key without the slice range would confuse slices: nothing is cached.
     for range in ["2-3", "12-13"] {
         let (text, cache) = said("/mixed/x", range);
         let start: usize = range

@@ -1,4 +1,4 @@
-//! Whom the server is taken for: `user`, and the limits of the process.
+//! Privileges of the server: `user`, and resource limits.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -7,7 +7,7 @@ use crate::client::ask;
 use crate::doubles::abilities::skipped;
 use crate::harness::eventually;
 
-/// The words behind a name in /proc/PID/task/TID/status, for threads whose names begin so.
+/// The values of a line in /proc/PID/task/TID/status, for threads whose names have this prefix.
 fn of_threads(pid: u32, thread: &str, name: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let statuses = tasks.flatten().filter_map(|task| {
@@ -74,7 +74,7 @@ fn workers_are_another_user_and_a_reload_still_reads_what_is_roots() {
         || prefix.errors().contains(denied),
         || prefix.errors(),
     );
-    // The configuration is readable for root alone from now on, and so are the logs' names.
+    // From now on only root can read the configuration and the log files.
     prefix.configure(&conf("user nobody nogroup; worker_processes 2;"), "two");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     std::fs::set_permissions(prefix.conf(), mode).expect("it is ours");
@@ -143,7 +143,7 @@ fn the_process_has_the_limits_that_are_asked_for() {
     );
 }
 
-/// What clients have a say in is not opened as root.
+/// Paths influenced by clients are not opened as root.
 #[test]
 fn logs_that_requests_name_are_the_users() {
     if !is_root() {

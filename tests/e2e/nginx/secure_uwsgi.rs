@@ -1,4 +1,4 @@
-//! Applications that speak uwsgi inside of TLS.
+//! uwsgi applications over TLS.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::doubles::wire::Wire;
 use crate::harness::Folder;
 use crate::upstream::Upstream;
 
-/// A certificate for `app.test`, whose PEM is written as `app.pem`.
+/// A certificate for `app.test`, also written as `app.pem`.
 fn config(folder: &Folder) -> Arc<ServerConfig> {
     let made = rcgen::generate_simple_self_signed(["app.test".to_owned()]).expect("a certificate");
     folder.write("app.pem", made.cert.pem());
@@ -35,7 +35,7 @@ fn uwsgi_is_spoken_inside_of_tls_with_whom_the_file_says() {
         let socket = wire.stream().try_clone().expect("it is open");
         let session = ServerConnection::new(tls.clone()).expect("a session");
         let mut secure = Wire::new(StreamOwned::new(session, socket));
-        // Who does not believe the certificate says nothing.
+        // A client that does not trust the certificate sends nothing.
         let Some((asked, _)) = read_uwsgi(&mut secure) else {
             return;
         };

@@ -1,4 +1,4 @@
-//! Commands in pages.
+//! Server-side includes.
 
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,7 @@ fn pages_are_put_together() {
 
 #[test]
 fn includes_are_asked_for_side_by_side() {
-    // Each waits until all of them have been asked.
+    // Each waits until all of them have been requested.
     let arrived = Arc::new(Mutex::new(Vec::new()));
     let known = arrived.clone();
     let upstream = Upstream::start(move |mut wire| {
@@ -108,7 +108,7 @@ fn includes_are_asked_for_side_by_side() {
                     known.drain(..).for_each(drop);
                 }
             }
-            // It ends when the others are dropped; nobody ever sends.
+            // It ends when the others are dropped; nothing is ever sent.
             let _ = told.recv_timeout(Duration::from_secs(60));
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}",

@@ -80,7 +80,7 @@ fn files() {
                 (200, "<h1>small</h1>")
             );
             assert_eq!(answer.field("Content-Type"), Some("text/html"));
-            // Without mime.types a script is plain text, as the study's author may not have noticed.
+            // Without mime.types a script is plain text, which the study's author may not have noticed.
             let answer = client.get("/jquery-3.6.1.js");
             assert_eq!(answer.field("Content-Type"), Some("text/plain"));
             assert_eq!(answer.field("ETag"), Some("\"63800000-8\""));
@@ -216,7 +216,7 @@ fn a_reader_keeps_connections() {
     assert_eq!(http.connections(), 1);
 }
 
-/// nginx refuses it, too.
+/// nginx rejects it, too.
 #[test]
 fn settings_of_the_process_in_a_server_are_refused_by_name() {
     let folder = Folder::new();
@@ -279,7 +279,7 @@ fn https_with_files_of_certbot() {
     assert_eq!(ask(plain, "/").status, 404, "another host");
 }
 
-/// What Debian's `snippets/fastcgi-php.conf` says: the rest of the path is kept before `try_files` forgets it.
+/// Debian's `snippets/fastcgi-php.conf`: the path info is saved before `try_files` resets it.
 #[test]
 fn php_as_debian_has_it() {
     let (application, asked) = telling();

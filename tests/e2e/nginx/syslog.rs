@@ -1,4 +1,4 @@
-//! Logs that go to syslog.
+//! Logs sent to syslog.
 
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;

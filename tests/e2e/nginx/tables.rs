@@ -1,4 +1,4 @@
-//! Variables that are looked up, and compressed answers.
+//! Lookup variables, and text replaced in responses.
 
 use super::setup;
 use crate::client::{Client, exchange};
@@ -178,7 +178,7 @@ fn files_that_were_compressed_ahead_are_sent() {
 
 #[test]
 fn texts_in_answers_are_replaced() {
-    // Pieces that cut the text, as an upstream may send them.
+    // Pieces that split the text, as an upstream may send them.
     let upstream = Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
             let is_packed = head[0].contains("packed");

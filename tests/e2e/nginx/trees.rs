@@ -1,5 +1,5 @@
-//! Trees of files as Debian and Ubuntu lay them out, written here with the same directives, and what study 003 changed in
-//! its second round.
+//! Configuration trees in the layout of Debian and Ubuntu, written here with the same directives, and the changes of
+//! study 003 in its second round.
 
 use super::setup;
 use crate::client::{Client, exchange};
@@ -7,7 +7,7 @@ use crate::fastcgi::telling;
 use crate::harness::{Setup, run_to_end, text};
 use crate::upstream::Upstream;
 
-/// The main file as the packages have it; `worker` and `more` is what round 2 of study 003 changes in it.
+/// The main file as in the packages; `worker` and `more` are the changes of round 2 of study 003.
 fn main_file(worker: &str, events: &str, more: &str, log: &str) -> String {
     format!(
         "user www-data;\nworker_processes auto;\npid {{folder}}/nginx.pid;\nerror_log {{folder}}/error.log;\n\
@@ -99,7 +99,7 @@ fn debians_default_tree() {
     assert!(said.contains("\nx-forwarded-proto: http\n"), "{said}");
 }
 
-/// Old versions of TLS beside the new ones, modules that are loaded: accepted, and said where they change nothing.
+/// Old TLS versions beside new ones, and loaded modules, are accepted; a note says that they have no effect.
 #[test]
 fn what_changes_nothing_in_debians_tree_is_said() {
     let main = main_file("", "\tworker_connections 768;", "", "off");

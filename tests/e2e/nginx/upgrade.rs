@@ -1,4 +1,4 @@
-//! SIGUSR2 and SIGWINCH: another program takes the place of the one that runs, and no client notices.
+//! SIGUSR2 and SIGWINCH: a new binary replaces the running one, and no client notices.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::client::ask;
 use crate::doubles::abilities::can_run;
 use crate::harness::eventually;
 
-/// Clients that ask over and over, each time on a connection of its own.
+/// Clients that send requests continuously, each on a connection of its own.
 struct Clients {
     ending: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -41,14 +41,14 @@ impl Clients {
         }
     }
 
-    /// Waits until some more requests were answered.
+    /// Waits until more requests have got a response.
     fn go_on(&self) {
         let until = self.answered.load(Ordering::Acquire) + 20;
         let are_answered = || self.answered.load(Ordering::Acquire) >= until;
         eventually("answers", are_answered, String::new);
     }
 
-    /// Ends them; a request that was not answered fails here.
+    /// Stops them; fails if a request got no response.
     fn finish(self) {
         self.ending.store(true, Ordering::Release);
         for thread in self.threads {
@@ -61,7 +61,7 @@ fn pid_in(prefix: &Prefix, name: &str) -> Option<u32> {
     prefix.folder.read(name).trim().parse().ok()
 }
 
-/// Waits until a successor of `old` has written its number, and gives it.
+/// Waits until a successor of `old` has written its PID, and returns it.
 fn wait_for_successor(prefix: &Prefix, old: u32) -> u32 {
     let other = || prefix.pid().filter(|pid| *pid != old);
     eventually("the successor", || other().is_some(), || prefix.errors());
@@ -81,7 +81,7 @@ fn a_successor_takes_over_without_a_lost_request() {
     assert_eq!(pid_in(&prefix, "logs/nginx.pid.oldbin"), Some(old));
     clients.go_on();
     send(old, Signal::Window).expect("it runs");
-    // Only the new one answers, with its own configuration.
+    // Only the new one responds, with its own configuration.
     eventually(
         "the word of the old one",
         || prefix.errors().contains("accepting no more connections"),
@@ -101,7 +101,7 @@ fn a_successor_takes_over_without_a_lost_request() {
         None,
         "it is removed"
     );
-    // The successor can have one itself.
+    // The successor can be upgraded, too.
     send(new, Signal::User2).expect("it runs");
     let third = wait_for_successor(&prefix, new);
     send(new, Signal::Terminate).expect("it runs");
@@ -110,7 +110,7 @@ fn a_successor_takes_over_without_a_lost_request() {
     assert!(is_alive(third));
 }
 
-/// The way back: the old one accepts again, and the new one ends.
+/// Rollback: the old one accepts connections again, and the new one exits.
 #[test]
 fn the_old_one_goes_on_when_the_new_one_is_not_wanted() {
     let prefix = Prefix::new();
@@ -134,7 +134,7 @@ fn the_old_one_goes_on_when_the_new_one_is_not_wanted() {
         || prefix.errors(),
     );
     send(new, Signal::Quit).expect("it runs");
-    // The file has its old name again once the new one is gone.
+    // The PID file has its old name again once the new process is gone.
     eventually(
         "the number of the old one",
         || prefix.pid() == Some(old),
@@ -165,7 +165,7 @@ fn a_successor_that_fails_changes_nothing() {
     assert_eq!(ask(prefix.port, "/").text(), "one");
 }
 
-/// nginx is followed by sluice: what its users do on the day of the move.
+/// sluice replaces a running nginx: what users do on the day they switch.
 #[test]
 fn it_takes_over_from_nginx() {
     let nginx = Path::new("/usr/sbin/nginx");

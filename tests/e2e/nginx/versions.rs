@@ -1,4 +1,4 @@
-//! Which version of HTTP is spoken, and how much of HTTP/2: over TLS as the server says that the handshake named.
+//! HTTP versions, and settings of HTTP/2: over TLS those of the server selected by the handshake.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::h2::peer::{INITIAL_WINDOW, Peer, SETTINGS};
 use crate::harness::{Server, free_port};
 use crate::tls;
 
-/// The number of the setting for streams at a time (RFC 9113, section 6.5.2).
+/// The identifier of SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113, section 6.5.2).
 const STREAMS_MAX: u16 = 3;
 
 const CONF: &str = "events {}\nhttp {\nssl_certificate site.pem;\nssl_certificate_key site.key;\n\
@@ -21,7 +21,7 @@ const CONF: &str = "events {}\nhttp {\nssl_certificate site.pem;\nssl_certificat
     server { listen 127.0.0.1:{all} ssl http2; server_name all.test; return 200 all; }\n\
     server { listen 127.0.0.1:{port}; return 200 a; }\n}\n";
 
-/// A server of these lines, its two ports with TLS, and a client that trusts it and speaks both versions.
+/// A server with these lines, its two TLS ports, and a client that trusts it and supports both versions.
 fn serve() -> (Server, [u16; 2], Arc<ClientConfig>) {
     let ports = [free_port(), free_port()];
     let text = CONF.replace("{tls}", &ports[0].to_string());
@@ -42,7 +42,7 @@ fn serve() -> (Server, [u16; 2], Arc<ClientConfig>) {
     (setup.start(), ports, Arc::new(client))
 }
 
-/// The settings that a server begins with.
+/// The initial settings of a server.
 fn settings(peer: &mut Peer<impl std::io::Read + std::io::Write>) -> Vec<(u16, u32)> {
     let frame = peer.frame_of(SETTINGS).expect("settings come first");
     let (entries, _) = frame.payload.as_chunks::<6>();
@@ -60,7 +60,7 @@ fn the_server_of_the_handshake_says_what_is_spoken() {
         (tls_port, "old.test", "http/1.1"),
         (tls_port, "new.test", "h2"),
         (tls_port, "other.test", "h2"),
-        // A name of nobody is that of the default server.
+        // An unknown name uses the default server.
         (tls_port, "nobody.test", "http/1.1"),
         (all_port, "all.test", "h2"),
     ] {
@@ -88,7 +88,7 @@ fn the_server_of_the_handshake_says_how_many_streams_there_may_be() {
         assert_eq!(of(STREAMS_MAX), Some(streams), "{name}");
         assert_eq!(of(INITIAL_WINDOW), window, "{name}");
     }
-    // Without TLS the default server says it, and no more than the program has.
+    // Without TLS the default server's setting applies, up to the program's limit.
     let server = start(
         "http2 on;\nhttp2_max_concurrent_streams 1000;\nreturn 200 a;",
         &[],
@@ -109,7 +109,7 @@ fn what_the_system_knows_of_a_connection_is_told_over_tcp_only() {
         .split(' ')
         .filter_map(|number| number.parse().ok())
         .collect();
-    // A window of nothing would send nothing, and a trip takes time.
+    // A window of zero would block everything, and a round trip takes time.
     assert_eq!(numbers.len(), 4, "{answer}");
     assert!(
         numbers[0] > 0 && numbers[2] > 0 && numbers[3] > 0,

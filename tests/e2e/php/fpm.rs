@@ -1,4 +1,4 @@
-//! A site with php-fpm behind it. What is asked is left to the tests.
+//! A site with php-fpm behind it.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use crate::client::{Answer, exchange};
 use crate::doubles::php::Fpm;
 use crate::harness::{Server, Setup, free_port};
 
-/// Where php-fpm listens.
+/// The address php-fpm listens on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Listens {
     Unix,
@@ -20,13 +20,13 @@ pub struct Site {
 }
 
 impl Site {
-    /// A server with these lines in its site block, in which `{fpm}` stands for the address of php-fpm. Nothing where
-    /// there is no PHP.
+    /// A server with these lines in its site block, with `{fpm}` replaced by the address of php-fpm. `None` if PHP is
+    /// not installed.
     pub fn start(lines: &str, listens: Listens) -> Option<Site> {
         Site::start_with(lines, listens, "")
     }
 
-    /// The same with further settings of the pool.
+    /// Like `start`, with additional pool settings.
     pub fn start_with(lines: &str, listens: Listens, pool: &str) -> Option<Site> {
         let tcp = free_port();
         let address = match listens {

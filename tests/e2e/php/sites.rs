@@ -1,4 +1,4 @@
-//! Whole sites as people build them with PHP: pretty addresses, files beside scripts, and what must never be reached.
+//! Complete PHP sites: pretty URLs, files beside scripts, and files that must never be served.
 
 use super::PLAIN;
 use super::fpm::{Listens, Site};

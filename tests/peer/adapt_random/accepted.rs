@@ -4,69 +4,69 @@ use std::net::IpAddr;
 
 use serde_json::{Map, Value, json};
 
-/// Whether a difference is one of those.
+/// Whether a difference is listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     Listed,
     No,
 }
 
-/// Words of the difference, and words of the file without which it does not count.
+/// A part of the difference, and a part of the file that it requires.
 const LISTED: &[(&str, &str)] = &[
-    // `bind` with protocols gives Caddy a server without anything, which moves the numbers of the others.
+    // `bind` with protocols gives Caddy an empty server, which shifts the numbers of the others.
     ("/apps/http/servers/srv", "protocols h1"),
-    // Its count is read from the wrong word.
+    // Caddy reads its number from the wrong argument.
     ("validity_days", "validity_days"),
     // A list of paths without a path.
     ("`path` needs at least one argument", "path"),
-    // Caddy does not follow imports in named routes.
+    // Caddy does not expand imports in named routes.
     ("unrecognized directive: import", "&("),
-    // Caddy forgets the filters that stand in front of a pattern for the same field.
+    // Caddy drops the filters before a pattern for the same log field.
     ("has a filter already", "regexp"),
-    // A closing brace too many ends a site that has no braces.
+    // An extra closing brace ends a site without braces.
     ("a `}` closes nothing", "}"),
-    // An authority for `acme_server` inside `route`.
+    // A CA for `acme_server` inside `route`.
     (
         "acme_server directive returned something other",
         "acme_server",
     ),
-    // A named route that calls one that is not there.
+    // A named route that invokes one that does not exist.
     ("undefined named route", "&("),
-    // Of several conditions in expressions Caddy keeps the first.
+    // Of several conditions in expressions Caddy keeps only the first.
     ("`expression` is given twice", "expression"),
-    // The address of one site gets into the issuer of all.
+    // In Caddy the address of one site gets into the issuer of all.
     ("/apps/tls/automation/policies", "cert_issuer"),
     ("want different certificates", "cert_issuer"),
     ("want different certificates", "bind"),
     ("want different certificates", "get_certificate"),
-    // A setting that is given twice, of which Caddy takes the last.
+    // A setting that is given twice; Caddy takes the last.
     ("`vars_regexp` is given twice", "vars_regexp"),
     ("` is given twice", "vars "),
     ("exclude each other", "health_port"),
     ("/logger_names/", "hostnames"),
-    // An empty policy behind a site for any name.
+    // An empty policy after a site for any name.
     ("/apps/tls/automation/policies/", "get_certificate"),
     ("/trusted_roots_pem_files", "ca_root"),
     // A name beside an address without one.
     ("appears in more than one automation policy", "{"),
-    // The page that `redir … html` sends is our own.
+    // The page of `redir … html` is our own.
     ("/body: ", "html"),
     // A file that ends inside a block.
     ("a `{` is never closed", "{"),
-    // A matcher that says nothing matches everything in Caddy.
+    // A matcher without conditions matches everything in Caddy.
     ("has no condition", "@"),
-    // In a site of several servers Caddy turns the order of `vars` around for every other one.
+    // In a site with several servers Caddy reverses the order of `vars` for every other one.
     ("/routes/", "vars "),
     // And that of several `handle_errors`.
     ("/errors/routes/", "handle_errors "),
-    // Two checks of client certificates for the same names, of which Caddy drops one.
+    // Two client certificate requirements for the same names; Caddy drops one.
     ("set `client_auth` differently", "client_auth"),
     ("conflicting client auth configuration", "client_auth"),
-    // The policy of a site of several servers names the hosts of the last one in Caddy.
+    // In Caddy, the policy of a site with several servers names the hosts of the last one.
     ("/tls_connection_policies", "tls "),
 ];
 
-/// Words that Caddy reads and drops, which only files with a mistake in them have.
+/// Errors for words that Caddy ignores, which only mutated files have.
 const DROPPED: &[&str] = &[
     "error[unexpected-argument]",
     "error[invalid-value]",
@@ -77,7 +77,7 @@ const DROPPED: &[&str] = &[
     "error[unexpected-block]",
     "error[invalid-number]",
     "error[words-behind-brace]",
-    // Words behind a brace in the block of an import.
+    // Words after a brace in the block of an import.
     "import chain",
 ];
 
@@ -92,7 +92,7 @@ pub fn accepted(text: &str, difference: &str, is_mutated: bool) -> Accepted {
     }
 }
 
-/// The JSON without what is told in several ways that mean the same.
+/// Normalizes JSON that has several equivalent forms.
 pub fn normal(mut config: Value) -> Value {
     for list in ["load_files", "load_folders"] {
         let found = config.pointer_mut(&format!("/apps/tls/certificates/{list}"));
@@ -123,8 +123,8 @@ pub fn normal(mut config: Value) -> Value {
     config
 }
 
-/// Policies by the names they are for, `*` for all others. Which names share one is nothing to compare, nor whether the
-/// local authority is written behind a name that no other would take.
+/// Policies by the names they apply to, `*` for all others. Which names share a policy does not matter, nor whether the
+/// local CA is listed for a name that no other issuer would handle.
 fn by_name(policies: &[Value]) -> Map<String, Value> {
     let mut names = Map::new();
     for policy in policies {
@@ -142,7 +142,7 @@ fn by_name(policies: &[Value]) -> Map<String, Value> {
         }
     }
     let default = names.get("*").cloned().unwrap_or_else(|| json!({}));
-    // What the catch-all says of local names is what they have anyway.
+    // What the catch-all policy says about local names is the default anyway.
     let only_local = default == json!({"issuers": [{"module": "internal"}]});
     names.retain(|name, policy| {
         name == "*" || !(*policy == default || (only_local && *policy == json!({})))
@@ -150,7 +150,7 @@ fn by_name(policies: &[Value]) -> Map<String, Value> {
     names
 }
 
-/// Takes out objects that have become empty.
+/// Removes objects that have become empty.
 fn prune(config: &mut Value) {
     for (parent, child) in [("/apps/tls", "automation"), ("/apps", "tls")] {
         let parent = config.pointer_mut(parent).and_then(Value::as_object_mut);

@@ -1,4 +1,4 @@
-//! A running Caddy that adapts files over its control interface, which is a hundred times faster than a process for each.
+//! A running Caddy that adapts files over its admin API, which is a hundred times faster than a process for each.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::Outcome;
 
-/// Caddy with nothing but its control interface.
+/// Caddy with nothing but its admin API.
 pub struct Caddy {
     program: PathBuf,
     child: Child,
@@ -61,7 +61,7 @@ impl Caddy {
         }
     }
 
-    /// What `caddy fmt` makes of a text.
+    /// The output of `caddy fmt` for a text.
     pub fn format(&self, text: &str) -> String {
         std::fs::write(self.home.join("untidy"), text).expect("the folder is writable");
         let output = Command::new(&self.program)

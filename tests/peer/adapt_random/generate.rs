@@ -1,18 +1,18 @@
-//! Random Caddyfiles from a grammar: the same seed gives the same file.
+//! Random Caddyfiles from a grammar: the same seed produces the same file.
 
 use std::collections::BTreeMap;
 
 const GRAMMAR: &str = include_str!("grammar.txt");
 
-/// Blocks inside blocks; deeper ones hold plain directives only.
+/// Maximum nesting of blocks; deeper ones have plain directives only.
 const DEPTH_MAX: u32 = 3;
 
-/// Chance that can be had again: the generator known as xorshift64*.
+/// A reproducible random generator: xorshift64*.
 pub struct Chance(u64);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        // Zero would give nothing but zeros, and small seeds begin alike.
+        // Zero would produce only zeros, and small seeds start with similar numbers.
         let mut chance = Chance(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         (0..8).for_each(|_| _ = chance.next());
         chance
@@ -54,7 +54,7 @@ impl Grammar {
         Grammar(rules)
     }
 
-    /// A whole configuration.
+    /// A complete configuration.
     pub fn file(&self, chance: &mut Chance) -> String {
         let mut sites = String::new();
         for _ in 0..=chance.below(3) {
@@ -103,7 +103,7 @@ impl Grammar {
         for _ in 0..chance.below(3) {
             lines.push(self.expand("siteonly", 0, chance));
         }
-        // Order in the file matters for some, so it is random as well.
+        // Order matters for some of them, so it is random as well.
         for last in (1..lines.len()).rev() {
             lines.swap(last, chance.below(last + 1));
         }
@@ -120,7 +120,7 @@ impl Grammar {
         let ways = self.0.get(name).unwrap_or_else(|| panic!("no rule {name}"));
         let mut rest = ways[chance.below(ways.len())];
         let mut out = String::new();
-        // A rule ends where its alternative does; names in it go deeper only inside braces.
+        // A rule ends with its alternative; only braces increase the depth.
         let depth = depth + u32::from(rest.contains('{'));
         while let Some((before, behind)) = rest.split_once('<') {
             let named = behind.split_once('>').filter(|(name, _)| {
@@ -154,7 +154,7 @@ impl Grammar {
     }
 }
 
-/// A file with one mistake in it, or what may be one.
+/// A file with one possible mistake in it.
 pub fn mutate(text: &str, chance: &mut Chance) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let at = chance.below(lines.len());
@@ -181,7 +181,7 @@ pub fn mutate(text: &str, chance: &mut Chance) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The same words in a layout that nobody would choose.
+/// The same words in an untidy layout.
 pub fn untidy(text: &str, chance: &mut Chance) -> String {
     let mut out = String::new();
     for line in text.lines() {

@@ -1,6 +1,6 @@
-//! Makes a file that shows a difference as short as it can be.
+//! Shrinks a file that shows a difference.
 
-/// Drops lines and blocks as long as `shows` says that what is left still shows it.
+/// Removes lines and blocks as long as `shows` says that the rest still shows the difference.
 pub fn shrink(text: &str, shows: impl Fn(&str) -> bool) -> String {
     let mut lines: Vec<&str> = text
         .lines()

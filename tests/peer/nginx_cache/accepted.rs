@@ -1,7 +1,7 @@
-//! Where sluice does not do what nginx 1.22 does, and why.
+//! Where sluice differs from nginx 1.22, and why.
 
-/// The case, the beginning of the request, what differs, and why; an empty one stands for all. One that has gone away
-/// fails the run.
+/// The case, a prefix of the request, what differs, and why; an empty string matches everything. An entry that no
+/// longer applies fails the run.
 pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     (
         "",
@@ -9,7 +9,7 @@ pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "age",
         "an answer from a cache tells its age (RFC 9111, section 5.1)",
     ),
-    // What is stored, and for how long.
+    // What is cached, and for how long.
     ("said", "GET /both", "", NEWER),
     ("said", "GET /accellast", "", NEWER),
     (
@@ -61,7 +61,7 @@ pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "body",
         "HEAD is asked for as GET also over FastCGI: nginx stores the answer without its content, and gives that to all",
     ),
-    // Conditions and parts.
+    // Conditional and range requests.
     (
         "parts",
         "GET /w | If-None-Match: \"t\" | If-Modified-Since",
@@ -102,7 +102,7 @@ pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "",
         "the boundary is another, and nginx begins with an empty line",
     ),
-    // Stale answers.
+    // Stale responses.
     (
         "revalidate",
         "GET /longer",
@@ -123,7 +123,7 @@ pub const ACCEPTED: &[(&str, &str, &str, &str)] = &[
     ),
     ("stale", "GET /strict", "", STRICT),
     ("stale", "GET /shared", "", STRICT),
-    // How answers are sent.
+    // Framing of responses.
     ("bodies", "GET /chunked", "content-length", LENGTH),
     ("bodies", "GET /chunked", "transfer-encoding", LENGTH),
     ("bodies", "GET /largechunked", "", LENGTH),

@@ -1,14 +1,14 @@
-//! Which configurations are compared, and what is asked of them.
+//! The configurations to compare, and the requests to them.
 
 use super::origin::Script;
 
-/// Lines of a `server` block in which answers are stored, what the origin says, and what is asked.
+/// Lines of a `server` block with a cache, the script of the origin, and the requests.
 pub struct Case {
     pub name: &'static str,
     pub lines: &'static str,
     pub answers: &'static [Script],
-    /// Requests, and between them: `wait SECONDS`, `count TARGET` how often the origin was asked for it, `asked TARGET
-    /// COUNT` until it was, and `all COUNT REQUEST` for several at a time.
+    /// Requests, and between them: `wait SECONDS`, `count TARGET` for the number of requests that reached the origin,
+    /// `asked TARGET COUNT` to wait for that number, and `all COUNT REQUEST` for several at a time.
     pub steps: &'static [&'static str],
 }
 
@@ -855,7 +855,7 @@ pub const CASES: &[Case] = &[
     },
 ];
 
-/// What PHP answers with.
+/// The PHP script of the FastCGI cases.
 pub const SCRIPT: &str = "<?php\n\
     $file = $_SERVER['COUNTS'] . md5($_SERVER['DOCUMENT_URI'] . $_SERVER['QUERY_STRING']);\n\
     $count = is_file($file) ? (int)file_get_contents($file) : 0;\n\

@@ -1,5 +1,5 @@
-//! Stored answers: the same `proxy_cache` and `fastcgi_cache` and the same requests for sluice and for an installed nginx,
-//! each with an origin of its own that answers alike.
+//! Compares caches: the same `proxy_cache` and `fastcgi_cache` and the same requests for sluice and for an installed
+//! nginx, each with its own origin that sends the same responses.
 
 mod accepted;
 mod cases;
@@ -19,7 +19,7 @@ use accepted::ACCEPTED;
 use cases::{CASES, Case, SCRIPT};
 use origin::Origin;
 
-/// A running cache and what stands behind it.
+/// A running cache and its origin.
 struct Cache {
     running: Running,
     origin: Origin,
@@ -66,7 +66,7 @@ impl Cache {
         }
     }
 
-    /// Does one step; gives the answers in an order of their own.
+    /// Performs one step; returns the responses in a defined order.
     fn step(&self, step: &str) -> Vec<Answer> {
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
@@ -84,14 +84,14 @@ impl Cache {
             }
             _ => {
                 let answer = self.running.ask(step);
-                // What is stored is complete a moment after the client has it all.
+                // The cached response is complete a moment after the client has received all of it.
                 std::thread::sleep(Duration::from_millis(20));
                 vec![answer]
             }
         }
     }
 
-    /// Several requests, each begun a moment after the one before.
+    /// Several requests, each started a moment after the previous one.
     fn all(&self, count: u64, request: &str) -> Vec<Answer> {
         let mut answers = std::thread::scope(|scope| {
             let ask = |number: u64| {
@@ -110,7 +110,7 @@ impl Cache {
         answers
     }
 
-    /// Waits until the origin was asked so often.
+    /// Waits until the origin has received this many requests.
     fn until_asked(&self, target: &str, count: usize) {
         let until = Instant::now() + Duration::from_secs(20);
         while self.origin.count(target) < count && Instant::now() < until {
@@ -119,7 +119,7 @@ impl Cache {
     }
 }
 
-/// What differed, and which differences that are meant were seen.
+/// The differences, and which accepted ones occurred.
 #[derive(Default)]
 struct Found {
     requests: usize,
@@ -127,8 +127,8 @@ struct Found {
     seen: BTreeSet<usize>,
 }
 
-/// Compares both servers. Responses age in whole seconds of each server's own clock, so that a busy machine can make them
-/// differ by one: a difference counts if it is there again with servers of their own.
+/// Compares both servers. The age of cached responses is in whole seconds of each server's own clock, so on a busy
+/// machine they can differ by one: a difference counts only if it occurs again with fresh servers.
 fn compare(case: &Case, site: &Site, nginx: &Path, found: &Mutex<Found>) {
     const ATTEMPTS: usize = 3;
     let mut attempt = compare_once(case, site, nginx);
@@ -159,7 +159,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
             let count = count.parse().expect("a number");
             theirs.until_asked(target, count);
             ours.until_asked(target, count);
-            // The slow answers take so long, and then are stored.
+            // The slow responses take this long before they are cached.
             std::thread::sleep(Duration::from_millis(1000));
         }
         let (expected, had) = std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! What stands behind both caches: it answers as a script says and counts what it is asked. Each cache has its own, so
-//! that what one asks for does not change what the other sees.
+//! The origin of each cache: sends the responses of a script and counts its requests. Each cache has its own, so that
+//! the requests of one do not affect the other.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::doubles::listen;
 use crate::doubles::wire::{Wire, field};
 
-/// The answers to one path, in turn; the last one is given again and again. Each is a status, fields, and words with an
-/// `@` that say how it is sent, with `|` between them.
+/// The responses for one path, in turn; the last one is repeated. Each has a status, headers, and words with an `@`
+/// that say how it is sent, separated by `|`.
 pub type Script = (&'static str, &'static [&'static str]);
 
 /// A running origin.
@@ -30,7 +30,7 @@ impl Origin {
         Origin { port, counts }
     }
 
-    /// How often a target was asked for.
+    /// Number of requests for a target.
     pub fn count(&self, target: &str) -> usize {
         let counts = self.counts.lock().expect("no answer panics with it");
         counts.get(target).copied().unwrap_or_default()
@@ -70,7 +70,7 @@ fn serve(wire: &mut Wire, scripts: &[Script], counts: &Counts) -> Option<()> {
     Answer::new(answer, text).give(wire, &head, method == "HEAD")
 }
 
-/// An answer as its script says it.
+/// A scripted response.
 struct Answer {
     status: String,
     fields: Vec<String>,
@@ -114,7 +114,7 @@ impl Answer {
         found.next().map(|(_, value)| value.trim())
     }
 
-    /// Sends it; nothing where the connection ends with it.
+    /// Sends it; `None` if the connection ends with it.
     fn give(mut self, wire: &mut Wire, head: &[String], is_head: bool) -> Option<()> {
         if self.is("slow") {
             sleep(Duration::from_millis(700));
@@ -190,7 +190,7 @@ impl Answer {
     }
 }
 
-/// The first and the last byte that are asked for.
+/// The first and the last byte of the requested range.
 fn range(field: &str) -> Option<(usize, usize)> {
     let (start, end) = field.strip_prefix("bytes=")?.split_once('-')?;
     Some((start.parse().ok()?, end.parse().unwrap_or(usize::MAX)))

@@ -1,17 +1,17 @@
-//! The directives with an effect that a client sees: two values of each, what stands beside it, and what is asked.
+//! The directives whose effect a client can see: two values of each, the lines beside it, and the requests.
 
-/// A directive with two values. The second stands in `server` and in a location that replaces the first.
+/// A directive with two values. The second is set in `server` and in a location that overrides the first.
 pub struct Row {
     pub name: &'static str,
     pub values: [&'static str; 2],
-    /// Lines beside it in each location that is asked.
+    /// Additional lines in each location.
     pub beside: &'static str,
-    /// What is asked below each location: a method and the end of a path, with fields after `|`.
+    /// Requests to each location: a method and the end of a path, with headers after `|`.
     pub asks: &'static [&'static str],
 }
 
 impl Row {
-    /// Whether it stands in locations only.
+    /// Whether it is allowed in locations only.
     pub fn is_of_locations(&self) -> bool {
         self.values[1].is_empty()
     }
@@ -121,7 +121,7 @@ pub const ROWS: &[Row] = &[
     row("userid_name", ["a", "b"], "userid on;", FILE),
     row("userid_p3p", ["a", "none"], "userid on;", FILE),
     row("userid_path", ["/a", "/b"], "userid on;", FILE),
-    // What acts or answers where it stands.
+    // Directives that act or respond in the location itself.
     row("break", ["", ""], "set $v 1; add_header X $v;", FILE),
     row("if", ["($host) { return 202 x; }", ""], "", FILE),
     row("return", ["202 x", ""], "", FILE),

@@ -1,10 +1,10 @@
-//! Where this machine gets Debian's packages from, so that a clean root gets them from there, too.
+//! The Debian mirrors of this machine, so that a clean root uses the same ones.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Two archives of Debian: the release and its security updates.
+/// Two Debian archives: the release and its security updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
     /// The archive itself.
@@ -23,7 +23,7 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Reads apt's own sources in both of their forms; Debian's usual ones where they name none.
+    /// Reads apt's own sources in both formats; falls back to Debian's defaults.
     pub fn read(apt: &Path) -> Sources {
         let mut texts = vec![fs::read_to_string(apt.join("sources.list")).unwrap_or_default()];
         for entry in fs::read_dir(apt.join("sources.list.d"))
@@ -56,7 +56,7 @@ impl Sources {
         sources
     }
 
-    /// The file `sources.list` of a release.
+    /// The file `sources.list` for a release.
     pub fn list(&self, release: &str) -> String {
         let Sources { debian, security } = self;
         format!(
@@ -66,7 +66,7 @@ impl Sources {
     }
 }
 
-/// What apt is set to on this machine for fetching: proxies, and which dates it checks. Nothing where there is no apt.
+/// apt's settings for fetching on this machine: proxies, and which dates it checks. Empty if apt is not installed.
 pub fn settings() -> String {
     let output = Command::new("apt-config")
         .args(["dump", "Acquire"])

@@ -1,5 +1,5 @@
-//! Import cycles inside packages: files that import each other cannot be read, moved or tested one without the other.
-//! `import-cycles.toml` holds how many there still are; the numbers may only fall.
+//! Import cycles inside packages: files that import each other cannot be read, moved or tested separately.
+//! `import-cycles.toml` has the number of remaining cycles, which may only decrease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,19 +7,20 @@ use std::fmt::Write as _;
 use super::scan::scan;
 use super::{Breach, Source};
 
-/// How many cycles each package may still have. Written by `BLESS=1 cargo xtask tidy --cycles`, which only lowers.
+/// How many cycles each package may still have. Written by `BLESS=1 cargo xtask tidy --cycles`, which only lowers the
+/// numbers.
 pub const CEILINGS: &str = "import-cycles.toml";
 
-/// Files of a cycle that a breach names.
+/// Maximum number of files of a cycle that a breach names.
 const SHOWN_MAX: usize = 8;
 
-/// The path of a module below its crate: the names of the modules around it, then its own.
+/// The path of a module in its crate: the names of its parents, then its own.
 type Path = Vec<String>;
 
 /// The cycles of one package, each as the paths of its files, longest first.
 type Cycles = Vec<Vec<String>>;
 
-/// Breaches: packages with more cycles, or larger ones, than the ceilings allow.
+/// Breaches: packages with more or larger cycles than the ceilings allow.
 pub fn check(sources: &[Source]) -> Vec<Breach> {
     let ceilings = match ceilings(sources) {
         Ok(ceilings) => ceilings,
@@ -42,8 +43,8 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
     breaches
 }
 
-/// The ceilings lowered to what there is, as the text of their file. Where there is no such file it begins with what
-/// there is.
+/// The ceilings lowered to the current counts, as the text of their file. If the file does not exist, it starts with
+/// the current counts.
 pub fn lowered(sources: &[Source]) -> Result<String, String> {
     let exists = sources.iter().any(|source| source.path == CEILINGS);
     let ceilings = ceilings(sources)?;
@@ -67,7 +68,7 @@ pub fn lowered(sources: &[Source]) -> Result<String, String> {
     Ok(text)
 }
 
-/// All cycles, for people.
+/// A readable list of all cycles.
 pub fn table(sources: &[Source]) -> String {
     let mut text = String::new();
     let (mut total, mut longest) = (0, 0);
@@ -166,7 +167,7 @@ fn of_package(package: &str, sources: &[Source]) -> Cycles {
     cycles
 }
 
-/// The module of a file below `src`; `None` for those of tests and of things that are not modules.
+/// The module of a file below `src`; `None` for tests and other files that are not modules.
 fn module(path: &str) -> Option<Path> {
     let path = path.strip_suffix(".rs")?;
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -178,7 +179,7 @@ fn module(path: &str) -> Option<Path> {
     (!path.iter().any(is_test)).then_some(path)
 }
 
-/// The code of a file without that of its unit tests.
+/// The code of a file without its unit tests.
 fn code(text: &str) -> String {
     let lines = scan(text);
     let lines = lines.iter().filter(|line| !line.is_test);
@@ -188,8 +189,7 @@ fn code(text: &str) -> String {
         .join("\n")
 }
 
-/// The modules that a module names in paths, others than itself and those inside of it: a folder's `mod.rs` is made of
-/// them.
+/// The modules that a module refers to by path, except itself and its submodules: a folder's `mod.rs` consists of them.
 fn imports<'m>(own: &Path, code: &str, modules: &BTreeSet<&'m Path>) -> BTreeSet<&'m Path> {
     let words = words(code);
     let mut found = BTreeSet::new();
@@ -214,7 +214,7 @@ fn imports<'m>(own: &Path, code: &str, modules: &BTreeSet<&'m Path>) -> BTreeSet
     found
 }
 
-/// What a path begins with, and where its next name is: `crate::`, `self::`, `super::` or a module inside of this one.
+/// Resolves the beginning of a path, and the position of the next name: `crate::`, `self::`, `super::` or a submodule.
 fn base(own: &Path, words: &[&str], at: usize, modules: &BTreeSet<&Path>) -> (Option<Path>, usize) {
     match words[at] {
         "crate" => (Some(Vec::new()), at + 2),
@@ -235,7 +235,7 @@ fn base(own: &Path, words: &[&str], at: usize, modules: &BTreeSet<&Path>) -> (Op
     }
 }
 
-/// Follows a path, and all of those in braces; returns where it ends.
+/// Follows a path, and all paths in braces; returns the position after it.
 fn tree(words: &[&str], mut at: usize, mut path: Path, each: &mut dyn FnMut(Path)) -> usize {
     loop {
         match words.get(at) {
@@ -278,7 +278,7 @@ fn tree(words: &[&str], mut at: usize, mut path: Path, each: &mut dyn FnMut(Path
     }
 }
 
-/// The module that a path leads to: the longest beginning of it that is one.
+/// The module that a path refers to: its longest prefix that is one.
 fn longest<'m>(path: &Path, modules: &BTreeSet<&'m Path>) -> Option<&'m Path> {
     (0..=path.len())
         .rev()
@@ -289,7 +289,7 @@ fn is_name(word: &str) -> bool {
     word.starts_with(|c: char| c.is_alphabetic() || c == '_')
 }
 
-/// Names, `::`, and single characters for all else.
+/// Names, `::`, and single characters for everything else.
 fn words(code: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = code.trim_start();
@@ -306,7 +306,8 @@ fn words(code: &str) -> Vec<&str> {
     words
 }
 
-/// The strongly connected components of a graph (Kosaraju): first an order of finishing, then the reverse edges in it.
+/// The strongly connected components of a graph (Kosaraju): computes a finishing order, then follows the reverse edges
+/// in it.
 fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     let mut order = Vec::new();
     let mut is_seen = vec![false; edges.len()];
@@ -332,7 +333,7 @@ fn components(edges: &[Vec<usize>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// Appends what is reached from a node and was not seen, each after all that it leads to.
+/// Appends the unseen nodes reachable from a node, each after its successors.
 fn finish(start: usize, edges: &[Vec<usize>], is_seen: &mut [bool], order: &mut Vec<usize>) {
     let mut stack = vec![(start, 0)];
     if std::mem::replace(&mut is_seen[start], true) {

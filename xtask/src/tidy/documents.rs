@@ -1,11 +1,10 @@
-//! Rules for what is written beside the code: the documents that must exist, the row of each dependency, and places
-//! that mean something on one machine only.
+//! Rules for documents: those that must exist, the row of each dependency, and paths that exist on one machine only.
 
 use std::collections::BTreeMap;
 
 use super::{Breach, Source};
 
-/// Documents that must exist and say something.
+/// Documents that must exist and must not be empty.
 const DOCUMENTS: &[&str] = &[
     "CHANGELOG.md",
     "CONTRIBUTING.md",
@@ -15,16 +14,16 @@ const DOCUMENTS: &[&str] = &[
     "docs/dependencies.md",
 ];
 
-/// The list that says what each dependency saves us.
+/// The list that justifies each dependency.
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
-/// The pages of messages, called by the names in their brackets.
+/// The pages of diagnostics, named by the codes in their brackets.
 const PAGES: &str = "docs/errors";
 
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Breaches that show only in the repository as a whole.
+/// Breaches of rules about the repository as a whole.
 pub fn check(sources: &[Source]) -> Vec<Breach> {
     let find = |path: &str| sources.iter().find(|source| source.path == path);
     let mut breaches = Vec::new();
@@ -56,7 +55,7 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
     breaches
 }
 
-/// Messages that a golden test shows and that `sluice explain` would know nothing of.
+/// Diagnostics that a golden test shows but `sluice explain` does not know.
 fn check_messages(sources: &[Source]) -> Vec<Breach> {
     let has_page = |slug: &str| {
         let path = format!("{PAGES}/{slug}.md");
@@ -83,7 +82,7 @@ fn check_messages(sources: &[Source]) -> Vec<Breach> {
     breaches
 }
 
-/// Foreign packages that packages of the house name, with one manifest each.
+/// Third-party packages that our packages depend on, with one manifest each.
 fn dependencies(sources: &[Source]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let manifests = sources
@@ -134,7 +133,7 @@ pub fn check_places(source: &Source) -> Vec<Breach> {
     breaches
 }
 
-/// Whether `line` names a path that begins with `mark`; in the middle of a path or an address it does not count.
+/// Whether `line` has a path that begins with `mark`; matches inside a path or a URL do not count.
 fn contains_path(line: &str, mark: &str) -> bool {
     line.match_indices(mark).any(|(at, _)| {
         let before = line[..at].chars().next_back();

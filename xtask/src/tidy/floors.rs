@@ -1,8 +1,8 @@
-//! Rules for packages: where they lie, what they are called and what they may depend on.
+//! Rules for packages: their location, names and dependencies.
 
 use super::{Breach, Source};
 
-/// The floors from below, each with its packages from left to right.
+/// The floors from the bottom up, each with its packages from left to right.
 const FLOORS: &[(&str, &[&str])] = &[
     (
         "ground",
@@ -17,7 +17,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("bin", &["sluice", "sluice-lab"]),
 ];
 
-/// A place in the house: floor and place on it, both from 0.
+/// A package's place: floor and position on it, both from 0.
 type Place = (usize, usize);
 
 /// All breaches of packages.
@@ -87,7 +87,7 @@ fn check_ground(folder: &str, sources: &[Source]) -> Option<Breach> {
 fn may_depend(from: Place, on: Place) -> bool {
     let (below, left) = (on.0 < from.0, on.0 == from.0 && on.1 < from.1);
     match FLOORS[from.0] {
-        // The lab runs servers as strangers: it links nothing of them but the ground floor, and they nothing of it
+        // The lab starts servers as separate programs: it links nothing of them but `ground`, and they nothing of it
         // (docs/decisions/0010-lab.md).
         ("lab", _) => left || on.0 == 0,
         ("bin", packages) if packages[from.1] == "sluice-lab" => is_lab(on) || on.0 == 0,

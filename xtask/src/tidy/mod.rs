@@ -1,4 +1,5 @@
-//! The house rules that a program can check (those marked ✓ in CONTRIBUTING.md). rustfmt and clippy check others.
+//! The house rules that can be checked automatically (those marked ✓ in CONTRIBUTING.md). rustfmt and clippy check
+//! others.
 
 mod cycles;
 mod documents;
@@ -22,7 +23,7 @@ pub struct Breach {
     pub line: usize,
     /// The rule.
     pub rule: &'static str,
-    /// What was found and what the rule wants.
+    /// What was found, and what the rule requires.
     pub message: String,
 }
 
@@ -48,7 +49,7 @@ impl fmt::Display for Breach {
     }
 }
 
-/// Checks the repository, prints what breaks the rules and tells whether nothing does.
+/// Checks the repository and prints all breaches. Returns whether there are none.
 pub fn print(root: &Path) -> bool {
     let sources = match source::read_all(root) {
         Ok(sources) => sources,
@@ -65,8 +66,8 @@ pub fn print(root: &Path) -> bool {
     breaches.is_empty()
 }
 
-/// Prints the import cycles of all packages. With `BLESS` in the environment it lowers their ceilings. True if no package
-/// has more than its ceiling.
+/// Prints the import cycles of all packages. With `BLESS` in the environment it lowers their ceilings. True if no
+/// package exceeds its ceiling.
 pub fn print_cycles(root: &Path) -> bool {
     let done = source::read_all(root)
         .map_err(|error| error.to_string())
@@ -90,7 +91,7 @@ pub fn print_cycles(root: &Path) -> bool {
     })
 }
 
-/// Prints how often each phrase of the glossary occurs, and where the ones above a ceiling are. With `BLESS` in the
+/// Prints how often each phrase of the glossary occurs, and the locations of those above a ceiling. With `BLESS` in the
 /// environment it lowers the ceilings to the counts. True if no count exceeds its ceiling.
 pub fn print_words(root: &Path) -> bool {
     let sources = match source::read_all(root) {
@@ -113,7 +114,7 @@ pub fn print_words(root: &Path) -> bool {
     print_words_of(&sources)
 }
 
-/// Prints where the phrases of the glossary occur in one context.
+/// Prints the locations of the glossary's phrases in one context.
 pub fn print_occurrences(root: &Path, context: &str) -> bool {
     let found = source::read_all(root).map_err(|error| error.to_string());
     match found.and_then(|sources| words::occurrences(&sources, context)) {
@@ -140,7 +141,7 @@ fn print_words_of(sources: &[Source]) -> bool {
     breaches.is_empty()
 }
 
-/// All breaches in a repository of these files, in order.
+/// All breaches in a repository of these files, sorted.
 fn check(sources: &[Source]) -> Vec<Breach> {
     let mut breaches = floors::check(sources);
     breaches.extend(documents::check(sources));

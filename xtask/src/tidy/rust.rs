@@ -6,13 +6,13 @@ use super::{Breach, Source};
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Lines above an unsafe block in which its reason may stand.
+/// Lines above an unsafe block in which its reason must be given.
 const SAFETY_LINES: usize = 8;
 
-/// Methods that traits of other crates ask for under these names.
+/// Method names prescribed by traits of other crates.
 const FOREIGN_METHODS: [&str; 1] = ["get_type"];
 
-/// Module names that say nothing about what is inside.
+/// Module names that say nothing about their contents.
 const EMPTY_NAMES: &[&str] = &[
     "util", "utils", "common", "helper", "helpers", "misc", "manager", "managers",
 ];
@@ -40,7 +40,7 @@ pub fn check(source: &Source) -> Vec<Breach> {
     breaches
 }
 
-/// Where breaches go: line, rule, message.
+/// Collects breaches: line, rule, message.
 type Add<'a> = &'a mut dyn FnMut(usize, &'static str, String);
 
 fn is_test_file(path: &str) -> bool {
@@ -51,7 +51,7 @@ fn is_test_file(path: &str) -> bool {
 
 fn heading(source: &Source, add: Add<'_>) {
     let first = source.text.lines().find(|line| !line.trim().is_empty());
-    // A file of unit tests is explained by the module it tests.
+    // A file of unit tests is documented by the module it tests.
     let is_unit_test_file =
         source.path.ends_with("/tests.rs") || source.path.ends_with("_tests.rs");
     if !is_unit_test_file && !first.is_some_and(|line| line.starts_with("//!")) {
@@ -159,7 +159,7 @@ fn channels(line: &Line, number: usize, add: Add<'_>) {
     }
 }
 
-/// Unsafe code and `cfg(target_os)` have one place each.
+/// Unsafe code and `cfg(target_os)` are allowed only in certain places.
 fn places(source: &Source, lines: &[Line], at: usize, add: Add<'_>) {
     let code = &lines[at].code;
     let in_sys = source.path.starts_with("engine/net/src/sys/");
@@ -204,7 +204,7 @@ fn sizes(lines: &[Line], add: Add<'_>) {
         if !begins_function(&line.code) {
             continue;
         }
-        // As clippy counts: the lines between the braces that hold code.
+        // Counted as clippy does: the lines of code between the braces.
         let inside = lines[at..block_end(lines, at)].iter().skip(1);
         let length = inside.filter(|line| !line.code.trim().is_empty()).count();
         if length > FUNCTION_LINES_MAX {

@@ -1,19 +1,19 @@
-//! Tells the code of a Rust file from its comments and literals, line by line. It knows no grammar beyond that.
+//! Separates the code of a Rust file from its comments and literals, line by line. It knows no grammar beyond that.
 
-/// A line taken apart.
+/// A line split into its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// The code, with the insides of literals blanked.
+    /// The code, with the contents of literals blanked.
     pub code: String,
-    /// The comment with its slashes, empty if there is none.
+    /// The comment with its slashes; empty if there is none.
     pub comment: String,
-    /// The insides of text literals, a space for each escape and between two literals.
+    /// The contents of text literals, with a space for each escape and between two literals.
     pub literals: String,
     /// Whether the line belongs to tests.
     pub is_test: bool,
 }
 
-/// Where the scan stands between two characters.
+/// State of the scanner between two characters.
 enum State {
     Code,
     LineComment,
@@ -22,7 +22,7 @@ enum State {
     RawText { hashes: usize },
 }
 
-/// Takes a file apart. Everything from a `#[cfg(test)]` that stands before a module to the module's end is test.
+/// Splits a file. Everything from a `#[cfg(test)]` before a module to the end of that module belongs to tests.
 pub fn scan(text: &str) -> Vec<Line> {
     let mut lines = split(text);
     mark_tests(&mut lines);
@@ -55,7 +55,7 @@ fn split(text: &str) -> Vec<Line> {
     lines
 }
 
-/// Takes the first characters of `rest` and tells how many, and which state follows if it changes.
+/// Consumes the first characters of `rest`. Returns how many, and the next state if it changes.
 fn step(rest: &[char], state: &State, in_word: bool, line: &mut Line) -> (usize, Option<State>) {
     let starts = |text: &str| {
         text.chars()
@@ -97,7 +97,7 @@ fn step(rest: &[char], state: &State, in_word: bool, line: &mut Line) -> (usize,
             line.comment.push(rest[0]);
             (1, None)
         }
-        // A backslash before a line's end leaves the newline to the caller, which counts lines.
+        // For a backslash at the end of a line the newline is left to the caller, which counts lines.
         State::Text if rest[0] == '\\' => {
             line.literals.push(' ');
             (if rest.get(1) == Some(&'\n') { 1 } else { 2 }, None)
@@ -134,7 +134,7 @@ fn closes(rest: &[char], hashes: usize) -> bool {
     rest.len() > hashes && rest[1..=hashes].iter().all(|c| *c == '#')
 }
 
-/// A character literal or the tick of a lifetime: how many characters it takes.
+/// A character literal or the tick of a lifetime: how many characters it has.
 fn character(rest: &[char], line: &mut Line) -> usize {
     if rest.get(1) == Some(&'\\') {
         line.code.push_str("' '");

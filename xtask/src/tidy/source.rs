@@ -1,4 +1,4 @@
-//! The text files of the repository. What they may say is left to the rules.
+//! The text files of the repository. What they may contain is up to the rules.
 
 use std::io;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 /// One text file.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Path below the repository's folder, with `/`.
+    /// Path relative to the root of the repository, with `/`.
     pub path: String,
     /// Its text.
     pub text: String,
@@ -22,7 +22,7 @@ impl Source {
         }
     }
 
-    /// The folder that the file lies in; empty at the top.
+    /// Its folder; empty at the top.
     pub fn folder(&self) -> &str {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
@@ -36,7 +36,7 @@ impl Source {
     }
 }
 
-/// Folders whose files are made by tools or only feed tests; `.git` is a file in further work trees.
+/// Folders written by tools, and those that only feed tests; `.git` is a file in additional worktrees.
 const SKIPPED: &[&str] = &[
     "target",
     ".git",
@@ -46,7 +46,7 @@ const SKIPPED: &[&str] = &[
     "node_modules",
 ];
 
-/// Reads all text files below `root`; what is not UTF-8 is no text.
+/// Reads all text files below `root`; files that are not UTF-8 are ignored.
 pub fn read_all(root: &Path) -> io::Result<Vec<Source>> {
     let mut sources = Vec::new();
     read_folder(root, "", &mut sources)?;
@@ -75,7 +75,7 @@ fn read_folder(root: &Path, below: &str, sources: &mut Vec<Source>) -> io::Resul
             match std::fs::read(entry.path()).map(String::from_utf8) {
                 Ok(Ok(text)) => sources.push(Source { path, text }),
                 Ok(Err(_not_text)) => {}
-                // Others may be at work in the same folder.
+                // Files may disappear meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

@@ -1,5 +1,5 @@
 //! The phrases that `glossary.toml` rules out: how often each occurs in each context, against a ceiling that may only
-//! fall. A count without a ceiling must be zero.
+//! decrease. A count without a ceiling must be zero.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,13 +12,14 @@ use super::{Breach, Source};
 /// The list of phrases and contexts.
 pub const GLOSSARY: &str = "glossary.toml";
 
-/// How often a phrase may still occur in a context. Written by `BLESS=1 cargo xtask tidy --words`, which only lowers.
+/// How often a phrase may still occur in a context. Written by `BLESS=1 cargo xtask tidy --words`, which only lowers
+/// the numbers.
 pub const CEILINGS: &str = "glossary.ceilings.toml";
 
-/// Occurrences shown for a count above its ceiling.
+/// Maximum number of occurrences shown for a count above its ceiling.
 const SHOWN_MAX: usize = 12;
 
-/// Which part of a file a context looks at.
+/// The part of a file that a context covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     /// All prose of a document: no fenced code, no `code`.
@@ -38,18 +39,18 @@ struct Context {
     part: Part,
     /// Prefixes of paths that belong to it.
     paths: Vec<String>,
-    /// Prefixes of paths that do not.
+    /// Prefixes of paths that are excluded.
     except: Vec<String>,
 }
 
-/// Words that are ruled out, all standing for one concept.
+/// Phrases that are ruled out, all for the same concept.
 #[derive(Debug)]
 struct Phrase {
-    /// Spellings, lower case; the first names the phrase.
+    /// Spellings, lower case; the first is the name of the phrase.
     words: Vec<String>,
     /// What to write instead.
     instead: String,
-    /// Longer spellings in which the words are right.
+    /// Longer phrases in which the words are allowed.
     except: Vec<String>,
 }
 
@@ -144,7 +145,7 @@ pub fn occurrences(sources: &[Source], context: &str) -> Result<String, String> 
     Ok(text)
 }
 
-/// The ceilings as a file, none of them higher than before. Without a file they are the counts.
+/// The ceilings as a file, none of them higher than before. If the file does not exist, they are the counts.
 pub fn lowered(sources: &[Source]) -> Result<String, String> {
     let glossary = glossary(sources)?;
     let exists = sources.iter().any(|source| source.path == CEILINGS);
@@ -266,7 +267,7 @@ impl Glossary {
     }
 }
 
-/// The texts of an array, lower case.
+/// The strings of an array, lower case.
 fn texts(value: &Value, name: &str) -> Vec<String> {
     let items = value.get(name).and_then(Value::as_array);
     let items = items.into_iter().flatten().filter_map(Value::as_str);
@@ -290,8 +291,8 @@ impl Context {
     }
 }
 
-/// Running text in lower case, with single spaces, and the line that each byte stands on. A line feed ends a
-/// paragraph, so that no phrase spans two.
+/// Running text in lower case, with single spaces, and the line number of each byte. A line feed ends a paragraph, so
+/// that no phrase spans two.
 struct Prose {
     text: String,
     lines: Vec<usize>,
@@ -332,7 +333,7 @@ impl Prose {
         prose
     }
 
-    /// Appends a line; an empty one ends the paragraph. `code` between backquotes is left out if asked.
+    /// Appends a line; an empty one ends the paragraph. `omits_code` drops `code` between backquotes.
     fn push(&mut self, number: usize, line: &str, omits_code: bool) {
         let line = line.trim();
         let starts_item = line.starts_with("- ") || line.starts_with('|');

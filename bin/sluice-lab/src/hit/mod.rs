@@ -1,4 +1,4 @@
-//! `lab hit`: loads one URL and says what it found. A better wrk or hey for a single target.
+//! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
 mod options;
 mod text;
@@ -29,10 +29,10 @@ use sluice_load::result::{Asked, Load, Mode};
 
 use options::Verify;
 
-/// Bytes of a WebSocket message, if none is given: what chats and games send.
+/// Default length of a WebSocket message: typical of chats and games.
 const MESSAGE_BYTES: u64 = 64;
 
-/// Carries out `lab hit`.
+/// Runs `lab hit`.
 pub fn run(options: &Options) -> Outcome {
     if options.connections == 0 || options.depth == 0 {
         return Err(Refused::new(
@@ -78,7 +78,7 @@ pub fn run(options: &Options) -> Outcome {
     Ok(verdict(&load))
 }
 
-/// What another program cannot be told: refused before anything is asked of the target.
+/// Rejects options that external load generators do not support, before any request is sent.
 fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
     let limits = [
         (options.unix.is_some(), "--unix"),
@@ -100,7 +100,7 @@ fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
     }
 }
 
-/// The same task for another program.
+/// The same load as a task for an external load generator.
 fn task(options: &Options, plan: &Plan) -> Task {
     Task {
         asked: Asked {
@@ -112,7 +112,7 @@ fn task(options: &Options, plan: &Plan) -> Task {
     }
 }
 
-/// Whether the target did at all what it was to do.
+/// Whether any request succeeded.
 fn verdict(load: &Load) -> Answer {
     if load.ended_ok == 0 {
         Answer::No
@@ -121,7 +121,7 @@ fn verdict(load: &Load) -> Answer {
     }
 }
 
-/// What to ask, and the answer that was found right.
+/// The load, and a response that was verified.
 pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if options.h3 {
         let text = "HTTP/3 is not spoken here yet: HTTP/1.1 is, and HTTP/2 with --h2";
@@ -158,7 +158,7 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     Ok((Plan { requests, ..plan }, first))
 }
 
-/// What is asked on each connection, and the first of it.
+/// The kind of exchange on each connection, and its first request.
 fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prepared), Refused> {
     if options.idle + options.slow > 0 && target.protocol.is_h2() {
         let text = "--idle and --slow hold connections of HTTP/1.1: leave out --h2";
@@ -179,7 +179,7 @@ fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prep
     made.map_err(Refused::new)
 }
 
-/// The load, with a request whose right answer is not known yet.
+/// The load, with a request whose expected response is not known yet.
 fn plan(
     options: &Options,
     target: Target,
@@ -263,7 +263,7 @@ fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
     })
 }
 
-/// What a right answer is: what the options say, and where they do not, what the target answers twice alike.
+/// The expected response: from the options, and otherwise whatever is the same in two responses of the target.
 fn expect(
     options: &Options,
     first: &Probe,

@@ -13,128 +13,129 @@ use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
 /// Options of `lab hit`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// What to load: http:// or https://, on this machine
+    /// Target URL: http:// or https://, on this machine
     pub url: String,
-    /// Connections at a time
+    /// Concurrent connections
     #[arg(long, short = 'c', default_value_t = 50)]
     pub connections: usize,
-    /// Ends after so many requests, all of which count, instead of after a time
+    /// Stop after this many requests, all of which count, instead of after a time
     #[arg(long, short = 'n', conflicts_with_all = ["rate", "duration"])]
     pub requests: Option<u64>,
     /// Open loop: requests per second of all connections together, measured from when they are due
     #[arg(long, short = 'r', value_parser = parse_count)]
     pub rate: Option<f64>,
-    /// Open loop: random gaps between requests, as of many independent clients
+    /// Open loop: random intervals between requests, as from many independent clients
     #[arg(long, requires = "rate")]
     pub poisson: bool,
     /// Length of the measured window
     #[arg(long, short = 'd', value_parser = parse_duration, default_value = "10s")]
     pub duration: Duration,
-    /// Load before the window, which does not count
+    /// Warm-up before the window, which does not count
     #[arg(long, value_parser = parse_duration, default_value = "1s")]
     pub warmup: Duration,
-    /// How long requests under way at the end may still take; by default the time limit
+    /// How long requests in flight at the end may still take (default: the timeout)
     #[arg(long, value_parser = parse_duration)]
     pub drain: Option<Duration>,
-    /// Time limit of a request, a connect and a handshake
+    /// Timeout of a request, a connect and a handshake
     #[arg(long, value_parser = parse_duration, default_value = "10s")]
     pub timeout: Duration,
-    /// How long a client whose connection failed waits before it dials again
+    /// How long a client waits before it reconnects after a failed connection
     #[arg(long, value_parser = parse_duration, default_value = "10ms")]
     pub failure_pause: Duration,
-    /// Threads; by default half of the processors
+    /// Threads (default: half of the CPUs)
     #[arg(long, short = 't')]
     pub threads: Option<usize>,
-    /// Processors for the threads, such as 0,2
+    /// CPUs for the threads, such as 0,2
     #[arg(long, value_delimiter = ',')]
     pub cpus: Option<Vec<usize>>,
-    /// Method; GET, or POST with a body
+    /// HTTP method (default: GET, or POST with a body)
     #[arg(long, short = 'm')]
     pub method: Option<String>,
-    /// A field of the request, as 'Name: value'; may be repeated
+    /// Request header, as 'Name: value' (repeatable)
     #[arg(long, short = 'H')]
     pub header: Vec<String>,
-    /// Body of the request, or @FILE
+    /// Request body, or @FILE
     #[arg(long)]
     pub body: Option<String>,
-    /// A body of that many bytes
+    /// Generate a request body of this many bytes
     #[arg(long, value_parser = parse_bytes)]
     pub body_bytes: Option<u64>,
-    /// Requests under way at a time on each connection: streams of HTTP/2, pipelined requests of HTTP/1
+    /// Concurrent requests on each connection: HTTP/2 streams, or HTTP/1 pipelining
     #[arg(long, default_value_t = 1)]
     pub depth: usize,
-    /// A connection for each request, with `Connection: close`
+    /// Use a new connection for each request, with `Connection: close`
     #[arg(long)]
     pub close: bool,
-    /// Closes each connection after so many requests
+    /// Close each connection after this many requests
     #[arg(long)]
     pub requests_per_connection: Option<u64>,
-    /// HTTP/2: over TLS if the server agrees to it, in clear text without asking
+    /// Use HTTP/2: over TLS if the server agrees to it, otherwise with prior knowledge
     #[arg(long)]
     pub h2: bool,
-    /// HTTP/3, which is not spoken yet
+    /// Use HTTP/3, which is not supported yet
     #[arg(long, hide = true)]
     pub h3: bool,
-    /// Connects to this unix socket instead of the host of the URL
+    /// Connect to this unix socket instead of the host of the URL
     #[arg(long)]
     pub unix: Option<PathBuf>,
-    /// Takes any certificate
+    /// Accept any certificate
     #[arg(long)]
     pub insecure: bool,
-    /// Trusts the certificates of this file instead of the system's
+    /// Trust the certificates in this file instead of the system's
     #[arg(long)]
     pub ca: Option<PathBuf>,
-    /// Only this version of TLS: 1.2 or 1.3
+    /// Use only this TLS version: 1.2 or 1.3
     #[arg(long)]
     pub tls_version: Option<String>,
-    /// Resumes TLS sessions; without, every connection makes a whole handshake
+    /// Resume TLS sessions; by default every connection makes a full handshake
     #[arg(long)]
     pub tls_resume: bool,
-    /// What is checked of each answer: auto, status, length, len:N, body or sha256:HEX
+    /// What to verify in each response: auto, status, length, len:N, body or sha256:HEX
     #[arg(long, default_value = "auto")]
     pub verify: Verify,
-    /// Compares the body of every n-th answer of a connection only; of the others the length
+    /// Compare the body of every n-th response of a connection only; of the others the length
     #[arg(long, default_value_t = 1)]
     pub verify_every: u64,
-    /// Messages of WebSocket that come back, instead of requests; --body or --body-bytes is the message. So does ws://
+    /// Send WebSocket messages to be echoed instead of requests; --body or --body-bytes is the message. Implied by
+    /// ws://
     #[arg(long, conflicts_with_all = ["sse", "h2", "method", "verify", "expect_status", "close"])]
     pub websocket: bool,
-    /// Server-sent events: the gaps between them, and the time to the first
+    /// Receive server-sent events: measure the intervals between them, and the time to the first
     #[arg(long, conflicts_with_all = ["h2", "method", "body", "body_bytes", "rate", "requests", "depth", "verify", "expect_status", "close"])]
     pub sse: bool,
-    /// Holds so many idle connections beside the load
+    /// Hold this many idle connections open beside the load
     #[arg(long, default_value_t = 0)]
     pub idle: usize,
-    /// Holds so many slow readers beside the load
+    /// Hold this many slow readers open beside the load
     #[arg(long, default_value_t = 0, conflicts_with_all = ["websocket", "sse"])]
     pub slow: usize,
-    /// Bytes that each slow reader takes in a second
+    /// Bytes that each slow reader reads per second
     #[arg(long, value_parser = parse_bytes, default_value = "1KiB")]
     pub slow_rate: u64,
-    /// The status of a right answer; by default that of the first one
+    /// Expected status (default: that of the first response)
     #[arg(long)]
     pub expect_status: Option<u16>,
-    /// Start value of everything random
+    /// Seed of everything random
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
-    /// Writes the result to a file, for `report`, `compare` and `audit`
+    /// Write the result to a file, for `report`, `compare` and `audit`
     #[arg(long)]
     pub json: Option<PathBuf>,
-    /// Another load program instead of the lab's own: ab, h2load, hey, k6, oha, vegeta or wrk, where it is installed
+    /// Use an external load generator: ab, h2load, hey, k6, oha, vegeta or wrk, if it is installed
     #[arg(long, value_name = "PROGRAM", value_parser = tool)]
     pub engine: Option<Tool>,
-    /// Allows hosts other than this one
+    /// Allow hosts other than this one
     #[arg(long)]
     pub i_own_this_host: bool,
 }
 
 impl Options {
-    /// Whether messages of WebSocket are sent: by the option, or by the URL.
+    /// Whether to send WebSocket messages: by the option, or by the URL.
     pub fn is_websocket(&self) -> bool {
         self.websocket || self.url.starts_with("ws://") || self.url.starts_with("wss://")
     }
 
-    /// How TLS is to be spoken.
+    /// The TLS options.
     pub fn tls(&self) -> TlsOptions {
         TlsOptions {
             insecure: self.insecure,
@@ -151,20 +152,20 @@ fn tool(name: &str) -> Result<Tool, String> {
     found.ok_or_else(|| format!("known are {}", names.join(", ")))
 }
 
-/// What is checked of each answer. The status always is.
+/// What to verify in each response, in addition to the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// Every byte if two answers are alike, else the length if that is, else the status.
+    /// Every byte if two responses are identical, else the length if that is, else the status.
     Auto,
     /// The status.
     Status,
-    /// The length of the first answer.
+    /// The length of the first response.
     Length,
     /// This length.
     LengthIs(u64),
-    /// Every byte of the first answer.
+    /// Every byte of the first response.
     Body,
-    /// The first answer has this digest, and all others are like it.
+    /// The first response has this digest, and all others are identical to it.
     Sha256(String),
 }
 

@@ -1,23 +1,23 @@
-//! The words of `lab hit`: what was asked, what came, how sure it is.
+//! The printed report of `lab hit`: the load, the results, and how certain they are.
 
 use std::fmt::Write;
 
 use sluice_load::quantity::{bytes, thousands, time};
 use sluice_load::result::{Distribution, Load, Mode};
 
-/// Percentiles that are printed, where the sample carries them.
+/// Percentiles that are printed, if the sample supports them.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 /// The lab's own engine.
 const NATIVE: &str = "native";
 
-/// Share of the window at work above which the generator may be what is measured.
+/// Utilization above which the load generator may be what is measured.
 const BUSY_MAX: f64 = 0.85;
 
 /// The whole report.
 pub fn report(load: &Load) -> String {
     let mut text = String::new();
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     let _ = write_report(load, &mut text);
     text
 }
@@ -84,7 +84,7 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_generator(load, out)
 }
 
-/// How things are called.
+/// The words for requests and responses, depending on the protocol.
 struct Words {
     answers: &'static str,
     total: &'static str,
@@ -108,7 +108,7 @@ fn words(protocol: &str) -> Words {
     }
 }
 
-/// Connections held beside the load.
+/// Connections held open beside the load.
 fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
     let Some(held) = &load.held else {
         return Ok(());
@@ -150,7 +150,7 @@ fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
     Ok(())
 }
 
-/// What another load program is, and what it does not tell.
+/// Describes an external load generator, and what it does not measure.
 fn write_foreign(load: &Load, out: &mut String) -> std::fmt::Result {
     let engine = &load.engine;
     let version = engine.version.as_deref().unwrap_or("of unknown version");

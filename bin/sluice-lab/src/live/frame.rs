@@ -1,4 +1,4 @@
-//! What the live view shows, as lines of a certain width.
+//! The live view as lines of a given width.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,64 +6,64 @@ use std::time::Duration;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::FailureClass;
 
-/// What is known at a moment.
+/// The state to display.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// What is done.
+    /// The current step.
     pub name: String,
-    /// Share of the whole that is done, from 0 to 1.
+    /// Progress of the whole run, from 0 to 1.
     pub share: f64,
-    /// How long the whole will still take.
+    /// Estimated time left for the whole run.
     pub left: Duration,
-    /// Where the step is.
+    /// Phase of the step.
     pub phase: Phase,
-    /// Good answers per second, of the last second.
+    /// Successful requests per second, over the last second.
     pub rate: Option<f64>,
-    /// The same over time, for a small curve.
+    /// The same over time, for a sparkline.
     pub rates: Vec<f64>,
-    /// About the median of the last second, in nanoseconds.
+    /// Approximate median of the last second, in nanoseconds.
     pub median_ns: Option<f64>,
-    /// About the 99th percentile.
+    /// Approximate 99th percentile.
     pub p99_ns: Option<f64>,
-    /// Good answers of the window.
+    /// Successful requests of the window.
     pub ok: u64,
     /// Failures of the window by class.
     pub failures: Vec<(FailureClass, u64)>,
-    /// Processors in use: 1 is one full processor.
+    /// CPUs in use: 1 is one full CPU.
     pub cpu: Vec<(&'static str, f64)>,
 }
 
-/// Where a step is.
+/// Phase of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
     /// Servers start, connections open.
     #[default]
     Opening,
-    /// So long until the window begins.
+    /// Time until the window begins.
     WarmUp(Duration),
-    /// So much of the window has passed.
+    /// Elapsed time and length of the window.
     Window(Duration, Duration),
-    /// So much of a window that ends by its requests has passed.
+    /// Elapsed time of a window limited by its number of requests.
     Endless(Duration),
-    /// What is under way may end.
+    /// Requests in flight may end.
     Draining,
 }
 
-/// Narrower terminals get what fits, cut at the edge.
+/// Narrower terminals get this width, cut at the edge.
 const NARROWEST: usize = 20;
 
-/// Widest bar and curve: more is no easier to read.
+/// Maximum width of the bar and the sparkline: wider ones would not be easier to read.
 const BAR_MAX: usize = 40;
 
-/// Eighths of a block, for the small curve.
+/// Eighths of a block, for the sparkline.
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Failure classes that have a name in a line; the rest are counted together.
+/// Failure classes named in a line; the rest are counted together.
 const CLASSES_MAX: usize = 3;
 
-/// The lines, each at most `width` columns wide, without breaks at their ends.
+/// The lines, each at most `width` columns wide, without line endings.
 pub fn frame(facts: &Facts, width: usize, colours: bool) -> Vec<String> {
-    // The last column is left free: some terminals break the line when it is filled.
+    // The last column stays free: some terminals wrap when it is filled.
     let width = width.max(NARROWEST) - 1;
     let mut lines = vec![paint(&cut(&head(facts, width), width), "1", colours)];
     let bar = bar(facts, width);
@@ -81,7 +81,7 @@ pub fn frame(facts: &Facts, width: usize, colours: bool) -> Vec<String> {
     lines
 }
 
-/// The same in one line, for where nothing is redrawn.
+/// The same in one line, for output that is not redrawn.
 pub fn plain(facts: &Facts) -> String {
     let mut text = format!("{}: {}", facts.name, phase(facts));
     if let Some(rate) = facts.rate {
@@ -160,7 +160,7 @@ fn answers(facts: &Facts, width: usize) -> String {
     text
 }
 
-/// `12 reset before the answer, 3 wrong status`; empty without any.
+/// `12 reset before the answer, 3 wrong status`; empty without failures.
 fn failures(facts: &Facts) -> String {
     let mut most: Vec<&(FailureClass, u64)> = facts.failures.iter().collect();
     most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -184,7 +184,7 @@ fn cpu(facts: &Facts) -> String {
     format!("  CPU {}", parts.join("  "))
 }
 
-/// How long something takes, as people say it.
+/// Formats a duration.
 pub fn length(duration: Duration) -> String {
     match duration.as_secs() {
         seconds if seconds < 90 => format!("{seconds} s"),
@@ -193,8 +193,8 @@ pub fn length(duration: Duration) -> String {
     }
 }
 
-/// At most so many columns; what does not fit ends with `…`. All letters used here are one column wide, but names of a user
-/// may not be: those only end too early.
+/// Truncates to `width` characters with `…`. All characters used here are one column wide; names chosen by the user may
+/// have others, and are then cut at the wrong column.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_string();

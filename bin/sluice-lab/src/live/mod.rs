@@ -1,5 +1,5 @@
-//! The live view of a load: on a terminal a few lines that are redrawn in place, elsewhere a plain line now and then. It is
-//! written to the standard error; results go to the standard output, and stay above the view.
+//! The live view of a load: on a terminal a few lines redrawn in place, otherwise a plain line at intervals. It is
+//! written to standard error; results go to standard output, and stay above the view.
 
 mod frame;
 
@@ -14,32 +14,32 @@ use sluice_load::generator::seen::Seen;
 use sluice_load::result::FailureClass;
 use sluice_load::sample::{Roots, Watched};
 
-/// Between two drawings: as often as numbers can be read.
+/// Redraw interval: as often as numbers can be read.
 const DRAW_EVERY: Duration = Duration::from_millis(200);
 
-/// Between two looks at processor time.
+/// Interval between two readings of CPU time.
 const CPU_EVERY: Duration = Duration::from_secs(1);
 
-/// Between two plain lines.
+/// Interval between two plain lines.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
-/// What rate and latency are told of: the last second.
+/// Period that rate and latency refer to: the last second.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// Rates that are kept for the small curve.
+/// Number of rates in the sparkline.
 const RATES_KEPT: usize = 120;
 
-/// Columns of a terminal that does not tell.
+/// Width if the terminal does not report it.
 const COLUMNS: usize = 80;
 
-/// Who is shown with processor time.
+/// The output mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
-    /// Redrawn in place; whether with colours.
+    /// Redrawn in place, with or without colours.
     Terminal { colours: bool },
-    /// A line now and then.
+    /// A plain line at intervals.
     Lines,
-    /// Nothing at all.
+    /// No output.
     Nothing,
 }
 
@@ -48,18 +48,18 @@ pub struct Live {
     output: Output,
     began: Instant,
     step: Option<Step>,
-    /// Lines on the screen.
+    /// Lines currently on the screen.
     drawn: usize,
     next: Instant,
 }
 
-/// What is being done.
+/// The current step.
 struct Step {
     name: String,
     began: Instant,
-    /// What the step itself takes.
+    /// Duration of the step.
     length: Duration,
-    /// What remains when it has ended.
+    /// Time remaining after it.
     behind: Duration,
     window: Option<(Instant, Instant)>,
     looks: VecDeque<(Instant, u64, Seen)>,
@@ -72,13 +72,13 @@ struct Step {
 }
 
 impl Live {
-    /// A view on the standard error: in place if it is a terminal.
+    /// A view on standard error: redrawn in place if that is a terminal.
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         let word = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let dumb = word("TERM").is_none_or(|term| term == "dumb");
         let output = match terminal && !dumb {
-            // https://no-color.org: any value that is not empty.
+            // https://no-color.org: any non-empty value.
             true => Output::Terminal {
                 colours: word("NO_COLOR").is_none(),
             },
@@ -98,7 +98,7 @@ impl Live {
         }
     }
 
-    /// Takes the view away.
+    /// Removes the view.
     fn clear(&mut self) {
         if self.drawn > 0 {
             eprint!("\x1b[{}A\r\x1b[J", self.drawn);
@@ -128,7 +128,7 @@ impl Live {
                     text += &format!("\x1b[{}A\r", self.drawn);
                 }
                 for line in &lines {
-                    // Each line clears what is left of the one before it, so nothing flickers.
+                    // Each line clears the rest of the previous one, so nothing flickers.
                     text += &format!("{line}\x1b[K\n");
                 }
                 text += "\x1b[J";
@@ -236,7 +236,7 @@ impl Step {
         }
     }
 
-    /// Processors in use since the last look, a second ago.
+    /// Updates the CPUs in use since the last reading, a second ago.
     fn look_at_processes(&mut self, now: Instant) {
         let due = |(at, _): &(Instant, Vec<f64>)| now.duration_since(*at) >= CPU_EVERY;
         if self.watched.is_empty() || !self.cpu_last.as_ref().is_none_or(due) {
@@ -251,7 +251,7 @@ impl Step {
             let passed = now.duration_since(*at).as_secs_f64().max(1e-9);
             let names = self.watched.iter().map(|(name, _)| *name);
             let shares = used.iter().zip(before).map(|(now, before)| {
-                // A process that ended takes its time with it.
+                // An exited process takes its CPU time with it.
                 ((now - before) / passed).max(0.0)
             });
             self.cpu = names.zip(shares).collect();
@@ -263,7 +263,7 @@ impl Step {
         let phase = match self.window {
             None => Phase::Opening,
             Some((begin, _)) if now < begin => Phase::WarmUp(begin - now),
-            // A load that ends by its number of requests has no end of time.
+            // A load limited by its number of requests does not have a planned end.
             Some((begin, end)) if end - begin > self.length * 2 => Phase::Endless(now - begin),
             Some((begin, end)) if now < end => Phase::Window(now - begin, end - begin),
             Some(_) => Phase::Draining,
@@ -297,7 +297,7 @@ impl Step {
     }
 }
 
-/// Columns of the terminal at the standard error, now.
+/// Current width of the terminal on standard error.
 fn columns() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stderr());
     let columns = size.map_or(0, |size| usize::from(size.ws_col));

@@ -1,4 +1,4 @@
-//! What tests of the program share: folders, backends, and the program itself.
+//! Shared by the tests of the program: folders, upstreams, and running the program.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use sluice_load::result::{MarkKind, RunResult};
 
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
 
-/// A folder of one test.
+/// A temporary folder of one test.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -32,7 +32,7 @@ impl Drop for Folder {
     }
 }
 
-/// A port that nobody has now.
+/// A free port.
 pub fn port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -47,7 +47,7 @@ pub struct Backend {
 impl Backend {
     /// One of the lab's own.
     pub fn start(words: &[&str]) -> Self {
-        // Another process may take the port in between; then there is another one.
+        // Another process may take the port in between; then try another one.
         for _ in 0..5 {
             let port = port();
             let mut command = Command::new(LAB);
@@ -62,7 +62,7 @@ impl Backend {
         panic!("no port could be had");
     }
 
-    /// Any server that will listen on a port; `None` if it ends instead.
+    /// Any server that will listen on a port; `None` if it exits instead.
     pub fn of(mut command: Command, port: u16) -> Option<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().unwrap();
@@ -98,7 +98,7 @@ pub fn lab(words: &[&str]) -> Output {
     Command::new(LAB).args(words).output().unwrap()
 }
 
-/// Takes the marks of disturbance out of a result, so that what a test asks of it does not depend on who else uses the machine.
+/// Removes the marks of disturbance from a result, so that a test does not depend on other load on the machine.
 pub fn quiet(out: &str) {
     let path = format!("{out}/result.json");
     let mut result: RunResult = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -118,7 +118,7 @@ pub fn told(output: &Output) -> String {
     )
 }
 
-/// Runs `hit` and gives its words and its result.
+/// Runs `hit` and returns its output and its result.
 pub fn hit(folder: &Folder, url: &str, words: &[&str]) -> (String, RunResult) {
     let json = folder.file("hit.json");
     let all = [&["hit", url, "--json", &json][..], words].concat();

@@ -1,4 +1,4 @@
-//! Whether a statement is true of rows.
+//! Evaluates statements against rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,34 +8,34 @@ use crate::finding::number;
 use crate::limits::{CONFIDENCE, FINDING_LINES_MAX};
 use crate::statistics::bootstrap::median_interval;
 
-/// What the figures say about a statement.
+/// The verdict of the figures on a statement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// True everywhere.
     Holds {
-        /// Where, with both values.
+        /// The places, with both values.
         cells: Vec<Compared>,
     },
-    /// True or false by the figures, but within what changes from block to block.
+    /// True or false by the figures, but within the variation between blocks.
     Close {
-        /// Where it is close.
+        /// The places where it is close.
         cells: Vec<Compared>,
     },
     /// False somewhere.
     Fails {
-        /// Where it is false.
+        /// The places where it is false.
         cells: Vec<Compared>,
-        /// In how many places it was looked at.
+        /// Number of places checked.
         of: usize,
     },
-    /// The figures it needs are not there.
+    /// Figures it needs are missing.
     Undecided(String),
 }
 
 /// Two values that were compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The values of free dimensions, in words; empty without any.
+    /// The values of free dimensions as text; empty without any.
     pub place: String,
     /// The left value.
     pub left: f64,
@@ -73,7 +73,7 @@ impl Outcome {
         lines
     }
 
-    /// In one word or two, of what a document says of other machines.
+    /// A short verdict on a study's claim that was tested on another machine.
     pub fn tested_word(&self) -> &'static str {
         match self {
             Outcome::Holds { .. } => "confirmed",
@@ -83,7 +83,7 @@ impl Outcome {
         }
     }
 
-    /// In one word or two, for tables.
+    /// A short verdict for tables.
     pub fn word(&self) -> &'static str {
         match self {
             Outcome::Holds { .. } => "holds",
@@ -97,7 +97,7 @@ impl Outcome {
 type Binding = BTreeMap<String, String>;
 
 impl Statement {
-    /// Whether it is true of `rows`.
+    /// Evaluates the statement on `rows`.
     pub fn evaluate(&self, rows: &[Row]) -> Outcome {
         let mut resolved = self.clone();
         let values = std::iter::once(&mut resolved.first)
@@ -307,7 +307,7 @@ fn evaluate_with(
     }
 }
 
-/// Whether a row may decide. Failures that were seen always do: no disturbance takes them back.
+/// Whether a row can decide the claim. Observed failures always do: interference does not excuse them.
 fn decides(
     row: &Row,
     figure: &Figure,
@@ -340,8 +340,8 @@ fn compare(comparison: Comparison, left: f64, right: f64) -> bool {
     }
 }
 
-/// Whether blocks disagree: the interval of the difference contains 0, or for `==` reaches over the end of the tolerance.
-/// Never without enough blocks.
+/// Whether blocks disagree: the interval of the difference contains 0, or for `==` extends beyond the tolerance. Never
+/// without enough blocks.
 fn is_close(
     comparison: Comparison,
     left: &Value,
@@ -349,7 +349,7 @@ fn is_close(
     binding: &Binding,
     rows: &[Row],
 ) -> bool {
-    // Failures are counted, not estimated: a block without any takes back none of another.
+    // Failures are counted, not estimated: a block without any does not cancel those of another.
     if [left, right].into_iter().any(counts_errors) {
         return false;
     }
@@ -373,7 +373,7 @@ fn is_close(
     };
     let reaches_over = |end: f64| interval.low < end && interval.high > end;
     match comparison {
-        // Counts that are the same but for rounding have no room to disagree in.
+        // Counts that are equal except for rounding cannot disagree.
         Comparison::Equal(share) if share > EQUAL_MIN => {
             reaches_over(share) || reaches_over(-share)
         }
@@ -390,7 +390,7 @@ fn counts_errors(value: &Value) -> bool {
     }
 }
 
-/// Tolerances from which on blocks are asked whether they agree.
+/// Minimum tolerance for which blocks are checked for agreement.
 const EQUAL_MIN: f64 = 1e-6;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Statements about figures that can be checked: `rate(subject=caddy, test=proxy) > 0.9 * rate(subject=nginx, test=proxy)`.
+//! Verifiable statements about figures: `rate(subject=caddy, test=proxy) > 0.9 * rate(subject=nginx, test=proxy)`.
 //!
-//! A figure names the rows it is taken from. A dimension that no figure of the statement fixes is free: the statement must
-//! then hold for each of its values (`errors(subject=caddy, clients=10000) == 0` for every test). `max`, `min`, `sum` and
-//! `mean` around a figure take all rows instead. Comparisons chain (`a < b < c`), `==` takes a tolerance (`== 1.65 +- 20%`).
+//! A figure selects the rows it is taken from. A dimension that no figure of the statement fixes is free: the statement
+//! must then hold for each of its values (`errors(subject=caddy, clients=10000) == 0` for every test). `max`, `min`,
+//! `sum` and `mean` around a figure aggregate all rows instead. Comparisons chain (`a < b < c`), `==` takes a tolerance
+//! (`== 1.65 +- 20%`).
 
 mod evaluate;
 mod parse;
@@ -16,7 +17,7 @@ pub use evaluate::Outcome;
 pub struct Statement {
     /// The first value.
     pub first: Value,
-    /// Each further value with how the one before must compare with it.
+    /// Each further value with its comparison to the previous one.
     pub rest: Vec<(Comparison, Value)>,
 }
 
@@ -27,13 +28,13 @@ pub enum Value {
     Number(f64),
     /// A figure of one row.
     Figure(Figure),
-    /// A figure of all rows that match, taken together.
+    /// A figure aggregated over all matching rows.
     Fold(Fold, Figure),
     /// Two values with an operator: `+`, `-`, `*` or `/`.
     Pair(char, Box<Value>, Box<Value>),
 }
 
-/// How figures of several rows become one.
+/// How figures of several rows are aggregated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// The largest.
@@ -46,18 +47,18 @@ pub enum Fold {
     Mean,
 }
 
-/// A figure and the rows it is taken from.
+/// A figure and its row filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name, as `Row::figure` knows it.
+    /// Its name, as in `Row::figure`.
     pub name: String,
-    /// Dimensions with the values that they must have.
+    /// Dimensions and their required values.
     pub rows: BTreeMap<String, String>,
-    /// Values without their dimension: that of the first row that has the value on any.
+    /// Values without their dimension: the first row that has the value in any dimension decides.
     pub bare: Vec<String>,
 }
 
-/// How two values must compare.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
     /// `<`
@@ -68,6 +69,6 @@ pub enum Comparison {
     Greater,
     /// `>=`
     GreaterOrEqual,
-    /// `==`, with a share by which the left value may differ from the right one.
+    /// `==`, with a relative tolerance.
     Equal(f64),
 }

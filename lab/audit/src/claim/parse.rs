@@ -1,4 +1,4 @@
-//! The text of a statement to its tree. Nothing is evaluated here.
+//! Parses statements. Nothing is evaluated here.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::evidence::{FIGURES, is_figure};
 use crate::limits::CLAIM_DEPTH_MAX;
 
 impl Statement {
-    /// Reads a statement. The error tells the place and what was expected there.
+    /// Parses a statement. The error names the position and what was expected there.
     pub fn parse(text: &str) -> Result<Statement, String> {
         let mut reader = Reader {
             text,
@@ -179,7 +179,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Figure(self.figure(name.to_string(), start)?))
     }
 
-    /// Whether `max(` goes on with a figure, not with `dimension=`.
+    /// Whether `max(` is followed by a figure, not by `dimension=`.
     fn folds(&self) -> bool {
         let rest = self.text[self.at..].trim_start();
         let Some(inside) = rest.strip_prefix('(') else {
@@ -226,7 +226,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A share below which two numbers are the same but for rounding of the machine.
+/// Tolerance below which two numbers are equal except for floating-point rounding.
 const EXACT: f64 = 1e-9;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::{after, number_after, parts};
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads one or more outputs. Headings may be missing before `Concurrency Level:`.
+/// Parses one or more outputs. Lines before `Concurrency Level:` may be missing.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let outputs = parts(text, |line| {
         line.trim_start().starts_with("Concurrency Level:")
@@ -39,7 +39,7 @@ fn row(lines: &[&str]) -> Option<Row> {
         clients: number_after(lines, "Concurrency Level:"),
         seconds: number_after(lines, "Time taken for tests:"),
         answers: Some(answers),
-        // An answer may be both: of another length and not 2xx.
+        // A response may count in both: of another length and not 2xx.
         failed_share: Some(failed.max(wrong) / answers.max(1.0)),
         rate: Some(number_after(lines, "Requests per second:")?),
         answer_bytes: number_after(lines, "Total transferred:")
@@ -51,7 +51,7 @@ fn row(lines: &[&str]) -> Option<Row> {
     })
 }
 
-/// Figures that do not fit each other: the rate against the count, and failures against requests.
+/// Inconsistent figures: the rate against the count, and failures against requests.
 fn contradictions(lines: &[&str], answers: f64, failed: f64) -> Vec<String> {
     let mut found = Vec::new();
     let time = after(lines, "Time taken for tests:").unwrap_or("");

@@ -1,4 +1,4 @@
-//! Lists of single requests: `hey -o csv` and `h2load --log-file`. Latencies of good answers only enter the figures.
+//! Lists of single requests: `hey -o csv` and `h2load --log-file`. Latency figures include only successful responses.
 
 use crate::evidence::{Latency, Row, Sheet};
 use crate::limits::REQUEST_LINES_MAX;
@@ -12,7 +12,7 @@ struct Request {
     status: i64,
 }
 
-/// Reads `hey -o csv`: seconds, the last two columns are status and offset.
+/// Parses `hey -o csv`: seconds, the last two columns are status and offset.
 pub fn read_hey(text: &str) -> Result<Sheet, String> {
     let request = |line: &str| {
         let fields: Vec<&str> = line.split(',').collect();
@@ -32,7 +32,7 @@ pub fn read_hey(text: &str) -> Result<Sheet, String> {
     sheet("hey", text.lines().skip(1), request)
 }
 
-/// Whether a line is one of `h2load --log-file`: microseconds since 1970, status, microseconds.
+/// Whether a line is from `h2load --log-file`: microseconds since 1970, status, microseconds.
 pub fn is_h2load_log(line: &str) -> bool {
     let fields: Vec<&str> = line.split('\t').collect();
     fields.len() == 3
@@ -41,7 +41,7 @@ pub fn is_h2load_log(line: &str) -> bool {
             .all(|field| field.trim().parse::<i64>().is_ok())
 }
 
-/// Reads the file of `h2load --log-file`.
+/// Parses the file of `h2load --log-file`.
 pub fn read_h2load_log(text: &str) -> Result<Sheet, String> {
     let request = |line: &str| {
         let mut fields = line
@@ -83,7 +83,7 @@ fn sheet<'a>(
         rows: vec![row(tool, &requests)],
         ..Sheet::default()
     };
-    // The rate is of all lines; the latencies are of good answers.
+    // The rate counts all lines; the latencies only successful responses.
     sheet.conditions.failures_counted = Some(true);
     Ok(sheet)
 }

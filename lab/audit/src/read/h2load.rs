@@ -1,17 +1,17 @@
-//! The output of h2load. It prints no percentiles.
+//! The output of h2load. It does not print percentiles.
 
 use super::units::{bytes, milliseconds};
 use super::{parts, those_seen};
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads one or more outputs.
+/// Parses one or more outputs.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let mut sheet = Sheet {
         tool: "h2load".into(),
         ..Sheet::default()
     };
-    // The rate that it prints is of the answers without failure.
+    // The rate that it prints counts responses without failures.
     sheet.conditions.failures_counted = Some(false);
     let streams = streams(text);
     let begins = |line: &str| line.starts_with("starting benchmark");
@@ -54,7 +54,7 @@ fn row(lines: &[&str], streams_asked: Option<f64>) -> Option<Row> {
                 .ok()
         })
         .sum();
-    // Only the command line tells how many streams each client has under way.
+    // Only the command line shows how many concurrent streams each client has.
     let is_h2 = find("Application protocol: ").is_some_and(|protocol| protocol.starts_with("h2"));
     let streams = streams_asked.or((!is_h2).then_some(1.0));
     let (done, good, timeouts) = (named("done"), named("succeeded"), named("timeout"));
@@ -77,7 +77,7 @@ fn row(lines: &[&str], streams_asked: Option<f64>) -> Option<Row> {
             .map(|streams| clients * streams)
             .filter(|all| *all > 0.0),
         contradictions: contradictions(done, good, named("failed")),
-        // `finished in` contains the warm-up, the rate does not.
+        // `finished in` includes the warm-up, the rate does not.
         seconds: rate
             .filter(|rate| *rate > 0.0 && good > 0.0)
             .map(|rate| good / rate),
@@ -99,7 +99,7 @@ fn row(lines: &[&str], streams_asked: Option<f64>) -> Option<Row> {
     })
 }
 
-/// What `-m` says in a command line that stands above the output: requests under way on each connection.
+/// The value of `-m` in a command line above the output: concurrent requests on each connection.
 fn streams(text: &str) -> Option<f64> {
     let mut lines = text.lines();
     let command = lines.find(|line| line.split_whitespace().any(|w| w.ends_with("h2load")))?;
@@ -110,11 +110,11 @@ fn streams(text: &str) -> Option<f64> {
             .iter()
             .find_map(|name| word.strip_prefix(name)),
     });
-    // Without it there is one.
+    // The default is one.
     value.map_or(Some(1.0), |value| value.parse().ok())
 }
 
-/// Counts that do not fit each other.
+/// Inconsistent counts.
 fn contradictions(done: f64, good: f64, failed: f64) -> Vec<String> {
     let mut found = Vec::new();
     if good + failed > done {
@@ -125,7 +125,7 @@ fn contradictions(done: f64, good: f64, failed: f64) -> Vec<String> {
     found
 }
 
-/// `min max mean sd +/-sd`; later versions put `median p95 p99` between `max` and `mean`.
+/// `min max mean sd +/-sd`; later versions have `median p95 p99` between `max` and `mean`.
 fn latency(text: &str) -> Latency {
     let words: Vec<f64> = text.split_whitespace().filter_map(milliseconds).collect();
     match words[..] {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn streams_multiply_the_clients() {
-        // h2load does not print them: without its command line nothing is known.
+        // h2load does not print them: without its command line they are unknown.
         assert_eq!(row(TEXT).clients, None);
         for (command, clients) in [
             ("$ h2load -c 50 -m 10 http://localhost/\n", 500.0),

@@ -1,11 +1,11 @@
-//! The output of hey and of boom, its earlier name.
+//! The output of hey and of boom, its former name.
 
 use super::units::milliseconds;
 use super::{number_after, parts};
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads one or more outputs. hey does not print its number of clients.
+/// Parses one or more outputs. hey does not print its number of clients.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let outputs = parts(text, |line| line.trim() == "Summary:");
     let mut sheet = Sheet {
@@ -85,7 +85,7 @@ fn latency(lines: &[&str]) -> Latency {
     }
 }
 
-/// Lines such as `[200]  50000 responses` below a heading: what stands in the brackets and what follows.
+/// Lines such as `[200]  50000 responses` below a heading: the text in brackets and what follows.
 fn bracketed(lines: &[&str], heading: &str) -> Vec<(f64, String)> {
     let below = lines
         .iter()

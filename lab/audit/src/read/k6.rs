@@ -1,10 +1,10 @@
-//! The summary of k6 as JSON: of `--summary-export` (figures beside the name) or of `handleSummary` (below `values`).
+//! The JSON summary of k6: from `--summary-export` (figures beside the name) or from `handleSummary` (below `values`).
 
 use serde_json::Value;
 
 use crate::evidence::{Latency, Row, Sheet};
 
-/// Reads a summary.
+/// Parses a summary.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let metrics = root
@@ -16,7 +16,7 @@ pub fn read(text: &str) -> Result<Sheet, String> {
             .map(|metric| metric.get("values").unwrap_or(metric))
     };
     let figure = |name: &str, key: &str| metric(name)?.get(key)?.as_f64();
-    // k6 keeps the latencies of expected answers apart when it is told to.
+    // k6 can record the latencies of expected responses separately.
     let good = metric("http_req_duration{expected_response:true}");
     let duration = good
         .or(metric("http_req_duration"))

@@ -1,5 +1,5 @@
-//! Outputs of other tools and pasted tables to evidence. What a text does not say stays absent; `Hints` add what whoever
-//! pasted it knows. One text may hold several outputs of the same tool: each is a row.
+//! Parses outputs of other tools and pasted tables into evidence. What a text does not contain stays absent; `Hints`
+//! add what the user knows. One text may hold several outputs of the same tool: each is a row.
 
 mod ab;
 mod csv;
@@ -16,18 +16,18 @@ mod wrk;
 use crate::evidence::Sheet;
 use sluice_load::result::FailureClass;
 
-/// What is known beside a text.
+/// Facts about a text supplied by the user.
 #[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// Length of the window in seconds.
     pub seconds: Option<f64>,
     /// Clients of a closed loop.
     pub clients: Option<f64>,
-    /// Bytes of one answer.
+    /// Bytes of one response.
     pub bytes: Option<f64>,
 }
 
-/// A kind of text that can be read.
+/// A supported text format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `ab`
@@ -36,7 +36,7 @@ pub enum Format {
     H2load,
     /// `h2load --log-file`
     H2loadLog,
-    /// `hey`, earlier called `boom`
+    /// `hey`, formerly `boom`
     Hey,
     /// `hey -o csv`
     HeyCsv,
@@ -46,7 +46,7 @@ pub enum Format {
     Oha,
     /// `rpc-bench`
     RpcBench,
-    /// A table in Markdown or CSV with a line of headings
+    /// A table in Markdown or CSV with a header line
     Table,
     /// `vegeta report -type=json`
     Vegeta,
@@ -55,7 +55,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 11] = [
         Format::Ab,
         Format::H2load,
@@ -70,7 +70,7 @@ impl Format {
         Format::Wrk,
     ];
 
-    /// The name by which the command line and study files call it.
+    /// Its name on the command line and in study files.
     pub fn name(self) -> &'static str {
         match self {
             Format::Ab => "ab",
@@ -87,12 +87,12 @@ impl Format {
         }
     }
 
-    /// The format of that name.
+    /// The format with that name.
     pub fn of_name(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// What a text looks like.
+    /// Detects the format of a text.
     pub fn detect(text: &str) -> Option<Format> {
         let has = |part: &str| text.contains(part);
         if text.trim_start().starts_with('{') {
@@ -124,7 +124,7 @@ impl Format {
     }
 }
 
-/// Reads a text whose format is known or can be seen. The error says what is missing, in words for whoever pasted it.
+/// Parses a text in a given or detected format. The error is a message for the user and names what is missing.
 pub fn read(text: &str, format: Option<Format>, hints: &Hints) -> Result<Sheet, String> {
     let Some(format) = format.or_else(|| Format::detect(text)) else {
         let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
@@ -156,7 +156,7 @@ pub fn read(text: &str, format: Option<Format>, hints: &Hints) -> Result<Sheet, 
     Ok(sheet)
 }
 
-/// The parts of a text that begin with a line for which `begins` holds; what stands before the first is left out.
+/// Splits a text before each line for which `begins` holds; what precedes the first is dropped.
 fn parts(text: &str, begins: impl Fn(&str) -> bool) -> Vec<Vec<&str>> {
     let mut found: Vec<Vec<&str>> = Vec::new();
     for line in text.lines() {
@@ -170,7 +170,7 @@ fn parts(text: &str, begins: impl Fn(&str) -> bool) -> Vec<Vec<&str>> {
     found
 }
 
-/// What stands behind a label at the beginning of a line.
+/// The text after a label at the beginning of a line.
 fn after<'a>(lines: &[&'a str], label: &str) -> Option<&'a str> {
     let mut found = lines
         .iter()
@@ -178,7 +178,7 @@ fn after<'a>(lines: &[&'a str], label: &str) -> Option<&'a str> {
     found.next().map(str::trim)
 }
 
-/// The first number behind a label.
+/// The first number after a label.
 fn number_after(lines: &[&str], label: &str) -> Option<f64> {
     let word = after(lines, label)?.split_whitespace().next()?;
     word.trim_end_matches([',', ']'])
@@ -187,7 +187,7 @@ fn number_after(lines: &[&str], label: &str) -> Option<f64> {
         .ok()
 }
 
-/// The classes of which there was at least one.
+/// The classes that occurred at least once.
 fn those_seen(classes: impl IntoIterator<Item = (FailureClass, f64)>) -> Vec<(FailureClass, u64)> {
     let seen = classes.into_iter().filter(|(_, number)| *number > 0.0);
     seen.map(|(class, number)| (class, number as u64)).collect()

@@ -1,4 +1,4 @@
-//! The JSON of oha. Its seconds are seconds; requests that the end cuts off count as errors.
+//! The JSON of oha. Durations are in seconds; requests cut off at the end count as errors.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::those_seen;
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads a report.
+/// Parses a report.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let summary = root

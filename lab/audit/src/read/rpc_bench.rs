@@ -1,16 +1,16 @@
-//! The output of rpc-bench: its percentiles are edges of the histogram's steps.
+//! The output of rpc-bench: its percentiles are bucket bounds of its histogram.
 
 use super::units::{bytes, milliseconds};
 use super::{number_after, parts};
 use crate::evidence::{Latency, Row, Sheet};
 
-/// Reads one or more outputs. The number of clients is not printed.
+/// Parses one or more outputs. The number of clients is not printed.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let mut sheet = Sheet {
         tool: "rpc-bench".into(),
         ..Sheet::default()
     };
-    // It ends at the first wrong answer and counts 429 apart.
+    // It stops at the first incorrect response and counts 429 separately.
     sheet.conditions.failures_counted = Some(false);
     for lines in parts(text, |line| line.contains("Num Queries:")) {
         sheet

@@ -1,10 +1,10 @@
-//! A pasted table: Markdown or CSV with a line of headings. Headings are understood by their words; a column that means
-//! nothing here becomes a dimension. A line such as `200 Clients` above a table gives the clients of its rows.
+//! A pasted table: Markdown or CSV with a header line. Headings are recognized by their words; an unknown column
+//! becomes a dimension. A line such as `200 Clients` above a table sets the clients of its rows.
 
 use super::units::plain;
 use crate::evidence::{Row, Sheet};
 
-/// What a column holds.
+/// The meaning of a column.
 #[derive(Clone, Debug, PartialEq)]
 enum Column {
     Name,
@@ -24,12 +24,12 @@ enum Column {
     Dimension(String),
 }
 
-/// Whether a text has a line of headings that this reader understands.
+/// Whether a text has a header line that this parser understands.
 pub fn has_table(text: &str) -> bool {
     text.lines().any(|line| headings(line).is_some())
 }
 
-/// Reads all tables of a text.
+/// Parses all tables of a text.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let mut sheet = Sheet::default();
     let mut columns: Option<Vec<Column>> = None;
@@ -66,7 +66,7 @@ fn cells(line: &str) -> Vec<String> {
     inside.split(separator).map(cell).collect()
 }
 
-/// The columns of a line of headings: at least two of them must be figures.
+/// The columns of a header line: at least two of them must be figures.
 fn headings(line: &str) -> Option<Vec<Column>> {
     let cells = cells(line);
     let columns: Vec<Column> = cells
@@ -120,7 +120,7 @@ fn column(cell: &str, at: usize) -> Column {
     }
 }
 
-/// Milliseconds in one of the heading's unit; milliseconds where none is named.
+/// Milliseconds in one of the heading's unit; the default is milliseconds.
 fn unit(heading: &str) -> f64 {
     let inside = heading.split(['(', '[']).nth(1).unwrap_or("");
     match inside.trim_end_matches([')', ']']).trim() {
@@ -178,7 +178,7 @@ fn row(columns: &[Column], cells: &[String], clients: Option<f64>) -> Option<Row
             Column::Requests => row.answers = number,
             Column::Rate => row.rate = number,
             Column::Errors => {
-                // Whether these are counts or per cent is settled when the whole column is known.
+                // Whether these are counts or per cent is decided once the whole column is known.
                 row.failed_share = number;
                 let percent = cell.contains('.') || cell.contains('%');
                 row.marks.extend(percent.then(|| PERCENT.to_string()));
@@ -200,7 +200,7 @@ fn row(columns: &[Column], cells: &[String], clients: Option<f64>) -> Option<Row
     Some(row)
 }
 
-/// Half a unit of the last digit: 0.005 of `0.22`.
+/// Half a unit of the last digit: 0.005 for `0.22`.
 fn half_unit(cell: &str) -> f64 {
     let digits = cell.split_once('.').map_or(0, |(_, fraction)| {
         fraction.chars().filter(char::is_ascii_digit).count()
@@ -208,10 +208,10 @@ fn half_unit(cell: &str) -> f64 {
     0.5 * 10_f64.powi(-i32::try_from(digits).unwrap_or(0))
 }
 
-/// A note to `settle_errors`; it removes it.
+/// A marker for `settle_errors`, which removes it.
 const PERCENT: &str = "errors in per cent";
 
-/// A column of errors with a decimal point or `%` anywhere holds per cent, else counts.
+/// A column of errors is in per cent if any value has a decimal point or `%`, else it has counts.
 fn settle_errors(rows: &mut [Row]) {
     let percent = rows
         .iter()

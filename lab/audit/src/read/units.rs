@@ -1,4 +1,4 @@
-//! Numbers with units as tools print them.
+//! Numbers with units as printed by tools.
 
 use crate::finding::number;
 
@@ -29,7 +29,7 @@ pub fn milliseconds(text: &str) -> Option<f64> {
     Some(number * factor + tail)
 }
 
-/// How far a number may be off by rounding in print, as a share of it: half a unit of its last digit.
+/// The possible relative error of a number due to rounding in print: half a unit of its last digit.
 pub fn rounding(text: &str) -> f64 {
     let digits: String = text
         .trim()
@@ -46,7 +46,7 @@ pub fn rounding(text: &str) -> f64 {
     }
 }
 
-/// A sentence if a printed rate is not what count and seconds make, by more than rounding (`room`, a share) explains.
+/// A sentence if a printed rate differs from count by seconds by more than rounding (`room`, a share) explains.
 pub fn rate_breach(
     what: &str,
     printed: f64,
@@ -55,7 +55,7 @@ pub fn rate_breach(
     room: f64,
 ) -> Option<String> {
     let made = count / seconds;
-    // Clocks that are read one after the other differ by a little.
+    // Clocks read one after the other differ a little.
     let off = (printed / made - 1.0).abs();
     (seconds > 0.0 && count > 0.0 && off > room + CLOCKS).then(|| {
         format!(
@@ -66,7 +66,7 @@ pub fn rate_breach(
     })
 }
 
-/// What two looks at the clock may make of a rate.
+/// Tolerance of a rate for two readings of the clock.
 const CLOCKS: f64 = 0.002;
 
 /// A size such as `215.11MB` or `3.3 GiB`; wrk, h2load and Go tools mean powers of 1024 whatever they write.
@@ -87,7 +87,7 @@ pub fn bytes(text: &str) -> Option<f64> {
     Some(number * 1024_f64.powi(power))
 }
 
-/// A number with thousands separated or with `%`: `1,759`, `97.38%`, `0`.
+/// A number with thousands separators or with `%`: `1,759`, `97.38%`, `0`.
 pub fn plain(text: &str) -> Option<f64> {
     let text = text
         .trim()

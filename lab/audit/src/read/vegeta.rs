@@ -1,11 +1,11 @@
-//! The report of vegeta as JSON: an open loop, in nanoseconds.
+//! The JSON report of vegeta: an open loop, in nanoseconds.
 
 use serde_json::Value;
 
 use crate::evidence::{Latency, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads a report.
+/// Parses a report.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let figure = |path: &str| root.pointer(path).and_then(Value::as_f64);

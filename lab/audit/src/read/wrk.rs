@@ -5,7 +5,7 @@ use super::{after, number_after, parts};
 use crate::evidence::{Latency, Remark, Row, Sheet};
 use sluice_load::result::FailureClass;
 
-/// Reads one or more outputs.
+/// Parses one or more outputs.
 pub fn read(text: &str) -> Result<Sheet, String> {
     let outputs = parts(text, |line| {
         line.starts_with("Running ") && line.contains(" test @ ")
@@ -34,7 +34,8 @@ fn row(lines: &[&str]) -> Option<Row> {
     let failures = failures(lines);
     let wrong = number_after(lines, "Non-2xx or 3xx responses:").unwrap_or(0.0);
     let rate = number_after(lines, "Requests/sec:");
-    // wrk2 has a fixed rate and says that it calibrates its threads for it: no closed loop, so no clients that wait.
+    // wrk2 has a fixed rate and prints that it calibrates its threads for it: it is not a closed loop, so no clients
+    // wait.
     let open = lines
         .iter()
         .any(|line| line.contains("Thread calibration:"));
@@ -55,7 +56,7 @@ fn row(lines: &[&str]) -> Option<Row> {
     .filter(|row| row.rate.is_some())
 }
 
-/// Figures that do not fit each other: rates against counts, and failures against requests.
+/// Inconsistent figures: rates against counts, and failures against requests.
 fn contradictions(
     lines: &[&str],
     answers: f64,
@@ -115,7 +116,7 @@ fn latency(lines: &[&str]) -> Latency {
     }
 }
 
-/// wrk counts these beside its requests; wrong statuses it counts among them.
+/// wrk counts these separately from its requests; it counts unexpected statuses among them.
 fn failures(lines: &[&str]) -> Vec<(FailureClass, u64)> {
     let mut found = Vec::new();
     let named = [

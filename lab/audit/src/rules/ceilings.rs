@@ -1,13 +1,14 @@
-//! A9, configured ceilings: limits that somebody's configuration sets below the load that is offered.
+//! A9, configured ceilings: limits in a configuration below the offered load.
 
 use super::lines;
 use crate::evidence::{Ceiling, Row, Sheet};
 use crate::finding::{Finding, Weight, count, percent};
 
-/// Share of a ceiling from which failures are expected: the measured trouble of nginx begins at 480 of 512 connections.
+/// Utilization of a limit from which failures are expected: in measurements nginx has trouble from 480 of 512
+/// connections.
 const NEAR: f64 = 0.9;
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let mut findings = Vec::new();
     for ceiling in &sheet.conditions.ceilings {
@@ -27,7 +28,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// Connections that the clients of a row take from the limit.
+/// Connections that the clients of a row use.
 fn connections(row: &Row, ceiling: &Ceiling) -> Option<f64> {
     let twice = !ceiling.twice.is_empty() && row.matches(&ceiling.twice);
     Some(row.clients? * if twice { 2.0 } else { 1.0 })

@@ -1,10 +1,10 @@
-//! A11, sentences against tables: what a report says, held against its own figures.
+//! A11, claims against tables: checks what a report says against its own figures.
 
 use crate::claim::{Outcome, Statement};
 use crate::evidence::{Claim, Sheet};
 use crate::finding::{Finding, Weight};
 
-/// The rule. Claims of which there is nothing to say but that no figure tells are one finding together.
+/// Runs the rule. Claims that no figure can decide, and that need no further comment, form one finding.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let silent = |claim: &&Claim| claim.means.is_none() && claim.words.is_none();
     let claims = &sheet.conditions.claims;
@@ -24,7 +24,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// What became of one claim.
+/// The finding on one claim.
 pub fn check_one(sheet: &Sheet, claim: &Claim) -> Finding {
     let words = claim.words.clone().unwrap_or_default();
     let Some(formula) = &claim.means else {
@@ -41,7 +41,7 @@ pub fn check_one(sheet: &Sheet, claim: &Claim) -> Finding {
     let weight = match &outcome {
         Outcome::Holds { .. } => Weight::Sound,
         Outcome::Close { .. } => Weight::Note,
-        // That a document's claim does not hold on another machine contradicts no figure of ours.
+        // That a study's claim does not hold on another machine does not contradict any figure of ours.
         Outcome::Fails { .. } if claim.tested => Weight::Note,
         Outcome::Fails { .. } => Weight::Contradiction,
         Outcome::Undecided(_) => Weight::Gap,

@@ -1,19 +1,19 @@
-//! A4, fast failures: failures that stand in latency and rate as if they were answers.
+//! A4, fast failures: failures included in latency and rate as if they were responses.
 
 use super::{lines, positions, rows_word};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number, percent};
 
-/// Milliseconds below which a smallest latency reads 0.00: no answer comes over a network in 5 microseconds.
+/// A minimum latency below this, in milliseconds, is printed as 0.00: no response crosses a network in 5 microseconds.
 const INSTANT: f64 = 0.005;
 
 /// Share of failures from which a rate that equals another row's is one of failures.
 const MOSTLY: f64 = 0.5;
 
-/// How near such rates are.
+/// Relative difference of such rates.
 const NEAR: f64 = 0.02;
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let failing = |row: &Row| row.failed_share.is_some_and(|share| share > 0.0);
     let mut findings = Vec::new();
@@ -45,7 +45,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// A row that mostly fails as fast as another answers.
+/// A row that mostly fails, at the rate at which another succeeds.
 fn same_rate(sheet: &Sheet) -> Option<Finding> {
     let mostly = positions(sheet, |row| {
         row.failed_share.is_some_and(|share| share >= MOSTLY)

@@ -1,24 +1,24 @@
-//! A3, the generator: rows whose rate is that of the load program. Different servers that agree to a per cent while neither
-//! is full are the usual sign.
+//! A3, the generator: rows whose rate is limited by the load generator. Different servers that agree to a per cent
+//! although neither is saturated are the usual sign.
 
 use super::{grouped, lines, positions, rows_word, wire};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number, percent, span};
 use crate::statistics::order::range;
 
-/// Share of the calibrated ceiling beyond which the generator takes part in the figure.
+/// Share of the calibrated ceiling beyond which the generator influences the figure.
 const CEILING: f64 = 0.8;
 
-/// Share of its cores beyond which the generator is full.
+/// Utilization of its cores beyond which the generator is saturated.
 const BUSY: f64 = 0.85;
 
 /// Different servers closer than this are suspected to show something they share.
 const TWINS: f64 = 0.02;
 
-/// A fall of the rate between two levels that deserves a line.
+/// A drop of the rate between two levels that is worth a line.
 const FALL: f64 = 0.1;
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(ceiling) = sheet.conditions.generator_rate {
@@ -64,7 +64,7 @@ fn known(
     Some(lines(finding, sheet, rows, line))
 }
 
-/// Groups of clean rows that differ in the subject and hardly in the rate.
+/// Groups of clean rows with different subjects and nearly the same rate.
 fn twins(sheet: &Sheet) -> Vec<Finding> {
     let usable = positions(sheet, |row| {
         row.is_clean()
@@ -89,7 +89,7 @@ fn twins(sheet: &Sheet) -> Vec<Finding> {
         .collect()
 }
 
-/// A server that used all cores it has is its own limit. Without that figure nothing is known.
+/// Whether the server used all its cores, so that it is its own limit. False if CPU usage is unknown.
 fn is_full(row: &Row) -> bool {
     row.marks
         .iter()
@@ -107,7 +107,7 @@ fn twin_rows(sheet: &Sheet, rows: &[usize]) -> Option<Vec<usize>> {
     rows.iter().map(within).filter(several).max_by_key(Vec::len)
 }
 
-/// The program: a subject that is measured twice is called `<name> (again)` the second time.
+/// The program: a subject measured twice is called `<name> (again)` the second time.
 fn program(row: &Row) -> &str {
     row.dim("subject").trim_end_matches(" (again)")
 }
@@ -169,7 +169,7 @@ fn twin_finding(sheet: &Sheet, test: &str, rows: &[usize]) -> Finding {
         .about(rows.iter().copied())
 }
 
-/// For each subject with its configuration: a fall from one level to the next.
+/// For each subject with its configuration: drops of the rate from one level to the next.
 fn falls(sheet: &Sheet, rows: &[usize]) -> Vec<String> {
     let subjects = grouped(sheet, rows, |row| key(row, &["clients"]));
     let mut found = Vec::new();

@@ -1,24 +1,26 @@
-//! A1, Little's law: what is under way at a time is rate times mean latency (Little, "A proof for the queuing formula
-//! L = lambda W", 1961). In a closed loop it cannot exceed the clients, and clients that only ask fill it.
+//! A1, Little's law: the number of requests in flight is rate times mean latency (Little, "A proof for the queuing
+//! formula L = lambda W", 1961). In a closed loop it cannot exceed the clients, and clients that do nothing else reach
+//! it.
 
 use super::{lines, positions, rows_word};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number, percent, span};
 use crate::statistics::order::median;
 
-/// Shares of the clients between which a closed loop is sound. Below, clients spend their time elsewhere than the latency
-/// says; above, more was under way than there were clients. The room is for rounding, ramps and ends of the window.
+/// Ratio of requests in flight to clients at which a closed loop is sound. Below, clients spend time outside the
+/// measured latency; above, more was in flight than there were clients. The tolerance is for rounding, ramps and ends
+/// of the window.
 const SOUND: (f64, f64) = (0.85, 1.05);
 
 /// A share of failures from which they explain that latency and rate do not fit.
 const FAILING: f64 = 0.05;
 
-/// Requests under way according to rate and latency.
+/// Requests in flight according to rate and latency.
 pub fn in_flight(row: &Row) -> Option<f64> {
     Some(row.rate_counted()? * row.latency.mean? / 1000.0)
 }
 
-/// Of a row with blocks the median over them: medians of rate and of latency need not be those of one block.
+/// For a row with blocks the median over them: medians of rate and of latency may come from different blocks.
 fn share(row: &Row) -> Option<f64> {
     if !row.blocks.is_empty() {
         let shares: Vec<f64> = row.blocks.iter().filter_map(share).collect();
@@ -33,7 +35,7 @@ fn shares(sheet: &Sheet, rows: &[usize]) -> Vec<f64> {
     found.collect()
 }
 
-/// The share if rounding in print made the mean larger or smaller than it was.
+/// The ratio if rounding in print made the mean larger or smaller than it was.
 fn rounded(row: &Row, direction: f64) -> Option<f64> {
     let mean = row.latency.mean.filter(|mean| *mean > 0.0)?;
     Some(share(row)? * (1.0 + direction * row.latency.rounding / mean))
@@ -58,7 +60,7 @@ fn arithmetic(row: &Row) -> String {
     )
 }
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let above = |row: &Row| rounded(row, -1.0).is_some_and(|s| s > SOUND.1);
     let below = |row: &Row| rounded(row, 1.0).is_some_and(|s| s < SOUND.0);
@@ -202,7 +204,7 @@ mod tests {
     use super::*;
     use sluice_load::random::Random;
 
-    /// A closed loop, played through: each client asks again when it has its answer.
+    /// Simulates a closed loop: each client sends its next request when it has its response.
     fn simulated(clients: usize, seed: u64) -> Row {
         let mut random = Random::new(seed);
         let (window, mut answers, mut total) = (200.0, 0.0, 0.0);

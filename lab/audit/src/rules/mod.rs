@@ -1,4 +1,4 @@
-//! The rules A1 to A12. Each looks at a whole sheet and gives the findings it has, sound ones included.
+//! The rules A1 to A12. Each checks a whole sheet and returns its findings, including sound ones.
 
 mod ceilings;
 pub mod claims;
@@ -37,7 +37,7 @@ pub fn all(sheet: &Sheet) -> Vec<Finding> {
     found.chain(remarks(sheet)).collect()
 }
 
-/// What is known about a report beside its figures, under the rules it belongs to.
+/// Remarks known about a report, under the rules they belong to.
 fn remarks(sheet: &Sheet) -> Vec<Finding> {
     let remarks = sheet.conditions.remarks.iter();
     remarks
@@ -57,14 +57,14 @@ pub const RULES: [&str; 12] = [
     "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "A11", "A12",
 ];
 
-/// Positions of the rows for which `holds`.
+/// Indices of the rows for which `holds`.
 fn positions(sheet: &Sheet, holds: impl Fn(&Row) -> bool) -> Vec<usize> {
     (0..sheet.rows.len())
         .filter(|&at| holds(&sheet.rows[at]))
         .collect()
 }
 
-/// One line for each of the first rows, and how many more there are.
+/// A line for each of the first rows, and how many more there are.
 fn lines(
     mut finding: Finding,
     sheet: &Sheet,
@@ -90,7 +90,7 @@ fn rows_word(count: usize) -> String {
     }
 }
 
-/// Rows in groups of the same value of `key`, in the order in which the values first occur.
+/// Rows grouped by `key`, in order of first occurrence.
 fn grouped(
     sheet: &Sheet,
     rows: &[usize],

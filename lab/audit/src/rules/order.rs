@@ -1,10 +1,10 @@
-//! A6, order: minimum, percentiles, average and maximum that no set of numbers has.
+//! A6, order: minimum, percentiles, mean and maximum that no set of numbers can have.
 
 use super::{lines, positions, rows_word};
 use crate::evidence::{Latency, Row, Sheet};
 use crate::finding::{Finding, Weight, number};
 
-/// Room for rounding in print: a thousandth of the value and half a hundredth of a millisecond.
+/// Tolerance for rounding in print: a thousandth of the value and half a hundredth of a millisecond.
 fn room(value: f64) -> f64 {
     value.abs() * 1e-3 + 0.006
 }
@@ -13,7 +13,7 @@ fn exceeds(one: f64, other: f64) -> bool {
     one > other + room(one.max(other))
 }
 
-/// Everything that is impossible about these latencies, in words.
+/// Everything that is impossible about these latencies, as sentences.
 fn breaches(latency: &Latency) -> Vec<String> {
     let mut points: Vec<(String, f64)> = Vec::new();
     points.extend(latency.min.map(|v| ("min".to_string(), v)));
@@ -56,7 +56,7 @@ fn breaches(latency: &Latency) -> Vec<String> {
     found
 }
 
-/// The average lies between what it would be if every answer took the shortest or the longest time that its percentiles allow.
+/// The mean lies between its values if every response took the shortest or the longest time that the percentiles allow.
 fn mean_bounds(latency: &Latency, mean: f64) -> Option<String> {
     let mut edges = vec![(0.0, latency.min.unwrap_or(0.0))];
     edges.extend(latency.quantiles.iter().copied());
@@ -80,13 +80,14 @@ fn mean_bounds(latency: &Latency, mean: f64) -> Option<String> {
     })
 }
 
-/// A deviation is at most sqrt((max - mean)(mean - min)) (Bhatia and Davis, "A better bound on the variance", 2000).
+/// A standard deviation is at most sqrt((max - mean)(mean - min)) (Bhatia and Davis, "A better bound on the variance",
+/// 2000).
 fn deviation_bound(latency: &Latency, mean: f64) -> Option<String> {
     let (deviation, max) = (latency.deviation?, latency.max?);
     let bound = ((max - mean) * (mean - latency.min.unwrap_or(0.0)))
         .max(0.0)
         .sqrt();
-    // Rounded averages make the bound uncertain by more than the other ones.
+    // Rounded means make this bound less certain than the others.
     let beyond = deviation > bound * 1.01 + 2.0 * room(max);
     beyond.then(|| {
         format!(
@@ -97,7 +98,7 @@ fn deviation_bound(latency: &Latency, mean: f64) -> Option<String> {
     })
 }
 
-/// Of a row with blocks what is impossible within one of them: medians over blocks may be of different blocks.
+/// For a row with blocks what is impossible within one of them: medians may come from different blocks.
 fn of_row(row: &Row) -> Vec<String> {
     if row.blocks.is_empty() {
         return breaches(&row.latency);
@@ -108,7 +109,7 @@ fn of_row(row: &Row) -> Vec<String> {
         .collect()
 }
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let rows = positions(sheet, |row| !of_row(row).is_empty());
     if rows.is_empty() {

@@ -1,10 +1,10 @@
-//! A8, repetition: what one run, or a mean of percentiles, cannot carry.
+//! A8, repetition: what a single run, or a mean of percentiles, cannot show.
 
 use super::rows_word;
 use crate::evidence::Sheet;
 use crate::finding::{Finding, Weight};
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let conditions = &sheet.conditions;
     let rows = rows_word(sheet.rows.len());

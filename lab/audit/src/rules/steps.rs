@@ -1,14 +1,14 @@
-//! A5, steps: percentiles that are names of histogram steps or ticks of a coarse clock.
+//! A5, steps: percentiles that are histogram bucket bounds or ticks of a coarse clock.
 
 use super::{lines, positions, rows_word};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number};
 
-/// Neighbouring percentiles that must be equal before they count as steps. Two alike are common, three are not.
+/// Neighbouring percentiles that must be equal to count as steps. Two equal ones are common, three are not.
 const ALIKE: usize = 3;
 
-/// How far below the smallest percentile a mean may lie before it contradicts it: half of all answers are above a median,
-/// so a mean below half of it is impossible, and one 15 % below a median that equals p90 is so in practice.
+/// Ratio of mean to smallest percentile below which they contradict each other: half of all responses are above the
+/// median, so a mean below half of it is impossible, and one 15 % below a median that equals p90 practically is.
 const BELOW: f64 = 0.85;
 
 /// The value that at least `ALIKE` percentiles share, with the first and the last of them.
@@ -30,13 +30,13 @@ fn step(row: &Row) -> Option<(f64, f64, f64)> {
     Some((value, first[0].0, last))
 }
 
-/// Clients divided by the printed rate: the mean that fits.
+/// Clients divided by the printed rate: the mean that would fit.
 fn implied_mean(row: &Row) -> Option<f64> {
     let rate = row.rate.or_else(|| row.rate_counted())?;
     Some(row.clients? / rate * 1000.0)
 }
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let contradicts = |row: &Row| {
         let mean = row.latency.mean.or_else(|| implied_mean(row));

@@ -1,9 +1,9 @@
-//! A12, treatment checks: an option counts as tested when something shows that it acted.
+//! A12, treatment checks: an option counts as tested only if there is evidence that it took effect.
 
 use crate::evidence::Sheet;
 use crate::finding::{Finding, Weight};
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let treatments = sheet.conditions.treatments.iter();
     treatments

@@ -1,13 +1,13 @@
-//! A7, the window: answers that took as long as the whole run, and counts that do not fit rate and seconds.
+//! A7, the window: responses that took as long as the whole run, and counts that do not fit rate and seconds.
 
 use super::{lines, positions, rows_word};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number, percent};
 
-/// Share of the window from which the longest answer says that the run was too short for the load.
+/// Longest response as a share of the window from which the run was too short for the load.
 const LONG: f64 = 0.8;
 
-/// How far count / seconds may be from the printed rate.
+/// Tolerated relative difference between count / seconds and the printed rate.
 const OFF: f64 = 0.01;
 
 fn longest(row: &Row) -> Option<f64> {
@@ -19,7 +19,7 @@ fn mismatch(row: &Row) -> Option<f64> {
     Some(row.rate? / counted - 1.0)
 }
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let mut findings = Vec::new();
     let beyond = positions(sheet, |row| longest(row).is_some_and(|share| share > LONG));
@@ -69,7 +69,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// Figures of one row that cannot be, alone or together.
+/// Figures of one row that are impossible, alone or together.
 fn impossible(sheet: &Sheet) -> Option<Finding> {
     let rows = positions(sheet, |row| !breaches(row).is_empty());
     if rows.is_empty() {
@@ -92,7 +92,7 @@ fn breaches(row: &Row) -> Vec<String> {
         ("the generator", row.generator_share),
     ];
     for (what, share) in shares {
-        // Shares of processor time are rounded to ticks of the clock.
+        // Shares of CPU time are rounded to clock ticks.
         if let Some(share) = share.filter(|share| !(0.0..=1.02).contains(share)) {
             found.push(format!("{what}: {} of 100 %", percent(share)));
         }

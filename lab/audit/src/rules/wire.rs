@@ -1,35 +1,35 @@
-//! A2, the wire: rows whose bytes fill what lies between generator and subject measure that.
+//! A2, the wire: rows that saturate the network between generator and subject measure the network.
 
 use super::{grouped, positions, rows_word};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, count, number, percent, span};
 use crate::statistics::order::range;
 
-/// Share of a known network from which it is the limit.
+/// Utilization of a known network from which it is the bottleneck.
 const FULL: f64 = 0.9;
 
-/// Share of a known network that no rounding explains: these bytes took another way, such as loopback.
+/// Utilization of a known network that rounding cannot explain: these bytes took another path, such as loopback.
 const BEYOND: f64 = 1.05;
 
 /// Rows of several subjects and levels that differ by no more than this share are flat.
 const FLAT: f64 = 0.02;
 
-/// Bytes of an answer from which a flat rate points at the wire rather than the generator: at 10,000 B a generator that does
-/// 30,000 requests/s moves 2.4 Gbit/s.
+/// Response size from which a flat rate indicates the network rather than the generator: at 10,000 B a generator that
+/// reaches 30,000 requests/s transfers 2.4 Gbit/s.
 const LARGE: f64 = 10_000.0;
 
-/// Bits per second of good answers.
+/// Bits per second of successful responses.
 fn bits(row: &Row) -> Option<f64> {
     Some(row.goodput()? * row.bytes()? * 8.0)
 }
 
-/// Whether a row fills a known network.
+/// Whether a row saturates a known network.
 pub fn is_full(sheet: &Sheet, row: &Row) -> bool {
     let network = sheet.conditions.network_bits;
     matches!((bits(row), network), (Some(bits), Some(network)) if (FULL * network..=BEYOND * network).contains(&bits))
 }
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let full = positions(sheet, |row| is_full(sheet, row));
     let mut findings: Vec<Finding> = grouped(sheet, &full, |row| row.dim("test").to_string())
@@ -50,7 +50,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// Rows with more bytes than the network carries.
+/// Rows with more bytes than the network can carry.
 fn elsewhere(sheet: &Sheet) -> Option<Finding> {
     let network = sheet.conditions.network_bits?;
     let rows = positions(sheet, |row| {
@@ -65,7 +65,7 @@ fn elsewhere(sheet: &Sheet) -> Option<Finding> {
     })
 }
 
-/// Whether at least two subjects on at least three rows have the same rate.
+/// Whether at least two subjects in at least three rows have the same rate.
 fn is_flat(sheet: &Sheet, rows: &[usize]) -> bool {
     let subjects = grouped(sheet, rows, |row| row.dim("subject").to_string()).len();
     let rates: Vec<f64> = rows

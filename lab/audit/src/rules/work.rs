@@ -1,14 +1,14 @@
-//! A10, equal work: subjects that answer with other bytes, or reach the answer on another way.
+//! A10, equal work: subjects that send different bytes, or produce the response in another way.
 
 use super::{grouped, positions};
 use crate::evidence::{Row, Sheet};
 use crate::finding::{Finding, Weight, number, percent};
 use crate::statistics::order::range;
 
-/// Differences in size from which the work is not the same.
+/// Difference in size from which the work is not the same.
 const UNEQUAL: f64 = 0.02;
 
-/// The rule.
+/// Runs the rule.
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let mut findings = sizes(sheet);
     findings.extend(dials(sheet));
@@ -81,7 +81,7 @@ fn sizes(sheet: &Sheet) -> Vec<Finding> {
     findings
 }
 
-/// Upstream connections per answer, where they were counted.
+/// Upstream connections per response, if they were counted.
 fn dials(sheet: &Sheet) -> Vec<Finding> {
     let counted = positions(sheet, |row| row.upstream_dials.is_some());
     let mut findings = Vec::new();

@@ -1,11 +1,12 @@
-//! Confidence intervals by the bootstrap, bias-corrected and accelerated (BCa: Efron, "Better bootstrap confidence intervals",
-//! 1987). With few blocks all resamples are counted instead of drawn, so that no luck enters.
+//! Confidence intervals by the bootstrap, bias-corrected and accelerated (BCa: Efron, "Better bootstrap confidence
+//! intervals", 1987). With few blocks all resamples are enumerated instead of drawn, so that the result is
+//! deterministic.
 
 use super::order::median_sorted;
 use crate::limits::{BLOCKS_EXACT_MAX, BLOCKS_MIN, RESAMPLES};
 use sluice_load::random::Random;
 
-/// Where the true value lies, as far as the blocks tell.
+/// The range of the true value, as far as the blocks show.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Interval {
     /// Lower end.
@@ -21,8 +22,8 @@ impl Interval {
     }
 }
 
-/// The interval for the median over blocks at `confidence` (0.95). `None` with fewer than `BLOCKS_MIN` blocks or values that
-/// are no numbers.
+/// The interval of the median over blocks at `confidence` (0.95). `None` for fewer than `BLOCKS_MIN` blocks or if a
+/// value is NaN or infinite.
 pub fn median_interval(blocks: &[f64], confidence: f64) -> Option<Interval> {
     let usable = blocks.len() >= BLOCKS_MIN && blocks.iter().all(|v| v.is_finite());
     if !usable {
@@ -46,7 +47,7 @@ pub fn median_interval(blocks: &[f64], confidence: f64) -> Option<Interval> {
     })
 }
 
-/// How fast the deviation changes with the value itself, from leaving out each block once.
+/// The acceleration of BCa, by jackknife: leaves out each block once.
 fn acceleration(sorted: &[f64]) -> f64 {
     let without = |at: usize| {
         let rest: Vec<f64> = [&sorted[..at], &sorted[at + 1..]].concat();
@@ -62,7 +63,7 @@ fn acceleration(sorted: &[f64]) -> f64 {
     sum(3) / (6.0 * squares.powf(1.5))
 }
 
-/// Values with weights that add up to 1, in order.
+/// Values with weights that add up to 1, in ascending order.
 struct Distribution {
     values: Vec<(f64, f64)>,
 }
@@ -83,7 +84,7 @@ impl Distribution {
         Distribution { values }
     }
 
-    /// The share below `point`, half of what equals it counted.
+    /// The share below `point`; values equal to it count half.
     fn share_below(&self, point: f64) -> f64 {
         let share = |(value, weight): &(f64, f64)| match value.total_cmp(&point) {
             std::cmp::Ordering::Less => *weight,
@@ -105,7 +106,7 @@ impl Distribution {
     }
 }
 
-/// Every way to draw `left` more values from `sorted[at..]`, with the number of orders in which it can happen as its weight.
+/// Enumerates the ways to draw `left` more values from `sorted[at..]`, weighted by the number of orders.
 fn count_resamples(
     sorted: &[f64],
     at: usize,
@@ -135,7 +136,7 @@ fn factorial(n: usize) -> f64 {
 }
 
 fn drawn_resamples(sorted: &[f64]) -> Vec<(f64, f64)> {
-    // The start value is fixed: the same blocks give the same interval everywhere.
+    // The seed is fixed: the same blocks give the same interval everywhere.
     let mut random = Random::new(0x5eed);
     let mut sample = vec![0.0; sorted.len()];
     let mut values = Vec::with_capacity(RESAMPLES);
@@ -163,7 +164,7 @@ pub fn normal_share(z: f64) -> f64 {
     if z > 0.0 { 1.0 - beyond } else { beyond }
 }
 
-/// The inverse of `normal_share`, by halving.
+/// The inverse of `normal_share`, by bisection.
 fn normal_quantile(share: f64) -> f64 {
     let (mut low, mut high) = (-9.0, 9.0);
     for _ in 0..60 {
@@ -213,13 +214,13 @@ mod tests {
         };
         for limit in [1.5, 3.0, 5.0, 9.0, 13.0, 18.0] {
             let exact = counted.share_below(limit);
-            // 10,000 draws: the deviation is at most 0.005; four of them.
+            // 10,000 draws: the standard deviation is at most 0.005; four of them.
             assert!((exact - below(limit)).abs() < 0.02, "{limit}: {exact}");
         }
     }
 
-    /// How often the interval contains the median of the distribution that the blocks come from. For the median of five blocks
-    /// nothing better than smallest to largest exists, which covers 1 - 2/32 = 93.75 %.
+    /// How often the interval contains the true median. For the median of five blocks nothing better than smallest to
+    /// largest exists, which covers 1 - 2/32 = 93.75 %.
     #[test]
     fn intervals_cover_what_they_promise() {
         type Shape = (&'static str, fn(&mut Random) -> f64, f64);
@@ -243,7 +244,7 @@ mod tests {
                     hits += usize::from(interval.contains(truth));
                 }
                 let share = hits as f64 / runs as f64;
-                // 92 % less four deviations of the count.
+                // 92 % less four standard deviations of the count.
                 let least = 0.92 - 4.0 * (0.92 * 0.08 / runs as f64).sqrt();
                 assert!(
                     share > least,

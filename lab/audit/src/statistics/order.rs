@@ -1,15 +1,15 @@
-//! Order statistics: medians, quantiles, spread, and which percentile a sample can carry.
+//! Order statistics: medians, quantiles, spread, and which percentiles a sample supports.
 
 use crate::limits::TAIL_ANSWERS_MIN;
 
-/// The middle value, of an even count the mean of the two in the middle; `None` of nothing.
+/// The middle value, or the mean of the two middle values; `None` if empty.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     median_sorted(&sorted)
 }
 
-/// As `median`, of values that are in order already.
+/// Like `median`, for sorted values.
 pub fn median_sorted(sorted: &[f64]) -> Option<f64> {
     let middle = sorted.len() / 2;
     match sorted.len() {
@@ -19,28 +19,28 @@ pub fn median_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// The arithmetic mean; `None` of nothing.
+/// The arithmetic mean; `None` if empty.
 pub fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Smallest and largest value; `None` of nothing.
+/// Smallest and largest value; `None` if empty.
 pub fn range(values: &[f64]) -> Option<(f64, f64)> {
     let first = *values.first()?;
     let ends = |(low, high): (f64, f64), &v: &f64| (low.min(v), high.max(v));
     Some(values.iter().fold((first, first), ends))
 }
 
-/// Half the distance between smallest and largest value as a share of the median: what `+-2.1 %` in a table means when there
-/// are too few blocks for an interval.
+/// Half the distance between smallest and largest value as a share of the median: the meaning of `+-2.1 %` in a table
+/// if there are too few blocks for an interval.
 pub fn half_spread(values: &[f64]) -> Option<f64> {
     let (low, high) = range(values)?;
     let middle = median(values)?;
     (middle != 0.0).then(|| (high - low) / 2.0 / middle.abs())
 }
 
-/// Values that stand apart: more than 3.5 by the modified z-score, 0.6745 x distance / median distance (Iglewicz and Hoaglin,
-/// "How to detect and handle outliers", 1993). With fewer than 5 values nothing stands apart.
+/// Indices of outliers: more than 3.5 by the modified z-score, 0.6745 x distance / median distance (Iglewicz and
+/// Hoaglin, "How to detect and handle outliers", 1993). Fewer than 5 values have none.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     let Some(middle) = median(values).filter(|_| values.len() >= 5) else {
         return Vec::new();
@@ -53,10 +53,10 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
         .collect()
 }
 
-/// Whether a sample of `count` can carry the quantile (`0.99` is p99): at least ten values must lie beyond it, else it is the
-/// luck of single requests. p99.9 needs 10,000.
+/// Whether a sample of `count` supports the quantile (`0.99` is p99): at least ten values must lie beyond it, else it
+/// depends on single requests. p99.9 needs 10,000.
 pub fn carries(quantile: f64, count: u64) -> bool {
-    // A hair is added because 1 - 0.999 is a little less than 0.001.
+    // The small addend is needed because 1 - 0.999 is slightly less than 0.001.
     count as f64 * (1.0 - quantile) + 1e-6 >= TAIL_ANSWERS_MIN as f64
 }
 

@@ -1,5 +1,5 @@
-//! Ratios of two subjects within the same block. What slows a whole block down (a neighbour on the host, a warm processor)
-//! slows both subjects and falls out of the ratio.
+//! Ratios of two subjects within the same block. Whatever slows a whole block down (another guest on the host, a warm
+//! CPU) slows both subjects and cancels out in the ratio.
 
 use super::bootstrap::{Interval, median_interval};
 use super::order::median;
@@ -12,11 +12,11 @@ pub struct Paired {
     pub ratios: Vec<f64>,
     /// The median of the ratios.
     pub point: f64,
-    /// Where the true ratio lies with 95 % confidence; absent with too few blocks.
+    /// The 95 % confidence interval of the ratio; absent with too few blocks.
     pub interval: Option<Interval>,
 }
 
-/// Pairs two series of the same length by position; a block that either lacks is left out. `None` when no block has both
+/// Pairs two series of the same length by position; a block that lacks either is ignored. `None` if no block has both
 /// with positive numbers.
 pub fn pair(base: &[Option<f64>], other: &[Option<f64>]) -> Option<Paired> {
     let positive = |v: &Option<f64>| v.filter(|v| v.is_finite() && *v > 0.0);
@@ -24,7 +24,7 @@ pub fn pair(base: &[Option<f64>], other: &[Option<f64>]) -> Option<Paired> {
     let logs: Vec<f64> = both
         .filter_map(|(b, o)| Some((positive(o)? / positive(b)?).ln()))
         .collect();
-    // In logarithms half and double are equally far from one.
+    // On the logarithmic scale half and double are equally far from one.
     let point = median(&logs)?.exp();
     let interval = median_interval(&logs, CONFIDENCE).map(|i| Interval {
         low: i.low.exp(),
@@ -37,8 +37,8 @@ pub fn pair(base: &[Option<f64>], other: &[Option<f64>]) -> Option<Paired> {
     })
 }
 
-/// The noise floor: the largest difference that one subject showed against itself, as a factor above 1. Differences of others
-/// that are smaller are never called. `None` without a pair.
+/// The noise floor: the largest difference that one subject showed against itself, as a factor above 1. Smaller
+/// differences between others are never reported as such. `None` without a pair.
 pub fn noise_floor(pairs: &[Paired]) -> Option<f64> {
     let away = |ratio: f64| ratio.ln().abs();
     let worst = |pair: &Paired| match pair.interval {

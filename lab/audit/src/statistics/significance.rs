@@ -1,17 +1,17 @@
-//! How surprising a difference would be if there were none, and how that is judged when many cells are looked at once.
+//! How surprising a difference would be if there were none, with correction for many cells tested at once.
 
 use crate::limits::{FLIPS, FLIPS_EXACT_BLOCKS_MAX};
 use sluice_load::random::Random;
 
-/// The chance that values as far above 0 as these come from a distribution around 0: the mean is compared with the means under
-/// all choices of signs (Fisher's permutation test, one-sided). 1 of no values.
+/// The probability that values as far above 0 as these come from a distribution around 0: compares the mean with the
+/// means under all choices of signs (Fisher's permutation test, one-sided). 1 if empty.
 pub fn chance_above_zero(values: &[f64]) -> f64 {
     let n = values.len();
     if n == 0 {
         return 1.0;
     }
     let sum: f64 = values.iter().sum();
-    // Sums that differ by rounding only are equal.
+    // Sums that differ only by rounding are equal.
     let least = sum - 1e-12 * values.iter().map(|v| v.abs()).sum::<f64>();
     let with_signs = |bits: u64| -> f64 {
         let signed = |(at, v): (usize, &f64)| if bits >> at & 1 == 1 { -v } else { *v };
@@ -24,27 +24,28 @@ pub fn chance_above_zero(values: &[f64]) -> f64 {
     }
     let mut random = Random::new(0xf11b);
     let hits = (0..FLIPS).filter(|_| with_signs(random.bits()) >= least);
-    // What was observed is one of the choices.
+    // The observation itself is one of the choices.
     (hits.count() + 1) as f64 / (FLIPS + 1) as f64
 }
 
-/// The smallest chance that `blocks` blocks can show.
+/// The smallest probability that `blocks` blocks can show.
 pub fn chance_min(blocks: usize) -> f64 {
     0.5_f64.powi(i32::try_from(blocks).unwrap_or(i32::MAX))
 }
 
-/// Blocks after which a test at `level` finds a mean that is `distance` above 0 in four runs of five, where blocks deviate by
-/// `deviation`; never fewer than can show anything at all.
+/// Number of blocks with which a test at `level` detects a mean of `distance` above 0 in four of five runs, if blocks
+/// have the standard deviation `deviation`; at least as many as can show anything at all.
 pub fn blocks_for(distance: f64, deviation: f64, level: f64) -> usize {
     const FOUR_OF_FIVE: f64 = 0.841_6;
     let least = (1..).find(|blocks| chance_min(*blocks) <= level);
     let spread = deviation / distance.max(f64::MIN_POSITIVE);
     let wanted = ((quantile_above(level) + FOUR_OF_FIVE) * spread).powi(2);
-    // Whoever needs more than a thousand has to look for the noise instead.
+    // Beyond a thousand blocks, reducing the noise is the better way.
     least.unwrap_or(1).max(wanted.ceil().min(1_000.0) as usize)
 }
 
-/// The value that a normal variable exceeds with this chance, below one half (Abramowitz and Stegun, 26.2.23; to 0.0005).
+/// The value that a normal variable exceeds with this probability, below one half (Abramowitz and Stegun, 26.2.23; to
+/// 0.0005).
 fn quantile_above(chance: f64) -> f64 {
     let t = (-2.0 * chance.ln()).sqrt();
     let above = 2.515_517 + t * (0.802_853 + t * 0.010_328);
@@ -52,8 +53,9 @@ fn quantile_above(chance: f64) -> f64 {
     t - above / below
 }
 
-/// Which of several findings stand at `level` in total (Holm, "A simple sequentially rejective multiple test procedure",
-/// 1979): the smallest chance is held against level / n, the next against level / (n - 1), until one fails.
+/// Which of several findings are significant at `level` in total (Holm, "A simple sequentially rejective multiple test
+/// procedure", 1979): the smallest probability is compared with level / n, the next with level / (n - 1), until one
+/// fails.
 pub fn holm(chances: &[f64], level: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|a, b| chances[*a].total_cmp(&chances[*b]));
@@ -90,7 +92,7 @@ mod tests {
             let values: Vec<f64> = (0..8).map(|_| random.normal()).collect();
             called += usize::from(chance_above_zero(&values) <= 0.05);
         }
-        // 100 are expected with a deviation of 9.7.
+        // 100 are expected with a standard deviation of 9.7.
         assert!(
             (60..=140).contains(&called),
             "seed {seed}: {called} of 2000"
@@ -101,11 +103,11 @@ mod tests {
     fn power_needs_blocks_that_grow_with_the_noise() {
         assert!((quantile_above(0.05) - 1.645).abs() < 0.001);
         assert!((quantile_above(0.005) - 2.576).abs() < 0.001);
-        // Without noise as many as signs need: 1 in 32 is below 5 %, and 1 in 128 below 5 % of six.
+        // Without noise as many as the sign test needs: 1 in 32 is below 5 %, and 1 in 128 below 5 % of six.
         assert_eq!(blocks_for(0.03, 0.0, 0.05), 5);
         assert_eq!(blocks_for(0.03, 0.0, 0.05 / 6.0), 7);
         assert_eq!(blocks_for(0.03, 0.06, 0.05), 25);
-        // The numbers are those of chance: at 25 blocks four of five shifts are found.
+        // The estimate is correct: with 25 blocks four of five shifts are detected.
         let mut random = Random::new(11);
         let found = (0..400).filter(|_| {
             let values: Vec<f64> = (0..25).map(|_| 0.03 + 0.06 * random.normal()).collect();

@@ -1,21 +1,21 @@
-//! Ratios in words. A difference is called only when the whole interval lies on one side of 1 and beyond what one subject
-//! shows against itself.
+//! Verdicts on ratios. A difference is reported only if the whole interval lies on one side of 1 and beyond the noise
+//! floor.
 
 use std::fmt;
 
 use super::paired::Paired;
 use crate::limits::BLOCKS_MIN;
 
-/// Which direction of a quantity is the good one.
+/// Which direction of a metric is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// More is better: answers per second.
+    /// Higher is better: responses per second.
     Higher,
-    /// Less is better: latency, processor time, memory.
+    /// Lower is better: latency, CPU time, memory.
     Lower,
 }
 
-/// What the blocks say about two subjects.
+/// What the blocks show about two subjects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Better, by more than the noise floor.
@@ -28,12 +28,12 @@ pub enum Verdict {
     NotShown,
     /// Fewer blocks than an interval needs.
     TooFewBlocks {
-        /// Blocks that have both.
+        /// Number of blocks that have both.
         blocks: usize,
     },
-    /// The cells did not do the same work or one of them is unusable.
+    /// The cells did not do the same work, or one of them is unusable.
     NotComparable {
-        /// Why, in words.
+        /// The reason, as text.
         reason: String,
     },
 }
@@ -53,12 +53,12 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a difference is held against.
+/// The scale that a difference is judged by.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Differences up to this share do not matter (0.03).
     pub margin: f64,
-    /// What one subject shows against itself, as a factor above 1; unknown without an A/A run.
+    /// The noise floor, as a factor above 1; unknown without an A/A run.
     pub floor: Option<f64>,
     /// Which direction is good.
     pub better: Better,
@@ -140,7 +140,8 @@ mod tests {
         assert_eq!(judged(&base, &other, noisy), Verdict::NotShown);
     }
 
-    /// One subject against itself: at most one run in twenty may be called different. The floor comes from a run of its own.
+    /// One subject against itself: at most one run in twenty may be called different. The floor comes from a separate
+    /// run.
     #[test]
     fn one_subject_does_not_differ_from_itself() {
         for (blocks, noise) in [(5, 0.02), (5, 0.1), (8, 0.05)] {

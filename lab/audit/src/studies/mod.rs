@@ -1,5 +1,5 @@
-//! The five published studies as data: figures as printed, in the text of their own tools, and facts beside them in
-//! `published/<id>/study.toml`. Nothing here judges; that is the rules' work, as for any other report.
+//! The five published studies as data: figures as printed, in the output of their own tools, with further facts in
+//! `published/<id>/study.toml`. Nothing is judged here; the rules do that, as for any other report.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::evidence::{Ceiling, Claim, Conditions, Remark, Row, Sheet, Treatment};
 use super::read::{self, Format, Hints};
 
-/// Numbers of the studies, as commands take them.
+/// The numbers of the studies, as used by commands.
 pub const IDS: [&str; 5] = ["000", "001", "002", "003", "004"];
 
 /// A study with its figures.
@@ -16,13 +16,13 @@ pub const IDS: [&str; 5] = ["000", "001", "002", "003", "004"];
 pub struct Study {
     /// Its number.
     pub id: String,
-    /// What it asked.
+    /// The question it asked.
     pub question: String,
     /// Its figures and what is known about them.
     pub sheet: Sheet,
 }
 
-/// Reads a study. `None` if there is none of that number.
+/// Loads a study. `None` if there is none with that number.
 pub fn study(id: &str) -> Option<Result<Study, String>> {
     IDS.contains(&id).then(|| build(id))
 }
@@ -73,13 +73,13 @@ struct FileSheet {
     format: String,
     seconds: Option<f64>,
     clients: Option<f64>,
-    /// Dimensions whose values stand in the row's name, joined by dashes; the last one takes the rest.
+    /// Dimensions whose values form the row's name, joined by dashes; the last one takes the rest.
     #[serde(default)]
     names: Vec<String>,
-    /// Words that may end the last of them and are a dimension `variant` of their own.
+    /// Words that may follow the last of them and become a separate dimension `variant`.
     #[serde(default)]
     variants: Vec<String>,
-    /// Bytes of an answer by dimension and value.
+    /// Bytes of a response by dimension and value.
     #[serde(default)]
     bytes: BTreeMap<String, BTreeMap<String, f64>>,
     /// Dimensions of each row in order; `name` replaces its name.
@@ -199,7 +199,7 @@ fn read_part(id: &str, part: &FileSheet) -> Result<Sheet, String> {
     Ok(sheet)
 }
 
-/// Readers put the name they know into a remark; the study knows a better one. Remarks come in the order of rows.
+/// Parsers use the name they know in remarks; the study has a better one. Remarks are in the order of rows.
 fn rename(remarks: &mut [Remark], old: &str, new: &str) {
     let named = remarks
         .iter_mut()

@@ -1,6 +1,6 @@
-//! Other load programs as engines: wrk, hey, ab, h2load, k6, oha and vegeta where they are installed. Each gets the same task,
-//! its output is read as `audit` reads it, and what it cannot measure is listed, never 0. The command lines are in `tools`,
-//! running a program in `process`.
+//! External load generators as engines: wrk, hey, ab, h2load, k6, oha and vegeta, if they are installed. Each gets the
+//! same task, its output is parsed with the parsers of `audit`, and what it cannot measure is listed as such, never as
+//! 0. The command lines are in `tools`, running a program in `process`.
 
 mod process;
 mod tools;
@@ -14,18 +14,18 @@ use sluice_audit::evidence::Row;
 use sluice_audit::read::{Hints, read};
 use sluice_load::result::{Asked, Distribution, Engine, Failures, Latencies, Load, Mode, Transfer};
 
-/// A task that is more than `Asked` says.
+/// A task: the load, and options that `Asked` does not have.
 #[derive(Clone, Debug, Default)]
 pub struct Task {
     /// Target, clients, window.
     pub asked: Asked,
-    /// Further fields of each request, as `Name: value`.
+    /// Additional headers of each request, as `Name: value`.
     pub fields: Vec<String>,
-    /// Takes any certificate.
+    /// Accepts any certificate.
     pub insecure: bool,
 }
 
-/// Lets a tool carry out a task. The error says what is missing or what the tool cannot do.
+/// Runs a task with a tool. The error names what is missing or what the tool does not support.
 pub fn run(tool: Tool, task: &Task) -> Result<Load, String> {
     run_program(tool, &PathBuf::from(tool.name()), task)
 }
@@ -72,7 +72,7 @@ fn told(tool: Tool, error: &str, ran: &Ran) -> String {
     format!("{}: {error}{last}", tool.name())
 }
 
-/// What a row of a tool's output means as a load.
+/// Converts a row of a tool's output to a load.
 fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String) -> Load {
     let answers = row.answers.unwrap_or(0.0);
     let failed = row.failed_share.unwrap_or(0.0) * answers;
@@ -126,7 +126,7 @@ fn distribution(row: &Row, ok: u64) -> Distribution {
         mean_ns: nanoseconds(latency.mean),
         stdev_ns: nanoseconds(latency.deviation),
         max_ns: nanoseconds(latency.max),
-        // 0.9990000000000001 is 99.9 per cent.
+        // Rounds: 0.9990000000000001 is 99.9 per cent.
         percentiles: latency
             .quantiles
             .iter()

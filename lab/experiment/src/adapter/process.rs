@@ -1,4 +1,4 @@
-//! Running a program to its end, within limits of time and output.
+//! Runs a program to its end, with limits on time and output.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use super::tools::Steps;
 use crate::limits::{TOOL_OUTPUT_BYTES_MAX, TOOL_OVERTIME};
 use sluice_load::result::Asked;
 
-/// What a program left behind.
+/// The output of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// Standard output of its last start.
+    /// Standard output of the last run.
     pub output: String,
-    /// Standard error of its last start.
+    /// Standard error of the last run.
     pub complaint: String,
 }
 
-/// A folder of its own that goes away with the value.
+/// A temporary folder, removed on drop.
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// A new, empty one among the system's temporary files.
+    /// Creates an empty folder in the system's temporary directory.
     pub fn new() -> Result<Self, String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!(
@@ -37,7 +37,7 @@ impl Folder {
         Ok(Folder(path))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -45,19 +45,19 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays behind lies among temporary files; there is nobody to tell.
+        // An error leaves a temporary folder behind; there is nobody to report it to.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Starts the program once for each line of arguments.
+/// Runs the program once per line of arguments.
 pub fn carry_out(program: &Path, steps: &Steps, asked: &Asked) -> Result<Ran, String> {
     let limit = Duration::from_secs_f64(asked.duration_s + asked.warmup_s + asked.timeout_s)
         + TOOL_OVERTIME;
     carry_out_within(program, steps, limit)
 }
 
-/// As `carry_out`, with this limit for each start.
+/// Like `carry_out`, with this timeout for each run.
 pub fn carry_out_within(program: &Path, steps: &Steps, limit: Duration) -> Result<Ran, String> {
     let mut ran = Ran::default();
     for (at, args) in steps.runs.iter().enumerate() {
@@ -89,7 +89,7 @@ fn once(
             _ => format!("{name}: {error}"),
         })?;
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
-        // A program that ends without reading has said why; that is told below.
+        // A program that exits without reading gives its reason on standard error, reported below.
         let _ = pipe.write_all(text.as_bytes());
     }
     let output = reader(child.stdout.take());
@@ -118,7 +118,7 @@ fn once(
     }
 }
 
-/// The end of a program; `None` when it had to be stopped.
+/// Waits for the program to exit; `None` if it had to be killed.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::process::ExitStatus>> {
     let began = Instant::now();
     loop {
@@ -134,7 +134,7 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<std::proce
     }
 }
 
-/// Reads a pipe to its end. What is beyond the limit is read and dropped, so that the program does not wait for us.
+/// Reads a pipe to its end. Output beyond the limit is read and discarded, so that the program does not block.
 fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -150,7 +150,7 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
     })
 }
 
-/// The text of a file that a program wrote.
+/// The text of a file that the program wrote.
 pub fn text_of(path: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(told)?;
@@ -161,12 +161,12 @@ pub fn text_of(path: &Path) -> Result<String, String> {
     Ok(text)
 }
 
-/// The first line that a program says of its version.
+/// The first line of the program's version output.
 pub fn version(program: &Path, args: &[&str]) -> Option<String> {
     if args.is_empty() {
         return None;
     }
-    // wrk ends with 1 when it tells its version.
+    // wrk exits with 1 when it prints its version.
     let output = Command::new(program)
         .args(args)
         .stdin(Stdio::null())

@@ -113,7 +113,7 @@ fn what_a_tool_cannot_do_is_refused_by_name() {
     );
 }
 
-/// A program that does what the shell commands say.
+/// A program that runs these shell commands.
 fn program(folder: &process::Folder, commands: &str) -> PathBuf {
     let path = folder.path().join("tool");
     std::fs::write(&path, format!("#!/bin/sh\n{commands}\n")).unwrap();
@@ -171,7 +171,7 @@ fn every_tool_that_is_read_here_becomes_a_load() {
         assert_eq!(load.ok, ok, "{name}");
         assert!(load.latency.total.mean_ns.is_some(), "{name}");
     }
-    // k6 writes its figures to the file behind --summary-export, the seventh argument.
+    // k6 writes its summary to the argument of `--summary-export`, the seventh.
     let folder = process::Folder::new().unwrap();
     let program = program(
         &folder,
@@ -197,7 +197,7 @@ fn programs_that_fail_are_told_of() {
             .ends_with("exit status: 1; it said: unable to connect")
     );
     assert!(run("echo hello", &task()).contains("wrk: no figures"));
-    // More than is kept is read all the same, so that the program can end.
+    // Output beyond the limit is still read, so that the program can exit.
     assert!(run("head -c 40000000 /dev/zero", &task()).contains("wrk: no figures"));
     let missing = run_program(Tool::Wrk, &folder.path().join("absent"), &task()).unwrap_err();
     assert!(missing.ends_with("` is not installed"), "{missing}");

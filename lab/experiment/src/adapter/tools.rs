@@ -1,4 +1,4 @@
-//! What each tool is called, how it is told what to do, and what it does not tell.
+//! Names, command lines and limitations of the tools.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,14 @@ use super::Task;
 use sluice_audit::read::Format;
 use sluice_load::result::Mode;
 
-/// A load program of others.
+/// An external load generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     /// ApacheBench; it speaks HTTP/1.0.
     Ab,
     /// h2load of nghttp2.
     H2load,
-    /// hey, earlier called boom.
+    /// hey, formerly boom.
     Hey,
     /// k6.
     K6,
@@ -28,16 +28,16 @@ pub enum Tool {
 /// The command lines of a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Steps {
-    /// Arguments of the program, once for each time that it is started.
+    /// Arguments of the program, for each run.
     pub runs: Vec<Vec<String>>,
-    /// What it reads from standard input the first time.
+    /// Standard input of the first run.
     pub input: Option<String>,
-    /// The file that holds the figures; standard output otherwise.
+    /// The file with the figures; by default standard output.
     pub output: Option<PathBuf>,
 }
 
 impl Tool {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Tool; 7] = [
         Tool::Ab,
         Tool::H2load,
@@ -61,7 +61,7 @@ impl Tool {
         }
     }
 
-    /// How its output is read.
+    /// The format of its output.
     pub fn format(self) -> Format {
         match self {
             Tool::Ab => Format::Ab,
@@ -74,7 +74,7 @@ impl Tool {
         }
     }
 
-    /// Arguments with which it tells its version; hey has none.
+    /// Arguments that print its version; hey has none.
     pub fn version_args(self) -> &'static [&'static str] {
         match self {
             Tool::Ab => &["-V"],
@@ -85,12 +85,12 @@ impl Tool {
         }
     }
 
-    /// Whether it leaves a warm-up out of its figures by itself. For the others a run before is made and forgotten.
+    /// Whether it excludes a warm-up from its figures. For the others a separate run is made first and discarded.
     pub fn warms_up(self) -> bool {
         self == Tool::H2load
     }
 
-    /// Whether failures enter its latencies.
+    /// Whether its latencies include failures.
     pub fn mixes_failures(self) -> bool {
         matches!(
             self,
@@ -98,7 +98,7 @@ impl Tool {
         )
     }
 
-    /// What it cannot measure, by the names of a result's fields.
+    /// What it cannot measure, as names of result fields.
     pub fn not_measured(self) -> Vec<&'static str> {
         let mut fields = vec![
             "answers checked for length and body",
@@ -121,7 +121,7 @@ impl Tool {
         fields
     }
 
-    /// The command lines for a task, or what the tool cannot do of it.
+    /// The command lines for a task, or what the tool does not support.
     pub fn steps(self, task: &Task, folder: &Path) -> Result<Steps, String> {
         self.refuse(task)?;
         let (runs, input, output) = match self {
@@ -197,7 +197,7 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
     words.map(str::to_string).into()
 }
 
-/// A field of each request, behind the option that takes one.
+/// Adds each request header with `option`.
 fn with_fields(mut args: Vec<String>, option: &str, task: &Task) -> Vec<String> {
     for field in &task.fields {
         args.extend([option.to_string(), field.clone()]);
@@ -209,7 +209,7 @@ fn closes(task: &Task) -> bool {
     task.asked.requests_per_connection_max == Some(1)
 }
 
-/// Whole seconds for tools that know no others, at least one.
+/// Whole seconds for tools that take nothing else, at least one.
 fn seconds(task: &Task) -> u64 {
     (task.asked.duration_s.ceil() as u64).max(1)
 }
@@ -218,7 +218,7 @@ fn timeout(task: &Task) -> u64 {
     (task.asked.timeout_s.ceil() as u64).max(1)
 }
 
-/// wrk wants at least one connection for each thread.
+/// wrk needs at least one connection per thread.
 fn threads(task: &Task) -> usize {
     task.asked.threads.clamp(1, task.asked.connections.max(1))
 }
@@ -252,7 +252,7 @@ fn hey(task: &Task) -> Vec<String> {
 }
 
 fn ab(task: &Task) -> Vec<String> {
-    // -t sets a number of requests of its own, so -n comes after it. -r goes on after a reset.
+    // -t sets a number of requests of its own, so -n comes after it. -r continues after a reset.
     let mut args = words(["-q", "-r", "-t"]);
     args.push(seconds(task).to_string());
     args.extend(words(["-n", "100000000", "-c"]));
@@ -263,7 +263,7 @@ fn ab(task: &Task) -> Vec<String> {
     }
     let mut args = with_fields(args, "-H", task);
     let url = &task.asked.url;
-    // It takes no URL without a path.
+    // It rejects a URL without a path.
     let bare = url
         .split_once("://")
         .is_some_and(|(_, rest)| !rest.contains('/'));
@@ -331,7 +331,7 @@ fn k6(output: &Path) -> Vec<String> {
     args
 }
 
-/// A script in the shape of study 000: bodies discarded, exactly status 200 expected.
+/// A script like that of study 000: bodies discarded, exactly status 200 expected.
 fn k6_script(task: &Task) -> String {
     let asked = &task.asked;
     let text = |value: &str| serde_json::Value::from(value).to_string();
@@ -378,7 +378,7 @@ fn vegeta(task: &Task, attack: &Path) -> Vec<Vec<String>> {
     args.extend(["-max-workers".into(), asked.connections.to_string()]);
     args.extend(["-connections".into(), asked.connections.to_string()]);
     match asked.mode {
-        // Rate 0 is as fast as the workers go: a closed loop.
+        // Rate 0 is as fast as the workers can: a closed loop.
         Mode::Closed => args.extend(words(["-rate", "0"])),
         Mode::Open { rate, .. } => args.extend(["-rate".into(), format!("{rate}")]),
     }

@@ -1,4 +1,5 @@
-//! Caddy's JSON: each server of it becomes a copy of its own, and each handler that answers a place.
+//! Caddy's JSON: each of its servers becomes a separate copy, and each handler that sends a response becomes a place to
+//! test.
 
 use std::path::{Path, PathBuf};
 
@@ -6,22 +7,22 @@ use serde_json::{Map, Value, json};
 
 use super::{Backend, Found, PORT, Place, Right, asked, file_at};
 
-/// Routes within each other: deeper ones are not looked at.
+/// Nested routes; deeper ones are ignored.
 const DEPTH_MAX: usize = 16;
 
-/// What is known at a route.
+/// State at a route.
 #[derive(Clone, Debug, Default)]
 struct State {
     host: Option<String>,
     path: Option<String>,
     root: Option<PathBuf>,
-    /// A prefix that is taken off the path before files are looked for.
+    /// A prefix stripped from the path before files are looked up.
     strip: Option<String>,
     /// The path has been replaced.
     rewritten: bool,
 }
 
-/// Reads a configuration.
+/// Parses a configuration.
 pub fn read(text: &str) -> Result<Found, String> {
     let config: Value =
         serde_json::from_str(text).map_err(|error| format!("the JSON cannot be read: {error}"))?;
@@ -51,7 +52,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Routes of one list: what an earlier one sets holds for the later ones. Gives what holds behind them.
+    /// Walks the routes of one list: what an earlier one sets applies to later ones. Returns the state after them.
     fn routes(&mut self, routes: Option<&Value>, mut state: State, depth: usize) -> State {
         let routes = routes.and_then(Value::as_array).into_iter().flatten();
         for route in routes.filter(|_| depth < DEPTH_MAX) {
@@ -63,7 +64,7 @@ impl Walk<'_> {
             };
             let behind = self.handlers(&handlers, own, depth);
             if set.is_none() {
-                // Without a condition roots and rewrites hold for what follows.
+                // Without a condition, roots and rewrites apply to what follows.
                 state = State {
                     host: state.host,
                     path: state.path,
@@ -74,7 +75,7 @@ impl Walk<'_> {
         state
     }
 
-    /// What holds where the conditions do; `None` if a client cannot simply ask for it.
+    /// The state if the conditions hold; `None` if a client cannot simply request it.
     fn matched(
         &mut self,
         set: Option<&Map<String, Value>>,
@@ -195,7 +196,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether a handler, or one within it, gives answers.
+/// Whether a handler, or one nested in it, sends a response.
 fn answers(handler: &Value) -> bool {
     let name = handler
         .get("handler")
@@ -217,7 +218,7 @@ fn backend(handler: &Value) -> Backend {
     }
 }
 
-/// The configuration with one server alone, on the lab's port.
+/// The configuration with only one server, on the lab's port.
 fn copy(config: &Value, name: &str, server: &Value, found: &mut Found) -> String {
     let mut config = config.clone();
     let mut server = server.clone();
@@ -260,7 +261,7 @@ fn copy(config: &Value, name: &str, server: &Value, found: &mut Found) -> String
     format!("{config:#}\n")
 }
 
-/// Puts the lab's backends behind, and takes roots as they are seen from here.
+/// Replaces upstreams with the lab's, and makes roots absolute.
 fn behind(value: &mut Value, found: &mut Found) {
     match value {
         Value::Array(list) => list.iter_mut().for_each(|one| behind(one, found)),
@@ -293,7 +294,7 @@ fn behind(value: &mut Value, found: &mut Found) {
     }
 }
 
-/// A folder as it is seen from here, so that the experiment can run elsewhere.
+/// The absolute path of a folder, so that the experiment can run elsewhere.
 fn absolute(path: &str) -> String {
     if path.contains('{') {
         return path.to_string();

@@ -1,6 +1,7 @@
-//! `lab init`: an experiment for a configuration that is there. It reads a Caddyfile, Caddy's JSON or an nginx.conf, finds
-//! what can be asked of it, and writes the experiment with copies of the configuration that run beside everything else: on
-//! a port of the lab's, without certificates, in front of the lab's own backends. Nothing of the original is changed.
+//! `lab init`: generates an experiment from an existing configuration. It reads a Caddyfile, Caddy's JSON or an
+//! nginx.conf, finds what can be tested, and writes the experiment with copies of the configuration that can run beside
+//! everything else: on a port of the lab, without certificates, in front of the lab's own upstreams. The original is
+//! not changed.
 
 mod caddy;
 mod nginx;
@@ -15,46 +16,46 @@ use crate::progress::Progress;
 use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::process;
 
-/// Places of a configuration that get a test; more make an experiment that nobody waits for.
+/// Maximum number of places tested; more would make the experiment too long.
 pub const PLACES_MAX: usize = 24;
 
-/// Bytes of a configuration with what it includes.
+/// Maximum size of a configuration with its includes.
 pub const CONFIG_BYTES_MAX: u64 = 4 << 20;
 
-/// What stands for the subject's port in a copy, until the lab puts one in.
+/// Placeholder for the server's port in a copy.
 pub const PORT: &str = "__LAB_PORT__";
 
-/// What stands for the folder of a run.
+/// Placeholder for the folder of a run.
 pub const DIR: &str = "__LAB_DIR__";
 
-/// What is read, and where the experiment goes.
+/// Options of `lab init`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The configuration: a Caddyfile, Caddy's JSON or an nginx.conf
+    /// Configuration file: a Caddyfile, Caddy's JSON or an nginx.conf
     pub config: PathBuf,
-    /// Its language; by default told from its name and text
+    /// Its language; by default detected from name and content
     pub adapter: Option<Language>,
-    /// Where the experiment goes; copies of the configuration go beside it
+    /// Output file of the experiment; copies of the configuration go next to it
     pub out: PathBuf,
-    /// Writes over files that are there
+    /// Overwrites existing files
     pub force: bool,
 }
 
-/// Languages of configurations.
+/// Configuration languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// Caddy's configuration language
     Caddyfile,
     /// Caddy's JSON
     Json,
-    /// nginx's
+    /// nginx.conf
     Nginx,
 }
 
-/// What stands behind a server, as the lab has it.
+/// An upstream provided by the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backend {
-    /// A server of HTTP/1.1.
+    /// An HTTP/1.1 server.
     Http,
     /// A FastCGI responder.
     Fastcgi,
@@ -69,7 +70,7 @@ impl Backend {
         }
     }
 
-    /// What stands for its port in a copy.
+    /// Placeholder for its port in a copy.
     pub fn port(self) -> &'static str {
         match self {
             Backend::Http => "__LAB_APP__",
@@ -78,45 +79,45 @@ impl Backend {
     }
 }
 
-/// The right answer of a place.
+/// The expected response of a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// A fixed one: status, and body if it is known.
+    /// A fixed status, and the body if it is known.
     Fixed(u16, Option<String>),
-    /// A file that is there.
+    /// An existing file.
     File(PathBuf),
-    /// What the backend says.
+    /// The response of the upstream.
     Behind(Backend),
 }
 
-/// A place that can be asked.
+/// A place of the configuration that can be tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The host, if the place is for one.
+    /// The host, if the place requires one.
     pub host: Option<String>,
     /// Path and query.
     pub path: String,
-    /// Which copy of the configuration has it; empty if there is one only.
+    /// The copy of the configuration that has it; empty if there is only one.
     pub kind: String,
-    /// What is to come.
+    /// The expected response.
     pub right: Right,
 }
 
 /// What was found in a configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// What can be asked.
+    /// What can be tested.
     pub places: Vec<Place>,
     /// What cannot, with the reason: comments of the experiment.
     pub left_out: Vec<String>,
-    /// What was changed in the copies, in sentences.
+    /// Changes made in the copies, in sentences.
     pub changes: BTreeSet<String>,
     /// Copies: kind and text.
     pub copies: Vec<(String, String)>,
 }
 
 impl Found {
-    /// Adds a place, once, and as long as there is room.
+    /// Adds a place, unless it is already there or the limit is reached.
     pub fn add(&mut self, place: Place) {
         let same = |known: &Place| (&known.host, &known.path) == (&place.host, &place.path);
         if self.places.iter().any(same) {
@@ -132,7 +133,7 @@ impl Found {
         self.places.push(place);
     }
 
-    /// Adds what cannot be asked.
+    /// Adds something that cannot be tested.
     pub fn leave(&mut self, text: String) {
         if !self.left_out.contains(&text) && self.left_out.len() < PLACES_MAX {
             self.left_out.push(text);
@@ -140,7 +141,7 @@ impl Found {
     }
 }
 
-/// Carries out `lab init`.
+/// Runs `lab init`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = &options.config;
     let told = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
@@ -200,20 +201,20 @@ fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Re
     Ok(())
 }
 
-/// The language of a configuration, from its name, else from its text.
+/// Detects the language of a configuration from its name, else from its content.
 fn guess(path: &Path, text: &str) -> Language {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.ends_with(".json") {
         return Language::Json;
     }
-    // By its name first: an empty block of options is JSON, too.
+    // The name first: an empty options block is valid JSON, too.
     if name.ends_with("Caddyfile") || name.starts_with("Caddyfile") {
         return Language::Caddyfile;
     }
     if text.trim_start().starts_with('{') && is_json(text) {
         return Language::Json;
     }
-    // Every directive of nginx ends with a semicolon or opens a block, and nearly all files have `events`.
+    // Nearly every nginx.conf has `events` or `server_name`.
     let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
     if name.ends_with(".conf") || has("events") || has("server_name") {
         Language::Nginx
@@ -226,7 +227,7 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(text).is_ok()
 }
 
-/// The JSON of a Caddyfile, as sluice or Caddy gives it.
+/// Adapts a Caddyfile to JSON with sluice or Caddy.
 fn adapted(path: &Path) -> Result<String, Refused> {
     let programs = ["sluice", "caddy"];
     let found = programs.iter().find_map(|name| process::find(name));
@@ -246,7 +247,7 @@ fn adapted(path: &Path) -> Result<String, Refused> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A file below a root that can be asked for at a path: the index of a folder, else the first file in it.
+/// A file below a root that can be requested at a path: the index of a folder, else the first file in it.
 pub fn file_at(root: &Path, below: &str) -> Option<(String, PathBuf)> {
     let folder = root.join(below.trim_start_matches('/'));
     if folder.is_file() {
@@ -272,7 +273,7 @@ pub fn file_at(root: &Path, below: &str) -> Option<(String, PathBuf)> {
     Some((name, path))
 }
 
-/// The path that is asked at a pattern with at most one `*`, at its end; `None` for others.
+/// The path to request for a pattern with at most one `*`, at its end; `None` for other patterns.
 pub fn asked(pattern: &str) -> Option<String> {
     let path = pattern.strip_suffix('*').unwrap_or(pattern);
     let plain = path

@@ -1,17 +1,17 @@
-//! nginx.conf: read into directives with what it includes, changed where it has to be, and written out again as one file.
+//! nginx.conf: parsed into directives including its includes, changed where necessary, and written as one file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Backend, DIR, Found, PORT, Place, Right, asked, file_at};
 
-/// Blocks within each other, and includes.
+/// Maximum nesting of blocks and of includes.
 const DEPTH_MAX: usize = 16;
 
-/// Files that one `include` with a `*` takes.
+/// Maximum number of files for one `include` with a `*`.
 const INCLUDES_MAX: usize = 256;
 
-/// A directive: its words as they are written, and its block.
+/// A directive: its words as written, and its block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Directive {
     words: Vec<String>,
@@ -30,7 +30,7 @@ impl Directive {
         &self.words[0]
     }
 
-    /// The words behind the name, without quotes.
+    /// The arguments without quotes.
     fn args(&self) -> impl Iterator<Item = &str> {
         self.words[1..].iter().map(|word| bare(word))
     }
@@ -56,7 +56,7 @@ fn bare(word: &str) -> &str {
     quoted.unwrap_or(word)
 }
 
-/// Reads a configuration with what it includes.
+/// Parses a configuration with its includes.
 pub fn read(path: &Path, text: &str) -> Result<Found, String> {
     let mut parser = Parser {
         file: path.to_path_buf(),
@@ -97,7 +97,7 @@ struct Parser<'a> {
     file: PathBuf,
     text: &'a str,
     at: usize,
-    /// Where relative includes are looked for.
+    /// Base folder of relative includes.
     base: PathBuf,
 }
 
@@ -109,7 +109,7 @@ impl Parser<'_> {
         format!("{}:{line}:{column}: {text}", self.file.display())
     }
 
-    /// Directives up to the end of the block, or of the file.
+    /// Parses directives up to the end of the block, or of the file.
     fn block(&mut self, depth: usize, inner: bool) -> Result<Vec<Directive>, String> {
         if depth > DEPTH_MAX {
             return Err(self.mistake("blocks too deep within each other"));
@@ -177,7 +177,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return Ok(Some(self.text[from..self.at].to_string()));
                 }
-                // `${name}` is a part of a word.
+                // `${name}` is part of a word.
                 b'{' if !quoted && self.at > from && bytes[self.at - 1] == b'$' => {
                     let rest = &self.text[self.at..];
                     self.at += rest.find('}').unwrap_or(0);
@@ -196,7 +196,7 @@ impl Parser<'_> {
         Ok(Some(word.unwrap_or_default().to_string()))
     }
 
-    /// What a file, or all files of a pattern, say.
+    /// Parses a file, or all files of a pattern.
     fn include(&self, pattern: &str, depth: usize) -> Result<Vec<Directive>, String> {
         let path = self.base.join(pattern);
         let name = path
@@ -239,7 +239,7 @@ impl Parser<'_> {
     }
 }
 
-/// Of two servers of one name, one of which only sends clients to the other by TLS, that one has nothing to do here.
+/// Of two servers with the same name, drops the one that only redirects to HTTPS.
 fn twins(http: &mut Directive, found: &mut Found) {
     let names = |server: &Directive| -> Vec<String> {
         let name = server.find("server_name");
@@ -263,7 +263,7 @@ fn twins(http: &mut Directive, found: &mut Found) {
     });
 }
 
-/// The name that a client asks a server by, if it has one that is fixed.
+/// The host name a client uses for a server, if it has a fixed one.
 fn host_of(server: &Directive) -> Option<&str> {
     let names = server.find("server_name");
     let mut names = names.into_iter().flat_map(Directive::args);
@@ -273,7 +273,7 @@ fn host_of(server: &Directive) -> Option<&str> {
     })
 }
 
-/// Servers that were told apart by their ports share one in the copy: those without a name of their own get one.
+/// Servers distinguished only by their ports share one in the copy: those without a name get one.
 fn name_all(http: &mut Directive, found: &mut Found) {
     let block = http.block.iter_mut().flatten();
     let servers: Vec<&mut Directive> = block.filter(|one| one.name() == "server").collect();
@@ -293,7 +293,7 @@ fn name_all(http: &mut Directive, found: &mut Found) {
     }
 }
 
-/// What can be asked of a server.
+/// Finds what can be tested in a server.
 fn places(http: &Directive, server: &Directive, found: &mut Found) {
     let host = host_of(server).map(String::from);
     let roots = [server.find("root"), http.find("root")];
@@ -381,15 +381,15 @@ fn place(
     }
 }
 
-/// The answer of `return`: a status with a text, or where to go.
+/// The response of `return`: a status with a text, or a redirect.
 fn fixed(one: &Directive) -> Option<Right> {
     let args: Vec<&str> = one.args().collect();
     let status: u16 = match args.first()?.parse() {
         Ok(status) => status,
-        // An address alone is a redirect.
+        // A URL alone is a redirect.
         Err(_) => return Some(Right::Fixed(302, None)),
     };
-    // 444 closes without an answer.
+    // 444 closes the connection without a response.
     if status == 444 {
         return None;
     }
@@ -398,7 +398,7 @@ fn fixed(one: &Directive) -> Option<Right> {
     Some(Right::Fixed(status, body))
 }
 
-/// Puts the lab's port and backends in.
+/// Inserts the lab's port and upstreams.
 fn change(one: &mut Directive, found: &mut Found, depth: usize) {
     if one.name() == "server" && one.block.is_some() && depth == 1 {
         let block = one.block.get_or_insert_default();
@@ -411,7 +411,7 @@ fn change(one: &mut Directive, found: &mut Found, depth: usize) {
     }
     match one.name() {
         "upstream" => {
-            // Which kind of server stands there is known by who passes to it, which is in other blocks: HTTP mostly.
+            // The protocol depends on the directives that use the upstream, in other blocks; it is mostly HTTP.
             let backend = match found
                 .places
                 .iter()
@@ -429,7 +429,7 @@ fn change(one: &mut Directive, found: &mut Found, depth: usize) {
             let url = one.arg().to_string();
             let (_, rest) = url.split_once("://").unwrap_or(("", &url));
             let cut = rest.find('/').unwrap_or(rest.len());
-            // An upstream's name has no dot and no port, and is changed where it is defined.
+            // The name of an upstream has no dot and no port, and is changed where it is defined.
             let (host, path) = rest.split_at(cut);
             let named = !host.contains(['.', ':', '[']) && host != "localhost";
             let address = match named {
@@ -464,7 +464,7 @@ fn change(one: &mut Directive, found: &mut Found, depth: usize) {
     }
 }
 
-/// What a copy has not: rights, files and ports of the real one, and TLS.
+/// What a copy omits: privileges, files and ports of the original, and TLS.
 fn is_left_out(one: &Directive, found: &mut Found) -> bool {
     const NAMES: [&str; 9] = [
         "user",

@@ -1,14 +1,14 @@
-//! The experiment as text, with comments for whoever reads it.
+//! Writes the experiment as text, with comments for its reader.
 
 use std::fmt::Write;
 use std::path::Path;
 
 use super::{Backend, DIR, Found, Language, PORT, Place, Right};
 
-/// The body of the lab's backends.
+/// The response body of the lab's upstreams.
 const BEHIND: &str = "This is behind.";
 
-/// The name of a copy.
+/// The file name of a copy.
 pub fn copy_name(stem: &str, kind: &str, language: Language) -> String {
     let dot = if kind.is_empty() { "" } else { "." };
     match language {
@@ -17,10 +17,10 @@ pub fn copy_name(stem: &str, kind: &str, language: Language) -> String {
     }
 }
 
-/// The experiment.
+/// The text of the experiment.
 pub fn experiment(found: &Found, language: Language, from: &Path, stem: &str) -> String {
     let mut out = String::new();
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     let _ = write_all(found, language, from, stem, &mut out);
     out
 }
@@ -127,7 +127,7 @@ fn test(place: &Place, name: &str, out: &mut String) -> std::fmt::Result {
     writeln!(out)
 }
 
-/// What the lab puts in place of names in the copies.
+/// The values that the lab substitutes for placeholders in the copies.
 fn rewrites(found: &Found, out: &mut String) -> std::fmt::Result {
     let mut all = vec![(PORT, "{port}".to_string()), (DIR, "{dir}".to_string())];
     for backend in backends(found) {
@@ -175,7 +175,7 @@ fn subjects(found: &Found, language: Language, stem: &str, out: &mut String) -> 
     }
 }
 
-/// Backends that a copy names: each needs a port, or no server takes the copy, whether a test asks for it or not.
+/// Upstreams that a copy refers to: each needs a port, or servers reject the copy, even if no test uses it.
 fn backends(found: &Found) -> Vec<Backend> {
     let named = |backend: &Backend| {
         let mut copies = found.copies.iter();
@@ -185,7 +185,7 @@ fn backends(found: &Found) -> Vec<Backend> {
     all.into_iter().filter(named).collect()
 }
 
-/// A name for each place, from host and path: letters, digits and hyphens, each once.
+/// A unique name for each place, from host and path: letters, digits and hyphens.
 fn names(places: &[Place]) -> Vec<String> {
     let several = |place: &Place| places.iter().any(|other| other.host != place.host);
     let mut names: Vec<String> = Vec::new();
@@ -209,7 +209,7 @@ fn names(places: &[Place]) -> Vec<String> {
     names
 }
 
-/// A string as TOML writes it: its basic strings have the escapes of JSON, and want DEL escaped, too.
+/// Quotes a string for TOML: its basic strings have the escapes of JSON, and DEL must be escaped, too.
 fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
     json.replace('\u{7f}', "\\u007F")

@@ -1,4 +1,4 @@
-//! `lab break`: more and more load until the server gives way, in which manner it does, and how it recovers.
+//! `lab break`: increases the load until the server is overloaded, and reports how it degrades and recovers.
 
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
@@ -6,38 +6,38 @@ use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{FailureClass, Load};
 
-/// Rates of the curve, as shares of what the closed loop does.
+/// Rates of the curve, relative to the throughput of the closed loop.
 const SHARES: [f64; 8] = [0.25, 0.5, 0.75, 0.9, 1.1, 1.3, 1.6, 2.0];
 
-/// The share at which the server was well and is looked at again afterwards.
+/// The relative rate at which the server was healthy, repeated afterwards to check recovery.
 const CALM_SHARE: f64 = 0.5;
 
-/// Looks after the overload, one step each, before it is said that the server does not recover.
+/// Maximum number of recovery steps before the server counts as not recovering.
 const RECOVERY_LOOKS: usize = 10;
 
-/// Latency that has grown so many times counts as queueing, and as not yet recovered.
+/// Growth of latency that counts as queueing, and as not yet recovered.
 const GROWN: f64 = 5.0;
 
-/// Goodput that falls below this share of its best has collapsed.
+/// Goodput below this share of its maximum counts as collapsed.
 const COLLAPSED: f64 = 0.5;
 
-/// Share of failures that counts.
+/// Share of failures that counts as failing.
 const FAILING: f64 = 0.01;
 
-/// In which manner a server gives way.
+/// Behaviour under overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It did not, as far as it was asked.
+    /// Not overloaded at any of the rates tried.
     Holds,
-    /// It refuses what is too much, at once, and answers the rest as fast as before.
+    /// Rejects the excess at once, and serves the rest as fast as before.
     Sheds,
-    /// Everything is answered, later and later.
+    /// Responds to everything, with growing latency.
     Queues,
-    /// Connections break under requests.
+    /// Connections break during requests.
     Drops,
-    /// It answers less than half of what it could.
+    /// Successful responses fall below half of the maximum.
     Collapses,
-    /// It is not there any more.
+    /// The server has exited.
     Dies,
 }
 
@@ -58,18 +58,18 @@ impl Manner {
     }
 }
 
-/// What one step saw.
+/// Results of one step.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     goodput: f64,
     p99_ns: f64,
-    /// Shares of requests: refused in order, by status or at the door; broken connections; all failures.
+    /// Shares of requests: rejected cleanly, by status or refused connection; broken connections; all failures.
     refused: f64,
     broken: f64,
     failed: f64,
 }
 
-/// Carries out `lab break`.
+/// Runs `lab break`.
 pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     let whole = (asked.step + STEP_WARMUP) * (SHARES.len() as u32 + 2);
     let mut steps = Steps::new(asked, live, whole);
@@ -86,7 +86,7 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
         steps.line(&line(knee * share, share, &seen));
         curve.push((share, seen));
     }
-    // What is looked at afterwards is recovery, and no part of the curve.
+    // The following steps check recovery and do not belong to the curve.
     let before = steps.taken.len();
     let mut calm = None;
     for look in 1..=RECOVERY_LOOKS {
@@ -139,7 +139,7 @@ impl Seen {
     }
 }
 
-/// Whether the server is as well as it was at the same rate before the overload.
+/// Whether the server performs as well as it did at the same rate before the overload.
 fn is_calm(curve: &[(f64, Seen)], knee: f64, seen: &Seen) -> bool {
     let before = curve.iter().find(|(share, _)| *share == CALM_SHARE);
     let p99 = before.map_or(0.0, |(_, before)| before.p99_ns);
@@ -147,7 +147,7 @@ fn is_calm(curve: &[(f64, Seen)], knee: f64, seen: &Seen) -> bool {
     kept_up && seen.failed < FAILING && seen.p99_ns <= (p99 * GROWN).max(5e6)
 }
 
-/// The manner, from the curve and whether the server was well again afterwards.
+/// Classifies the behaviour, from the curve and whether the server recovered.
 fn judge(curve: &[(f64, Seen)], recovered: bool) -> Manner {
     let best = curve
         .iter()
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn each_manner_is_told_from_the_others() {
-        // Good answers per second, p99 in milliseconds, shares refused, broken and failed; whether it recovered.
+        // Successful requests per second, p99 in milliseconds, shares refused, broken and failed; whether it recovered.
         for (goodput, p99_ms, [refused, broken, failed], recovered, manner) in [
             (1_000.0, 2.0, [0.0, 0.0, 0.0], true, Manner::Holds),
             (1_000.0, 2.0, [0.4, 0.0, 0.4], true, Manner::Sheds),

@@ -1,6 +1,6 @@
-//! `lab find-limit` and `lab break`: how much a server can do while it keeps a promise, and what it does beyond.
+//! `lab find-limit` and `lab break`: the highest rate at which a server meets an objective, and its behaviour beyond.
 //!
-//! Both ask in the open loop: a closed one slows down with the server and so never shows an overload.
+//! Both use the open loop: a closed loop slows down with the server and so never causes an overload.
 
 mod curve;
 mod promise;
@@ -21,13 +21,13 @@ pub use curve::{Manner, break_down};
 pub use promise::Promise;
 pub use search::find_limit;
 
-/// Load before each step's window.
+/// Warm-up before each step's window.
 const STEP_WARMUP: Duration = Duration::from_millis(500);
 
-/// What both searches are asked for.
+/// Options of both searches.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The load of one target; the searches choose rates and lengths.
+    /// The load of one target; the searches choose rates and durations.
     pub plan: Plan,
     /// Length of each step.
     pub step: Duration,
@@ -35,16 +35,16 @@ pub struct Asked {
     pub json: Option<PathBuf>,
 }
 
-/// The steps of a search: each a load of its own, seen live, and kept for the result.
+/// The steps of a search: each a separate load, displayed live and stored for the result.
 struct Steps<'a> {
     plan: Plan,
     json: Option<&'a Path>,
     live: &'a mut dyn Progress,
-    /// Offered rate and what came, in the order of time.
+    /// Offered rate and load, in chronological order.
     taken: Vec<(f64, Load)>,
     started: SystemTime,
     began: Instant,
-    /// What the steps that are still to come take, as far as it is known.
+    /// Estimated duration of the remaining steps.
     left: Duration,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// One load at a rate; in the closed loop without one.
+    /// Runs one load at a rate; in the closed loop if `None`.
     fn step(&mut self, rate: Option<f64>, duration: Duration) -> Result<Load, Refused> {
         let mut plan = self.plan.clone();
         plan.mode = match rate {
@@ -73,7 +73,7 @@ impl<'a> Steps<'a> {
         };
         plan.duration = duration;
         plan.warmup = STEP_WARMUP;
-        // What is late has failed its promise already; there is no need to wait for all of it.
+        // A late response already violates the objective; there is no need to wait for all of them.
         plan.drain = plan.drain.min(plan.timeout);
         self.left = self.left.saturating_sub(duration + STEP_WARMUP);
         single::view(&plan, self.live, self.left);
@@ -90,7 +90,7 @@ impl<'a> Steps<'a> {
         self.live.line(text);
     }
 
-    /// Writes the result, if it is wanted: a cell for each rate, so that a report draws what came against what was offered.
+    /// Writes the result, if requested: a cell per rate, so that a report can plot completed against offered load.
     fn save(mut self, words: &str) -> Result<(), Refused> {
         let Some(path) = self.json else {
             return Ok(());
@@ -106,7 +106,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// A cell for each rate; what was asked at the same rate again is another block of it.
+/// A cell per rate; repeated rates become further blocks of the cell.
 fn cells(pattern: &Cell, taken: Vec<(f64, Load)>) -> Vec<Cell> {
     let mut cells: Vec<Cell> = Vec::new();
     for (rate, load) in taken {

@@ -1,21 +1,21 @@
-//! A promise about answers, such as `p99<50ms,errors<0.1%`, and whether a load kept it.
+//! A service-level objective, such as `p99<50ms,errors<0.1%`, and whether a load met it.
 
 use std::str::FromStr;
 
 use sluice_load::quantity::{parse_duration, time};
 use sluice_load::result::Load;
 
-/// Share of the requests that were due which have to be answered inside the window: below it the server does not keep up,
-/// whatever the latency of what it answers.
+/// Minimum share of the due requests that must complete inside the window: below it the server does not keep up,
+/// whatever its latency.
 const KEPT_UP_MIN: f64 = 0.98;
 
-/// Conditions that have to hold together.
+/// Conditions that must all hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Promise(Vec<Condition>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
-    /// A percentile of the total of good answers, in nanoseconds.
+    /// A percentile of the total duration of successful requests, in nanoseconds.
     Percentile(f64, f64),
     /// The mean.
     Mean(f64),
@@ -73,7 +73,7 @@ fn condition(part: &str) -> Result<Condition, String> {
 }
 
 impl Promise {
-    /// Why a load broke it; `None` if it was kept.
+    /// Why a load violated it; `None` if it was met.
     pub fn broken(&self, load: &Load) -> Option<String> {
         if load.ended_ok == 0 {
             return Some("no good answer".into());
@@ -86,7 +86,7 @@ impl Promise {
         }
         let times = &load.latency.total;
         if times.count == 0 {
-            // Answers of requests that were due before the window say nothing of it.
+            // Responses to requests that were due before the window do not count.
             return Some("nothing was due in the window".into());
         }
         self.0.iter().find_map(|condition| {
@@ -150,7 +150,7 @@ mod tests {
                 .contains("10.00 % errors")
         );
         assert!(promise.broken(&load(&[], 1)).is_some());
-        // One answer came, but to a request that was due before: no latency was measured, so none was kept to.
+        // One response arrived, but to a request due earlier: no latency was measured, so the objective is not met.
         let mut early = load(&[], 0);
         (early.ended_ok, early.due) = (1, Some(0));
         assert!(promise.broken(&early).unwrap().contains("nothing was due"));

@@ -1,5 +1,5 @@
-//! `lab find-limit`: the highest rate at which a promise is kept. Halving between what was kept and what was broken, then a
-//! longer run at the rate that was found.
+//! `lab find-limit`: the highest rate that meets an objective. Bisects between rates that met it and rates that did
+//! not, then confirms the result in a longer run.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use sluice_load::outcome::{Answer, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::Load;
 
-/// Halvings: the rate is found to a hundredth of the first estimate.
+/// Bisection steps: the rate is found to a hundredth of the first estimate.
 const HALVINGS: usize = 7;
 
-/// The search begins with what the closed loop does, and never looks beyond this multiple of it.
+/// The search starts from the throughput of the closed loop, and never exceeds this multiple of it.
 const BEYOND: f64 = 1.2;
 
-/// Steps down of 5 % each, if the rate that was found is not confirmed.
+/// Steps down of 5 % each, if the rate found is not confirmed.
 const RETREATS_MAX: usize = 6;
 
-/// Carries out `lab find-limit`.
+/// Runs `lab find-limit`.
 pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outcome {
     let last = asked.plan.duration;
     let steps = (asked.step + STEP_WARMUP) * (HALVINGS as u32 + 1);
@@ -66,7 +66,7 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
     })
 }
 
-/// Halves between what is kept and what is broken.
+/// Bisects between a rate that meets the objective and one that does not.
 fn halve<E>(most: f64, look: &mut impl FnMut(f64) -> Result<bool, E>) -> Result<Option<f64>, E> {
     let (mut kept, mut broken) = (None, most);
     let mut rate = most / 2.0;

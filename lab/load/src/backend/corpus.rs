@@ -1,13 +1,13 @@
-//! Answers of a JSON-RPC server that look like blocks of a chain: many bodies of very different sizes, the same in the server
-//! that sends them and in the generator that compares them.
+//! Responses of a JSON-RPC server that look like blocks of a chain: many bodies of very different sizes, identical in
+//! the test upstream that sends them and in the generator that verifies them.
 
 use std::sync::Arc;
 
 use crate::random::Random;
 use crate::random::made_body;
 
-/// Sizes in bytes by share of the bodies, between which lines are drawn. Study 003 prints 1,479 and 1,387,712 as its ends,
-/// steps of up to 131,072 for half and 262,144 for 90 % of them, and 138 to 141 KB for the mean.
+/// Body size in bytes by quantile, interpolated linearly between points. Study 003 prints 1,479 and 1,387,712 as its
+/// ends, steps of up to 131,072 for half and 262,144 for 90 % of them, and 138 to 141 KB for the mean.
 const SIZES: [(f64, f64); 8] = [
     (0.0, 1_479.0),
     (0.05, 20_000.0),
@@ -19,10 +19,10 @@ const SIZES: [(f64, f64); 8] = [
     (1.0, 1_387_712.0),
 ];
 
-/// The number of the first body: blocks have long numbers.
+/// The number of the first block. It is large, as real block numbers are.
 const FIRST: u64 = 15_000_000;
 
-/// Start value of sizes and contents.
+/// Seed for sizes and contents.
 const SEED: u64 = 3;
 
 /// The bodies.
@@ -30,7 +30,7 @@ const SEED: u64 = 3;
 pub struct Corpus(Vec<Arc<[u8]>>);
 
 impl Corpus {
-    /// So many, always the same ones.
+    /// Generates `count` bodies; the same ones every time.
     pub fn make(count: usize) -> Self {
         let mut places: Vec<usize> = (0..count).collect();
         Random::new(SEED).shuffle(&mut places);
@@ -41,7 +41,7 @@ impl Corpus {
         Corpus(bodies.collect())
     }
 
-    /// What is asked for each body, and the body.
+    /// The request body for each response body, with that response body.
     pub fn questions(&self) -> impl Iterator<Item = (Vec<u8>, Arc<[u8]>)> {
         let numbered = self.0.iter().zip(FIRST..);
         numbered.map(|(body, number)| {
@@ -57,7 +57,7 @@ impl Corpus {
         &self.0
     }
 
-    /// Which body a question is about: that of the first number in hexadecimal.
+    /// The index of the body that a request asks for, from the first hexadecimal number in it.
     pub fn asked(&self, question: &[u8]) -> Option<usize> {
         let text = std::str::from_utf8(question).ok()?;
         let (_, rest) = text.split_once("\"0x")?;
@@ -80,7 +80,7 @@ fn size(share: f64) -> usize {
     size as usize
 }
 
-/// An answer of exactly so many bytes.
+/// A JSON-RPC response of exactly `size` bytes.
 fn body(number: u64, size: usize) -> Vec<u8> {
     let before = format!(
         "{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"number\":\"{number:#x}\",\"transactions\":[\""

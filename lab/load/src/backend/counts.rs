@@ -1,4 +1,4 @@
-//! What a backend has counted, in a file that whoever measures can read at any time.
+//! Counters of a test upstream, published in a file that the lab can read at any time.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 
 use crate::result::BackendCounts;
 
-/// How often the file is brought up to date.
+/// Interval between updates of the file.
 pub const EVERY: Duration = Duration::from_millis(50);
 
-/// Width of the line in the file: two numbers of at most 20 digits, a blank, a line break. Written whole each time, so
-/// a reader never sees a part of it.
+/// Width of the line in the file: two numbers of at most 20 digits, a blank, a line break. The line is written in one
+/// piece, so a reader never sees a partial one.
 const LINE: usize = 42;
 
-/// Counters and the file that shows them.
+/// Counters and the file they are published in.
 #[derive(Debug)]
 pub struct Counter {
-    /// The counters.
     pub counts: BackendCounts,
     shown: Option<BackendCounts>,
     file: Option<File>,
@@ -25,8 +24,8 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Counters that are shown in a file, if one is named. A file that cannot be made shows nothing: whoever reads it
-    /// will tell.
+    /// Creates counters, published in a file if `path` is given. A file that cannot be created is not reported here:
+    /// reading it fails later.
     pub fn new(path: Option<PathBuf>) -> Self {
         Counter {
             counts: BackendCounts::default(),
@@ -36,13 +35,13 @@ impl Counter {
         }
     }
 
-    /// How long an idle server may sleep; `None` for as long as it likes.
+    /// How long an idle server may sleep; `None` without limit.
     pub fn sleep_max(&self) -> Option<Duration> {
         let unseen = self.file.is_some() && self.shown.as_ref() != Some(&self.counts);
         unseen.then_some(EVERY)
     }
 
-    /// Brings the file up to date, now and then.
+    /// Updates the file if [`EVERY`] has passed.
     pub fn show(&mut self) {
         let Some(file) = &self.file else { return };
         if self.shown.as_ref() == Some(&self.counts) || Instant::now() < self.next {
@@ -58,7 +57,7 @@ impl Counter {
     }
 }
 
-/// Reads the file of a running backend.
+/// Reads the counter file of a running test upstream.
 pub fn read_counts(path: &Path) -> Option<BackendCounts> {
     let text = fs::read_to_string(path).ok()?;
     let mut words = text.split_whitespace().map(str::parse);

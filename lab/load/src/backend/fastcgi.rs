@@ -1,4 +1,5 @@
-//! A FastCGI responder with a fixed answer, one request at a time on each connection, as all servers at hand ask it.
+//! A FastCGI responder with a fixed response. It handles one request at a time per connection, as all common servers
+//! send them.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -6,19 +7,19 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
 
-/// One read.
+/// Buffer size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The longest content of a record that is a multiple of 8 (FastCGI 1.0, section 3.3).
 const RECORD_BYTES_MAX: usize = 65_528;
 
-/// Types of records (FastCGI 1.0, section 8).
+/// Record types (FastCGI 1.0, section 8).
 const BEGIN_REQUEST: u8 = 1;
 const END_REQUEST: u8 = 3;
 const STDIN: u8 = 5;
 const STDOUT: u8 = 6;
 
-/// Bit of the flags of a request: the connection is kept.
+/// Flag of a request: keep the connection open.
 const KEEP_CONN: u8 = 1;
 
 struct Conn {
@@ -28,19 +29,19 @@ struct Conn {
     at: usize,
 }
 
-/// Reads records as they come.
+/// Incremental record parser.
 #[derive(Debug, Default)]
 struct Parser {
     head: [u8; 8],
     have: usize,
-    /// Bytes of content and padding left, and how many of the content were seen.
+    /// Bytes of content and padding left, and how much of the content was seen.
     content: usize,
     padding: usize,
     seen: usize,
     keeps: bool,
 }
 
-/// A request that is complete.
+/// A complete request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Asked {
     id: [u8; 2],
@@ -48,7 +49,7 @@ struct Asked {
 }
 
 impl Parser {
-    /// Takes bytes; calls `each` with every request that became complete.
+    /// Consumes bytes; calls `each` for every request that is now complete.
     fn feed(&mut self, mut input: &[u8], mut each: impl FnMut(Asked)) {
         while let Some(first) = input.first() {
             if self.have < 8 {
@@ -62,7 +63,7 @@ impl Parser {
                 }
             } else if self.content > 0 {
                 let used = input.len().min(self.content);
-                // The flags are the third byte of the content: after the role.
+                // The flags are the third byte of the content, after the role.
                 let begins = self.head[1] == BEGIN_REQUEST && self.seen <= 2;
                 if let Some(flags) = input[..used]
                     .get(2_usize.wrapping_sub(self.seen))
@@ -80,7 +81,7 @@ impl Parser {
             }
             if self.have == 8 && self.content == 0 && self.padding == 0 {
                 self.have = 0;
-                // An empty record of this type ends what the client has to say.
+                // An empty record of this type ends the request body.
                 if self.head[1] == STDIN && self.seen == 0 {
                     let id = [self.head[2], self.head[3]];
                     each(Asked {
@@ -93,7 +94,7 @@ impl Parser {
     }
 }
 
-/// The answer with request id 0, and where the ids have to be put in.
+/// The response with request id 0, and the offsets at which the id has to be inserted.
 fn answer(body: &[u8], content_type: &str) -> (Vec<u8>, Vec<usize>) {
     let head = format!(
         "Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
@@ -115,7 +116,7 @@ fn answer(body: &[u8], content_type: &str) -> (Vec<u8>, Vec<usize>) {
     (bytes, ids)
 }
 
-/// Serves until it is ended.
+/// Serves until the process is terminated.
 pub fn serve(
     listener: &OwnedFd,
     body: &[u8],
@@ -175,7 +176,7 @@ pub fn serve(
     }
 }
 
-/// Sends what waits. Gives whether the connection lives.
+/// Sends pending output. Returns whether the connection is still open.
 fn push(conn: &mut Conn, poll: &Poll, was_waiting: bool) -> io::Result<bool> {
     if conn.out.is_empty() {
         return Ok(true);

@@ -1,5 +1,5 @@
-//! The floor: what the least possible server costs. It answers whatever arrives and parses nothing, so it trusts clients
-//! to send one request at a time. A yardstick, no server.
+//! The floor: the cost of the least possible server. It responds to whatever arrives and parses nothing, so it relies
+//! on clients to send one request at a time. It is a yardstick, not a usable server.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -7,16 +7,16 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use super::counts::Counter;
 use super::socket::{LISTENER, Poll, accept, read, write};
 
-/// One read of requests, which are short.
+/// Buffer size of one read; requests are short.
 const READ_BYTES: usize = 64 * 1024;
 
 struct Conn {
     socket: OwnedFd,
-    /// Bytes of the answer that have left, while it is not whole.
+    /// Bytes of a partial response already sent.
     at: usize,
 }
 
-/// Serves until it is ended.
+/// Serves until the process is terminated.
 pub fn serve(
     listener: &OwnedFd,
     answer: &[u8],
@@ -24,7 +24,7 @@ pub fn serve(
     mut counter: Counter,
 ) -> io::Result<()> {
     let mut poll = Poll::new(listener)?;
-    // By number, as the kernel gives the lowest free one: a list is the fastest table there is.
+    // Indexed by descriptor: the kernel assigns the lowest free one, so a vector is the fastest table.
     let mut conns: Vec<Option<Conn>> = Vec::new();
     let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {

@@ -1,5 +1,5 @@
-//! An HTTP server with a fixed answer, which is slow, large or faulty on purpose. It reads requests properly, uploads
-//! included, and answers to a path under `/sum` with size and SHA-256 of what was uploaded.
+//! An HTTP server with a fixed response, slow, large or faulty on purpose. It parses requests properly, reads uploads,
+//! and responds to paths under `/sum` with the size and SHA-256 of the upload.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
@@ -15,39 +15,39 @@ use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
 use crate::generator::response::{Facts, Fed, LastHead, Reader, Take};
 use crate::random::Random;
 
-/// One read.
+/// Buffer size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of a question that are kept: those of the lab have some 90.
+/// Bytes of a request body that are stored for the corpus lookup; those of the lab have about 90.
 const QUESTION_BYTES_MAX: usize = 1024;
 
-/// What the server does.
+/// Behaviour of the server.
 #[derive(Clone, Debug)]
 pub struct Respond {
-    /// The body of its answer.
+    /// The response body.
     pub body: Arc<[u8]>,
-    /// Its type.
+    /// The `Content-Type`.
     pub content_type: String,
-    /// Whether it closes after each answer.
+    /// Whether it closes the connection after each response.
     pub close: bool,
-    /// How long it waits before an answer.
+    /// Delay before each response.
     pub delay: Duration,
-    /// Whether that is the mean of random times.
+    /// Whether `delay` is the mean of random delays.
     pub random_delay: bool,
-    /// How long it waits before the first answer of each connection beside that.
+    /// Additional delay before the first response of each connection.
     pub first_delay: Duration,
-    /// Bodies that are asked for by number, instead of `body`.
+    /// Bodies selected by number, instead of `body`.
     pub corpus: Option<Corpus>,
-    /// What goes wrong on purpose.
+    /// Faults injected on purpose.
     pub faults: Faults,
-    /// Start value of what is random.
+    /// Seed of the random choices.
     pub seed: u64,
 }
 
-/// Shares of requests with which something goes wrong, from 0 to 1.
+/// Shares of requests that fail in each way, from 0 to 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// Answered with 500.
+    /// Status 500.
     pub errors: f64,
     /// The connection is reset.
     pub resets: f64,
@@ -55,7 +55,7 @@ pub struct Faults {
     pub cuts: f64,
 }
 
-/// An answer of HTTP/1.1 in full.
+/// A complete HTTP/1.1 response.
 pub fn answer(body: &[u8], content_type: &str, status: u16, close: bool) -> Vec<u8> {
     let reason = if status == 200 {
         "OK"
@@ -71,13 +71,13 @@ pub fn answer(body: &[u8], content_type: &str, status: u16, close: bool) -> Vec<
     [head.as_bytes(), body].concat()
 }
 
-/// The answers, written out once.
+/// The responses, serialized once.
 struct Answers {
     keep: Arc<[u8]>,
     close: Arc<[u8]>,
     error: Arc<[u8]>,
     cut: Arc<[u8]>,
-    /// By number of the corpus: on a connection that goes on, and on one that ends.
+    /// By index of the corpus: with keep-alive, and with `Connection: close`.
     numbered: Vec<[Arc<[u8]>; 2]>,
 }
 
@@ -85,14 +85,15 @@ struct Conn {
     socket: OwnedFd,
     reader: Reader,
     request: Request,
-    /// Answers that have not left: bytes, how many of them have, and whether the connection ends behind.
+    /// Responses not yet sent in full: bytes, how many of them have been sent, and whether the connection ends
+    /// afterwards.
     out: VecDeque<(Arc<[u8]>, usize, Then)>,
-    /// Bytes of later requests while an answer is waited with.
+    /// Bytes of later requests, held while a response is delayed.
     held: Vec<u8>,
-    /// Until when the answer to the current request waits.
+    /// When the delayed response to the current request is due.
     asleep: Option<Instant>,
     watches_out: bool,
-    /// Whether a request of it was read before.
+    /// Whether this connection has carried a request before.
     known: bool,
 }
 
@@ -102,14 +103,14 @@ enum Then {
     Close,
 }
 
-/// What is known of the request that is being read.
+/// State of the request being read.
 #[derive(Default)]
 struct Request {
     closes: bool,
     sums: bool,
     uploaded: u64,
     digest: Option<Context>,
-    /// What was asked in the body, where a corpus is served.
+    /// The request body, if a corpus is served.
     question: Option<Vec<u8>>,
 }
 
@@ -146,14 +147,14 @@ struct Server<'a> {
     answers: Answers,
     poll: Poll,
     conns: ByNumber<Conn>,
-    /// Who is to be answered when.
+    /// Connections with a delayed response, by due time.
     sleepers: BTreeSet<(Instant, RawFd)>,
     chance: Random,
     counter: Counter,
     last: LastHead,
 }
 
-/// Serves until it is ended.
+/// Serves until the process is terminated.
 pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Result<()> {
     let (body, kind) = (&respond.body, &respond.content_type);
     let mut cut = answer(body, kind, 200, false);
@@ -260,7 +261,7 @@ impl Server<'_> {
         }
     }
 
-    /// Takes bytes of requests. Gives whether the connection lives.
+    /// Consumes request bytes. Returns whether the connection is still open.
     fn feed(&mut self, conn: &mut Conn, mut input: &[u8]) -> io::Result<bool> {
         while !input.is_empty() {
             if conn.asleep.is_some() {
@@ -305,7 +306,7 @@ impl Server<'_> {
         delay.mul_f64(-(1.0 - self.chance.unit()).ln())
     }
 
-    /// Answers the current request, or fails it on purpose. Gives whether the connection lives.
+    /// Responds to the current request, or fails it on purpose. Returns whether the connection is still open.
     fn reply(&mut self, conn: &mut Conn) -> io::Result<bool> {
         let Faults {
             errors,
@@ -316,7 +317,7 @@ impl Server<'_> {
         let closes = self.respond.close || conn.request.closes;
         let then = if closes { Then::Close } else { Then::GoOn };
         let (bytes, then) = if lot < resets {
-            // The linger of nothing makes the kernel reset where it would have said farewell.
+            // A linger time of zero makes the kernel send RST instead of FIN.
             let _ = socket2::SockRef::from(&conn.socket).set_linger(Some(Duration::ZERO));
             return Ok(false);
         } else if lot < resets + cuts {
@@ -339,7 +340,7 @@ impl Server<'_> {
         self.push(conn)
     }
 
-    /// The answer without any fault. A question that no body is for gets an error.
+    /// The response without any fault. A request for an unknown body gets an error.
     fn right_answer(&self, request: &Request, closes: bool) -> Arc<[u8]> {
         let Answers {
             keep, close, error, ..
@@ -354,7 +355,7 @@ impl Server<'_> {
         )
     }
 
-    /// Sends what waits. Gives whether the connection lives.
+    /// Sends pending output. Returns whether the connection is still open.
     fn push(&mut self, conn: &mut Conn) -> io::Result<bool> {
         while let Some((bytes, at, then)) = conn.out.front_mut() {
             let Some(sent) = write(&conn.socket, &bytes[*at..]) else {
@@ -377,7 +378,7 @@ impl Server<'_> {
         Ok(true)
     }
 
-    /// Answers those whose time has come.
+    /// Sends the delayed responses that are due.
     fn wake(&mut self) -> io::Result<()> {
         let now = Instant::now();
         while let Some((at, number)) = self.sleepers.first().copied().filter(|(at, _)| *at <= now) {

@@ -1,6 +1,6 @@
-//! What can stand behind a server, or in its place: the least possible answer (the floor), a relay that parses nothing,
-//! an HTTP server that is slow, large or faulty on purpose, a FastCGI responder, and servers of WebSocket and of events. Each is a process of its own, so
-//! that its CPU time is told apart.
+//! Test upstreams, which also stand in for a server: the least possible response (the floor), a relay that parses
+//! nothing, an HTTP server that is slow, large or faulty on purpose, a FastCGI responder, and servers for WebSocket and
+//! server-sent events. Each is a process of its own, so that its CPU time is measured separately.
 
 mod corpus;
 pub mod counts;

@@ -1,4 +1,4 @@
-//! The floor of proxies: an upstream connection for each client, bytes copied, nothing parsed.
+//! The floor of proxies: one upstream connection per client, bytes copied, nothing parsed.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -6,17 +6,17 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use super::counts::Counter;
 use super::socket::{ByNumber, LISTENER, Poll, accept, dial, read, write};
 
-/// One read, and so the most that waits for one side.
+/// Buffer size of one read, and so the most that is pending for one side.
 const READ_BYTES: usize = 256 * 1024;
 
 struct Conn {
     socket: OwnedFd,
     other: RawFd,
-    /// What this side could not take yet. While there is any the other side is not read, so memory stays bounded.
+    /// Bytes this side could not accept yet. While there are any, the other side is not read, so memory stays bounded.
     pending: Vec<u8>,
 }
 
-/// Serves until it is ended.
+/// Serves until the process is terminated.
 pub fn serve(listener: &OwnedFd, to: &str, mut counter: Counter) -> io::Result<()> {
     let mut poll = Poll::new(listener)?;
     let mut conns: ByNumber<Conn> = ByNumber::new();
@@ -57,14 +57,14 @@ pub fn serve(listener: &OwnedFd, to: &str, mut counter: Counter) -> io::Result<(
     }
 }
 
-/// Both ends of a pair are let go of.
+/// Drops both ends of a pair.
 fn part(conns: &mut ByNumber<Conn>, number: RawFd) {
     if let Some(conn) = conns.remove(&number) {
         conns.remove(&conn.other);
     }
 }
 
-/// Sends on what a side could not take. Gives whether the pair lives.
+/// Sends pending bytes of one side. Returns whether the pair is still open.
 fn empty(conns: &mut ByNumber<Conn>, number: RawFd, poll: &Poll) -> io::Result<bool> {
     let Some(conn) = conns.get_mut(&number) else {
         return Ok(true);
@@ -81,7 +81,7 @@ fn empty(conns: &mut ByNumber<Conn>, number: RawFd, poll: &Poll) -> io::Result<b
     Ok(true)
 }
 
-/// Reads one side and gives it to the other. Gives whether the pair lives.
+/// Reads one side and writes to the other. Returns whether the pair is still open.
 fn copy(
     conns: &mut ByNumber<Conn>,
     number: RawFd,
@@ -115,7 +115,8 @@ fn copy(
     Ok(true)
 }
 
-/// A side is read while the other has nothing pending, and written while it has.
+/// Sets the epoll interest of one side: readable while the other has nothing pending, writable while it has output
+/// pending itself.
 fn watch(conns: &ByNumber<Conn>, number: RawFd, poll: &Poll) -> io::Result<()> {
     let Some(conn) = conns.get(&number) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Sockets and waiting, as all backends do it: one thread, epoll, level by level.
+//! Sockets and polling shared by all test upstreams: one thread, level-triggered epoll.
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,23 +13,23 @@ use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-/// Connections waiting to be accepted: as many as the kernel allows.
+/// Listen backlog: as many pending connections as the kernel allows.
 const BACKLOG: i32 = 65_535;
 
-/// Connections accepted in a row, so that a storm of them does not starve those that are open.
+/// Connections accepted in a row, so that a burst of them does not starve those already open.
 const ACCEPTS_MAX: usize = 64;
 
-/// Events taken at a time.
+/// Events fetched per `epoll_wait`.
 const EVENTS_MAX: usize = 1024;
 
-/// The events of the listener; no socket has this number.
+/// The token of the listener; no descriptor has this number.
 pub const LISTENER: u64 = u64::MAX;
 
 /// Listens at `host:port` or `unix:/path`.
 pub fn listen(address: &str) -> io::Result<OwnedFd> {
     let (domain, at) = resolve(address)?;
     if let Some(path) = address.strip_prefix("unix:") {
-        // What an earlier run left behind.
+        // A socket file left behind by an earlier run.
         let _ = fs::remove_file(path);
     }
     let socket = Socket::new(domain, Type::STREAM, None)?;
@@ -40,7 +40,7 @@ pub fn listen(address: &str) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Connects, waiting until it is done: to a neighbour, that is at once.
+/// Connects in blocking mode; to a local peer that takes no time.
 pub fn dial(address: &str) -> io::Result<OwnedFd> {
     let (domain, at) = resolve(address)?;
     let socket = Socket::new(domain, Type::STREAM, None)?;
@@ -63,25 +63,25 @@ fn resolve(address: &str) -> io::Result<(Domain, SockAddr)> {
     Ok((Domain::for_address(at), at.into()))
 }
 
-/// Who waits for what.
+/// An epoll instance and its events.
 pub struct Poll {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
 }
 
-/// What a socket tells.
+/// Readiness of one socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
-    /// The socket, or [`LISTENER`].
+    /// The descriptor, or [`LISTENER`].
     pub who: u64,
-    /// It can be read, or has ended.
+    /// Readable, or closed by the peer.
     pub readable: bool,
-    /// It can be written.
+    /// Writable.
     pub writable: bool,
 }
 
 impl Poll {
-    /// Waits for a listener to begin with.
+    /// Creates an instance that polls a listener.
     pub fn new(listener: &OwnedFd) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = epoll::EventData::new_u64(LISTENER);
@@ -92,7 +92,7 @@ impl Poll {
         })
     }
 
-    /// Begins to wait for a socket to be readable.
+    /// Registers a socket for reading.
     pub fn add(&self, socket: &OwnedFd) -> io::Result<()> {
         let data = epoll::EventData::new_u64(socket.as_raw_fd() as u64);
         Ok(epoll::add(
@@ -103,7 +103,7 @@ impl Poll {
         )?)
     }
 
-    /// Waits for a socket to be readable, writable, both or neither.
+    /// Polls a socket for reading, writing, both or neither.
     pub fn watch(&self, socket: &OwnedFd, reads: bool, writes: bool) -> io::Result<()> {
         let data = epoll::EventData::new_u64(socket.as_raw_fd() as u64);
         let mut flags = epoll::EventFlags::empty();
@@ -112,8 +112,8 @@ impl Poll {
         Ok(epoll::modify(&self.epoll, socket, data, flags)?)
     }
 
-    /// Waits for at most `most`; gives what was told, the listener last, so that no number of a socket that is closed
-    /// in this round is in use again within it.
+    /// Waits for at most `most` and returns the ready sockets, the listener last: a descriptor closed in this round is
+    /// then not reused within it.
     pub fn wait(&mut self, most: Option<Duration>, told: &mut Vec<Told>) -> io::Result<()> {
         let timeout = most.map(|most| Timespec {
             tv_sec: most.as_secs() as i64,
@@ -142,7 +142,7 @@ impl Poll {
     }
 }
 
-/// Accepts what waits. When descriptors run out the rest waits on.
+/// Accepts pending connections. If descriptors run out, the rest stays in the queue.
 pub fn accept(
     listener: &OwnedFd,
     mut each: impl FnMut(OwnedFd) -> io::Result<()>,
@@ -150,7 +150,7 @@ pub fn accept(
     for _ in 0..ACCEPTS_MAX {
         match net::accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(socket) => {
-                // Unix sockets have no such option.
+                // Unix sockets do not have this option.
                 let _ = sockopt::set_tcp_nodelay(&socket, true);
                 each(socket)?;
             }
@@ -160,7 +160,7 @@ pub fn accept(
     Ok(())
 }
 
-/// Reads once: bytes, nothing yet (`None`), or the end (0).
+/// Reads once: the number of bytes, `None` if nothing is available yet, 0 at the end.
 pub fn read(socket: &OwnedFd, buf: &mut [u8]) -> Option<usize> {
     match net::recv(socket, buf, RecvFlags::empty()) {
         Ok((got, _)) => Some(got),
@@ -169,7 +169,7 @@ pub fn read(socket: &OwnedFd, buf: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Writes once: how many bytes were taken, or `None` if the connection is gone.
+/// Writes once: the number of bytes accepted, or `None` if the connection is closed.
 pub fn write(socket: &OwnedFd, bytes: &[u8]) -> Option<usize> {
     match net::send(socket, bytes, SendFlags::NOSIGNAL) {
         Ok(sent) => Some(sent),
@@ -178,5 +178,5 @@ pub fn write(socket: &OwnedFd, bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Connections by the number of their socket.
+/// Connections by descriptor.
 pub type ByNumber<T> = HashMap<RawFd, T>;

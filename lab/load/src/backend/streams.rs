@@ -1,4 +1,4 @@
-//! Servers of long-lived connections: one that sends every WebSocket message back, and one that sends events on time.
+//! Servers of long-lived connections: one echoes every WebSocket message, one sends server-sent events on time.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,13 +10,13 @@ use super::socket::{ByNumber, LISTENER, Poll, accept, read, write};
 use crate::generator::expect::field;
 use crate::generator::talk::frame::{self, CLOSE, PING, PONG};
 
-/// One read.
+/// Buffer size of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A request, or a frame with its payload: what one client may make the server keep.
+/// Largest request, or frame with its payload: the most that one client can make the server buffer.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that a client has not taken yet; beyond it the connection ends.
+/// Bytes that a client has not read yet; beyond that the connection is closed.
 const UNSENT_BYTES_MAX: usize = 64 << 20;
 
 struct Conn {
@@ -25,24 +25,24 @@ struct Conn {
     input: Vec<u8>,
     out: Vec<u8>,
     watches_out: bool,
-    /// The connection ends when everything has left.
+    /// The connection ends once all output is sent.
     ends: bool,
-    /// Of a stream: events that are still to come.
+    /// Events still to send on this connection.
     left: u64,
 }
 
-/// What is served.
+/// The protocol served.
 #[derive(Clone, Debug)]
 pub enum Stream {
-    /// Messages come back.
+    /// WebSocket messages are echoed.
     Echo,
-    /// An event of so many bytes of data every so often, so many of them; 0 for no end.
+    /// Server-sent events at a fixed interval.
     Events {
-        /// Between two events.
+        /// Interval between two events.
         every: Duration,
-        /// Bytes of data of each.
+        /// Bytes of data in each.
         bytes: usize,
-        /// How many; 0 for as long as the client listens.
+        /// Number of events; 0 for as long as the client listens.
         count: u64,
     },
 }
@@ -52,12 +52,12 @@ struct Server<'a> {
     event: Vec<u8>,
     poll: Poll,
     conns: ByNumber<Conn>,
-    /// Who is to get an event when.
+    /// Connections by the time of their next event.
     due: BTreeSet<(Instant, RawFd)>,
     counter: Counter,
 }
 
-/// Serves until it is ended.
+/// Serves until the process is terminated.
 pub fn serve(listener: &OwnedFd, stream: &Stream, counter: Counter) -> io::Result<()> {
     let event = match stream {
         Stream::Echo => Vec::new(),
@@ -123,7 +123,7 @@ impl Server<'_> {
         })
     }
 
-    /// Sends what waits, and keeps the connection if it lives.
+    /// Sends pending output, and stores the connection if it is still open.
     fn keep(&mut self, number: RawFd, mut conn: Conn, lives: bool) -> io::Result<()> {
         let sent = match conn.out.is_empty() {
             true => Some(0),
@@ -147,7 +147,7 @@ impl Server<'_> {
         Ok(())
     }
 
-    /// Takes bytes of a client. Gives whether the connection lives.
+    /// Consumes bytes of a client. Returns whether the connection is still open.
     fn take(&mut self, conn: &mut Conn, bytes: &[u8]) -> bool {
         conn.input.extend_from_slice(bytes);
         if !conn.upgraded {
@@ -184,7 +184,7 @@ impl Server<'_> {
                     conn.out.extend_from_slice(head.as_bytes());
                 }
                 None => {
-                    // 426 (RFC 9110, section 15.5.22): this speaks nothing else.
+                    // 426 (RFC 9110, section 15.5.22): only WebSocket is supported.
                     conn.out.extend_from_slice(
                         b"HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                     );
@@ -194,7 +194,7 @@ impl Server<'_> {
         }
     }
 
-    /// Sends whole frames back as they are, without their masks.
+    /// Echoes complete frames, unmasked.
     fn echo(&mut self, conn: &mut Conn) -> bool {
         let mut from = 0;
         while let Some((head, length)) = frame_of_client(&conn.input[from..]) {
@@ -237,11 +237,11 @@ impl Server<'_> {
             };
             conn.out.extend_from_slice(&self.event);
             conn.left = conn.left.saturating_sub(1);
-            // Without a count it never comes to 0 by counting down, as it begins there.
+            // Without a count it starts at 0, so it never reaches 0 by counting down.
             let last = conn.left == 0 && !matches!(self.stream, Stream::Events { count: 0, .. });
             conn.ends |= last;
             if !last {
-                // From when it was due, so that lateness does not add up.
+                // Relative to the due time, so that lateness does not accumulate.
                 self.due.insert((at + *every, number));
             }
             self.keep(number, conn, true)?;
@@ -250,7 +250,7 @@ impl Server<'_> {
     }
 }
 
-/// Bytes of the head of a client's frame, mask included, and of its payload, once the head is there.
+/// Length of the head of a client's frame, mask included, and of its payload, once the head is complete.
 fn frame_of_client(bytes: &[u8]) -> Option<(usize, usize)> {
     let short = usize::from(bytes.get(1)? & 0x7F);
     let (head, length) = match short {

@@ -1,5 +1,5 @@
-//! An alarm that wakes a loop over epoll at the nanosecond. A timeout of `epoll_wait(2)` is in whole milliseconds, and
-//! `epoll_pwait2(2)` is not there before Linux 5.11 and only as fine as the thread's timer slack (50 us); a timerfd is
+//! A timer that wakes an epoll loop with nanosecond precision. The timeout of `epoll_wait(2)` is in whole milliseconds;
+//! `epoll_pwait2(2)` needs Linux 5.11 and is only as precise as the thread's timer slack (50 us). A timerfd works
 //! everywhere and has no slack.
 
 use std::io;
@@ -13,7 +13,7 @@ use rustix::time::{
 
 use super::clock::Ns;
 
-/// What the event of the alarm carries; no slot has it, for slots count from 0.
+/// The token of the alarm's event; slots count from 0, so none has it.
 pub const ALARM: u64 = u64::MAX;
 
 /// A timer in an epoll instance.
@@ -23,7 +23,7 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// An alarm that is not set, watched by `epoll`. Each time it rings gives one event; there is nothing to read.
+    /// Creates an unset alarm registered with `epoll`. Each expiry produces one event; there is nothing to read.
     pub fn watched_by(epoll: &OwnedFd) -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -32,7 +32,7 @@ impl Alarm {
         Ok(Alarm { timer })
     }
 
-    /// Rings once, so many nanoseconds from now; not at all for 0.
+    /// Expires once, `wait` nanoseconds from now; 0 disarms it.
     pub fn set(&self, wait: Ns) -> io::Result<()> {
         let once = Itimerspec {
             it_interval: timespec(0),
@@ -43,7 +43,7 @@ impl Alarm {
     }
 }
 
-/// Nanoseconds as the kernel takes them.
+/// Nanoseconds as a `Timespec`.
 pub fn timespec(ns: Ns) -> Timespec {
     Timespec {
         tv_sec: (ns / 1_000_000_000) as i64,
@@ -63,7 +63,7 @@ mod tests {
         let alarm = Alarm::watched_by(&epoll).unwrap();
         let hour = 3_600_000_000_000;
         alarm.set(hour + 123_456).unwrap();
-        // What is left is what was set, less the time that passed: whole milliseconds would have been rounded up.
+        // The remaining time is the time set less what has passed; whole milliseconds would have been rounded up.
         let left = timerfd_gettime(&alarm.timer).unwrap().it_value;
         let left = left.tv_sec as u64 * 1_000_000_000 + left.tv_nsec as u64;
         assert!(left <= hour + 123_456, "{left}");

@@ -1,4 +1,4 @@
-//! The one clock of a load: nanoseconds since the load began.
+//! The clock of a load: nanoseconds since the load began.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use rustix::time::{ClockId, clock_gettime};
 /// Nanoseconds since the load began.
 pub type Ns = u64;
 
-/// A clock that all threads of a load share by value.
+/// A clock that all threads of a load copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     begin: Instant,
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// Starts a clock now.
     pub fn start() -> Self {
         Clock {
             begin: Instant::now(),
@@ -26,13 +26,13 @@ impl Clock {
         span(self.begin.elapsed())
     }
 
-    /// The time of an instant; 0 for those before the beginning.
+    /// The time of an instant; 0 if it is before the start.
     pub fn at(&self, instant: Instant) -> Ns {
         span(instant.saturating_duration_since(self.begin))
     }
 }
 
-/// A duration in nanoseconds; those of more than 584 years are cut.
+/// A duration in nanoseconds, capped at 584 years.
 pub fn span(duration: Duration) -> Ns {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,41 +1,40 @@
-//! What a right answer is, and whether an answer is one. Every answer is judged: its status and length always, its body
-//! byte by byte unless told otherwise.
+//! The expected response, and the check of every response against it: always status and length, and by default every
+//! byte of the body.
 
 use std::sync::Arc;
 
 use super::response::{Facts, Take};
 use crate::result::FailureClass;
 
-/// What a right answer is.
+/// The expected response.
 #[derive(Clone, Debug, Default)]
 pub struct Expect {
-    /// The status.
     pub status: u16,
-    /// What is asked of the body.
+    /// What to verify of the body.
     pub body: BodyExpect,
-    /// Fields that the head has to have: name, and value unless any will do.
+    /// Headers that must be present: name, and value unless any is accepted.
     pub fields: Vec<(String, Option<String>)>,
 }
 
-/// What is asked of a body.
+/// What to verify of a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum BodyExpect {
-    /// Nothing: the target answers differently each time.
+    /// Nothing: the target's responses differ each time.
     #[default]
     Any,
     /// Its length.
     Length(u64),
-    /// Every byte of it, in every n-th answer of a connection; in the others the length.
+    /// Every byte in each n-th response of a connection; in the others the length.
     Exact {
         /// The body.
         bytes: Arc<[u8]>,
-        /// 1 for every answer.
+        /// 1 for every response.
         every: u64,
     },
 }
 
 impl Expect {
-    /// A right answer has this status and exactly this body.
+    /// Expects this status and exactly this body.
     pub fn exactly(status: u16, body: &[u8]) -> Self {
         let bytes = Arc::from(body);
         Expect {
@@ -45,7 +44,7 @@ impl Expect {
         }
     }
 
-    /// What is checked, in words for the result.
+    /// What is verified, in words for the result.
     pub fn words(&self) -> String {
         let body = match &self.body {
             BodyExpect::Any => "any body".to_string(),
@@ -66,30 +65,30 @@ impl Expect {
     }
 }
 
-/// What is wrong with a complete answer.
+/// Why a complete response is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
-    /// In which way.
+    /// The kind of failure.
     pub class: FailureClass,
-    /// The status that came.
+    /// The status received.
     pub status: u16,
-    /// What was seen.
+    /// What was received instead.
     pub seen: String,
 }
 
-/// Judges one answer while it comes.
+/// Verifies one response incrementally.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Judge {
     status: u16,
     body_bytes: u64,
     differs: bool,
-    /// Index of the field that is not as expected, plus one.
+    /// Index of the header that is not as expected, plus one.
     field: u16,
     compare: bool,
 }
 
 impl Judge {
-    /// Begins with the `number`th answer of a connection.
+    /// Begins with the `number`th response of a connection.
     pub fn begin(&mut self, expect: &Expect, number: u64) {
         let compare = match &expect.body {
             BodyExpect::Exact { every, .. } => number.is_multiple_of((*every).max(1)),
@@ -101,7 +100,7 @@ impl Judge {
         };
     }
 
-    /// The status of the answer came, with a way to ask for fields of its head.
+    /// Takes the status and a function that looks up headers.
     pub fn head(
         &mut self,
         expect: &Expect,
@@ -116,7 +115,7 @@ impl Judge {
         }
     }
 
-    /// A piece of the body came.
+    /// Takes a piece of the body.
     pub fn body(&mut self, expect: &Expect, bytes: &[u8]) {
         if self.compare
             && !self.differs
@@ -134,7 +133,7 @@ impl Judge {
         self.body_bytes
     }
 
-    /// The answer is complete. `bodiless` for answers to HEAD.
+    /// Verdict on the complete response. `bodiless` for responses to HEAD.
     pub fn end(&self, expect: &Expect, bodiless: bool) -> Result<(), Wrong> {
         let wrong = |class, seen| Wrong {
             class,
@@ -172,12 +171,11 @@ impl Judge {
     }
 }
 
-/// A judge with what it judges by, for the reader of HTTP/1.
+/// A judge with the expected response, for the HTTP/1 reader.
 #[derive(Debug)]
 pub struct Judging<'a> {
-    /// The judge.
     pub judge: &'a mut Judge,
-    /// What it judges by.
+    /// The expected response.
     pub expect: &'a Expect,
 }
 
@@ -195,7 +193,7 @@ impl Take for Judging<'_> {
     }
 }
 
-/// The value of the first field of that name in a head of HTTP/1.
+/// The value of the first header of that name in an HTTP/1 head.
 pub fn field<'a>(raw: &'a [u8], name: &str) -> Option<&'a [u8]> {
     raw.split(|byte| *byte == b'\n').skip(1).find_map(|line| {
         let colon = memchr::memchr(b':', line)?;

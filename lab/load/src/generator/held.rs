@@ -1,5 +1,5 @@
-//! Connections that are held beside a load: idle ones, which had one answer and stay open, and slow readers, which take
-//! their answers a little at a time. A server has to carry them; what they cost it is what is asked.
+//! Connections held open beside a load: idle ones, which got one response and stay open, and slow readers, which read
+//! their responses a little at a time. They measure what carrying such connections costs the server.
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -17,35 +17,35 @@ use super::link::{Dial, Fault, Input, Link};
 use super::response::{Fed, LastHead, Reader, Take};
 use crate::result::{FailureClass, HeldConnections};
 
-/// Between two helpings of slow readers.
+/// Interval between two reads of a slow reader.
 const HELPING_EVERY: Duration = Duration::from_millis(100);
 
-/// The receive buffer of a slow reader: what the kernel takes anyway must be little, or the server never waits. The kernel
-/// doubles it and has a least of its own (socket(7), 2,304 bytes).
+/// The receive buffer of a slow reader: it must be small, or the kernel takes the whole response and the server never
+/// waits. The kernel doubles it and has its own minimum (socket(7), 2,304 bytes).
 const SLOW_BUFFER_BYTES: usize = 4_096;
 
-/// What is held beside a load.
+/// Connections to hold open beside a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     /// Idle connections.
     pub idle: usize,
     /// Slow readers.
     pub slow: usize,
-    /// Bytes that each slow reader takes in a second.
+    /// Bytes that each slow reader reads per second.
     pub slow_bytes_per_s: u64,
 }
 
 impl Beside {
-    /// Whether anything is held.
+    /// Whether any connections are to be held.
     pub fn is_some(&self) -> bool {
         self.idle + self.slow > 0
     }
 }
 
-/// What holder and load tell each other.
+/// Signals between the holder and the load.
 #[derive(Debug, Default)]
 pub struct Hold {
-    /// Connections whose opening has ended, well or not.
+    /// Connections whose opening has succeeded or failed.
     pub settled: AtomicUsize,
     /// The load has ended.
     pub stop: AtomicBool,
@@ -55,9 +55,9 @@ pub struct Hold {
 enum State {
     Dialling,
     Handshake,
-    /// The request, or the upgrade, has left so far.
+    /// Bytes of the request, or the upgrade, sent so far.
     Asking(usize),
-    /// The first answer comes.
+    /// Waiting for the first response.
     Opening,
     Holding,
     Lost,
@@ -68,12 +68,12 @@ struct Conn {
     state: State,
     slow: bool,
     reader: Reader,
-    /// Of an upgrade: the end of the head was seen when this ends with an empty line.
+    /// Last bytes of an upgrade's response: an empty line ends the head.
     tail: [u8; 4],
     since: Instant,
 }
 
-/// Opens the connections and holds them until it is told to stop. Runs on the calling thread.
+/// Opens the connections and holds them until `hold.stop` is set. Blocks the calling thread.
 pub fn hold(plan: &Plan, hold: &Hold) -> io::Result<HeldConnections> {
     let mut holder = Holder {
         plan,
@@ -105,7 +105,7 @@ struct Holder<'a> {
     buf: Vec<u8>,
 }
 
-/// Bytes of an answer are counted by the reader's caller.
+/// Ignores the body; the caller counts bytes.
 struct Nobody;
 
 impl Take for Nobody {
@@ -184,7 +184,7 @@ impl Holder<'_> {
         self.hold.settled.fetch_add(1, Ordering::Release);
     }
 
-    /// A connection is not there any more, or never was.
+    /// Counts a connection that was lost or never opened.
     fn lost(&mut self, at: usize, class: FailureClass) {
         let Some(conn) = self.conns[at]
             .as_mut()
@@ -241,7 +241,7 @@ impl Holder<'_> {
             conn.state = State::Opening;
             self.watch(conn, at, false);
             if conn.slow {
-                // From here on it is looked at only when it takes a helping.
+                // From here on it is not polled, only read at intervals.
                 let _ = epoll::delete(&self.epoll, &conn.link);
                 self.held(conn);
             }
@@ -265,7 +265,7 @@ impl Holder<'_> {
         self.hold.settled.fetch_add(1, Ordering::Release);
     }
 
-    /// Reads what came on an idle connection: its first answer, later the end.
+    /// Reads an idle connection: its first response, later the end of the connection.
     fn read(&mut self, conn: &mut Conn) -> Result<(), Fault> {
         loop {
             match conn.link.read(&mut self.buf)? {
@@ -273,7 +273,7 @@ impl Holder<'_> {
                 Input::End => return Err(ended(FailureClass::Stale)),
                 Input::Reset => return Err(ended(FailureClass::Reset)),
                 Input::Bytes(_) if conn.state == State::Holding => {
-                    // Events, pings: whatever a server says to those that listen.
+                    // Events, pings: whatever a server sends unasked.
                 }
                 Input::Bytes(got) => {
                     let complete = if self.plan.kind.is_requests() {
@@ -291,7 +291,7 @@ impl Holder<'_> {
         }
     }
 
-    /// Each slow reader takes a little, and asks again when it has all.
+    /// Lets each slow reader read a little, and send its next request when the response is complete.
     fn helpings(&mut self) {
         let part = HELPING_EVERY.as_secs_f64();
         let helping = (self.plan.beside.slow_bytes_per_s as f64 * part).ceil() as usize;
@@ -350,7 +350,7 @@ impl Holder<'_> {
     }
 }
 
-/// Whether these bytes complete a head; of what came before the last four are known.
+/// Whether these bytes complete a head; `tail` has the last four bytes before them.
 fn is_head(tail: &mut [u8; 4], bytes: &[u8]) -> bool {
     bytes.iter().any(|byte| {
         tail.rotate_left(1);

@@ -1,5 +1,5 @@
-//! What is asked on each connection: requests one after the other, messages of WebSocket, or the next event of a stream; and
-//! one round of it before the load, to see whether the target is there and right.
+//! The kinds of exchange on a connection: requests one after the other, WebSocket messages, or a stream of events; and
+//! one such exchange before the load, to check that the target is reachable and responds as expected.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,25 +22,25 @@ use crate::generator::expect::Expect;
 use crate::random::Random;
 use crate::result::FailureClass;
 
-/// What is asked on each connection.
+/// The kind of exchange on each connection.
 #[derive(Clone, Debug, Default)]
 pub enum Kind {
-    /// Requests of HTTP, each with an answer.
+    /// HTTP requests, each with a response.
     #[default]
     Requests,
-    /// An upgrade, then messages that come back.
+    /// An upgrade, then messages that are echoed.
     WebSocket(Arc<Greeting>),
     /// One request, then events.
     Events,
 }
 
 impl Kind {
-    /// Whether it is plain requests.
+    /// Whether these are plain requests.
     pub fn is_requests(&self) -> bool {
         matches!(self, Kind::Requests)
     }
 
-    /// What is spoken, for the result; `None` for plain requests.
+    /// The protocol for the result; `None` for plain requests.
     pub fn protocol(&self, tls: bool) -> Option<&'static str> {
         match (self, tls) {
             (Kind::Requests, _) => None,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// What is checked, in words for the result.
+    /// What is verified, in words for the result.
     pub fn words(&self, request: &Prepared) -> String {
         match self {
             Kind::Requests => request.expect.words(),
@@ -63,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// The talk of a connection that is open since then; `None` for plain requests.
+    /// The protocol state of a connection open since `since`; `None` for plain requests.
     pub(super) fn talk(&self, since: Ns) -> Option<Talk> {
         match self {
             Kind::Requests => None,
@@ -76,8 +76,8 @@ impl Kind {
     }
 }
 
-/// A message that is to come back, and the upgrade before it. Key and mask are drawn once, from the start value: servers do
-/// not look at either but to answer, and a load is to be the same each time.
+/// A message to be echoed, and the upgrade before it. Key and mask are derived once from the seed: servers only use
+/// them to respond, and a load should be the same each time.
 pub fn websocket(
     draft: &Draft,
     target: &Target,
@@ -134,7 +134,7 @@ pub fn events(draft: &Draft, target: &Target) -> Result<(Kind, Prepared), String
     Ok((Kind::Events, request))
 }
 
-/// Asks once, on a connection of its own: a request, a message, or the first event.
+/// One exchange on a connection of its own: a request, a message, or the first event.
 pub fn ask(plan: &Plan) -> Result<Probe, Fault> {
     let clock = Clock::start();
     let Some(mut talk) = plan.kind.talk(clock.now()) else {
@@ -166,7 +166,7 @@ pub fn ask(plan: &Plan) -> Result<Probe, Fault> {
             Input::End => talk.end(Ending::Closed, &mut desk),
             Input::Reset => talk.end(Ending::Reset, &mut desk),
         }
-        // Of events the first is enough; of messages the echo, behind the upgrade.
+        // Of events the first is enough; of messages the echo after the upgrade.
         let first = matches!(plan.kind, Kind::Events);
         let Some(end) = done.iter().find(|done| first || !done.is_opening()) else {
             done.clear();

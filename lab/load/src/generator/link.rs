@@ -1,4 +1,4 @@
-//! A connection's socket, with TLS or without: opening, reading, writing. What the bytes mean is left to `talk`.
+//! A connection's socket, with or without TLS: connecting, reading, writing. Protocols are in `talk`.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,50 +18,50 @@ pub struct Link {
     tls: Option<Box<ClientConnection>>,
 }
 
-/// How TLS is spoken.
+/// TLS settings of a connection.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// Trust, versions, ALPN.
+    /// Trust anchors, versions, ALPN.
     pub config: Arc<rustls::ClientConfig>,
-    /// The name in the handshake.
+    /// The server name (SNI).
     pub name: ServerName<'static>,
 }
 
-/// What a failed step means.
+/// A failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The kind.
     pub class: FailureClass,
-    /// In the system's words.
+    /// The system's error message.
     pub text: String,
 }
 
-/// What reading came to.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(usize),
-    /// None yet.
+    /// Nothing available yet.
     Nothing,
-    /// The server has sent everything it will send.
+    /// The peer has closed its sending side.
     End,
-    /// The server broke the connection off.
+    /// The peer reset the connection.
     Reset,
 }
 
-/// What beginning to connect came to.
+/// The result of starting to connect.
 #[derive(Debug)]
 pub enum Dial {
-    /// The kernel is at it, or done: the socket tells when it can be written to.
+    /// In progress or done: the socket becomes writable.
     Begun(Link),
-    /// The queue of a unix socket is full: to be tried again shortly.
+    /// The queue of a unix socket is full: retry shortly.
     Busy,
     /// It failed at once.
     Failed(Fault),
 }
 
 impl Link {
-    /// Begins to connect. `source` is a local address to connect from.
+    /// Starts to connect. `source` is the local address to connect from.
     pub fn dial(address: &Address, source: Option<std::net::Ipv4Addr>) -> Dial {
         let failed = |errno| Dial::Failed(connect_fault(errno));
         let family = match address {
@@ -88,13 +88,13 @@ impl Link {
         };
         match begun {
             Ok(()) | Err(Errno::INPROGRESS) => Dial::Begun(Link { socket, tls: None }),
-            // Only a unix socket says so: its queue is full (connect(2)).
+            // Only unix sockets return this: the queue is full (connect(2)).
             Err(Errno::AGAIN) if family == AddressFamily::UNIX => Dial::Busy,
             Err(errno) => failed(errno),
         }
     }
 
-    /// Whether the connection is open, once the socket says that it can be written to.
+    /// Whether the connection is established, once the socket is writable.
     pub fn finish_dial(&self) -> Result<(), Fault> {
         match sockopt::socket_error(&self.socket) {
             Ok(Ok(())) => Ok(()),
@@ -102,17 +102,17 @@ impl Link {
         }
     }
 
-    /// Begins TLS on an open connection.
+    /// Starts TLS on an open connection.
     pub fn begin_tls(&mut self, tls: &Tls) -> Result<(), Fault> {
         let session = ClientConnection::new(tls.config.clone(), tls.name.clone());
         let mut session = session.map_err(|error| tls_fault(&error))?;
-        // What is written is bounded by the request; a limit would only cut large uploads into more calls.
+        // Output is bounded by the request; a limit would only split large uploads into more calls.
         session.set_buffer_limit(None);
         self.tls = Some(Box::new(session));
         Ok(())
     }
 
-    /// Goes on with the handshake. Gives whether it has ended.
+    /// Continues the handshake. Returns whether it is complete.
     pub fn handshake(&mut self) -> Result<bool, Fault> {
         let Some(tls) = self.tls.as_deref_mut() else {
             return Ok(true);
@@ -139,7 +139,7 @@ impl Link {
                 Err(error) => return Err(handshake_fault(&error)),
             }
             if let Err(error) = tls.process_new_packets() {
-                // The alert tells the server why; whether it still hears it does not matter.
+                // The alert gives the server the reason; whether it is still received does not matter.
                 let _ = tls.write_tls(&mut Socket(self.socket.as_fd()));
                 return Err(tls_fault(&error));
             }
@@ -151,7 +151,7 @@ impl Link {
         self.tls.as_deref()
     }
 
-    /// Reads what is there into `buf`.
+    /// Reads available bytes into `buf`.
     pub fn read(&mut self, buf: &mut [u8]) -> Result<Input, Fault> {
         let Some(tls) = self.tls.as_deref_mut() else {
             return match net::recv(&self.socket, buf, RecvFlags::empty()) {
@@ -167,7 +167,7 @@ impl Link {
                 Ok(0) => return Ok(Input::End),
                 Ok(got) => return Ok(Input::Bytes(got)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The end without a farewell (close_notify): whoever is on the way may have cut the answer.
+                // End without close_notify: the response may have been truncated in transit.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Ok(Input::Reset);
                 }
@@ -189,7 +189,8 @@ impl Link {
         }
     }
 
-    /// Writes pieces; gives how many bytes were taken. A broken connection takes none and is told by reading.
+    /// Writes buffers and returns the number of bytes accepted: none on a broken connection, which the next read
+    /// reports.
     pub fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<usize, Fault> {
         let Some(tls) = self.tls.as_deref_mut() else {
             let sent = match pieces {
@@ -216,7 +217,7 @@ impl Link {
         Ok(taken)
     }
 
-    /// Sends what TLS has ready. Gives whether all of it left.
+    /// Sends pending TLS output. Returns whether all of it was sent.
     pub fn push_tls(&mut self) -> Result<bool, Fault> {
         let Some(tls) = self.tls.as_deref_mut() else {
             return Ok(true);
@@ -232,7 +233,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Whether TLS holds bytes that the socket did not take yet.
+    /// Whether TLS has output that the socket has not accepted yet.
     pub fn wants_write(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
@@ -244,7 +245,7 @@ impl AsFd for Link {
     }
 }
 
-/// A socket as TLS wants it.
+/// `Read` and `Write` for rustls.
 struct Socket<'a>(BorrowedFd<'a>);
 
 impl Read for Socket<'_> {

@@ -1,9 +1,10 @@
-//! The load generator: asks a server as told, checks every answer, and keeps good answers and each kind of failure apart.
-//! What a server costs meanwhile is left to `sample`.
+//! The load generator: sends requests as planned, verifies every response, and counts successes and each kind of
+//! failure separately. The server's resource usage is measured by `sample`.
 //!
-//! One thread for each processor given, each with its own connections and its own loop over epoll; they share nothing
-//! while they run. Requests are written out before. In the closed loop each connection asks again when it has its
-//! answer; in the open loop requests are due at times fixed beforehand, and are measured from those.
+//! It runs one thread per assigned CPU, each with its own connections and its own epoll loop; they share nothing while
+//! they run. Requests are serialized beforehand. In the closed loop each connection sends its next request when the
+//! response is complete; in the open loop requests are due at predetermined times, and latencies are measured from
+//! those.
 
 pub mod alarm;
 pub mod clock;
@@ -43,64 +44,64 @@ use self::target::{Address, Target};
 use self::worker::{Share, Signals, Worker};
 use crate::result::{Asked, Connections, Engine, FailureClass, Load, Mode};
 
-/// What a load consists of.
+/// The definition of a load.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Where it goes.
+    /// The target.
     pub target: Target,
-    /// TLS, if the target speaks it.
+    /// TLS settings, if the target uses TLS.
     pub tls: Option<Tls>,
-    /// The requests, asked in turn. At least one.
+    /// The requests, sent in turn. At least one.
     pub requests: Vec<Prepared>,
     /// Closed or open loop.
     pub mode: Mode,
-    /// Connections at a time, of all threads together.
+    /// Concurrent connections of all threads together.
     pub connections: usize,
-    /// Requests under way at a time on each connection.
+    /// Concurrent requests on each connection.
     pub depth: usize,
     /// Requests after which a connection is closed.
     pub requests_per_connection_max: Option<u64>,
     /// Threads.
     pub threads: usize,
-    /// Processors for the threads, in turn; none for wherever the kernel likes.
+    /// CPUs for the threads, in turn; empty to leave it to the kernel.
     pub cpus: Vec<usize>,
-    /// Closed loop: ends after so many requests, and all of them count, instead of a window of time.
+    /// Closed loop: ends after this many requests, all of which count, instead of a time window.
     pub requests_max: Option<u64>,
     /// Load before the window.
     pub warmup: Duration,
     /// The window.
     pub duration: Duration,
-    /// How long requests under way at the end of the window may still take.
+    /// How long requests in flight at the end of the window may still take.
     pub drain: Duration,
-    /// Time limit of a request, from when it was wanted; of a connect and of a handshake, too.
+    /// Timeout of a request, from when it was wanted; also of a connect and of a handshake.
     pub timeout: Duration,
-    /// How long a client waits before it dials again after its connection failed.
+    /// How long a client waits before it reconnects after its connection failed.
     pub failure_pause: Duration,
-    /// Start value of everything random.
+    /// Seed of everything random.
     pub seed: u64,
-    /// What is asked on each connection.
+    /// The kind of exchange on each connection.
     pub kind: Kind,
-    /// Connections held beside.
+    /// Connections held open beside the load.
     pub beside: Beside,
 }
 
-/// More connections than this from one address to another would use up its ports.
+/// More connections than this from one source address to one destination would exhaust its ports.
 const CONNECTIONS_PER_SOURCE: usize = 20_000;
 
 impl Plan {
-    /// Requests that may be begun on one connection.
+    /// Requests that may be started on one connection.
     fn begun_max(&self) -> u64 {
         self.requests_per_connection_max.unwrap_or(u64::MAX)
     }
 
-    /// How often time limits are looked at: often enough to be right by a fiftieth, seldom enough to cost nothing with
-    /// thousands of connections.
+    /// Interval of timeout checks: a fiftieth of the timeout, so precise enough, and cheap with thousands of
+    /// connections.
     fn tick_ns(&self) -> Ns {
         span((self.timeout / 50).clamp(TICK, TICK * 10))
     }
 
-    /// The local address of the connection of that number: where one address has too few ports, others of the loopback
-    /// help out.
+    /// The local address of a connection, by its number: if one address has too few ports, other loopback addresses are
+    /// used as well.
     fn source(&self, connection: usize) -> Option<Ipv4Addr> {
         let Address::Tcp(to) = &self.target.address else {
             return None;
@@ -113,7 +114,7 @@ impl Plan {
         Some(Ipv4Addr::new(127, 0, 0, 2 + number))
     }
 
-    /// What a connection says first.
+    /// The first bytes sent on a connection.
     fn greeting(&self) -> &[u8] {
         match &self.kind {
             Kind::WebSocket(greeting) => &greeting.wire,
@@ -121,7 +122,7 @@ impl Plan {
         }
     }
 
-    /// Notes what TLS agreed on, and refuses another protocol than was asked for.
+    /// Records the TLS parameters, and fails if another protocol than requested was negotiated.
     fn agreed(
         &self,
         session: &rustls::ClientConnection,
@@ -153,7 +154,7 @@ impl Plan {
         })
     }
 
-    /// What is asked, for the result.
+    /// The requested load, for the result.
     pub fn asked(&self) -> Asked {
         let first = &self.requests[0];
         Asked {
@@ -187,35 +188,36 @@ struct Shared<'a> {
     clock: Clock,
 }
 
-/// How far a load is, for whoever watches.
+/// Progress of a load, for an observer.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// The window is decided: its first moment, and the first beyond it.
+    /// The window is fixed: its first moment, and the first after it.
     Window(Instant, Instant),
-    /// Some time has passed; so many good answers since the beginning, warm-up included, and what the window saw.
+    /// Some time has passed: successful requests since the beginning, warm-up included, and counts of the window.
     Running(u64, Box<Seen>),
-    /// No idle connection has been opened yet: what the server has now it has without them.
+    /// No idle connection has been opened yet: a baseline of the server's memory.
     Alone,
     /// The idle connections are open.
     Held,
 }
 
-/// Between two looks at how far a load is.
+/// Interval between two progress reports.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Between two looks at whether the threads have ended.
+/// Interval between two checks whether the threads have ended.
 const JOIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// Before what a server has with idle connections is looked at: it may still be putting away what it used for answers.
+/// Pause before the server's memory with idle connections is read: it may still be releasing what it used for
+/// responses.
 const HELD_SETTLE: Duration = Duration::from_millis(300);
 
-/// The window of a load that ends by its number of requests, until it has ended.
+/// The window of a load limited by its number of requests, until it has ended.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
-/// The window begins at the earliest so long after it was decided, so that every thread has heard of it.
+/// Minimum time between fixing the window and its beginning, so that every thread notices in time.
 const NOTICE: Duration = Duration::from_millis(450);
 
-/// Makes the load. `watch` is told how far it is, from the calling thread.
+/// Runs the load. `watch` is called with its progress, on the calling thread.
 pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
     if !plan.beside.is_some() {
         return drive(plan, watch);
@@ -243,7 +245,7 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
     })
 }
 
-/// Makes the load itself.
+/// Runs the load itself.
 fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
     let signals = Signals::default();
     let clock = Clock::start();
@@ -262,7 +264,7 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
                 if let Some(cpu) = plan.cpus.get(thread % plan.cpus.len().max(1)) {
                     pin(*cpu)?;
                 }
-                // The kernel may wake sleepers 50 us late to save power; a generator is not to be late.
+                // The kernel may wake sleepers 50 us late to save power; the load generator must be on time.
                 let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
                 Worker::new(shared, share)?.run()
             };
@@ -295,7 +297,7 @@ fn ramp_max(plan: &Plan) -> Duration {
     load.clamp(RAMP_MIN, RAMP_MAX)
 }
 
-/// Waits for the threads and gathers what they saw.
+/// Waits for the threads and merges their records.
 fn join(
     handles: Vec<thread::ScopedJoinHandle<'_, io::Result<Recorder>>>,
     signals: &Signals,
@@ -323,7 +325,7 @@ fn join(
     joined.collect()
 }
 
-/// The part of the connections that one thread has.
+/// The share of one thread.
 fn share(plan: &Plan, thread: usize, threads: usize) -> Share {
     let upto = |thread: usize| plan.connections * thread / threads;
     Share {

@@ -1,4 +1,4 @@
-//! One request before the load: is the target there, and what does a right answer look like?
+//! One request before the load: is the target reachable, and what does the expected response look like?
 
 use std::io::{self, IoSlice};
 use std::time::Instant;
@@ -16,19 +16,17 @@ use super::response::{Facts, Fed, LastHead, Reader, Take};
 use super::target::Target;
 use crate::result::{Answered, FailureClass};
 
-/// An answer in full.
+/// A complete response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// The status.
     pub status: u16,
-    /// The head as text; of HTTP/2 its fields, one a line.
+    /// The head as text; for HTTP/2 one header per line.
     pub head: Vec<u8>,
-    /// The body.
     pub body: Vec<u8>,
 }
 
 impl Probe {
-    /// For the result.
+    /// The summary for the result.
     pub fn answered(&self) -> Answered {
         Answered {
             status: self.status,
@@ -49,7 +47,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex.collect()
 }
 
-/// Asks once, on a connection of its own.
+/// Sends one request on a connection of its own.
 pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<Probe, Fault> {
     let deadline = Instant::now() + PROBE_TIMEOUT;
     let mut link = connect(target, tls, deadline)?;
@@ -90,7 +88,7 @@ pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<P
     }
 }
 
-/// A connection of its own, with TLS if the target speaks it.
+/// A new connection, with TLS if the target uses it.
 pub(super) fn connect(
     target: &Target,
     tls: Option<&Tls>,
@@ -192,7 +190,7 @@ fn probe_h2(
     }
 }
 
-/// Takes one event. Gives whether the answer is complete.
+/// Handles one event. Returns whether the response is complete.
 fn take_h2(
     event: ClientEvent<'_>,
     head: &ResponseHead,
@@ -227,7 +225,7 @@ fn send(link: &mut Link, mut bytes: &[u8], deadline: Instant) -> Result<(), Faul
         let sent = link.write(&[IoSlice::new(bytes)])?;
         bytes = &bytes[sent..];
         if sent == 0 {
-            // A server that answers early and closes: its answer is to be read.
+            // If a server responds early and closes, its response still has to be read.
             let ready = poll_once(link, PollFlags::OUT | PollFlags::IN, deadline);
             let flags = ready.map_err(|_| fault(FailureClass::Write, "sending took too long"))?;
             if flags.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {

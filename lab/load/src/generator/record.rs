@@ -1,4 +1,4 @@
-//! What one thread saw, and how the threads' records add up to the result.
+//! The record of one thread, and how the threads' records are merged into the result.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,41 +12,40 @@ use crate::result::{
     Latencies, Point, Series, Transfer, heat_step,
 };
 
-/// The measured window, in time since the load began; nothing is inside until it is known.
+/// The measured window, in time since the load began; until it is known it contains nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// First moment inside.
     pub begin: Ns,
-    /// First moment beyond.
+    /// First moment after it.
     pub end: Ns,
 }
 
 impl Window {
-    /// A window that has not been decided.
+    /// A window that is not fixed yet.
     pub const UNKNOWN: Window = Window {
         begin: Ns::MAX,
         end: Ns::MAX,
     };
 
-    /// Whether a moment is inside.
+    /// Whether a moment is inside the window.
     pub fn has(&self, at: Ns) -> bool {
         self.begin <= at && at < self.end
     }
 }
 
-/// By what time a request counts.
+/// Which moment decides whether a request counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountBy {
-    /// When it ended (closed loop).
+    /// Its end (closed loop).
     End,
-    /// When it was due (open loop): a late answer counts for the time at which it was wanted.
+    /// Its due time (open loop): a late response counts for the time at which it was wanted.
     Due,
 }
 
-/// What one thread saw.
+/// The record of one thread.
 #[derive(Debug)]
 pub struct Recorder {
-    /// The window.
     pub window: Window,
     count_by: CountBy,
     ok: u64,
@@ -62,19 +61,19 @@ pub struct Recorder {
     transfer: Bytes,
     /// Connections over the whole run.
     pub connections: Connections,
-    /// How much later than due requests left although a connection was free.
+    /// Open loop: delay of sending although a connection was free.
     pub send_lag: Histogram,
-    /// How long rounds of the event loop took.
+    /// Durations of the rounds of the event loop.
     pub loop_lag: Histogram,
     /// CPU time of the thread inside the window.
     pub cpu_ns: Ns,
-    /// Of it, time spent spinning for the next due time.
+    /// Part of it spent spinning until the next due time.
     pub spun_ns: Ns,
-    /// What had not ended.
+    /// Requests not finished at the end.
     pub censored: Censored,
     /// Open loop: requests due inside the window.
     pub due: u64,
-    /// What watchers were told of, and slices of it.
+    /// Counts already published to the observer, and intervals of them.
     told: Box<(Seen, usize)>,
 }
 
@@ -85,7 +84,7 @@ struct Bytes {
     sent: u64,
 }
 
-/// Losses of one class.
+/// Failures of one class.
 #[derive(Debug, Default)]
 struct Lossbook {
     count: u64,
@@ -142,8 +141,7 @@ impl Recorder {
         }
     }
 
-    /// Adds what is new to what watchers see: slices that have passed, and failures. A lock that is held is tried again
-    /// with the next call.
+    /// Publishes new counts: completed intervals, and failures. If the lock is taken, the next call tries again.
     pub fn tell(&mut self, now: Ns, seen: &Mutex<Seen>) {
         let Ok(mut seen) = seen.try_lock() else {
             return;
@@ -166,14 +164,14 @@ impl Recorder {
         *slices = passed.max(*slices);
     }
 
-    /// Gives memory to the slices of the window, so that none is asked for inside it.
+    /// Allocates the intervals of the window, so that no memory is allocated inside it.
     pub fn open_window(&mut self, window: Window) {
         self.window = window;
         let slices = (window.end - window.begin).div_ceil(SLICE.as_nanos() as u64) as usize;
         self.slices = vec![EMPTY_SLICE; slices.clamp(1, SLICES_MAX)];
     }
 
-    /// Everything from now on is inside, until [`Recorder::close_window`].
+    /// Counts everything from now on, until [`Recorder::close_window`].
     pub fn open_endless(&mut self, now: Ns) {
         self.window = Window {
             begin: now,
@@ -182,15 +180,15 @@ impl Recorder {
         self.slices = vec![EMPTY_SLICE; 1];
     }
 
-    /// Ends an endless window.
+    /// Ends a window without a fixed end.
     pub fn close_window(&mut self, now: Ns) {
         self.window.end = now.max(self.window.begin + 1);
     }
 
-    /// A request has ended now.
+    /// Records a request that has ended now.
     pub fn done(&mut self, done: &Done, now: Ns) {
         if done.is_opening() {
-            // Conversations begin before the window, mostly, so all of them count.
+            // Conversations mostly begin before the window, so all of them count.
             self.opening.record(now.saturating_sub(done.due));
             return;
         }
@@ -256,7 +254,7 @@ impl Recorder {
         &mut self.slices[at]
     }
 
-    /// Bytes came.
+    /// Records received bytes.
     pub fn received(&mut self, bytes: usize, now: Ns) {
         if self.window.has(now) {
             self.transfer.received += bytes as u64;
@@ -264,14 +262,14 @@ impl Recorder {
         }
     }
 
-    /// Bytes left.
+    /// Records sent bytes.
     pub fn sent(&mut self, bytes: usize, now: Ns) {
         if self.window.has(now) {
             self.transfer.sent += bytes as u64;
         }
     }
 
-    /// A connection was opened in so much time.
+    /// Records a connect and its duration.
     pub fn connected(&mut self, took: Ns, now: Ns) {
         self.connections.opened += 1;
         if self.window.has(now) {
@@ -279,14 +277,14 @@ impl Recorder {
         }
     }
 
-    /// A TLS handshake ended well in so much time.
+    /// Records a successful TLS handshake and its duration.
     pub fn secured(&mut self, took: Ns, now: Ns) {
         if self.window.has(now) {
             self.tls.record(took);
         }
     }
 
-    /// Adds what another thread saw.
+    /// Adds the record of another thread.
     pub fn merge(&mut self, other: Recorder) {
         self.window.begin = self.window.begin.min(other.window.begin);
         self.window.end = self.window.end.max(other.window.end);
@@ -343,7 +341,7 @@ impl Recorder {
         self.censored.oldest_ns = self.censored.oldest_ns.max(other.censored.oldest_ns);
     }
 
-    /// Puts everything into a result.
+    /// Writes the record into a result.
     pub fn fill(self, load: &mut crate::result::Load, keepup: Keepup) {
         load.window_s = (self.window.end - self.window.begin) as f64 / 1e9;
         load.ok = self.ok;
@@ -396,9 +394,9 @@ impl Recorder {
 /// How busy the threads were.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keepup {
-    /// CPU time of all.
+    /// CPU time of all threads.
     pub cpu_ns: Ns,
-    /// Share of the window that the busiest was at work.
+    /// Share of the window in which the busiest was working.
     pub busiest: f64,
 }
 
@@ -456,7 +454,7 @@ mod tests {
         }
         assert_eq!((closed.ok, closed.ended_ok), (2, 2));
         assert_eq!((open.ok, open.ended_ok), (2, 2));
-        // By due time the answer that came after the end counts, and takes as long as it took.
+        // By due time the response that came after the end counts, with its full duration.
         assert_eq!(open.total.count(), 2);
         assert_eq!(
             closed.connections.answered, 5,

@@ -1,4 +1,4 @@
-//! Requests, written out before the load begins.
+//! Requests, serialized before the load begins.
 
 use std::sync::Arc;
 
@@ -8,33 +8,30 @@ use sluice_message::{FieldName, Method, RequestHead};
 use super::expect::Expect;
 use super::target::Target;
 
-/// One request with what it should get.
+/// A request and its expected response.
 #[derive(Clone, Debug)]
 pub struct Prepared {
-    /// The whole request in HTTP/1.1: head and body.
+    /// The whole HTTP/1.1 request: head and body.
     pub wire: Arc<[u8]>,
     /// The head for HTTP/2.
     pub head: RequestHead,
-    /// The body.
     pub body: Arc<[u8]>,
-    /// The right answer.
+    /// The expected response.
     pub expect: Expect,
-    /// Whether the answer has no body (HEAD).
+    /// Whether the response has no body (HEAD).
     pub bodiless: bool,
 }
 
-/// What a request says.
+/// The contents of a request.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The method.
     pub method: String,
     /// Path and query.
     pub path: String,
-    /// Fields beside Host and Content-Length, as name and value.
+    /// Headers other than `Host` and `Content-Length`, as name and value.
     pub fields: Vec<(String, String)>,
-    /// The body.
     pub body: Arc<[u8]>,
-    /// Whether the client says `Connection: close`.
+    /// Whether the client sends `Connection: close`.
     pub close: bool,
 }
 
@@ -50,11 +47,11 @@ impl Default for Draft {
     }
 }
 
-/// Why a request cannot be written.
+/// Why a request cannot be serialized.
 pub type BadDraft = String;
 
 impl Draft {
-    /// Writes the request out for both protocols.
+    /// Serializes the request for both protocols.
     pub fn prepare(&self, target: &Target, expect: Expect) -> Result<Prepared, BadDraft> {
         let bad_method = || format!("`{}` is no method", self.method);
         if self.method.is_empty() || !self.method.bytes().all(is_token_byte) {
@@ -84,7 +81,7 @@ impl Draft {
         })
     }
 
-    /// The request as HTTP/1.1. The fields were checked before.
+    /// The request as HTTP/1.1. The headers were validated before.
     fn wire(&self, target: &Target) -> Vec<u8> {
         let has = |wanted: &str| {
             let mut names = self.fields.iter().map(|(name, _)| name);

@@ -1,24 +1,24 @@
-//! Reads messages of HTTP/1, answers mostly, from bytes as they come: head, length, chunks. Judging an answer is left to `expect`.
+//! Incremental parser of HTTP/1 messages, mostly responses: head, length, chunks. Responses are verified by `expect`.
 //!
-//! It is our own and not the server's codec, so that a mistake of the one is not forgiven by the same mistake of the
-//! other. It is strict about framing and does not look at what does not frame.
+//! It is separate from the server's codec, so that a mistake in one is not hidden by the same mistake in the other. It
+//! is strict about framing and ignores everything else.
 
 use super::limits::{CHUNK_LINE_BYTES_MAX, HEAD_BYTES_MAX};
 
-/// What the head of an answer says about what follows.
+/// What a head says about the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The status; 0 in a request.
     pub status: u16,
-    /// Whether it says HTTP/1.0.
+    /// Whether it is HTTP/1.0.
     pub old: bool,
-    /// Whether the sender closes the connection after this message, or wants that.
+    /// Whether the sender closes the connection after this message, or requests that.
     pub closes: bool,
     /// How the body is framed.
     pub framing: Framing,
 }
 
-/// How the end of a body is known.
+/// How the end of a body is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// By its length.
@@ -29,64 +29,64 @@ pub enum Framing {
     UntilClose,
 }
 
-/// Why bytes are no answer. The text names what was seen.
+/// Why bytes are not a valid response. The text names what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
-/// How every answer begins.
+/// The beginning of every response.
 const FIRST_BYTES: &[u8] = b"HTTP/1.";
 
 const NOT_HTTP1: Malformed = Malformed("a first line that is none of HTTP/1");
 
-/// Who takes what an answer consists of.
+/// Receives the parts of a response.
 pub trait Take {
-    /// The final head, as it came, with its empty line.
+    /// The final head as received, with its empty line.
     fn head(&mut self, facts: &Facts, raw: &[u8]);
     /// A piece of the body, without framing.
     fn body(&mut self, bytes: &[u8]);
 }
 
-/// How far an answer is: decides what an end of the connection means.
+/// Progress of a response: decides what the end of the connection means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing of it has come.
+    /// No byte received.
     Nothing,
     /// A part of the head.
     Head,
-    /// The head, and maybe a part of the body.
+    /// The head, and possibly a part of the body.
     Body,
-    /// The head of an answer that ends with the connection.
+    /// The head of a response that ends with the connection.
     UntilClose,
 }
 
-/// What `feed` came to.
+/// The result of `feed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fed {
-    /// All bytes were taken, more belong to the answer.
+    /// All bytes were consumed, the response is not complete.
     More,
-    /// The answer is complete; so many of the bytes belong to it.
+    /// The response is complete; this many of the bytes belong to it.
     Complete(usize),
 }
 
-/// The head that came last on any connection of the thread, and what it says. Servers repeat themselves: between two
-/// changes of Date a head is compared, not parsed.
+/// The most recent head on any connection of the thread, parsed. Servers repeat themselves: until `Date` changes, a
+/// head is compared rather than parsed.
 #[derive(Debug, Default)]
 pub struct LastHead {
     raw: Vec<u8>,
     facts: Option<Facts>,
 }
 
-/// The reader of one connection.
+/// The parser of one connection.
 #[derive(Debug)]
 pub struct Reader {
     kind: Kind,
     state: State,
-    /// Bytes of a head, or of a line of chunked framing, that has not ended.
+    /// Bytes of an incomplete head, or of an incomplete line of chunked framing.
     partial: Vec<u8>,
     facts: Option<Facts>,
 }
 
-/// What is read.
+/// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Answers,
@@ -116,7 +116,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader of what clients send, for the lab's backends.
+    /// A parser of client requests, for the lab's upstreams.
     pub fn of_requests() -> Self {
         Reader {
             kind: Kind::Requests,
@@ -124,7 +124,7 @@ impl Reader {
         }
     }
 
-    /// How far the current answer is.
+    /// Progress of the current response.
     pub fn progress(&self) -> Progress {
         match self.state {
             State::Head if self.partial.is_empty() => Progress::Nothing,
@@ -138,12 +138,12 @@ impl Reader {
         }
     }
 
-    /// What the current or last head said.
+    /// Facts of the current or last head.
     pub fn facts(&self) -> Option<Facts> {
         self.facts
     }
 
-    /// Takes bytes of one answer, up to its end. `bodiless` for answers to HEAD.
+    /// Consumes bytes of one response, up to its end. `bodiless` for responses to HEAD.
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -197,7 +197,7 @@ impl Reader {
         Ok(Fed::More)
     }
 
-    /// The head, or a part of it. Gives the bytes used, and whether the answer ends with it.
+    /// Parses the head, or a part of it. Returns the bytes used, and whether the response ends with it.
     fn head(
         &mut self,
         rest: &[u8],
@@ -215,7 +215,7 @@ impl Reader {
                 return Ok((raw.len(), self.fresh_head(raw, bodiless, last, take)?));
             }
         }
-        // The end may lie across the border of what came before: look from three bytes back.
+        // The empty line may cross the boundary of two reads: start three bytes earlier.
         let before = self.partial.len();
         let room = (HEAD_BYTES_MAX + 1).saturating_sub(before);
         self.partial
@@ -226,7 +226,7 @@ impl Reader {
             if self.partial.len() > HEAD_BYTES_MAX {
                 return Err(Malformed("a head of more than 64 KiB"));
             }
-            // What is no HTTP from its first byte on may never end a line.
+            // What is not HTTP from its first byte on may never end a line.
             let seen = self.partial.len().min(FIRST_BYTES.len());
             if self.kind == Kind::Answers && self.partial[..seen] != FIRST_BYTES[..seen] {
                 return Err(NOT_HTTP1);
@@ -257,7 +257,7 @@ impl Reader {
         Ok(self.begin(facts, bodiless, raw, take))
     }
 
-    /// A head is known. Interim ones are passed over, except 101, after which another protocol begins.
+    /// Handles a parsed head. Interim responses are skipped, except 101, after which another protocol begins.
     fn begin(&mut self, facts: Facts, bodiless: bool, raw: &[u8], take: &mut impl Take) -> bool {
         if (100..200).contains(&facts.status) && facts.status != 101 {
             return false;
@@ -276,7 +276,8 @@ impl Reader {
         self.state == State::Head
     }
 
-    /// A line of chunked framing, or a part of it. Gives the bytes used, and whether the answer ends with it.
+    /// Parses a line of chunked framing, or a part of it. Returns the bytes used, and whether the response ends with
+    /// it.
     fn line(&mut self, rest: &[u8]) -> Result<(usize, bool), Malformed> {
         let Some(end) = memchr::memchr(b'\n', rest) else {
             self.partial.extend_from_slice(rest);
@@ -317,7 +318,7 @@ impl Reader {
     }
 }
 
-/// RFC 9112, section 7.1: hexadecimal digits, then maybe extensions.
+/// RFC 9112, section 7.1: hexadecimal digits, then optional extensions.
 fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
     let digits = line
         .iter()
@@ -331,7 +332,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Malformed> {
     u64::from_str_radix(digits, 16).map_err(|_| Malformed("a chunk without a size"))
 }
 
-/// Reads a whole head. Refuses what would leave the end of the answer in doubt.
+/// Parses a complete head. Rejects whatever would make the end of the message ambiguous.
 fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
     let mut lines = raw.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
@@ -382,7 +383,7 @@ fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
     })
 }
 
-/// `HTTP/1.1 200 OK`: the status, and whether the version is 1.0.
+/// Parses `HTTP/1.1 200 OK`: the status, and whether the version is 1.0.
 fn status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
     let rest = line.strip_prefix(FIRST_BYTES).ok_or(NOT_HTTP1)?;
     let (Some(minor @ (b'0' | b'1')), Some(b' ')) = (rest.first(), rest.get(1)) else {
@@ -396,7 +397,7 @@ fn status_line(line: &[u8]) -> Result<(u16, bool), Malformed> {
     }
 }
 
-/// `GET / HTTP/1.1`: whether the version is 1.0.
+/// Parses `GET / HTTP/1.1`: whether the version is 1.0.
 fn request_line(line: &[u8]) -> Result<bool, Malformed> {
     match line.trim_ascii_end().rsplit(|byte| *byte == b' ').next() {
         Some(b"HTTP/1.1") => Ok(false),

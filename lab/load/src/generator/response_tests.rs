@@ -1,4 +1,4 @@
-//! Answers as they come: whole, byte by byte, one behind the other, and such as are none.
+//! Responses in various pieces: whole, byte by byte, one after the other, and malformed ones.
 
 use super::*;
 
@@ -19,7 +19,7 @@ impl Take for Taken {
     }
 }
 
-/// Reads one answer in pieces of `size` bytes; gives what was taken, and how much of the text belongs to it.
+/// Parses one response in pieces of `size` bytes; returns its parts, and how much of the text belongs to it.
 fn read(
     text: &[u8],
     size: usize,
@@ -38,7 +38,7 @@ fn read(
     Ok((taken, None))
 }
 
-/// Reads one answer in pieces of every size, which must make no difference.
+/// Parses one response in pieces of every size, which must not make a difference.
 fn read_all(text: &str) -> Result<(u16, String, Option<usize>), Malformed> {
     let mut results = Vec::new();
     let mut last = LastHead::default();

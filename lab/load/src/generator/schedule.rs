@@ -8,16 +8,16 @@ use crate::random::Random;
 #[derive(Clone, Debug)]
 pub struct Schedule {
     begin: Ns,
-    /// Mean gap in nanoseconds. A fraction, so that rates that do not divide a second are kept to.
+    /// Mean interval in nanoseconds. A fraction, so that rates that do not divide a second are exact.
     gap: f64,
-    /// Due time of the next request, after `begin`.
+    /// Due time of the next request, relative to `begin`.
     next: f64,
     chance: Option<Random>,
 }
 
 impl Schedule {
-    /// From `begin` on, `rate` requests per second for this thread, the first a part of a gap after `begin` given by
-    /// `phase` from 0 to 1, so that threads do not ask in step.
+    /// From `begin` on, `rate` requests per second for this thread. The first is due after `phase` (0 to 1) of an
+    /// interval, so that threads do not send in lockstep.
     pub fn new(begin: Ns, rate: f64, phase: f64, poisson: Option<Random>) -> Self {
         let gap = 1e9 / rate;
         Schedule {
@@ -33,10 +33,10 @@ impl Schedule {
         self.begin + self.next as u64
     }
 
-    /// Goes on to the one after it.
+    /// Advances to the next request.
     pub fn advance(&mut self) {
         self.next += match &mut self.chance {
-            // Gaps of a Poisson process are exponential.
+            // Intervals of a Poisson process are exponential.
             Some(chance) => -(1.0 - chance.unit()).ln() * self.gap,
             None => self.gap,
         };
@@ -46,16 +46,16 @@ impl Schedule {
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nap {
-    /// Not at all: it looks and goes on.
+    /// Not at all: it polls and continues.
     Spin,
-    /// So many nanoseconds, ended by an alarm.
+    /// This many nanoseconds, ended by an alarm.
     Alarm(Ns),
-    /// About so many nanoseconds, ended by a timeout in whole milliseconds.
+    /// About this many nanoseconds, ended by a timeout in whole milliseconds.
     Timeout(Ns),
 }
 
 impl Nap {
-    /// The timeout beside it: for an alarm one that does not come before it, in case that it never rings.
+    /// The poll timeout: for an alarm one that does not expire before it, in case the alarm never fires.
     pub fn timeout_ns(self) -> Ns {
         match self {
             Nap::Spin => 0,
@@ -65,8 +65,8 @@ impl Nap {
     }
 }
 
-/// How to wait from `now` until `next`, with a request that is `due`. Before it is due the thread spins, since waking up takes
-/// time; a sleep that ends for it ends on time only by an alarm.
+/// How to wait from `now` until `next`, with a request that is `due`. Shortly before it is due the thread spins, since
+/// waking up takes time; only an alarm ends a sleep precisely enough.
 pub fn nap(now: Ns, next: Ns, due: Option<Ns>) -> Nap {
     let Some(due) = due else {
         return match next.saturating_sub(now) {
@@ -114,8 +114,8 @@ mod tests {
         assert!((deviation / mean - 1.0).abs() < 0.02, "{deviation}");
     }
 
-    /// A loop in virtual time: every look takes 1 us, every wake-up 40 us, and a timeout ends in whole milliseconds. Gives how
-    /// late each request left, sorted.
+    /// A loop in virtual time: every poll takes 1 us, every wake-up 40 us, and a timeout ends in whole milliseconds.
+    /// Returns how late each request was sent, sorted.
     fn lateness(rate: f64, alarms: bool) -> Vec<Ns> {
         const TICK: Ns = 20_000_000;
         let mut schedule = Schedule::new(0, rate, 0.5, None);
@@ -144,7 +144,7 @@ mod tests {
             let late = lateness(rate, true);
             let (p99, most) = (late[late.len() * 99 / 100], late[late.len() - 1]);
             assert!(p99 <= 2_000, "{rate}/s: p99 {p99} ns");
-            // A time limit that is looked at right before: one wake-up.
+            // A timeout check right before: one wake-up.
             assert!(most <= 45_000, "{rate}/s: {most} ns");
         }
         // What a timeout in whole milliseconds does to the same schedule.

@@ -1,13 +1,13 @@
-//! What whoever watches a load sees of it while it goes: coarse, and a few times a second.
+//! Live statistics of a running load for an observer: coarse, updated a few times a second.
 
 use crate::result::{FailureClass, HEAT_STEPS, heat_step_ns};
 
 /// Sums since the window began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Totals of good answers by the coarse scale of [`crate::result::heat_step`].
+    /// Total durations of successful requests on the coarse scale of [`crate::result::heat_step`].
     pub heat: [u64; HEAT_STEPS],
-    /// Failures by the place of their class in [`FailureClass::ALL`].
+    /// Failures by the index of their class in [`FailureClass::ALL`].
     pub failed: [u64; FailureClass::ALL.len()],
 }
 
@@ -21,7 +21,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// What has come since an earlier look.
+    /// The difference from an earlier reading.
     pub fn since(&self, earlier: &Seen) -> Seen {
         let mut new = *self;
         for (now, then) in new.heat.iter_mut().zip(earlier.heat) {
@@ -33,13 +33,13 @@ impl Seen {
         new
     }
 
-    /// Good answers.
+    /// Successful requests.
     pub fn ok(&self) -> u64 {
         self.heat.iter().sum()
     }
 
-    /// About the duration in nanoseconds below which a share of the answers lies: right to a fifth, as steps are two for each
-    /// doubling. `None` without answers.
+    /// Approximate duration in nanoseconds below which a share of the responses lies: accurate to a fifth, as there are
+    /// two steps per doubling. `None` without responses.
     pub fn about_ns(&self, share: f64) -> Option<f64> {
         let all = self.ok();
         let wanted = (all as f64 * share).ceil().max(1.0) as u64;

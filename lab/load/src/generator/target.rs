@@ -1,28 +1,27 @@
-//! Where a load goes: an address, a name for Host and TLS, and the protocol.
+//! The target of a load: an address, a name for `Host` and TLS, and the protocol.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use crate::result::FailureClass;
 
-/// Where a load goes.
+/// The target of a load.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The URL as given.
     pub url: String,
-    /// Where connections go.
+    /// The address to connect to.
     pub address: Address,
-    /// Host and port as a request names them.
+    /// Host and port for the `Host` header.
     pub authority: String,
-    /// The name in the TLS handshake.
+    /// The server name for TLS.
     pub name: String,
     /// Path and query.
     pub path: String,
-    /// What is spoken.
     pub protocol: Protocol,
 }
 
-/// Where connections go.
+/// An address to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// TCP.
@@ -31,31 +30,31 @@ pub enum Address {
     Unix(PathBuf),
 }
 
-/// What is spoken.
+/// The protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1 in clear text.
+    /// HTTP/1.1 without TLS.
     Http1,
     /// HTTP/1.1 over TLS.
     Https1,
-    /// HTTP/2 in clear text, without asking before (RFC 9113, section 3.3).
+    /// HTTP/2 without TLS, with prior knowledge (RFC 9113, section 3.3).
     H2c,
     /// HTTP/2 over TLS.
     H2,
 }
 
 impl Protocol {
-    /// Whether TLS is spoken.
+    /// Whether it uses TLS.
     pub fn is_tls(self) -> bool {
         matches!(self, Protocol::Https1 | Protocol::H2)
     }
 
-    /// Whether HTTP/2 is spoken.
+    /// Whether it is HTTP/2.
     pub fn is_h2(self) -> bool {
         matches!(self, Protocol::H2c | Protocol::H2)
     }
 
-    /// As a result writes it.
+    /// The name used in results.
     pub fn as_str(self) -> &'static str {
         match self {
             Protocol::Http1 => "http/1.1",
@@ -69,23 +68,23 @@ impl Protocol {
 /// Why a target cannot be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoTarget {
-    /// `Resolve`, or nothing for a mistake in the URL.
+    /// `Resolve`, or `None` for a mistake in the URL.
     pub class: Option<FailureClass>,
-    /// What is wrong, and what to type instead.
+    /// The problem, and what to type instead.
     pub text: String,
 }
 
-/// Whether hosts other than this one may be loaded.
+/// Which hosts may be loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Addresses of this host's loopback, and unix sockets.
+    /// Loopback addresses of this host, and unix sockets.
     Loopback,
-    /// Any: the operator says that the host is theirs.
+    /// Any: the operator confirms that the host is theirs.
     Anywhere,
 }
 
 impl Target {
-    /// Reads a URL, resolves its host, and refuses what may not be loaded. `unix` puts a socket in place of the address.
+    /// Parses a URL, resolves its host, and rejects hosts outside `reach`. `unix` replaces the address by a socket.
     pub fn parse(
         url: &str,
         http2: bool,
@@ -150,7 +149,7 @@ impl Target {
     }
 }
 
-/// Host without brackets, and port.
+/// Splits into host without brackets, and port.
 fn split_authority(authority: &str, tls: bool) -> Result<(String, u16), String> {
     let default = if tls { 443 } else { 80 };
     let (host, port) = match authority.strip_prefix('[') {
@@ -171,7 +170,7 @@ fn split_authority(authority: &str, tls: bool) -> Result<(String, u16), String> 
             .parse()
             .map_err(|_| format!("`{port}` is no port: 1 to 65535"))?,
     };
-    // `:8080` is this machine, as in configurations of servers.
+    // `:8080` is this machine, as in server configurations.
     let host = if host.is_empty() { "localhost" } else { host };
     Ok((host.to_string(), port))
 }
@@ -191,7 +190,7 @@ fn resolve(host: &str, port: u16) -> Result<SocketAddr, NoTarget> {
     first.ok_or_else(|| failed(format!("`{host}` has no address")))
 }
 
-/// A load is an attack on whoever did not ask for it.
+/// A load on somebody else's host would be an attack.
 fn guard(address: &Address, reach: Reach) -> Result<(), NoTarget> {
     let Address::Tcp(address) = address else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Loads of servers that do known things: each class of failure is counted exactly, a stall is seen by the open loop,
-//! and what a server did is what the generator says.
+//! Loads of servers with known behaviour: each class of failure is counted exactly, a stall is visible in the open
+//! loop, and the load generator's figures match what the server did.
 
 mod faulty;
 mod secure;
@@ -14,7 +14,7 @@ use super::request::{Draft, Prepared};
 use super::target::Reach;
 use super::*;
 
-/// What every right answer of these servers says.
+/// The expected body of these servers.
 pub(crate) const BODY: &[u8] = b"hello, lab";
 
 pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
@@ -61,7 +61,7 @@ fn failures(load: &Load) -> Vec<(FailureClass, u64)> {
 
 #[test]
 fn each_fault_is_counted_exactly_in_its_class() {
-    // Every act has its turn at each place of a round, so that faults follow each other on old and new connections.
+    // Each act occurs at each position of a round, so that faults follow each other on old and new connections.
     let acts = [
         Act::Good,
         Act::Status(502),
@@ -144,7 +144,7 @@ fn nobody_there_is_refused() {
 
 #[test]
 fn a_full_queue_is_a_connect_timeout() {
-    // A queue of one, filled: the kernel then drops what knocks.
+    // A listen queue of one, filled: the kernel then drops further SYNs.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     socket.bind(&any.into()).unwrap();
@@ -212,13 +212,13 @@ fn the_window_counts_what_ends_inside_it() {
         .map(|point| point.ok)
         .sum();
     assert_eq!((series, load.ended_ok), (load.ok, load.ok));
-    // Little's law: good answers x mean time = clients x window, a closed loop being always busy.
+    // Little's law: successful requests x mean time = clients x window, as a closed loop is always busy.
     let busy = load.ok as f64 * load.latency.total.mean_ns.unwrap() / 1e9 / load.window_s;
     assert!((0.85..1.1).contains(&(busy / 4.0)), "{busy}");
 }
 
-/// A server that stalls shows what coordinated omission hides: clients that wait for their answers ask nothing while it
-/// stalls, and so hardly see it.
+/// A stalling server shows what coordinated omission hides: clients that wait for their responses send nothing during
+/// the stall, and so hardly notice it.
 #[test]
 fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
     let stall = Duration::from_millis(1_500);
@@ -239,7 +239,7 @@ fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
     assert_eq!(open.due, Some(300));
     assert_eq!(open.ok, 300, "late answers count");
     // Half of all requests were due in the stall, and most of those waited longer than 200 ms. Shares rather than
-    // times: they are true on a busy machine, too.
+    // times, as these also hold on a busy machine.
     let slow = |of: &crate::result::Distribution| {
         let steps = of.hdr.as_ref().unwrap().steps();
         let slow: u64 = steps
@@ -251,7 +251,7 @@ fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
     let (seen, hidden) = (slow(&open.latency.total), slow(&closed.latency.total));
     assert!(seen > 0.25, "{seen}");
     assert!(hidden < 0.10, "{hidden}");
-    // From when they were sent, even the open loop would have seen four slow requests only.
+    // Measured from when they were sent, even the open loop would have seen only four slow requests.
     let service = slow(open.latency.service.as_ref().unwrap());
     assert!(service < 0.10, "{service}");
     let longest = open.latency.total.max_ns.unwrap() / 1e9;

@@ -1,4 +1,4 @@
-//! TLS of the generator: which certificates it takes, which versions and protocols it offers.
+//! TLS of the load generator: trusted certificates, offered versions and protocols.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use super::link::Tls;
 use super::target::Target;
 
-/// How TLS is to be spoken.
+/// TLS options of a load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// Takes any certificate.
+    /// Accepts any certificate.
     pub insecure: bool,
     /// A file of certificates to trust instead of the system's.
     pub ca: Option<PathBuf>,
     /// Only this version: `1.2` or `1.3`.
     pub version: Option<String>,
-    /// Whether sessions are resumed. Without, every connection makes a whole handshake.
+    /// Whether sessions are resumed. If not, every connection makes a full handshake.
     pub resume: bool,
 }
 
-/// Puts the options into what connections need; `None` for targets without TLS.
+/// Builds the TLS settings of connections; `None` for targets without TLS.
 pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, String> {
     if !target.protocol.is_tls() {
         return Ok(None);
@@ -104,7 +104,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String
     Ok(found)
 }
 
-/// Takes any certificate: whoever loads a server of their own with a certificate of their own.
+/// Accepts any certificate, for users who test their own server with a self-signed one.
 #[derive(Debug)]
 struct Anything(Arc<CryptoProvider>);
 

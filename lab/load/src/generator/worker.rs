@@ -1,5 +1,5 @@
-//! One thread of the generator: its connections, its schedule, its loop. It shares nothing with other threads while it
-//! runs but the times of the window.
+//! One thread of the load generator: its connections, its schedule, its event loop. While it runs it shares nothing
+//! with other threads but the times of the window.
 
 mod slot;
 
@@ -26,18 +26,18 @@ use super::{Plan, Shared};
 use crate::random::Random;
 use crate::result::Mode;
 
-/// What the threads of one load share.
+/// State shared by the threads of one load.
 #[derive(Debug)]
 pub struct Signals {
     /// Threads that have tried each of their connections.
     pub ramped: AtomicUsize,
-    /// First moment of the window; `Ns::MAX` until it is decided.
+    /// First moment of the window; `Ns::MAX` until it is fixed.
     pub begin: AtomicU64,
-    /// First moment beyond the window. Written before `begin`.
+    /// First moment after the window. Written before `begin`.
     pub end: AtomicU64,
-    /// Good answers so far, of all threads, brought up to date a few times a second.
+    /// Successful requests of all threads so far, updated a few times a second.
     pub ok: AtomicU64,
-    /// What watchers see beside.
+    /// Statistics for an observer.
     pub seen: Mutex<Seen>,
 }
 
@@ -53,18 +53,18 @@ impl Default for Signals {
     }
 }
 
-/// Where a thread is in the life of its load.
+/// The phase of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Before the window: opening connections, warming up.
     Before,
     /// In the window; the CPU time of the thread at its beginning.
     Inside { cpu: Ns },
-    /// Nothing new is begun; what is under way may end until then.
+    /// No new requests; those in flight may end until then.
     Drain { until: Ns },
 }
 
-/// One thread of the generator.
+/// One thread of the load generator.
 #[derive(Debug)]
 pub struct Worker<'a> {
     plan: &'a Plan,
@@ -74,20 +74,20 @@ pub struct Worker<'a> {
     /// Open loop: ends a sleep when a request is due.
     alarm: Option<Alarm>,
     slots: Vec<Slot>,
-    /// Open loop: slots that can take a request, the longest idle first.
+    /// Open loop: slots with room for a request, longest idle first.
     idle: VecDeque<usize>,
-    /// Open loop: when requests were due that wait for a connection.
+    /// Open loop: due times of requests that wait for a connection.
     waiting: VecDeque<Ns>,
-    /// Closed slots and when to dial them, in this order.
+    /// Closed slots and when to reconnect them, in this order.
     redial: VecDeque<(Ns, usize)>,
-    /// The next slot to be dialled for the first time.
+    /// The next slot to be connected for the first time.
     ramp_next: usize,
-    /// First dials under way.
+    /// First connects in progress.
     ramp_open: usize,
-    /// Slots whose first dial has not ended.
+    /// Slots whose first connect has not ended.
     ramp_left: usize,
     in_flight: usize,
-    /// Requests that may still be wanted; without limit in a window of time.
+    /// Requests that may still be started; unlimited in a time window.
     left: u64,
     schedule: Option<Schedule>,
     share: Share,
@@ -101,23 +101,23 @@ pub struct Worker<'a> {
     told_ok: u64,
 }
 
-/// The part of the whole that one thread has.
+/// One thread's share of the load.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Its number, from 0.
+    /// Number of the thread, from 0.
     pub thread: usize,
-    /// Of so many.
+    /// Number of threads.
     pub threads: usize,
     /// Its connections.
     pub connections: usize,
     /// Connections of the threads before it.
     pub connections_before: usize,
-    /// Its requests, if their number ends the load.
+    /// Its requests, if the load is limited by number.
     pub requests: Option<u64>,
 }
 
 impl<'a> Worker<'a> {
-    /// A thread that has not begun.
+    /// Creates a thread's state without starting it.
     pub fn new(shared: Shared<'a>, share: Share) -> io::Result<Self> {
         let Shared {
             plan,
@@ -164,7 +164,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs the load to its end and gives what was seen.
+    /// Runs the load to its end and returns the record.
     pub fn run(mut self) -> io::Result<Recorder> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
         let began = self.clock.now();
@@ -222,7 +222,7 @@ impl<'a> Worker<'a> {
         Ok(self.record)
     }
 
-    /// Moves on to the next phase when its time has come. Gives whether there is still something to do.
+    /// Moves on to the next phase when it is time. Returns whether there is more to do.
     fn go_on(&mut self, now: Ns) -> bool {
         if self.record.window == Window::UNKNOWN {
             let begin = self.signals.begin.load(Ordering::Acquire);
@@ -249,7 +249,7 @@ impl<'a> Worker<'a> {
             && now >= window.end
         {
             self.record.cpu_ns = thread_cpu_ns() - cpu;
-            // Requests that are due but have not been placed belong to the window: place them first.
+            // Requests that are due but not placed belong to the window: place them first.
             self.dispatch();
             self.schedule = None;
             self.record.censored.in_flight = (self.in_flight + self.waiting.len()) as u64;
@@ -295,7 +295,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How long to sleep at most, and by what that ends.
+    /// How to wait until there is something to do.
     fn nap(&self, now: Ns) -> Nap {
         let window = self.record.window;
         let mut next = self.next_tick;
@@ -311,7 +311,7 @@ impl<'a> Worker<'a> {
         nap(now, next, due.filter(|due| *due < window.end))
     }
 
-    /// Whether new requests may be begun.
+    /// Whether new requests may be started.
     fn is_loading(&self) -> bool {
         !matches!(self.phase, Phase::Drain { .. })
     }
@@ -329,7 +329,7 @@ impl<'a> Worker<'a> {
         matches!(self.plan.mode, Mode::Open { .. })
     }
 
-    /// The next of the prepared requests, in turn.
+    /// The index of the next prepared request, round robin.
     fn pick(&mut self) -> usize {
         let picked = self.next_request;
         self.next_request = if picked + 1 == self.plan.requests.len() {
@@ -340,7 +340,7 @@ impl<'a> Worker<'a> {
         picked
     }
 
-    /// Time limits, and what others want to know now and then.
+    /// Checks timeouts and publishes statistics.
     fn tick(&mut self, now: Ns) {
         self.next_tick = now + self.plan.tick_ns();
         self.expire(now);

@@ -1,5 +1,5 @@
-//! Servers, started by their command as strangers, with all that belongs to it: finding the program, words of a command,
-//! a fresh process in a group of its own, its end. It ends nothing that it did not start.
+//! Servers, started by their command line: finds the program, splits the command into words, starts a process in its
+//! own process group, and stops it. Only processes started here are stopped.
 
 pub mod shield;
 
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a server may take to end after it was asked to.
+/// How long a server may take to stop after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(3);
 
-/// How much is kept of what a server wrote.
+/// Lines of a server's output that are shown.
 const LOG_LINES_MAX: usize = 12;
 
 /// Bytes of a log that are read, from its end.
 const LOG_BYTES_MAX: usize = 64 * 1024;
 
-/// Words put in place of names in braces.
+/// Values of placeholders in braces.
 pub type Names = BTreeMap<String, String>;
 
-/// Puts words in place of `{name}`. A name that is not known is told.
+/// Replaces `{name}` placeholders. An unknown name is an error.
 pub fn fill(text: &str, names: &Names) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -58,7 +58,7 @@ pub fn fill(text: &str, names: &Names) -> Result<String, String> {
     Ok(out)
 }
 
-/// Words of a command line: separated by blanks, held together by single quotes.
+/// Splits a command line into words: separated by blanks, grouped by single quotes.
 pub fn words(command: &str) -> Result<Vec<String>, String> {
     let (mut words, mut word, mut quoted, mut any) = (Vec::new(), String::new(), false, false);
     for c in command.chars() {
@@ -85,7 +85,7 @@ pub fn words(command: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// The folder of `lab setup`: what the variable `SLUICE_LAB_SETUP` says, or `sluice-lab` among the user's caches.
+/// The folder of `lab setup`: `SLUICE_LAB_SETUP`, or `sluice-lab` in the user's cache directory.
 pub fn setup_dir() -> PathBuf {
     if let Some(dir) = env::var_os("SLUICE_LAB_SETUP") {
         return dir.into();
@@ -95,8 +95,8 @@ pub fn setup_dir() -> PathBuf {
     caches.unwrap_or_else(home).join("sluice-lab")
 }
 
-/// Where a program is: what a variable like `CADDY_BIN` says, beside the lab, what `lab setup` brought, in PATH or in the
-/// folders of services.
+/// Searches for a program: a variable like `CADDY_BIN`, the folder of the lab, the folder of `lab setup`, PATH and the
+/// folders of system services.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
@@ -119,7 +119,7 @@ pub fn find(program: &str) -> Option<PathBuf> {
     found.find(|path| path.is_file())
 }
 
-/// A process that the lab started, ended with it.
+/// A process that the lab started; it is stopped on drop.
 #[derive(Debug)]
 pub struct Started {
     child: Child,
@@ -128,8 +128,8 @@ pub struct Started {
 }
 
 impl Started {
-    /// Starts a command in a group of its own, on certain processors (none: on any), its output in a file. `dir` is where it
-    /// runs, if not where the lab does.
+    /// Starts a command in its own process group, pinned to `cpus` (empty: not pinned), its output in a file. `dir` is
+    /// its working directory, by default that of the lab.
     pub fn start(
         words: &[String],
         env: &Names,
@@ -167,7 +167,7 @@ impl Started {
         })
     }
 
-    /// Its process.
+    /// The PID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -178,12 +178,12 @@ impl Started {
         Some(status.to_string())
     }
 
-    /// The last lines of what it wrote.
+    /// The last lines of its output.
     pub fn log(&self) -> Vec<String> {
         last_lines(&self.log)
     }
 
-    /// Asks it to end, and ends what does not in time, with all it has started in its group.
+    /// Sends SIGTERM to the process group, and SIGKILL to what has not stopped in time.
     pub fn stop(&mut self) {
         let begin = Instant::now();
         let _ = kill_process_group(self.group, Signal::TERM);
@@ -211,12 +211,13 @@ pub fn last_lines(path: &Path) -> Vec<String> {
     lines_since(path, 0)
 }
 
-/// Bytes that a log has now: where the lines of whoever writes from now on begin.
+/// Current size of a log in bytes: later output begins here.
 pub fn log_end(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// The last lines of those that a file got after it had so many bytes; all of a file that has fewer, for it was begun anew.
+/// The last lines written after the file had `begin` bytes; of the whole file if it is shorter, because it was
+/// truncated.
 pub fn lines_since(path: &Path, begin: u64) -> Vec<String> {
     let bytes = fs::read(path).unwrap_or_default();
     let begin = usize::try_from(begin).ok().filter(|at| *at <= bytes.len());

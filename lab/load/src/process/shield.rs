@@ -1,5 +1,6 @@
-//! A program that becomes another one: pinned to processors, and ended by the kernel when the lab is gone. The lab has no
-//! other way to do both before the server's first instruction.
+//! Wrapper that turns into the server process: it pins itself to CPUs, has the kernel send it SIGTERM when the lab
+//! dies, and then calls `exec`. Both must happen before the server's first instruction, and the lab has no other way to
+//! do that.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -10,18 +11,18 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::outcome::{Outcome, Refused};
 
-/// What to become, and how.
+/// What to execute, and on which CPUs.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The lab's own process
+    /// PID of the lab.
     pub parent: u32,
-    /// Processors
+    /// CPUs to pin to; empty for none.
     pub cpus: Vec<usize>,
-    /// Program and arguments
+    /// Program and arguments.
     pub command: Vec<OsString>,
 }
 
-/// The words before program and arguments.
+/// The arguments before program and its arguments.
 pub fn arguments(cpus: &[usize]) -> Vec<String> {
     let mut words = vec![
         "shield".to_string(),
@@ -35,12 +36,12 @@ pub fn arguments(cpus: &[usize]) -> Vec<String> {
     words
 }
 
-/// Becomes the program; comes back only if that fails.
+/// Replaces this process with the program; returns only if that fails.
 pub fn run(options: &Options) -> Outcome {
     let failed = |what: &str, error: std::io::Error| Refused::new(format!("{what}: {error}"));
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|errno| failed("ending with the lab", errno.into()))?;
-    // A lab that was gone before that line sends no signal any more.
+    // If the lab was gone before that line, it no longer sends a signal.
     let parent = getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if parent != Some(options.parent) {
         return Err(Refused::new("the lab has ended"));

@@ -1,65 +1,66 @@
-//! The ways in which a request can fail. Each has its own count and its own latencies: none of them ever enters those of
-//! good answers.
+//! The ways in which a request can fail. Each has its own count and latencies, which never mix with those of successful
+//! requests.
 
 use serde::{Deserialize, Serialize};
 
 use super::Distribution;
 
-/// Why a request did not get the answer it should have.
+/// Why a request did not get the expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureClass {
-    /// The name of the server could not be resolved.
+    /// The server's name could not be resolved.
     Resolve,
-    /// This side ran out of ports, descriptors or memory. Not the server's failure: the run is not usable.
+    /// The load generator ran out of ports, descriptors or memory. Not the server's failure: the run is unusable.
     NoLocalResource,
     /// The connection was refused.
     Refused,
-    /// No route to the address, or the network said that it is not there.
+    /// There is no route to the address, or the network reported it unreachable.
     Unreachable,
-    /// The connection was not open in time.
+    /// The connection was not established in time.
     ConnectTimeout,
-    /// The TLS handshake failed or did not end in time.
+    /// The TLS handshake failed or timed out.
     TlsHandshake,
     /// The certificate was not accepted.
     Certificate,
-    /// The server agreed on another protocol, or answered in an older one, than was asked for.
+    /// The server negotiated another protocol, or responded in an older one, than was requested.
     Downgrade,
     /// Sending the request failed other than by a reset.
     Write,
-    /// The connection was reset before a byte of the answer came, on a connection that had answered nothing before.
+    /// A new connection was reset before the first byte of the response.
     Reset,
-    /// The connection ended before a byte of the answer came, on a connection that had answered nothing before.
+    /// A new connection was closed before the first byte of the response.
     Closed,
-    /// A connection that had answered before was reset or ended before a byte of this answer came: the server closed it
-    /// while the request was under way.
+    /// A reused connection was reset or closed before the first byte of this response: the server closed it while the
+    /// request was in flight.
     Stale,
-    /// The answer ended, or the connection was reset, inside the head.
+    /// The connection was closed or reset inside the response head.
     HeadCut,
-    /// The answer ended, or the connection was reset, inside the body.
+    /// The connection was closed or reset inside the response body.
     BodyCut,
-    /// The head of the answer was not complete in time.
+    /// The response head was not complete in time.
     HeadTimeout,
-    /// The body of the answer was not complete in time.
+    /// The response body was not complete in time.
     BodyTimeout,
-    /// What came was no answer in the protocol that was asked for.
+    /// The bytes received are not a response in the requested protocol.
     Malformed,
-    /// HTTP/2: the server reset the stream, or left it behind with GOAWAY.
+    /// HTTP/2: the server reset the stream, or refused it with GOAWAY.
     StreamReset,
-    /// A complete answer with another status than expected.
+    /// A complete response with an unexpected status.
     Status,
-    /// A complete answer of another length than expected.
+    /// A complete response of unexpected length.
     Length,
-    /// A complete answer of the expected length with another body.
+    /// A complete response of the expected length with another body.
     Body,
-    /// A complete answer without a field that was expected, or with another value in it.
+    /// A complete response without an expected header, or with another value.
     Field,
-    /// Open loop: the request was due, and no connection was free for it before its time limit, or too many waited.
+    /// Open loop: the request was due, and either no connection became free within its timeout or too many requests
+    /// were waiting.
     Dropped,
 }
 
 impl FailureClass {
-    /// All of them, in the order of a request's life.
+    /// All classes, in the order of a request's life.
     pub const ALL: [FailureClass; 23] = [
         FailureClass::Resolve,
         FailureClass::NoLocalResource,
@@ -86,12 +87,12 @@ impl FailureClass {
         FailureClass::Dropped,
     ];
 
-    /// Its place in [`FailureClass::ALL`].
+    /// Index in [`FailureClass::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// A few words for a table.
+    /// A short label for tables.
     pub fn words(self) -> &'static str {
         match self {
             FailureClass::Resolve => "name not resolved",
@@ -120,7 +121,7 @@ impl FailureClass {
         }
     }
 
-    /// Whether the fault lies on the measuring side, so that the run says nothing about the server.
+    /// Whether the fault lies with the load generator, so that the run says nothing about the server.
     pub fn is_ours(self) -> bool {
         matches!(self, FailureClass::NoLocalResource | FailureClass::Resolve)
     }
@@ -129,16 +130,15 @@ impl FailureClass {
 /// Requests that failed in one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failures {
-    /// In which.
     pub class: FailureClass,
     /// How many.
     pub count: u64,
-    /// Of [`FailureClass::Status`]: pairs of status and count, in rising order.
+    /// For [`FailureClass::Status`]: pairs of status and count, in ascending order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub statuses: Vec<(u16, u64)>,
-    /// How long each took to fail, from when it was due.
+    /// Time to failure of each request, from when it was due.
     pub latency: Distribution,
-    /// The first of them in words, as the system or the check told it.
+    /// The message of the first one, from the system or from the check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub example: Option<String>,
 }

@@ -1,18 +1,18 @@
-//! Durations, counted exactly enough to be merged and asked for any percentile.
+//! Durations, counted precisely enough to be merged and queried for any percentile.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Deserializer as Reader, Serialize, Serializer as Writer};
 
-/// Longest duration that is told apart: one hour, in nanoseconds. Longer ones count as one hour.
+/// Longest duration that is distinguished: one hour, in nanoseconds. Longer ones count as one hour.
 pub const DURATION_MAX_NS: u64 = 3_600_000_000_000;
 
-/// Decimal digits that are kept of each duration.
+/// Significant decimal digits of each duration.
 pub const DIGITS: u8 = 3;
 
 /// An HDR histogram of nanoseconds, from 1 ns to [`DURATION_MAX_NS`] with three digits. Histograms of several threads,
-/// blocks or machines add up without loss. In JSON it is the standard interchange form (V2, deflated, base64), which
+/// blocks or machines merge without loss. In JSON it is the standard interchange format (V2, deflated, base64), which
 /// every HdrHistogram library reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram(hdrhistogram::Histogram<u64>);
@@ -31,62 +31,61 @@ impl Histogram {
         Histogram(inner)
     }
 
-    /// Counts one duration of `ns` nanoseconds.
+    /// Records one duration of `ns` nanoseconds.
     pub fn record(&mut self, ns: u64) {
         self.0.saturating_record(ns.max(1));
     }
 
-    /// Adds all durations of another one.
+    /// Adds all durations of another histogram.
     pub fn merge(&mut self, other: &Histogram) {
         self.0
             .add(&other.0)
             .expect("both have the bounds of this type");
     }
 
-    /// How many durations were counted.
+    /// How many durations were recorded.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// Whether none was.
+    /// Whether no duration was recorded.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The duration in nanoseconds below or at which `percent` per cent of all lie; 0 without any.
+    /// The duration in nanoseconds that `percent` per cent of all do not exceed; 0 if empty.
     pub fn percentile(&self, percent: f64) -> u64 {
         self.0.value_at_percentile(percent)
     }
 
-    /// Shortest duration in nanoseconds; 0 without any.
+    /// Shortest duration in nanoseconds; 0 if empty.
     pub fn min(&self) -> u64 {
         self.0.min()
     }
 
-    /// Longest duration in nanoseconds; 0 without any.
+    /// Longest duration in nanoseconds; 0 if empty.
     pub fn max(&self) -> u64 {
         self.0.max()
     }
 
-    /// Arithmetic mean in nanoseconds; 0 without any.
+    /// Arithmetic mean in nanoseconds; 0 if empty.
     pub fn mean(&self) -> f64 {
         self.0.mean()
     }
 
-    /// Standard deviation in nanoseconds; 0 without any.
+    /// Standard deviation in nanoseconds; 0 if empty.
     pub fn stdev(&self) -> f64 {
         self.0.stdev()
     }
 
-    /// Non-empty steps from short to long: the longest duration that counts as the step, in nanoseconds, and how many
-    /// are in it.
+    /// Non-empty buckets in ascending order: the longest duration of the bucket in nanoseconds, and its count.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0
             .iter_recorded()
             .map(|step| (step.value_iterated_to(), step.count_at_value()))
     }
 
-    /// The standard interchange form: V2, deflated, base64.
+    /// Encodes in the standard interchange format: V2, deflated, base64.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new()
@@ -95,7 +94,7 @@ impl Histogram {
         STANDARD.encode(bytes)
     }
 
-    /// Reads the standard interchange form. Histograms of other bounds are taken over value by value.
+    /// Decodes the standard interchange format. Histograms with other bounds are converted value by value.
     pub fn decode(text: &str) -> Result<Self, String> {
         let bytes = STANDARD
             .decode(text.trim())
@@ -128,10 +127,10 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
-/// A distribution of durations as a result carries it: in full where the engine kept it, else what its tool printed.
+/// A distribution of durations as stored in a result: in full if the engine recorded it, else what the tool printed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many durations it describes.
+    /// Number of durations.
     pub count: u64,
     /// Shortest, in nanoseconds; `None` if not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,20 +144,20 @@ pub struct Distribution {
     /// Longest, in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ns: Option<f64>,
-    /// Pairs of per cent and nanoseconds, in rising order.
+    /// Pairs of per cent and nanoseconds, in ascending order.
     #[serde(default)]
     pub percentiles: Vec<(f64, f64)>,
-    /// Every duration; `None` where a foreign tool did not tell.
+    /// Every duration; `None` if an external tool did not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hdr: Option<Histogram>,
 }
 
-/// Percentiles that a [`Distribution`] lists beside its histogram, for readers without one.
+/// Percentiles that a [`Distribution`] lists beside its histogram, for readers without HDR support.
 pub const PERCENTILES: [f64; 7] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99];
 
 impl Distribution {
-    /// The distribution of everything in a histogram. A percentile is listed only if at least ten durations lie beyond
-    /// it: what rests on fewer is chance.
+    /// Summarizes a histogram. A percentile is listed only if at least ten durations lie beyond it: fewer would make it
+    /// a matter of chance.
     pub fn of(histogram: Histogram) -> Self {
         let count = histogram.count();
         let any = |value: f64| (count > 0).then_some(value);
@@ -178,7 +177,7 @@ impl Distribution {
         }
     }
 
-    /// A percentile in nanoseconds: of the histogram if there is one, else what is listed under exactly that name.
+    /// A percentile in nanoseconds: from the histogram if there is one, else the listed one with exactly that name.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         if let Some(hdr) = self.hdr.as_ref().filter(|hdr| !hdr.is_empty()) {
             return Some(hdr.percentile(percent) as f64);

@@ -1,4 +1,4 @@
-//! What the clients saw: answers, failures, durations, and how well the generator itself kept up.
+//! What the clients observed: responses, failures, durations, and whether the load generator kept up.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,53 +7,53 @@ use super::{Distribution, FailureClass, Failures};
 /// One load of one target by one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// What made the load.
+    /// The load generator.
     pub engine: Engine,
-    /// What it was told to do.
+    /// The requested load.
     pub asked: Asked,
-    /// Length of the measured window, exactly.
+    /// Exact length of the measured window.
     pub window_s: f64,
-    /// Good answers. Closed loop: those that ended inside the window. Open loop: those that were due inside it, however
-    /// late they came.
+    /// Successful requests. Closed loop: those that ended inside the window. Open loop: those that were due inside it,
+    /// however late they ended.
     pub ok: u64,
-    /// Good answers that ended inside the window, whenever they were due: throughput is this over `window_s`.
+    /// Successful requests that ended inside the window, whenever they were due: throughput is this over `window_s`.
     pub ended_ok: u64,
     /// Open loop: requests that were due inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
-    /// What failed, counted like `ok`; classes without any are left out.
+    /// Failures, counted like `ok`; classes without any are omitted.
     pub failures: Vec<Failures>,
-    /// Durations of good answers only.
+    /// Durations of successful requests only.
     pub latency: Latencies,
-    /// Bytes inside the window.
+    /// Bytes transferred inside the window.
     pub transfer: Transfer,
-    /// Connections, over the whole run.
+    /// Connections of the whole run.
     pub connections: Connections,
-    /// The answer that all others were compared with.
+    /// The response that all others were compared with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answered>,
-    /// What had not ended.
+    /// Requests still in flight at the end.
     #[serde(default)]
     pub censored: Censored,
-    /// How the generator itself did; `None` for a foreign tool.
+    /// Performance of the load generator itself; `None` for an external tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generator: Option<Generator>,
-    /// The window in slices of time.
+    /// The window as a time series.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<Series>,
-    /// Connections that were held beside the load.
+    /// Connections held open beside the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldConnections>,
 }
 
-/// Share of the clients asked for that may be missing before a load is one of fewer clients.
+/// Share of the requested clients that may be missing before the load counts as one of fewer clients.
 const MISSING_MAX: f64 = 0.02;
 
 impl Load {
-    /// How many clients took part, where they are fewer than were asked for by more than a fiftieth.
+    /// How many clients took part, if more than 2 % of those requested are missing.
     pub fn clients_short(&self) -> Option<u64> {
         let wanted = self.asked.connections as f64;
-        // Whoever asks for fewer requests than clients needs fewer.
+        // Fewer requests than clients need only as many clients.
         let clients = self
             .connections
             .clients
@@ -61,12 +61,12 @@ impl Load {
         ((clients as f64) < wanted * (1.0 - MISSING_MAX)).then_some(clients)
     }
 
-    /// Requests that failed, in all classes.
+    /// Failed requests of all classes.
     pub fn failed(&self) -> u64 {
         self.failures.iter().map(|failures| failures.count).sum()
     }
 
-    /// Requests that failed in one class.
+    /// Failed requests of one class.
     pub fn failed_in(&self, class: FailureClass) -> u64 {
         let mut found = self.failures.iter();
         found
@@ -74,7 +74,7 @@ impl Load {
             .map_or(0, |failures| failures.count)
     }
 
-    /// Share of requests that failed, from 0 to 1; 0 if there were none at all.
+    /// Share of requests that failed, from 0 to 1; 0 if there were none.
     pub fn failed_share(&self) -> f64 {
         let all = self.ok + self.failed();
         if all == 0 {
@@ -83,7 +83,7 @@ impl Load {
         self.failed() as f64 / all as f64
     }
 
-    /// Good answers per second of the window.
+    /// Successful requests per second of the window.
     pub fn ok_per_s(&self) -> f64 {
         if self.window_s > 0.0 {
             self.ended_ok as f64 / self.window_s
@@ -93,57 +93,57 @@ impl Load {
     }
 }
 
-/// The program that made a load.
+/// The program that generated a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Engine {
-    /// `native`, or the name of a foreign tool.
+    /// `native`, or the name of an external tool.
     pub name: String,
     /// Its version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What it cannot measure, by the names of fields here: shown as "not measured", never as zero.
+    /// Names of fields here that it cannot measure: shown as "not measured", never as zero.
     #[serde(default)]
     pub not_measured: Vec<String>,
-    /// What it printed, word by word.
+    /// Its output, verbatim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
 }
 
-/// How the clients behave.
+/// How the clients send requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "loop")]
 pub enum Mode {
-    /// Each client asks again when it has its answer.
+    /// Closed loop: each client sends its next request when the response is complete.
     #[default]
     Closed,
-    /// Requests are due at times fixed beforehand, whatever the server does.
+    /// Open loop: requests are due at predetermined times, whatever the server does.
     Open {
         /// Requests per second, of all clients together.
         rate: f64,
-        /// Whether the gaps between them are random (exponential) rather than equal.
+        /// Whether the intervals are random (exponential) rather than equal.
         poisson: bool,
     },
 }
 
-/// What an engine was told to do.
+/// The load that an engine was asked to generate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
-    /// The target.
+    /// The target URL.
     pub url: String,
-    /// `GET`, `POST` …; `websocket` and `sse` for those.
+    /// The HTTP method; `websocket` and `sse` for those.
     pub method: String,
     /// Closed or open loop.
     pub mode: Mode,
     /// `http/1.1`, `https/1.1`, `h2c` or `h2`.
     pub protocol: String,
-    /// Connections at a time.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Requests under way at a time on each connection: streams of HTTP/2, or pipelined ones.
+    /// Concurrent requests on each connection: HTTP/2 streams, or pipelined requests.
     pub depth: usize,
-    /// Requests after which a connection is closed; `None` for never.
+    /// Requests after which a connection is closed; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_per_connection_max: Option<u64>,
-    /// Requests after which the load ended, where a number rather than a time ended it.
+    /// Requests after which the load ended, if it was limited by number rather than by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<u64>,
     /// Threads.
@@ -154,17 +154,17 @@ pub struct Asked {
     pub duration_s: f64,
     /// Load before the window, which counts nowhere.
     pub warmup_s: f64,
-    /// Time limit of a request.
+    /// Timeout of a request.
     pub timeout_s: f64,
-    /// What is checked of every answer, in words.
+    /// What is verified in every response, in words.
     pub verify: String,
 }
 
-/// Durations of good answers.
+/// Durations of successful requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latencies {
     /// From the moment the request was wanted to its last byte: in the open loop from when it was due; in the closed
-    /// loop from the first byte sent, or from the beginning of the connect where one had to be made for it.
+    /// loop from the first byte sent, or from the start of the connect if one was needed.
     pub total: Distribution,
     /// From the first byte sent to the last byte received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,17 +178,18 @@ pub struct Latencies {
     /// TLS handshakes that succeeded inside the window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Distribution>,
-    /// From an open connection to the answer to a WebSocket upgrade, or to the first event of a stream; of the whole run.
+    /// From an open connection to the response to a WebSocket upgrade, or to the first event of a stream; of the whole
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<Distribution>,
 }
 
-/// Bytes inside the window.
+/// Bytes transferred inside the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Received, heads and framing included, TLS records not.
+    /// Received, including heads and framing, without TLS records.
     pub received_bytes: u64,
-    /// Bodies of good answers.
+    /// Bodies of successful responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<u64>,
     /// Sent.
@@ -196,70 +197,70 @@ pub struct Transfer {
     pub sent_bytes: Option<u64>,
 }
 
-/// Connections, from the first to the last moment of a run.
+/// Connections of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Connections {
     /// Opened.
     pub opened: u64,
-    /// Clients that had a connection before the window ended, each counted once; `None` where the engine does not tell.
+    /// Clients that had a connection before the window ended, each counted once; `None` if the engine does not report
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<u64>,
     /// Attempts that failed.
     pub failed: u64,
-    /// Closed by the server, in order or not.
+    /// Closed by the server, cleanly or not.
     pub closed_by_server: u64,
-    /// Requests answered on all of them, warm-up included.
+    /// Requests with a response on all of them, warm-up included.
     pub answered: u64,
-    /// Version of TLS, of the first connection.
+    /// TLS version of the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_version: Option<String>,
-    /// Cipher suite, of the first connection.
+    /// Cipher suite of the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cipher: Option<String>,
-    /// What ALPN agreed on, of the first connection.
+    /// Protocol negotiated by ALPN on the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpn: Option<String>,
 }
 
-/// The first right answer, with which all others were compared.
+/// The first valid response, with which all others were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
-    /// Status.
     pub status: u16,
-    /// The head as it came.
+    /// The head as received.
     pub head: String,
-    /// Bytes of the head.
+    /// Length of the head.
     pub head_bytes: u64,
-    /// Bytes of the body.
+    /// Length of the body.
     pub body_bytes: u64,
     /// SHA-256 of the body, in hexadecimal.
     pub body_sha256: String,
-    /// Content-Encoding, if there was one.
+    /// `Content-Encoding`, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encoding: Option<String>,
 }
 
-/// Connections that were held beside a load.
+/// Connections held open beside a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldConnections {
-    /// Idle connections that were wanted: one answer each, then nothing.
+    /// Idle connections requested: each gets one response and then stays open.
     pub idle: u64,
     /// Of those, still open when the load ended.
     pub idle_open: u64,
-    /// Slow readers that were wanted.
+    /// Slow readers requested.
     pub slow: u64,
     /// Of those, still open when the load ended.
     pub slow_open: u64,
-    /// Bytes that each slow reader takes in a second.
+    /// Bytes that each slow reader reads per second.
     pub slow_bytes_per_s: u64,
-    /// Bytes that all of them took.
+    /// Bytes that all of them read.
     pub slow_received_bytes: u64,
-    /// Answers that they had in full.
+    /// Responses they received in full.
     pub slow_answers: u64,
-    /// How many were lost, or never opened, in which way: pairs of class and count.
+    /// How many were lost, or never opened, and why: pairs of class and count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<(FailureClass, u64)>,
-    /// Resident memory of the server before they were opened; `None` if the server is not known.
+    /// Resident memory of the server before they were opened; `None` if the server's processes are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_without_bytes: Option<u64>,
     /// Resident memory of the server with them, before the load.
@@ -268,7 +269,7 @@ pub struct HeldConnections {
 }
 
 impl HeldConnections {
-    /// One more is lost.
+    /// Counts one more lost connection.
     pub fn count(&mut self, class: FailureClass) {
         match self.lost.iter_mut().find(|(known, _)| *known == class) {
             Some((_, count)) => *count += 1,
@@ -279,7 +280,7 @@ impl HeldConnections {
         }
     }
 
-    /// Resident memory for each connection; `None` if the server is not known or has no more than before.
+    /// Resident memory per connection; `None` if the server's processes are not known or memory has not grown.
     pub fn rss_each_bytes(&self) -> Option<f64> {
         let open = self.idle_open + self.slow_open;
         let more = self.rss_with_bytes?.checked_sub(self.rss_without_bytes?)?;
@@ -287,66 +288,67 @@ impl HeldConnections {
     }
 }
 
-/// What had not ended when the window did.
+/// Requests not finished when the window ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Censored {
-    /// Requests under way at the end of the window.
+    /// Requests in flight at the end of the window.
     pub in_flight: u64,
     /// Age of the oldest of them.
     pub oldest_ns: u64,
-    /// Of those, without an answer even after the drain.
+    /// Those still without a response after the drain.
     pub unanswered: u64,
 }
 
-/// How the generator itself did.
+/// Performance of the load generator itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// CPU seconds of its threads inside the window.
     pub cpu_s: f64,
-    /// Share of the window that its busiest thread was at work (waiting by spinning is no work), from 0 to 1.
+    /// Share of the window in which its busiest thread was working (busy-waiting does not count), from 0 to 1.
     pub busiest: f64,
-    /// Open loop: how much later than due a request left although a connection was free. The generator's own fault.
+    /// Open loop: delay between the due time of a request and its sending although a connection was free. The
+    /// generator's own fault.
     pub send_lag: Distribution,
-    /// How long each round of its event loop took: what an answer may have waited to be seen.
+    /// Duration of each round of its event loop: how long a response may have waited to be read.
     pub loop_lag: Distribution,
 }
 
-/// The window in slices.
+/// The window as a time series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Length of a slice in milliseconds.
+    /// Length of an interval in milliseconds.
     pub interval_ms: u64,
-    /// The slices in order; the first begins with the window.
+    /// The intervals in order; the first begins with the window.
     pub points: Vec<Point>,
 }
 
-/// What ended in one slice of time.
+/// Requests that ended in one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Good answers.
+    /// Successful requests.
     pub ok: u64,
-    /// Failures.
+    /// Failed requests.
     pub failed: u64,
     /// Bytes received.
     pub bytes: u64,
-    /// Longest total of a good answer.
+    /// Longest total duration of a successful request.
     pub max_ns: u64,
-    /// Totals of good answers, coarsely: pairs of [`heat_step`] and count, empty ones left out.
+    /// Total durations of successful requests, coarsely: pairs of [`heat_step`] and count, without empty ones.
     #[serde(default)]
     pub heat: Vec<(u8, u64)>,
 }
 
-/// Steps of the coarse scale, from below 1 us to beyond 2 minutes.
+/// Steps of the coarse scale, from below 1 us to above 2 minutes.
 pub const HEAT_STEPS: usize = 56;
 
-/// Where a duration lies on the coarse scale: two steps for each doubling, from 1 us on.
+/// Step of a duration on the coarse scale: two steps per doubling, from 1 us on.
 pub fn heat_step(ns: u64) -> u8 {
     let us = ns / 1_000;
     if us == 0 {
         return 0;
     }
     let doublings = us.ilog2();
-    // The second half of a doubling begins at its square root of two; 1.5 is near enough for colours.
+    // The second half of a doubling begins at the square root of two; 1.5 is close enough for colours.
     let upper = doublings > 0 && us & (1 << (doublings - 1)) != 0;
     let step = 1 + 2 * doublings as usize + usize::from(upper);
     step.min(HEAT_STEPS - 1) as u8

@@ -1,5 +1,5 @@
-//! What the lab writes down: one [`RunResult`] is everything that a report, a comparison or an audit needs. Fields are
-//! only ever added; a reader takes what it knows.
+//! The lab's result format: one [`RunResult`] has everything that a report, a comparison or an audit needs. Fields are
+//! only ever added; a reader ignores those it does not know.
 //!
 //! Units are in the names: `_ns` nanoseconds, `_s` seconds, `_ms` milliseconds, `_bytes` bytes. `None` means "not
 //! measured" everywhere, never zero.
@@ -31,27 +31,27 @@ pub struct RunResult {
     pub schema: String,
     /// Name of the experiment, or `hit`.
     pub name: String,
-    /// Its heading.
+    /// Its title.
     pub title: String,
-    /// The command line that made it.
+    /// The command line that produced it.
     pub command: Vec<String>,
     /// When it began, in milliseconds since 1970.
     pub started_unix_ms: u64,
     /// How long it took.
     pub duration_s: f64,
-    /// Start value of every random order and schedule in it.
+    /// Seed of every random order and schedule in it.
     pub seed: u64,
     /// Where it ran.
     pub machine: Machine,
-    /// The file it was run from; `None` for a single target.
+    /// The experiment file; `None` for a single target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub experiment: Option<Experiment>,
-    /// What was measured, in the order of the file.
+    /// The servers under test, in the order of the file.
     #[serde(default)]
     pub subjects: Vec<SubjectFacts>,
-    /// One entry per combination of the matrix, those that could not be measured included.
+    /// One entry per combination of the matrix, including those that could not be measured.
     pub cells: Vec<Cell>,
-    /// What the generator itself can do on this machine, where that was calibrated.
+    /// What the load generator itself can do on this machine, if that was calibrated.
     #[serde(default)]
     pub ceilings: Vec<Ceiling>,
     /// What a reader must know, in sentences.
@@ -59,7 +59,7 @@ pub struct RunResult {
     pub notes: Vec<String>,
 }
 
-/// The file of an experiment.
+/// The experiment that was run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Experiment {
     /// Its path or built-in name.
@@ -68,37 +68,38 @@ pub struct Experiment {
     pub text: String,
     /// SHA-256 of the text, in hexadecimal.
     pub sha256: String,
-    /// Shape of the table that the document prints, such as `000`.
+    /// Shape of the table printed in the study, such as `000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table_shape: Option<String>,
-    /// Claims to be checked: name and formula.
+    /// Claims to check: name and formula.
     #[serde(default)]
     pub claims: BTreeMap<String, String>,
-    /// The words of claims, by their name; also of those that no figure here can tell.
+    /// The wording of claims by name, including those that no metric here can decide.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sayings: BTreeMap<String, Saying>,
-    /// Which printed row stands beside which cell, where the names alone do not tell.
+    /// Which printed row corresponds to which cell, if the names alone do not say.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<Beside>,
-    /// What differed from the file in this run (`--quick`, `--set`, levels cut to the machine's limits), in sentences.
+    /// Differences from the file in this run (`--quick`, `--set`, levels reduced to the machine's limits), in
+    /// sentences.
     #[serde(default)]
     pub changes: Vec<String>,
 }
 
-/// The words of a claim.
+/// The wording of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saying {
-    /// What the document says, in our words.
+    /// What the study claims, paraphrased.
     pub says: String,
-    /// Why no figure can tell, or what to keep in mind.
+    /// Why no metric can decide it, or what to keep in mind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<String>,
-    /// Processors that the subject needs before it can be looked at.
+    /// CPUs that the server needs before the claim can be checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<usize>,
 }
 
-/// A printed row and the cell that repeats it.
+/// A printed row and the cell that reproduces it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Beside {
     /// Dimensions of the printed row.
@@ -110,9 +111,9 @@ pub struct Beside {
 /// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor.
+    /// CPU model.
     pub cpu_model: String,
-    /// Processors that the lab may use.
+    /// CPUs that the lab may use.
     pub cpus: usize,
     /// Memory.
     pub memory_bytes: u64,
@@ -120,27 +121,27 @@ pub struct Machine {
     pub kernel: String,
     /// Distribution.
     pub os: String,
-    /// Hypervisor, if one says that it is there.
+    /// Hypervisor, if one is detected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hypervisor: Option<String>,
-    /// Hard limit of open files of one process.
+    /// Hard limit of open files per process.
     pub open_files_max: u64,
-    /// Settings of the kernel that matter, by name.
+    /// Relevant kernel settings, by name.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
-    /// Which processors were given to whom: `generator`, `subject`, `backend`; empty where they share all.
+    /// CPUs assigned to `generator`, `subject` and `backend`; empty if they share all.
     #[serde(default)]
     pub placement: BTreeMap<String, Vec<usize>>,
 }
 
-/// What is known of a measured server before any load.
+/// What is known of a server under test before any load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SubjectFacts {
     /// Its name in the experiment.
     pub name: String,
-    /// The command that starts it, with names in braces still in it.
+    /// The command that starts it, placeholders not replaced.
     pub command: String,
-    /// What it says of its version, all lines.
+    /// Its version output, all lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Path of the program.
@@ -149,7 +150,7 @@ pub struct SubjectFacts {
     /// SHA-256 of the program, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sha256: Option<String>,
-    /// The configurations that it got, each with the text as it was given.
+    /// The configurations it was given, verbatim.
     #[serde(default)]
     pub configs: Vec<ConfigText>,
     /// Why it was not measured at all.
@@ -157,14 +158,14 @@ pub struct SubjectFacts {
     pub missing: Option<String>,
 }
 
-/// A configuration as a server got it.
+/// A configuration of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConfigText {
-    /// For which cells: axis and value joined by `=`, several by `,`.
+    /// The cells that use it: axis and value joined by `=`, several by `,`.
     pub used_for: String,
-    /// The text after ports and paths were put in.
+    /// The text after ports and paths were filled in.
     pub text: String,
-    /// What was replaced to run beside others: pairs of before and after.
+    /// What was replaced so that it can run beside others: pairs of before and after.
     #[serde(default)]
     pub rewritten: Vec<(String, String)>,
 }
@@ -172,31 +173,31 @@ pub struct ConfigText {
 /// One combination of the matrix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Twelve hexadecimal digits that name the cell within its experiment and change with its definition.
+    /// Twelve hexadecimal digits that identify the cell within its experiment and change with its definition.
     pub id: String,
-    /// Its place on every axis: `subject`, `test`, `clients`, `config` and whatever else the experiment has.
+    /// Its value on every axis: `subject`, `test`, `clients`, `config` and whatever else the experiment has.
     pub axes: BTreeMap<String, String>,
     /// Whether it was measured.
     pub state: CellState,
-    /// The repetitions, in the order of time.
+    /// The repetitions in chronological order.
     #[serde(default)]
     pub blocks: Vec<Block>,
-    /// Starts that failed, also where later ones did not.
+    /// Failed starts, even if later ones succeeded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_starts: Vec<FailedStart>,
 }
 
-/// A server that ended or never gave the right answer, once.
+/// One failed start of a server: it exited or never sent the expected response.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FailedStart {
-    /// In which repetition, from 0.
+    /// The repetition, from 0.
     pub block: usize,
-    /// Why, in words.
+    /// The reason, as a message.
     pub reason: String,
 }
 
 impl Cell {
-    /// Its place on an axis; empty where the experiment has no such axis.
+    /// Its value on an axis; empty if the experiment does not have that axis.
     pub fn axis(&self, name: &str) -> &str {
         self.axes.get(name).map_or("", String::as_str)
     }
@@ -209,59 +210,60 @@ pub enum CellState {
     /// Not yet: the run was interrupted or its budget ended.
     #[default]
     Pending,
-    /// At least one block is there.
+    /// Has at least one block.
     Measured,
     /// The program is not installed here.
     NotInstalled(String),
-    /// The program ended or never gave the right answer.
+    /// The program exited or never sent the expected response.
     DidNotStart(String),
-    /// The experiment leaves it out, or this machine cannot hold it.
+    /// The experiment excludes it, or it exceeds this machine's limits.
     Skipped(String),
 }
 
 /// One repetition of a cell: a fresh server, warmed up and loaded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Block {
-    /// Which repetition, from 0. Blocks of the same number of different subjects are neighbours in time: pairs.
+    /// The repetition, from 0. Blocks of different servers with the same number are neighbours in time: pairs.
     pub number: usize,
-    /// Its place in the order of the whole run, from 0.
+    /// Its position in the order of the whole run, from 0.
     pub position: usize,
     /// When it began, in milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// From the start of the server to its first right answer.
+    /// From the start of the server to its first expected response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_s: Option<f64>,
-    /// What the clients saw.
+    /// What the clients observed.
     pub load: Load,
-    /// What it cost; `None` for a target that the lab did not start.
+    /// Resource usage; `None` for a target that the lab did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
-    /// Whether what the experiment claims really acted.
+    /// Whether the options that the experiment claims actually took effect.
     #[serde(default)]
     pub checks: Vec<Check>,
-    /// What the server wrote to its log or its standard error, shortened.
+    /// What the server wrote to its log or standard error, shortened.
     #[serde(default)]
     pub log: Vec<String>,
-    /// What clients saw when this block was measured before, in a machine that was more disturbed: failures stay failures.
+    /// Results of earlier measurements of this block that were discarded because the machine was more disturbed. Their
+    /// failures still count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tries: Vec<Try>,
-    /// Why this block may mislead: `disturbed`, `generator-limited`, `ended`, in words with a number each.
+    /// Why this block may mislead: `disturbed`, `generator-limited`, `ended`, with a sentence and a number each.
     #[serde(default)]
     pub marks: Vec<Mark>,
 }
 
-/// The counts of a measurement whose other figures were given up for those of another try.
+/// The counts of a discarded measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Try {
-    /// Good answers, counted like those of a load.
+    /// Successful requests, counted like those of a load.
     pub ok: u64,
-    /// What failed.
+    /// Failed requests.
     #[serde(default)]
     pub failures: Vec<Failures>,
 }
 
 impl Block {
-    /// Good answers and failures, those of earlier tries included.
+    /// Successful and failed requests, including those of earlier tries.
     pub fn counts(&self) -> (u64, u64) {
         let tries = self.tries.iter();
         let (ok, failed) = (self.load.ok, self.load.failed());
@@ -271,13 +273,13 @@ impl Block {
         })
     }
 
-    /// Failures of every class, those of earlier tries included.
+    /// Failures of every class, including those of earlier tries.
     pub fn failures(&self) -> impl Iterator<Item = &Failures> {
         let tries = self.tries.iter().flat_map(|one| &one.failures);
         self.load.failures.iter().chain(tries)
     }
 
-    /// CPU microseconds of the server for each good answer: the figure that stays true on a busy machine.
+    /// CPU microseconds of the server per successful request: the metric that stays meaningful on a busy machine.
     pub fn cpu_us_per_ok(&self) -> Option<f64> {
         let tree = &self.resources.as_ref()?.subject;
         (self.load.ended_ok > 0)
@@ -285,23 +287,22 @@ impl Block {
     }
 }
 
-/// A treatment check: does the option that is claimed really act?
+/// A treatment check: does the claimed option actually take effect?
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was to hold, as the experiment writes it.
+    /// The expectation, as the experiment states it.
     pub claim: String,
-    /// What was seen.
+    /// The observed value.
     pub seen: String,
-    /// Whether it held; `None` if it could not be seen here.
+    /// Whether it held; `None` if it could not be observed here.
     pub holds: Option<bool>,
 }
 
-/// A warning that belongs to a block.
+/// A warning about a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
-    /// Which.
     pub kind: MarkKind,
-    /// The sentence, with its numbers.
+    /// The message, with its numbers.
     pub text: String,
 }
 
@@ -309,35 +310,35 @@ pub struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MarkKind {
-    /// Other programs, the hypervisor or the disk took part.
+    /// Other programs, the hypervisor or the disk interfered.
     Disturbed,
-    /// The generator was full, so throughput and latency are its own.
+    /// The load generator was saturated, so throughput and latency are its own.
     GeneratorLimited,
-    /// The server ended while it was loaded.
+    /// The server exited under load.
     Ended,
     /// Requests failed.
     Failures,
-    /// The measuring side ran out of something: not usable.
+    /// The load generator ran out of a resource: not usable.
     Unusable,
-    /// Throughput still rose or fell when the window began.
+    /// Throughput was still rising or falling when the window began.
     Unsteady,
-    /// Open loop: the generator sent later than requests were due, so latencies are in part its own.
+    /// Open loop: the load generator sent requests later than they were due, so latencies are in part its own.
     Late,
     /// The whole machine was slower than at other times of the run.
     Slow,
 }
 
-/// How much the generator can ask for here, against a server that does the least possible.
+/// Maximum throughput of the load generator here, against a server that does the least possible.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ceiling {
-    /// Payload of the answer.
+    /// Body length of the response.
     pub body_bytes: u64,
     /// Connections.
     pub connections: usize,
     /// `http/1.1`, `https/1.1`, `h2c` or `h2`.
     pub protocol: String,
-    /// Good answers per second.
+    /// Successful requests per second.
     pub ok_per_s: f64,
-    /// Bytes per second that arrived.
+    /// Bytes received per second.
     pub bytes_per_s: f64,
 }

@@ -1,22 +1,22 @@
-//! What a load cost the server, what stands behind it and the machine, sampled from `/proc`.
+//! What a load cost the server, its upstream and the machine, sampled from `/proc`.
 
 use serde::{Deserialize, Serialize};
 
-/// Costs of one block, over its window.
+/// Resource usage of one block, over its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
     /// Time between two samples in milliseconds.
     pub interval_ms: u64,
     /// The server with all its children.
     pub subject: Tree,
-    /// What stands behind it, if the lab started that.
+    /// Its upstream, if the lab started one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<Tree>,
     /// The lab itself.
     pub generator: Tree,
     /// The whole machine.
     pub system: System,
-    /// What the backend counted, if it is one of the lab's own.
+    /// Counters of the upstream, if it is one of the lab's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_counts: Option<BackendCounts>,
 }
@@ -24,17 +24,17 @@ pub struct Resources {
 /// A process with all its descendants.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tree {
-    /// CPU seconds in user mode inside the window, children that ended included.
+    /// CPU seconds in user mode inside the window, including children that exited.
     pub cpu_user_s: f64,
     /// CPU seconds in the kernel inside the window.
     pub cpu_system_s: f64,
-    /// Largest sum of resident memory. Pages that processes share count in each; see `pss_peak_bytes`.
+    /// Largest sum of resident memory. Pages shared by processes count in each; see `pss_peak_bytes`.
     pub rss_peak_bytes: u64,
     /// Mean of the sums.
     pub rss_mean_bytes: u64,
     /// The last sum inside the window.
     pub rss_end_bytes: u64,
-    /// The sum some seconds after the load ended: does it give memory back?
+    /// The sum some seconds after the load ended: is memory released?
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_after_bytes: Option<u64>,
     /// Largest proportional memory, in which shared pages count once; sampled once a second.
@@ -42,41 +42,41 @@ pub struct Tree {
     pub pss_peak_bytes: Option<u64>,
     /// Largest number of threads.
     pub threads_max: u64,
-    /// Largest number of open descriptors; `None` where they may not be counted.
+    /// Largest number of open descriptors; `None` if they may not be counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors_max: Option<u64>,
     /// Largest number of processes.
     pub processes_max: u64,
-    /// Times that a thread gave way of its own accord.
+    /// Voluntary context switches.
     pub switches_voluntary: u64,
-    /// Times that a thread was made to give way.
+    /// Involuntary context switches.
     pub switches_involuntary: u64,
-    /// Seconds that threads were ready and waited for a processor.
+    /// Seconds that threads were runnable and waited for a CPU.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_delay_s: Option<f64>,
-    /// Page faults without disk.
+    /// Page faults without disk access.
     pub faults_minor: u64,
-    /// Page faults with disk.
+    /// Page faults with disk access.
     pub faults_major: u64,
     /// The samples.
     #[serde(default)]
     pub points: Vec<TreePoint>,
 }
 
-/// One sample of a tree.
+/// One sample of a process tree.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TreePoint {
     /// Milliseconds since the window began; negative before.
     pub at_ms: i64,
-    /// Processors used in user mode since the last sample; 1 is one full processor.
+    /// CPUs used in user mode since the last sample; 1 is one full CPU.
     pub user: f32,
-    /// Processors used in the kernel since the last sample.
+    /// CPUs used in the kernel since the last sample.
     pub system: f32,
     /// Resident memory.
     pub rss_bytes: u64,
     /// Threads.
     pub threads: u64,
-    /// Open descriptors, if they were counted in this sample.
+    /// Open descriptors, if counted in this sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<u64>,
 }
@@ -84,30 +84,30 @@ pub struct TreePoint {
 /// The machine over the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct System {
-    /// Processors used by all programs.
+    /// CPUs used by all programs.
     pub busy: f64,
-    /// Processors used by programs that do not belong to the experiment.
+    /// CPUs used by programs that do not belong to the experiment.
     pub foreign: f64,
-    /// Share of time that the hypervisor gave to others, from 0 to 1.
+    /// Share of time that the hypervisor gave to other guests, from 0 to 1.
     pub steal: f64,
     /// Share of time spent waiting for disks.
     pub iowait: f64,
     /// Share of time spent on soft interrupts (the network, mostly).
     pub softirq: f64,
-    /// Share of the window in which some task waited for a processor (PSI); `None` where the kernel does not tell.
+    /// Share of the window in which some task waited for a CPU (PSI); `None` if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure_cpu: Option<f64>,
     /// The same for memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure_memory: Option<f64>,
-    /// The same for input and output.
+    /// The same for I/O.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure_io: Option<f64>,
-    /// Connections that found a listener's queue full.
+    /// Connections that arrived while a listener's queue was full.
     pub listen_overflows: u64,
     /// Connections that a listener dropped.
     pub listen_drops: u64,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub tcp_retransmits: u64,
     /// Sockets in TIME_WAIT at the end.
     pub time_wait: u64,
@@ -124,17 +124,16 @@ pub struct System {
 pub struct SystemPoint {
     /// Milliseconds since the window began.
     pub at_ms: i64,
-    /// Processors used by all programs since the last sample.
+    /// CPUs used by all programs since the last sample.
     pub busy: f32,
-    /// Processors that the hypervisor took.
+    /// CPUs taken by the hypervisor.
     pub steal: f32,
 }
 
-/// What a backend of the lab counted, over the window.
+/// Counters of one of the lab's own upstreams, over the window.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendCounts {
     /// Connections accepted.
     pub accepted: u64,
-    /// Requests answered.
     pub requests: u64,
 }

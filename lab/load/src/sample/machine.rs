@@ -3,29 +3,29 @@
 use crate::fitness::CpuTimes;
 use crate::machine::read;
 
-/// The machine at one moment; all but `time_wait` are counters since it began.
+/// The machine at one moment; all but `time_wait` are counters since boot.
 #[derive(Clone, Debug, Default)]
 pub struct MachineSample {
     /// CPU time.
     pub cpu: CpuTimes,
-    /// Microseconds in which some task waited for a processor; `None` where the kernel does not tell.
+    /// Microseconds in which some task waited for a CPU; `None` if the kernel does not report it.
     pub pressure_cpu_us: Option<u64>,
     /// The same for memory.
     pub pressure_memory_us: Option<u64>,
-    /// The same for input and output.
+    /// The same for I/O.
     pub pressure_io_us: Option<u64>,
-    /// Connections that found a listener's queue full.
+    /// Connections that arrived while a listener's queue was full.
     pub listen_overflows: u64,
     /// Connections that a listener dropped.
     pub listen_drops: u64,
-    /// TCP segments sent again.
+    /// TCP segments retransmitted.
     pub tcp_retransmits: u64,
     /// Sockets in TIME_WAIT.
     pub time_wait: u64,
 }
 
 impl MachineSample {
-    /// Looks.
+    /// Takes a sample.
     pub fn read() -> Self {
         let netstat = read("/proc/net/netstat");
         let snmp = read("/proc/net/snmp");
@@ -43,13 +43,13 @@ impl MachineSample {
     }
 }
 
-/// `some avg10=… total=N`.
+/// Parses `some avg10=… total=N`.
 fn stalled_us(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some"))?;
     line.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
-/// Two lines with the same first word: names, then numbers.
+/// Looks up a value in two lines with the same first word: names, then numbers.
 fn paired(text: &str, first: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter(|line| line.starts_with(first));
     let (Some(names), Some(numbers)) = (lines.next(), lines.next()) else {
@@ -62,7 +62,7 @@ fn paired(text: &str, first: &str, name: &str) -> u64 {
         .unwrap_or(0)
 }
 
-/// A line of names, each with its number behind it.
+/// Looks up a value in a line of names, each followed by its number.
 fn after(text: &str, first: &str, name: &str) -> u64 {
     let line = text.lines().find(|line| line.starts_with(first));
     let mut words = line.unwrap_or_default().split_whitespace();

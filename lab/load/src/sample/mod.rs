@@ -1,7 +1,7 @@
-//! What a load costs: processes and machine, sampled from `/proc`. What the clients saw is left to `load`.
+//! Resource usage under load: processes and machine, sampled from `/proc`. What the clients observe is in `load`.
 //!
-//! CPU time comes from cumulative counters, a process's own and those of the children it has waited for, so that nothing
-//! is lost between two samples but what a child does that is born and dies, unwaited for, within one.
+//! CPU time comes from cumulative counters, a process's own and those of the children it has waited for. Nothing is
+//! lost between two samples except the time of a child that starts and exits within one interval and is not waited for.
 
 mod machine;
 pub mod owner;
@@ -18,25 +18,25 @@ pub use tree::{TreeSample, Watched};
 
 use crate::result::{Resources, System, SystemPoint, Tree, TreePoint};
 
-/// Between two samples.
+/// Sampling interval.
 pub const EVERY: Duration = Duration::from_millis(100);
 
-/// Between two looks at what is dear to read: proportional memory (the kernel walks all pages) and descriptors.
+/// Sampling interval of what is expensive to read: proportional memory (the kernel walks all pages) and descriptors.
 pub const EVERY_DEAR: Duration = Duration::from_secs(1);
 
-/// Samples kept: ten hours of 100 ms.
+/// Maximum number of samples: ten hours at 100 ms.
 const SAMPLES_MAX: usize = 360_000;
 
-/// Who is watched.
+/// The processes to watch.
 #[derive(Clone, Debug, Default)]
 pub struct Roots {
     /// The server's processes, without their children.
     pub subject: Vec<u32>,
-    /// What stands behind it.
+    /// The processes of its upstream.
     pub backend: Vec<u32>,
 }
 
-/// One look at everything.
+/// One sample of everything.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Instant,
@@ -46,14 +46,14 @@ struct Sample {
     machine: MachineSample,
 }
 
-/// Everything that was sampled.
+/// All samples of a load.
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<Sample>,
     has_backend: bool,
 }
 
-/// Looks every [`EVERY`] until `stop` is set. Runs on the calling thread.
+/// Takes a sample every [`EVERY`] until `stop` is set. Blocks the calling thread.
 pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     let mut subject = Watched::new(&roots.subject);
     let mut backend = Watched::new(&roots.backend);
@@ -86,13 +86,13 @@ pub fn watch(roots: &Roots, stop: &AtomicBool) -> Samples {
     }
 }
 
-/// Resident memory of processes and all they started, now.
+/// Current resident memory of processes and all their descendants.
 pub fn memory(roots: &[u32]) -> u64 {
     Watched::new(roots).sample(false).rss_bytes
 }
 
 impl Samples {
-    /// What the window cost. Counters at its borders are read off the line between the samples on both sides.
+    /// Resource usage over the window. Counters at its borders are interpolated between the samples on both sides.
     pub fn over(&self, begin: Instant, end: Instant) -> Resources {
         let system = self.system(begin, end);
         let subject = self.tree(begin, end, |sample| &sample.subject);
@@ -116,7 +116,7 @@ impl Samples {
         }
     }
 
-    /// The value of a counter at a moment, between the samples around it.
+    /// The value of a counter at a moment, interpolated between the samples around it.
     fn at(&self, moment: Instant, counter: impl Fn(&Sample) -> f64) -> f64 {
         let after = self.list.partition_point(|sample| sample.at < moment);
         let before = after.checked_sub(1).and_then(|at| self.list.get(at));

@@ -1,4 +1,4 @@
-//! Who listens on a port of this machine: the processes of a server that the lab did not start.
+//! Finds the processes listening on a local port: a server that the lab did not start.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,8 +9,8 @@ use crate::machine::read;
 /// State of a listening socket in `/proc/net/tcp` (proc(5), `TCP_LISTEN` of the kernel's headers).
 const LISTENS: &str = "0A";
 
-/// Processes that hold a listening socket of the port, without those whose parent is among them. Empty where other users'
-/// processes may not be looked at.
+/// Processes that hold a listening socket of the port, without those whose parent is among them. Empty if other users'
+/// processes may not be inspected.
 pub fn listeners(port: u16) -> Vec<u32> {
     let mut sockets = BTreeSet::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -29,7 +29,7 @@ pub fn listeners(port: u16) -> Vec<u32> {
     holders.iter().copied().filter(is_root).collect()
 }
 
-/// Numbers of the sockets that listen on a port, from a table of the kernel.
+/// Inodes of the sockets that listen on a port, from a table of the kernel.
 fn inodes(table: &str, port: u16) -> Vec<u64> {
     let ending = format!(":{port:04X}");
     let lines = table.lines().skip(1);

@@ -5,12 +5,12 @@ use std::sync::OnceLock;
 
 use crate::machine::read;
 
-/// Clock ticks of a second in `/proc`, from the vector that the kernel hands to every program.
+/// Clock ticks per second in `/proc`, from the auxiliary vector.
 pub fn ticks_per_s() -> f64 {
     rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Bytes of a page.
+/// The page size.
 fn page_bytes() -> u64 {
     static PAGE: OnceLock<u64> = OnceLock::new();
     *PAGE.get_or_init(|| rustix::param::page_size() as u64)
@@ -36,7 +36,7 @@ impl Ticks {
         self.system as f64 / ticks_per_s()
     }
 
-    /// Both added up.
+    /// The sum of both.
     pub fn plus(&self, other: Ticks) -> Ticks {
         Ticks {
             user: self.user + other.user,
@@ -50,13 +50,13 @@ impl Ticks {
 pub struct ProcessSample {
     /// Its parent.
     pub parent: u32,
-    /// When it began, in ticks since the machine did: tells processes of the same number apart.
+    /// Start time in ticks since boot: distinguishes processes with the same PID.
     pub begun: u64,
     /// Its own CPU time.
     pub own: Ticks,
-    /// CPU time of children that have ended and were waited for.
+    /// CPU time of children that have exited and were waited for.
     pub children: Ticks,
-    /// Page faults without and with disk.
+    /// Page faults without and with disk access.
     pub faults: (u64, u64),
     /// Threads.
     pub threads: u64,
@@ -65,16 +65,16 @@ pub struct ProcessSample {
 }
 
 impl ProcessSample {
-    /// Reads a process; `None` if it is not there.
+    /// Reads a process; `None` if it does not exist.
     pub fn read(pid: u32) -> Option<Self> {
         ProcessSample::parse(&read(&format!("/proc/{pid}/stat")))
     }
 
-    /// Reads such a line. The name, in brackets, may have anything in it (proc(5)).
+    /// Parses such a line. The name, in parentheses, may contain anything (proc(5)).
     pub fn parse(line: &str) -> Option<Self> {
         let (_, rest) = line.rsplit_once(')')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
-        // The manual counts from 1, and the first word here is number 3.
+        // The manual counts from 1, and the first word here is field 3.
         let number = |at: usize| words.get(at - 3).and_then(|word| word.parse::<u64>().ok());
         Some(ProcessSample {
             parent: number(4)? as u32,
@@ -94,7 +94,7 @@ impl ProcessSample {
     }
 }
 
-/// Voluntary and involuntary switches of all threads, and how long they waited for a processor in nanoseconds.
+/// Voluntary and involuntary context switches of all threads, and how long they waited for a CPU in nanoseconds.
 pub fn switches(pid: u32) -> (u64, u64, u64) {
     let (mut voluntary, mut involuntary, mut delay) = (0, 0, 0);
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -122,7 +122,7 @@ pub fn switches(pid: u32) -> (u64, u64, u64) {
     (voluntary, involuntary, delay)
 }
 
-/// Proportional memory; `None` where it may not be read.
+/// Proportional memory; `None` if it may not be read.
 pub fn pss_bytes(pid: u32) -> Option<u64> {
     let text = read(&format!("/proc/{pid}/smaps_rollup"));
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
@@ -130,7 +130,7 @@ pub fn pss_bytes(pid: u32) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// Open descriptors; `None` where they may not be counted.
+/// Open descriptors; `None` if they may not be counted.
 pub fn descriptors(pid: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
 }

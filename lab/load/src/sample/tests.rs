@@ -1,4 +1,4 @@
-//! Costs of processes that do known things.
+//! Resource usage of processes with known behaviour.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;

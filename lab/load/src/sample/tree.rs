@@ -1,17 +1,17 @@
-//! A process with all its descendants, found anew in every sample.
+//! A process with all its descendants, discovered anew for every sample.
 
 use std::collections::BTreeMap;
 
 use super::process::{ProcessSample, Ticks, children, descriptors, pss_bytes, switches};
 
-/// A tree at one moment. Counters only ever rise: what a process that has ended had used stays in them.
+/// A process tree at one moment. Counters only ever rise: they include what exited processes had used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeSample {
     /// CPU time.
     pub ticks: Ticks,
-    /// Resident memory of those alive.
+    /// Resident memory of the living processes.
     pub rss_bytes: u64,
-    /// Proportional memory, if it was looked at.
+    /// Proportional memory, if it was read.
     pub pss_bytes: Option<u64>,
     /// Threads.
     pub threads: u64,
@@ -19,42 +19,42 @@ pub struct TreeSample {
     pub processes: u64,
     /// Open descriptors, if they were counted.
     pub descriptors: Option<u64>,
-    /// Switches of one's own accord.
+    /// Voluntary context switches.
     pub switches_voluntary: u64,
-    /// Switches by force.
+    /// Involuntary context switches.
     pub switches_involuntary: u64,
-    /// Time spent ready and waiting for a processor.
+    /// Time spent runnable, waiting for a CPU.
     pub run_delay_ns: u64,
-    /// Page faults without disk.
+    /// Page faults without disk access.
     pub faults_minor: u64,
-    /// Page faults with disk.
+    /// Page faults with disk access.
     pub faults_major: u64,
 }
 
-/// Processes with more descendants than this are watched in part; web servers have dozens.
+/// Trees with more processes than this are watched in part; web servers have dozens.
 const PROCESSES_MAX: usize = 4_096;
 
-/// A tree that is being watched.
+/// A process tree being watched.
 #[derive(Clone, Debug)]
 pub struct Watched {
     roots: Vec<u32>,
     with_children: bool,
-    /// What is known of each process, by number and when it began.
+    /// What is known of each process, by PID and start time.
     known: BTreeMap<(u32, u64), Last>,
 }
 
-/// The last that was seen of a process.
+/// The last reading of a process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     sample: ProcessSample,
     switches: (u64, u64, u64),
     alive: bool,
-    /// Its CPU time is in the children's time of its parent, which waited for it.
+    /// Its CPU time is included in the children's time of its parent, which waited for it.
     inherited: bool,
 }
 
 impl Watched {
-    /// Processes with all their descendants.
+    /// Watches processes with all their descendants.
     pub fn new(roots: &[u32]) -> Self {
         Watched {
             roots: roots.to_vec(),
@@ -63,7 +63,7 @@ impl Watched {
         }
     }
 
-    /// One process without what it has started.
+    /// Watches one process without its children.
     pub fn alone(pid: u32) -> Self {
         Watched {
             roots: vec![pid],
@@ -72,7 +72,7 @@ impl Watched {
         }
     }
 
-    /// Looks at the tree. `dear` also at what takes the kernel long to tell.
+    /// Takes a sample, with `dear` also of what is expensive to read.
     pub fn sample(&mut self, dear: bool) -> TreeSample {
         for last in self.known.values_mut() {
             last.alive = false;
@@ -108,8 +108,8 @@ impl Watched {
         sample
     }
 
-    /// A process that has ended is in its parent's children's time, if that lives and has waited: then its own last
-    /// reading would count twice.
+    /// A process that exited is included in its parent's children's time if the parent lives and has waited: its own
+    /// last reading would then count twice.
     fn inherit(&mut self) {
         let alive: Vec<(u32, Ticks)> = self
             .known

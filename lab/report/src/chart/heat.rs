@@ -1,4 +1,4 @@
-//! Heat maps: how many answers took how long, over time.
+//! Heat maps: the distribution of response times over time.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use super::svg::{STYLE, opening};
 use crate::text::escape;
 use sluice_load::result::{Series, heat_step_ns};
 
-/// A map of one cell.
+/// A heat map of one cell.
 #[derive(Clone, Debug)]
 pub struct Heat {
-    /// Heading.
+    /// The title.
     pub title: String,
     /// Length of a column in milliseconds.
     pub interval_ms: f64,
@@ -19,11 +19,11 @@ pub struct Heat {
     pub columns: Vec<Vec<(u8, u64)>>,
 }
 
-/// Shades that are told apart.
+/// Number of distinguishable shades.
 const STRENGTHS: usize = 8;
 
 impl Heat {
-    /// The map of a window in slices, which are added up in pairs while there are more than `columns_max`; `None` when
+    /// The map of a window's series. Intervals are merged in pairs until there are at most `columns_max`; `None` if
     /// nothing was counted.
     pub fn of(title: String, series: &Series, columns_max: usize) -> Option<Self> {
         let mut columns: Vec<Vec<(u8, u64)>> = series
@@ -46,7 +46,7 @@ impl Heat {
             })
     }
 
-    /// Draws it, `width` wide. `whole` adds the style, so that the drawing is a file of its own.
+    /// Draws it, `width` wide. `whole` embeds the style, so that the drawing is a standalone file.
     pub fn draw(&self, width: f64, height: f64, whole: bool) -> String {
         let cells = self.columns.iter().flatten();
         let most = cells.clone().map(|(_, count)| *count).max().unwrap_or(1) as f64;
@@ -109,7 +109,7 @@ impl Heat {
         out
     }
 
-    /// One path for each strength, in columns and steps above `low`: strokes one step wide, as thousands of rectangles
+    /// One path per shade, in columns and steps above `low`. It uses strokes one step wide, as thousands of rectangles
     /// would fill a page.
     fn strengths(&self, most: f64, low: u8) -> Vec<String> {
         let mut paths = vec![String::new(); STRENGTHS];
@@ -127,7 +127,7 @@ impl Heat {
                 if count == 0 {
                     continue;
                 }
-                // By logarithm: single slow answers must be seen beside thousands of fast ones.
+                // Logarithmic: single slow responses must be visible beside thousands of fast ones.
                 let strength = (1.0 + count as f64).ln() / (1.0 + most).ln();
                 let strength = ((strength * STRENGTHS as f64) as usize).min(STRENGTHS - 1);
                 match runs.last_mut() {
@@ -145,7 +145,7 @@ impl Heat {
     }
 }
 
-/// The steps are powers of two in microseconds: 16.384 ms reads 16 ms.
+/// The steps are powers of two in microseconds: 16.384 ms is shown as 16 ms.
 fn two_digits(value: f64) -> f64 {
     let unit = 10_f64.powf(value.max(1e-6).log10().floor() - 1.0);
     (value / unit).round() * unit

@@ -1,5 +1,5 @@
-//! Charts as values, and as SVG. A chart holds numbers with units; how they become shapes is in `svg` and `scale`. A drawn
-//! chart is complete by itself: colours for light and dark ground, keys, and a text for each mark.
+//! Charts as values, and as SVG. A chart holds numbers with units; `svg` and `scale` turn them into shapes. A drawn
+//! chart is self-contained: colours for light and dark backgrounds, a legend, and a text for each mark.
 
 mod heat;
 mod scale;
@@ -9,24 +9,24 @@ pub use heat::Heat;
 pub use scale::{Scale, Unit};
 pub use svg::{STYLE, draw};
 
-/// A chart of bars or lines.
+/// A bar or line chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// Heading.
+    /// The title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, in the order of keys.
+    /// The series, in the order of the legend.
     pub series: Vec<Series>,
-    /// Width in units of the drawing; text has 12 of them.
+    /// Width in units of the drawing; text is 12 units high.
     pub width: f64,
     /// Height.
     pub height: f64,
-    /// A line from equal to equal, for charts of answered against offered.
+    /// Draws the line y = x, for charts of completed against offered load.
     pub diagonal: bool,
-    /// Whether each point of a line has a mark with a text of its own. Lines of many points have none: their values are
+    /// Whether each point of a line has a mark with its own text. Lines with many points have none: their values are
     /// read off the axes.
     pub marked: bool,
 }
@@ -34,55 +34,54 @@ pub struct Chart {
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it tells, without unit.
+    /// Its name, without unit.
     pub label: String,
     /// Unit of its numbers.
     pub unit: Unit,
-    /// How numbers are placed.
+    /// How numbers map to positions.
     pub scale: Scale,
 }
 
 /// Marks of one subject.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// Name in the keys.
+    /// Name in the legend.
     pub name: String,
-    /// Which of the eight colours, the same in all charts of a report.
+    /// Index of one of the eight colours, the same in all charts of a report.
     pub colour: usize,
-    /// The marks.
     pub marks: Marks,
 }
 
-/// What is drawn for a series.
+/// The marks of a series.
 #[derive(Clone, Debug)]
 pub enum Marks {
     /// One bar for each category of the horizontal axis that has a value.
     Bars(Vec<Bar>),
-    /// A line through points in rising order of x.
+    /// A line through points in ascending order of x.
     Line(Vec<Point>),
 }
 
 /// A bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
-    /// Position among the categories.
+    /// Index of the category.
     pub category: usize,
     /// Its height.
     pub value: f64,
     /// Ends of the whisker.
     pub ends: Option<(f64, f64)>,
-    /// What is shown when it is pointed at.
+    /// Text shown on hover.
     pub tip: String,
 }
 
 /// A point of a line.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Horizontal place.
+    /// Horizontal position.
     pub x: f64,
-    /// Vertical place.
+    /// Vertical position.
     pub y: f64,
-    /// What is shown when it is pointed at.
+    /// Text shown on hover.
     pub tip: String,
 }
 
@@ -95,7 +94,7 @@ impl Chart {
         })
     }
 
-    /// All vertical values, ends of whiskers included.
+    /// All vertical values, including the ends of whiskers.
     fn values(&self) -> Vec<f64> {
         let of = |series: &Series| -> Vec<f64> {
             match &series.marks {

@@ -1,20 +1,20 @@
-//! Numbers to places on an axis, and which of them are written beside it.
+//! Maps numbers to positions on an axis, and chooses the labelled ones.
 
 use crate::text;
 use sluice_audit::statistics::order::range;
 
-/// How numbers are placed.
+/// How numbers map to positions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// Evenly, from 0.
+    /// Linear, from 0.
     Linear,
-    /// By their logarithm. Values of 0 and less lie at the lower end.
+    /// Logarithmic. Values of 0 and less are at the lower end.
     Log,
     /// `Linear`, or `Log` when the largest value is more than `LOG_FROM` times the smallest.
     Fitting,
-    /// By how rare what lies beyond is: 0.9, 0.99 and 0.999 are equally far from each other. Numbers are quantiles.
+    /// By the rarity of what lies beyond: 0.9, 0.99 and 0.999 are equally spaced. Numbers are quantiles.
     Tail,
-    /// Names in a row.
+    /// Named categories.
     Categories(Vec<String>),
 }
 
@@ -35,17 +35,17 @@ pub enum Unit {
     Mebibytes,
     /// Seconds.
     Seconds,
-    /// Things that are counted.
+    /// Counts.
     Count,
     /// Quantiles.
     Quantile,
 }
 
-/// From this ratio on small values would be invisible beside large ones.
+/// Above this ratio small values would be invisible beside large ones.
 const LOG_FROM: f64 = 40.0;
 
 impl Unit {
-    /// A number with its unit.
+    /// Formats a number with its unit.
     pub fn show(self, value: f64) -> String {
         match self {
             Unit::Milliseconds => text::duration(value),
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// Its name in the page's script.
+    /// Its name in the script of the page.
     pub fn code(self) -> &'static str {
         match self {
             Unit::Milliseconds => "ms",
@@ -75,7 +75,7 @@ impl Unit {
         }
     }
 
-    /// A number beside an axis: as short as it can be.
+    /// Formats a number for an axis label, as short as possible.
     pub fn tick(self, value: f64) -> String {
         let plain = |value: f64| -> String {
             match value.abs() {
@@ -115,7 +115,7 @@ fn quantile_name(quantile: f64) -> String {
     }
 }
 
-/// Places between two ends of the drawing.
+/// A scale placed between two ends of the drawing.
 pub struct Placed {
     scale: Scale,
     low: f64,
@@ -162,7 +162,7 @@ impl Placed {
         }
     }
 
-    /// Where a value lies. Values beyond the ends lie at the ends.
+    /// The position of a value, clamped to the ends.
     pub fn at(&self, value: f64) -> f64 {
         let share = match self.scale {
             Scale::Log => (value.max(self.low) / self.low).log10() / (self.high / self.low).log10(),
@@ -172,7 +172,7 @@ impl Placed {
         self.from + share.clamp(0.0, 1.0) * (self.to - self.from)
     }
 
-    /// The measure, for a script that reads values off places: kind, both ends of the drawing, both ends as values.
+    /// The scale for a script that converts positions to values: kind, both ends of the drawing, both ends as values.
     pub fn measure(&self) -> String {
         let kind = match self.scale {
             Scale::Log => "log",
@@ -189,7 +189,7 @@ impl Placed {
         self.high
     }
 
-    /// The values that are written beside the axis.
+    /// The values labelled on the axis.
     pub fn ticks(&self) -> Vec<f64> {
         match self.scale {
             Scale::Log => log_ticks(self.low, self.high),
@@ -211,12 +211,12 @@ impl Placed {
     }
 }
 
-/// How rare what lies beyond a quantile is, in powers of ten.
+/// The rarity of what lies beyond a quantile, in powers of ten.
 fn tail(quantile: f64) -> f64 {
     -(1.0 - quantile.min(1.0 - 1e-9)).log10()
 }
 
-/// A round step that gives four to eight parts.
+/// A round step that divides the extent into four to eight parts.
 fn step(extent: f64) -> f64 {
     let rough = extent.max(1e-9) / 5.0;
     let power = 10_f64.powf(rough.log10().floor());
@@ -253,7 +253,7 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// A place in the drawing: one decimal, none if it is 0.
+/// A coordinate: at most one decimal.
 pub fn places(value: f64) -> String {
     let text = format!("{value:.1}");
     let text = text.strip_suffix(".0").unwrap_or(&text);

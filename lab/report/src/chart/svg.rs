@@ -1,6 +1,7 @@
-//! Charts to SVG. Colours are variables, so that a page or the reader's system chooses light or dark. Markup is short, as a
-//! report holds a hundred charts: places are relative and have one decimal, and of a line with many points no texts are
-//! written, because the page's script reads them off the axes, whose measures stand in `data-x` and `data-y`.
+//! Charts to SVG. Colours are variables, so that the page or the reader's system chooses light or dark. Markup is
+//! compact, as a report has a hundred charts: coordinates are relative with one decimal, and points of a long line have
+//! no texts, because the script of the page computes their values from the axes, whose scales are in `data-x` and
+//! `data-y`.
 
 use std::fmt::Write;
 
@@ -8,18 +9,18 @@ use super::scale::{Placed, places};
 use super::{Bar, Chart, Marks, Point, Scale, Series};
 use crate::text::escape;
 
-/// Colours and letters of a chart, for light and dark ground.
+/// Colours and fonts of a chart, for light and dark backgrounds.
 pub const STYLE: &str = include_str!("chart.css");
 
-/// Room around the plot: left for numbers, below for names.
+/// Margins of the plot: left for numbers, below for names.
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = 14.0;
 const BELOW: f64 = 44.0;
 
-/// Width that a letter takes at most.
+/// Maximum width of a character.
 const LETTER: f64 = 6.6;
 
-/// Draws a chart. `whole` adds the style, so that the drawing is a file of its own.
+/// Draws a chart. `whole` embeds the style, so that the drawing is a standalone file.
 pub fn draw(chart: &Chart, whole: bool) -> String {
     let keys = Keys::new(chart);
     let top = 26.0 + keys.height;
@@ -73,7 +74,8 @@ pub fn draw(chart: &Chart, whole: bool) -> String {
     out
 }
 
-/// The beginning of a drawing. Inside a page it needs no name space, and the page's script takes its name from its title.
+/// The opening tag of a drawing. Inside a page it needs no namespace, and the script of the page takes its name from
+/// its title.
 pub fn opening(class: &str, title: &str, whole: bool) -> String {
     match whole {
         true => format!(
@@ -84,7 +86,7 @@ pub fn opening(class: &str, title: &str, whole: bool) -> String {
     }
 }
 
-/// The names of series with their colours, in rows above the plot.
+/// The legend: names of series with their colours, in rows above the plot.
 struct Keys {
     places: Vec<(f64, f64)>,
     height: f64,
@@ -150,7 +152,7 @@ impl Plot {
         let x = Placed::new(&chart.x.scale, &xs, LEFT, right);
         let mut values = chart.values();
         if chart.diagonal {
-            // Answered against offered needs one measure for both.
+            // Completed against offered load needs the same scale on both axes.
             values.push(x.end());
         }
         let y = Placed::new(&chart.y.scale, &values, bottom, top);
@@ -188,7 +190,7 @@ impl Plot {
         let mut below = String::new();
         let mut free = f64::NEG_INFINITY;
         for (x, name) in names {
-            // A name that would touch the one before is left out; its place stays.
+            // A label that would touch the previous one is omitted; its tick stays.
             let half = name.chars().count() as f64 * LETTER / 2.0;
             let _ = write!(grid, "M{} {}v4", places(x), places(self.bottom));
             if x - half < free {
@@ -196,7 +198,7 @@ impl Plot {
             }
             free = x + half + 4.0;
             let name = escape(&name);
-            // The last name may not leave the drawing.
+            // The last label must stay inside the drawing.
             let x = x.min(self.right + RIGHT - half);
             let _ = write!(below, "<text x=\"{}\">{name}</text>", places(x));
         }
@@ -229,7 +231,7 @@ impl Plot {
         );
     }
 
-    /// Bars of the series that is the `n`th of so many.
+    /// Bars of the `n`th of several series.
     fn bars(
         &self,
         bars: &[Bar],
@@ -289,14 +291,14 @@ impl Plot {
     fn line(&self, points: &[Point], marked: bool, whole: bool, out: &mut String) {
         let mut trail = Trail::default();
         for point in points {
-            // Between many points nobody sees half a unit sideways.
+            // With many points half a unit sideways is invisible.
             let x = self.x.at(point.x);
             let x = if marked { x } else { x.round() };
             trail.to(x, self.y.at(point.y));
         }
         let _ = write!(out, "<path class=\"line\" d=\"{}\"/>", trail.path);
         for point in points.iter().filter(|_| marked) {
-            // In a page the style has the radius.
+            // Inside a page the style sets the radius.
             let radius = if whole { " r=\"3.2\"" } else { "" };
             let place = format!(
                 "cx=\"{}\" cy=\"{}\"{radius}",
@@ -308,7 +310,7 @@ impl Plot {
     }
 }
 
-/// A mark with its text: for the page's script, or as a title in a file of its own.
+/// A mark with its text: for the script of the page, or as a title in a standalone file.
 fn mark(shape: &str, place: &str, tip: &str, whole: bool, out: &mut String) {
     let tip = escape(tip);
     let _ = match whole {
@@ -317,11 +319,11 @@ fn mark(shape: &str, place: &str, tip: &str, whole: bool, out: &mut String) {
     };
 }
 
-/// A line as a path of steps from point to point. Steps are taken between rounded places, so that no error adds up.
+/// A line as a path of relative steps. Steps are between rounded positions, so that rounding errors do not accumulate.
 #[derive(Default)]
 struct Trail {
     path: String,
-    /// The last place, in tenths.
+    /// The last position, in tenths.
     last: Option<(i64, i64)>,
 }
 
@@ -340,7 +342,7 @@ impl Trail {
             "l"
         };
         let (x, y) = (places(x as f64 / 10.0), places(y as f64 / 10.0));
-        // A minus separates as well as a blank.
+        // A minus sign separates as well as a blank.
         let blank = |number: &str| if number.starts_with('-') { "" } else { " " };
         let before = if begin.is_empty() { blank(&x) } else { begin };
         let _ = write!(self.path, "{before}{x}{}{y}", blank(&y));

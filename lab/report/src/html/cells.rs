@@ -1,4 +1,4 @@
-//! Every cell with its blocks, failures, connections, checks and what the server said: where a figure comes from.
+//! Every cell with its blocks, failures, connections, checks and server output: the source of each figure.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -10,22 +10,22 @@ use crate::limits::REPORT_LIST_LINES_MAX;
 use sluice_audit::finding::{count, number, percent};
 use sluice_load::result::{Answered, Block};
 
-/// All cells, closed.
+/// All cells, collapsed.
 pub fn write(view: &View<'_>) -> String {
     let mut shown = Shown::default();
     let cells = view.cells.iter();
     cells.map(|seen| cell(view, seen, &mut shown)).collect()
 }
 
-/// What the page has shown already and need not show again.
+/// What the page has already shown and need not repeat.
 #[derive(Default)]
 struct Shown<'a> {
     answers: Vec<Answer<'a>>,
-    /// Lines that servers said, without what is of one run only.
+    /// Lines of server output, without the parts that differ between runs.
     said: BTreeSet<String>,
 }
 
-/// An answer that was shown: its head without what changes with time, its digest, and in which cell.
+/// A response already shown: its head without volatile headers, its digest, and its cell.
 type Answer<'a> = (String, &'a str, String);
 
 fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
@@ -74,7 +74,7 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     out
 }
 
-/// The answer that all others were compared with; where an earlier cell had the same, only which.
+/// The response that all others were compared with; a reference if an earlier cell had the same.
 fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Answer<'a>>, out: &mut String) {
     let head = answer.head.replace('\r', "");
     let lines = head.lines().map(|line| {
@@ -136,7 +136,7 @@ fn lists(seen: &Seen<'_>, shown: &mut BTreeSet<String>, out: &mut String) {
     list(out, "Failures", failures(seen));
     list(out, "Warnings", gathered(marks));
     list(out, "Checks", gathered(checks));
-    // Numbers and addresses are of one run; a server that is started for each block says the rest each time.
+    // Numbers and addresses differ between runs; a server started for each block repeats the rest every time.
     let kind = |line: &str| -> String { line.chars().filter(|c| !c.is_ascii_hexdigit()).collect() };
     let all: Vec<(String, String)> = said.collect();
     let new = all.iter().filter(|(line, _)| !shown.contains(&kind(line)));
@@ -151,7 +151,7 @@ fn lists(seen: &Seen<'_>, shown: &mut BTreeSet<String>, out: &mut String) {
     list(out, "The server said", lines);
 }
 
-/// Texts with the blocks they are of, each kind of text once: those that differ in numbers alone are of one kind.
+/// Texts with the blocks they belong to. Texts that differ only in numbers are listed once.
 fn gathered(texts: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut kinds: Vec<(String, String, Vec<String>, usize)> = Vec::new();
     for (text, block) in texts {

@@ -1,4 +1,4 @@
-//! The report as one HTML file: everything in it, nothing fetched, readable without scripts, printable.
+//! The report as one HTML file: self-contained, readable without scripts, printable.
 
 mod cells;
 mod setup;
@@ -20,11 +20,11 @@ use sluice_load::result::RunResult;
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Keys of the page, for whoever has no pointer.
+/// Keyboard shortcuts of the page.
 const KEYS: &str = "<p class=\"soft keyhelp\">Keys: <kbd>t</kbd> theme, <kbd>[</kbd> <kbd>]</kbd> level, <kbd>,</kbd> <kbd>.</kbd> test; <kbd>Tab</kbd> to a chart, then arrows from mark to mark and from subject to subject.</p>\n";
 
-/// The page of a result. `shape` is the number of a study whose tables it takes. A page is kept small: drawings are as
-/// fine as it has room for, unless they are wanted in `full`.
+/// The page of a result. `shape` is the number of a study whose table layout it uses. The page is kept small by
+/// reducing the resolution of drawings, unless `full` is set.
 pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
     let view = View::new(result);
     let sheet = ours::sheet(result);
@@ -88,7 +88,7 @@ pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
     out + &behind
 }
 
-/// The script without its comments and indents.
+/// The script without its comments and indentation.
 fn script() -> String {
     let lines = SCRIPT.lines().map(str::trim_start);
     let code = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
@@ -167,7 +167,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
     out.push_str("<button id=\"theme\" type=\"button\" title=\"Light, dark, or as the system says (key t)\">theme: system</button>\n</div>\n</header>\n");
 }
 
-/// A choice of one place or all; nothing when there is one only.
+/// A filter for one value or all; empty if there is only one.
 fn choice(out: &mut String, id: &str, names: &[String]) {
     if names.len() < 2 {
         return;
@@ -190,8 +190,8 @@ fn plural(count: usize, noun: &str) -> String {
     }
 }
 
-/// What a reader must know before any figure: notes of the run, marks of blocks, changes to the experiment, cells without figures, and the
-/// heaviest findings.
+/// What a reader must know before any figure: notes of the run, marks of blocks, changes to the experiment, cells
+/// without figures, and the most severe findings.
 fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     let mut lines: Vec<String> = result.notes.clone();
     lines.extend(marked::sentences(result));
@@ -222,7 +222,7 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     format!("<ul class=\"caveats\">{items}</ul>\n")
 }
 
-/// All drawings, or as many as so many bytes hold.
+/// All drawings, or as many as fit in `room` bytes.
 fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
     let (detail, mut left) = match room {
         None => (Detail::FULL, usize::MAX),
@@ -255,7 +255,7 @@ fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
         for panel in &panels {
             let drawn = figure(panel);
             if drawn.len() > left {
-                // What comes behind is of less weight, and a gap in the middle would mislead.
+                // Later drawings matter less, and a gap in the middle would mislead.
                 left = 0;
                 hidden += 1;
                 continue;
@@ -309,7 +309,7 @@ fn figures(view: &View<'_>, shape: Option<&str>) -> String {
     out + "<p class=\"soft\">± is half the 95 % interval of good answers per second over blocks; with fewer than five blocks half the range. – was not measured, or too few answers carry it.</p>\n"
 }
 
-/// A table; cells are text. Rows and cells end where the next begins, as HTML allows: tables are a good part of a page.
+/// A table; cells are plain text. Closing tags are omitted where HTML allows it: tables are a large part of a page.
 fn table_html(headings: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String], tag: &str| -> String {
         let cells: String = cells

@@ -1,4 +1,4 @@
-//! Machine, servers, configurations and the command that makes it again.
+//! Machine, servers, configurations and the command that reproduces the result.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::super::text::{escape, size};
 use sluice_audit::finding::count;
 use sluice_load::result::{RunResult, SubjectFacts};
 
-/// Everything that another person needs to do the same.
+/// Everything that another person needs to reproduce the result.
 pub fn write(result: &RunResult) -> String {
     let machine = &result.machine;
     let mut facts: Vec<(String, String)> = vec![
@@ -75,7 +75,7 @@ pub fn write(result: &RunResult) -> String {
     out
 }
 
-/// How the load was made, and what the program that made it cannot measure.
+/// How the load was generated, and what the load generator cannot measure.
 fn load_facts(result: &RunResult) -> Vec<(String, String)> {
     let Some(block) = result.cells.iter().flat_map(|cell| &cell.blocks).next() else {
         return Vec::new();

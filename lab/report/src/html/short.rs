@@ -1,4 +1,4 @@
-//! The answer in a few lines: each subject against the first one, in ratios and words, and what became of claims.
+//! The summary in a few lines: each subject against the first one, in ratios and verdicts, and the verdicts on claims.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::super::view::View;
 use sluice_audit::finding::number;
 use sluice_audit::statistics::verdict::Verdict;
 
-/// A table for each test: levels down, subjects across.
+/// A table per test: levels down, subjects across.
 pub fn write(view: &View<'_>) -> String {
     let Some(base) = view.subjects.first() else {
         return "<p>No cell has figures.</p>\n".to_string();

@@ -1,4 +1,4 @@
-//! What is kept when clients leave, processes end and disks are full.
+//! The cache when clients disconnect, processes end and disks are full.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,10 +13,10 @@ use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually};
 use crate::nginx::setup;
 
-/// More than any buffer on the way holds.
+/// More than all buffers on the way hold.
 const LARGE: usize = 8 << 20;
 
-/// An upstream that sends the second half of a large answer when it is told to.
+/// An upstream that sends the second half of a large response on demand.
 fn halves() -> (Origin, Sender<()>) {
     let (go_on, told): (Sender<()>, Receiver<()>) = channel();
     let told = Mutex::new(told);
@@ -36,7 +36,7 @@ fn halves() -> (Origin, Sender<()>) {
     (origin, go_on)
 }
 
-/// Asks, reads the head and a part of the content, and leaves.
+/// Sends a request, reads the head and a part of the body, and disconnects.
 fn ask_and_leave(server: &Server) {
     let mut client = Client::connect(server.port);
     client.send("GET /large HTTP/1.1\r\nHost: a.test\r\n\r\n");
@@ -126,7 +126,7 @@ fn a_process_that_is_killed_leaves_no_half_answers() {
         || count(&filling) == 1,
         || server.stderr(),
     );
-    // Killed, so that it can do nothing more.
+    // Killed, so that it cannot clean up.
     drop(server);
     assert_eq!(count(&filling), 1);
     let server = at(&folder, origin.upstream.port);
@@ -151,7 +151,7 @@ fn count(folder: &Path) -> usize {
     std::fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// A file system that is soon full, unmounted at the end; nothing where it may not be mounted.
+/// A small file system, unmounted on drop; `None` if it may not be mounted.
 struct Small<'a>(&'a Path);
 
 impl<'a> Small<'a> {
@@ -183,7 +183,7 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
     let small = Small::mount(&cache);
     let server = at(&folder, origin.upstream.port);
     if small.is_none() {
-        // Whoever may not mount anything takes the folder away.
+        // Without permission to mount, the folder is removed instead.
         std::fs::remove_dir(cache.join(".filling")).expect("it is empty");
         std::fs::write(cache.join(".filling"), "").expect("the folder is writable");
     }
@@ -213,7 +213,7 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
     }
 }
 
-/// Folders are made by who starts the server, and written to by whom the workers are.
+/// Folders are created by the user that starts the server, and written by the workers' user.
 #[test]
 fn workers_of_another_user_store_what_they_are_sent() {
     if !sluice_net::sys::identity::is_root() {

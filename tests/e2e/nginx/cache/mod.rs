@@ -1,4 +1,4 @@
-//! Stored answers: `proxy_cache` and `fastcgi_cache`.
+//! The response cache: `proxy_cache` and `fastcgi_cache`.
 
 mod keeping;
 mod rules;
@@ -14,17 +14,17 @@ use crate::harness::{Server, Setup, eventually};
 use crate::upstream::Upstream;
 use crate::wire::{Wire, field};
 
-/// What an upstream was asked: the lines of the head.
+/// A request as the upstream received it: the lines of the head.
 type Asked = Vec<String>;
 
-/// An upstream whose answers the test gives, and that remembers what it was asked.
+/// An upstream with scripted responses that records its requests.
 struct Origin {
     upstream: Upstream,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Origin {
-    /// `answer` is told the request, and how often its target was asked for before.
+    /// `answer` gets the request, and how often its target was requested before.
     fn start(answer: impl Fn(&mut Wire, &[String], usize) + Send + Sync + 'static) -> Origin {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let known = asked.clone();
@@ -48,7 +48,7 @@ impl Origin {
         Origin { upstream, asked }
     }
 
-    /// One that answers each target with these fields, and with the target and how often it was asked for.
+    /// One that responds to each target with these headers, and with the target and how often it was requested.
     fn telling(fields: &[(&str, &str)]) -> Origin {
         let fields: HashMap<String, String> = fields
             .iter()
@@ -67,7 +67,7 @@ impl Origin {
         })
     }
 
-    /// How often a target was asked for.
+    /// How often a target was requested.
     fn count(&self, path: &str) -> usize {
         let asked = self.asked.lock().expect("no test panics in it");
         asked.iter().filter(|one| target(one) == path).count()
@@ -88,7 +88,7 @@ fn target(head: &[String]) -> &str {
     line.split(' ').nth(1).unwrap_or_default()
 }
 
-/// An answer with these field lines; a client that went away is no matter.
+/// A response with these headers; errors of a disconnected client are ignored.
 fn say(wire: &mut Wire, status: &str, fields: &str, body: &str) {
     let between = if fields.is_empty() { "" } else { "\r\n" };
     let length = body.len();
@@ -97,7 +97,7 @@ fn say(wire: &mut Wire, status: &str, fields: &str, body: &str) {
     ));
 }
 
-/// A server that stores the answers of an upstream in the folder `cache` of its own, and tells what it had.
+/// A server that caches the responses of an upstream in its folder `cache`, and reports the cache status.
 fn caching(origin: u16, lines: &str) -> Setup {
     setup(&conf("{folder}/cache", origin, lines))
 }
@@ -115,7 +115,7 @@ fn conf(folder: &str, origin: u16, lines: &str) -> String {
     )
 }
 
-/// Asks for a path with these field lines, each with its line end.
+/// Requests a path with these headers, each with its line ending.
 fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Answer {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n");
@@ -136,7 +136,7 @@ fn get(server: &Server, path: &str) -> Answer {
     ask(server, "GET", path, "")
 }
 
-/// What the store had, and the content.
+/// The cache status, and the body.
 fn seen(answer: &Answer) -> (String, String) {
     let had = answer.field("X-Cache").unwrap_or("-");
     (had.to_owned(), answer.text())
@@ -150,7 +150,7 @@ fn request_field<'a>(head: &'a [String], name: &str) -> Option<&'a str> {
     field(head, name)
 }
 
-/// What the page of metrics says of the store.
+/// The value of a cache metric.
 fn counted(server: &Server, name: &str) -> u64 {
     let page = server.metrics();
     let beginning = format!("{name}{{");
@@ -159,7 +159,7 @@ fn counted(server: &Server, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} in {page}"))
 }
 
-/// Waits until so many answers were stored: one may be read on without its client.
+/// Waits until this many responses were cached: one may still be read after its client has disconnected.
 fn eventually_stored(server: &Server, count: u64) {
     let stored = || counted(server, "sluice_cache_stored_total");
     eventually(

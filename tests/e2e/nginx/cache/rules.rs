@@ -1,4 +1,4 @@
-//! What is stored, and what requests for it get.
+//! What is cached, and the responses to further requests for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use crate::doubles::fastcgi::{read_request, said};
 use crate::nginx::setup;
 use crate::upstream::Upstream;
 
-/// Answers by path, with the fields that decide.
+/// Responses by path, with the headers that decide.
 const ANSWERS: &[(&str, &str)] = &[
     ("/fresh", "Cache-Control: max-age=60"),
     ("/shared", "Cache-Control: max-age=0, s-maxage=60"),
@@ -66,7 +66,7 @@ fn answers_are_stored_as_they_and_the_configuration_say() {
             assert_eq!(seen(&get(&server, path)), pair("MISS", &expected), "{path}");
         }
     }
-    // Another query is another answer; what is a client's own is not stored, nor what it does not want stored.
+    // Another query is another response; private responses, and those the origin excludes, are not cached.
     assert_eq!(seen(&get(&server, "/fresh?a")), pair("MISS", "/fresh?a 0"));
     let private = "Authorization: Basic eDp5\r\n";
     for count in 0..2 {
@@ -112,7 +112,7 @@ fn other_methods_use_what_a_get_has_stored_or_change_it() {
         origin.upstream.port
     );
     let server = start(caching(origin.upstream.port, &post));
-    // HEAD asks for the whole, which then serves both.
+    // HEAD fetches the whole response, which then serves both.
     let head = ask(&server, "HEAD", "/fresh", "");
     assert_eq!(head.field("X-Cache"), Some("MISS"));
     assert_eq!(head.field("Content-Length"), Some("8"), "{}", head.head);
@@ -124,7 +124,7 @@ fn other_methods_use_what_a_get_has_stored_or_change_it() {
         ask(&server, "HEAD", "/fresh", "").field("X-Cache"),
         Some("HIT")
     );
-    // Who changes something makes others look anew (RFC 9111, section 4.4), unless that failed.
+    // A successful unsafe method invalidates the cached response (RFC 9111, section 4.4).
     let changed = ask(&server, "POST", "/fresh", "Content-Length: 0\r\n");
     assert_eq!((changed.status, changed.field("X-Cache")), (200, None));
     assert_eq!(seen(&get(&server, "/fresh")), pair("MISS", "/fresh 2"));
@@ -174,7 +174,7 @@ fn answers_to_head_stand_apart_where_the_key_tells_methods() {
             assert_eq!(answer.text(), "/fresh 1");
         }
     }
-    // The usual key does not tell them: a GET would get an answer without content.
+    // The usual key does not include the method: a GET would get a response without a body.
     for _ in 0..2 {
         let answer = ask(&server, "HEAD", "/shared", "");
         assert_eq!(answer.field("X-Cache"), Some("MISS"));
@@ -212,7 +212,7 @@ fn parts_and_conditions_are_answered_from_the_whole() {
         (none.status, none.field("Content-Range")),
         (416, Some("bytes */8"))
     );
-    // It is a page of this server, which says nothing of the answer that is stored.
+    // It is a page of this server, which says nothing about the cached response.
     assert!(none.text().contains("416"), "{}", none.text());
     for name in [
         "Etag",
@@ -243,7 +243,7 @@ fn parts_and_conditions_are_answered_from_the_whole() {
     }
     let failed = with("/whole", "If-Match: \"other\"\r\n");
     assert_eq!((failed.status, failed.field("Etag")), (412, None));
-    // A condition of the client is none of the upstream's business, and the whole is stored all the same.
+    // The client's condition is not forwarded, and the complete response is cached anyway.
     let first = with("/whole?b", "If-None-Match: \"tag\"\r\n");
     assert_eq!((first.status, first.field("X-Cache")), (304, Some("MISS")));
     assert_eq!(
@@ -272,7 +272,7 @@ fn requests_can_pass_by_the_store_and_empty_it() {
     assert_eq!(look("/fresh?never=1"), pair("MISS", "/fresh?never=1 0"));
     assert_eq!(look("/fresh"), pair("MISS", "/fresh 0"));
     assert_eq!(look("/fresh?bypass=0"), pair("HIT", "/fresh 0"));
-    // What passes by is stored, so that others see it.
+    // A bypassed response is cached, so that others get it.
     assert_eq!(look("/fresh?bypass=1"), pair("BYPASS", "/fresh?bypass=1 0"));
     assert_eq!(look("/fresh"), pair("HIT", "/fresh?bypass=1 0"));
     for (count, had) in ["MISS", "MISS", "MISS", "HIT"].into_iter().enumerate() {
@@ -334,7 +334,7 @@ fn answers_of_fastcgi_applications_are_stored_as_well() {
     let server = start(setup(&conf));
     assert_eq!(seen(&get(&server, "/a")), pair("MISS", "GET 0"));
     assert_eq!(seen(&get(&server, "/a")), pair("HIT", "GET 0"));
-    // HEAD is asked for as GET, so that what it brings can serve both.
+    // HEAD is forwarded as GET, so that the response can serve both.
     assert_eq!(
         ask(&server, "HEAD", "/b", "").field("X-Cache"),
         Some("MISS")

@@ -1,4 +1,4 @@
-//! Several requests for one answer that is not stored yet.
+//! Concurrent requests for a response that is not cached yet.
 
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -84,11 +84,11 @@ fn nobody_waits_for_what_is_not_stored_nor_for_long() {
         eventually("the first request", || origin.count(path) == 1, String::new);
         client
     };
-    // Its time to wait is over: it asks itself, and does not store what it gets.
+    // Its lock timeout has expired: it requests the response itself, and does not cache it.
     let mut slow = first("/short");
     assert_eq!(seen(&get(&server, "/short")), pair("MISS", "content 1"));
     assert_eq!(seen(&get(&server, "/short")), pair("MISS", "content 2"));
-    // The first one takes too long: another may store its answer.
+    // The first one takes too long: another may cache its response.
     let mut aged = first("/aged");
     eventually(
         "an answer of another request",
@@ -138,7 +138,7 @@ fn the_next_one_asks_when_the_first_one_fails() {
     assert_eq!(origin.count("/a"), 2);
 }
 
-/// Whoever waits looks at the age as well, not only whoever comes later.
+/// A waiting request checks the age as well, not only later ones.
 #[test]
 fn one_who_waits_asks_when_the_first_takes_too_long() {
     let gate = Gate::default();
@@ -166,17 +166,17 @@ fn one_who_waits_asks_when_the_first_takes_too_long() {
     assert_eq!(missed, origin.count("/a"), "{answers:?}");
 }
 
-/// More than the sockets of a connection hold with the usual limits of Linux, 6 MiB and 4 MiB.
+/// More than the socket buffers of a connection hold with the usual limits of Linux, 6 MiB and 4 MiB.
 const CONTENT_BYTES: u64 = 12_000_000;
 
-/// So many bytes in a pattern that shows what is missing.
+/// Bytes in a pattern that shows what is missing.
 fn long_content() -> String {
     (0..CONTENT_BYTES / 100)
         .map(|at| format!("{at:0100}"))
         .collect()
 }
 
-/// Reads the content of an answer whose head was read.
+/// Reads the body of a response whose head was read.
 fn rest(wire: &mut Wire) -> String {
     String::from_utf8(wire.take(CONTENT_BYTES)).expect("digits")
 }
@@ -194,7 +194,7 @@ fn a_slow_client_lets_nobody_wait() {
     slow.send(REQUEST);
     let head = slow.head().expect("an answer");
     assert!(head[0].contains("200"), "{head:?}");
-    // It takes no more now. All is stored nevertheless, and others have it.
+    // The client has stopped reading. The whole response is cached anyway, and others get it.
     super::eventually_stored(&server, 1);
     for _ in 0..2 {
         let answer = get(&server, "/a");
@@ -202,7 +202,7 @@ fn a_slow_client_lets_nobody_wait() {
         assert!(answer.text() == content, "what is stored is what was sent");
     }
     assert!(rest(&mut slow) == content, "the slow one gets all of it");
-    // One that leaves instead of reading lets nobody wait either.
+    // A client that disconnects instead of reading does not make others wait either.
     let mut leaving = Wire::connect(server.port);
     leaving.send(REQUEST.replace("/a", "/left"));
     leaving.head().expect("an answer");
@@ -217,7 +217,7 @@ fn a_slow_client_gets_all_of_what_finds_no_room() {
     let content = long_content();
     let sent = content.clone();
     let origin = Origin::start(move |wire, _, _| {
-        // Without a length nobody knows that it is too long.
+        // Without a length it is not known to be too long.
         let _ = wire.try_send(
             "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n",
         );
@@ -239,7 +239,7 @@ fn a_slow_client_gets_all_of_what_finds_no_room() {
     let mut slow = Wire::connect(server.port);
     slow.send(REQUEST);
     slow.head().expect("an answer");
-    // As much as fits is in the file, which then is given up.
+    // As much as fits is in the file, which is then abandoned.
     eventually(
         "the store to be left",
         || filling(&server) == 0,
@@ -252,7 +252,7 @@ fn a_slow_client_gets_all_of_what_finds_no_room() {
     assert!(had == content, "{} bytes of it", had.len());
 }
 
-/// How many answers are on their way into the store.
+/// Number of responses being written to the cache.
 fn filling(server: &Server) -> usize {
     let folder = server.folder.path().join("cache/.filling");
     std::fs::read_dir(folder).map_or(0, Iterator::count)

@@ -1,4 +1,4 @@
-//! Stale answers: when they are used, and how they become fresh.
+//! Stale responses: when they are used, and how they become fresh.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn switched() -> (Origin, Arc<AtomicBool>) {
     (origin, fails)
 }
 
-/// Asks until what is stored is no longer fresh.
+/// Sends requests until the cached response is no longer fresh.
 fn until_stale(server: &Server, path: &str) -> (String, String) {
     let last = std::cell::RefCell::new(pair("", ""));
     eventually(
@@ -89,7 +89,7 @@ fn stale_answers_stand_in_for_failures_where_they_may() {
     let old = get(&server, "/closed");
     let age = old.field("Age").and_then(|age| age.parse::<u64>().ok());
     assert!(age.is_some_and(|age| age >= 1), "{}", old.head);
-    // Its status is not among those, and one that forbids it is not used (RFC 9111, section 4.2.4).
+    // Its status is not in the list, and a response that forbids it is not used stale (RFC 9111, section 4.2.4).
     assert_eq!(
         until_stale(&server, "/other-status"),
         pair("EXPIRED", "broken")
@@ -181,9 +181,9 @@ fn one_request_updates_while_others_use_what_is_stale() {
     );
     let server = start(caching(port, &lines));
     assert_eq!(seen(&get(&server, "/a")), pair("MISS", "content 0"));
-    // The upstream does not answer, and nobody waits for it.
+    // The upstream does not respond, but no client waits for it.
     assert_eq!(until_stale(&server, "/a"), pair("STALE", "content 0"));
-    // To a worker whose clock is a little behind it may be fresh for a moment.
+    // For a worker whose clock is slightly behind it may still be fresh for a moment.
     eventually(
         "an answer while another request updates",
         || {
@@ -202,7 +202,7 @@ fn one_request_updates_while_others_use_what_is_stale() {
         || get(&server, "/a").text() != "content 0",
         String::new,
     );
-    // An answer can allow it itself.
+    // The response itself can allow it.
     assert_eq!(seen(&get(&server, "/b")), pair("MISS", "content 0"));
     assert_eq!(until_stale(&server, "/b"), pair("STALE", "content 0"));
     eventually(

@@ -1,7 +1,7 @@
-//! Server-sent events on one connection: one request, then events for as long as the server sends them. What is waited for
-//! is the next event, so that what is measured is the gap between two; the time to the first one is kept apart.
+//! Server-sent events on one connection: one request, then events for as long as the server sends them. Each event ends
+//! a wait, so the latency is the interval between two events; the time to the first one is recorded separately.
 //!
-//! The format is that of the HTML standard, section 9.2: lines, and an empty line behind each event.
+//! The format is that of the HTML standard, section 9.2: lines, and an empty line after each event.
 
 use std::io::IoSlice;
 
@@ -16,45 +16,45 @@ use crate::result::FailureClass;
 /// Events on one connection.
 #[derive(Debug)]
 pub struct Events {
-    /// When the connection was open.
+    /// When the connection was opened.
     since: Ns,
     reader: Reader,
     stream: Stream,
     flight: Option<Flight>,
-    /// How much of the request has left.
+    /// Bytes of the request sent.
     sent: usize,
     opened: bool,
     answered: u64,
 }
 
-/// What is known of the stream.
+/// State of the stream.
 #[derive(Debug, Default)]
 struct Stream {
     status: u16,
     is_events: bool,
     head: Vec<u8>,
     lines: Lines,
-    /// Events that are complete and not told yet, with the bytes of each.
+    /// Complete events not yet recorded, with the bytes of each.
     complete: Vec<u64>,
 }
 
-/// The lines of a stream as they come.
+/// Incremental line parser of a stream.
 #[derive(Debug, Default)]
 struct Lines {
-    /// Bytes of the current line.
+    /// Length of the current line.
     length: u64,
-    /// How the line begins, as far as it matters.
+    /// The beginning of the line, as far as it matters.
     begins: [u8; 5],
-    /// The last byte was a carriage return: a line feed behind it belongs to it.
+    /// The last byte was a carriage return: a line feed after it belongs to it.
     returned: bool,
-    /// Whether the current event has data: without, the standard wants it forgotten.
+    /// Whether the current event has data: without it, the standard discards the event.
     has_data: bool,
-    /// Bytes of the current event.
+    /// Length of the current event.
     bytes: u64,
 }
 
 impl Lines {
-    /// Takes bytes; tells the size of each event that they complete.
+    /// Consumes bytes; calls `event` with the size of each event they complete.
     fn take(&mut self, input: &[u8], mut event: impl FnMut(u64)) {
         for byte in input {
             let after_return = std::mem::replace(&mut self.returned, *byte == b'\r');
@@ -101,7 +101,7 @@ impl Take for Stream {
 }
 
 impl Events {
-    /// On a connection that is open since then.
+    /// On a connection open since `since`.
     pub fn new(since: Ns) -> Self {
         Events {
             since,
@@ -114,17 +114,17 @@ impl Events {
         }
     }
 
-    /// The head of the answer.
+    /// The response head.
     pub fn head(&self) -> &[u8] {
         &self.stream.head
     }
 
-    /// Begins to wait for an event.
+    /// Starts to wait for an event.
     pub fn begin(&mut self, flight: Flight) {
         self.flight = Some(flight);
     }
 
-    /// Takes bytes from the server.
+    /// Consumes bytes from the server.
     pub fn receive(&mut self, input: &[u8], now: Ns, desk: &mut Desk<'_>) -> Result<Keep, Fault> {
         let fed = self
             .reader
@@ -155,7 +155,7 @@ impl Events {
         }
     }
 
-    /// Whether the answer is a stream of events.
+    /// Whether the response is a stream of events.
     fn judge(&mut self, desk: &mut Desk<'_>) -> Result<(), Fault> {
         let wanted = desk.requests[0].expect.status;
         let status = self.stream.status;
@@ -175,7 +175,8 @@ impl Events {
         Ok(())
     }
 
-    /// An event came. Several that came at once have no gap between them: the first ends the wait, the rest are as long ago.
+    /// Handles an event. If several arrive at once, there is no interval between them: the first ends the wait, the
+    /// others have length zero.
     fn event(&mut self, bytes: u64, now: Ns, done: &mut Vec<Done>) {
         self.answered += 1;
         if !self.opened {
@@ -208,19 +209,19 @@ impl Events {
         self.lose(&Lost::new(class, text), desk.done);
     }
 
-    /// What is waited for is lost.
+    /// Fails the current wait.
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         if let Some(flight) = self.flight.take() {
             done.push(flight.end(Err(lost.clone())));
         }
     }
 
-    /// Events that are waited for: one or none.
+    /// Waits in progress: one or none.
     pub fn in_flight(&self) -> usize {
         usize::from(self.flight.is_some())
     }
 
-    /// Ends the wait for an event that was due before or at `before`.
+    /// Fails the wait if it was due at or before `before`.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         if self.flight.is_none_or(|flight| flight.due > before) {
             return Keep::Open;
@@ -233,12 +234,12 @@ impl Events {
         Keep::Closes
     }
 
-    /// The wait that is under way.
+    /// The current wait.
     pub fn oldest(&self) -> Option<Flight> {
         self.flight
     }
 
-    /// The request, as far as it has not left.
+    /// The unsent part of the request.
     pub fn pieces<'a>(&self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
         let rest = &requests[0].wire[self.sent..];
         if rest.is_empty() || self.flight.is_none() && self.sent == 0 {
@@ -248,12 +249,12 @@ impl Events {
         1
     }
 
-    /// So many bytes were taken.
+    /// Advances the output by `bytes`.
     pub fn sent(&mut self, bytes: usize) {
         self.sent += bytes;
     }
 
-    /// Events of this connection.
+    /// Events received on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
     }
@@ -265,7 +266,8 @@ mod tests {
 
     #[test]
     fn events_are_told_apart_in_any_steps() {
-        // A comment, an event of two lines, one without data that does not count, one without a value, all line ends.
+        // A comment, an event of two lines, one without data that does not count, one without a value, all line
+        // endings.
         let text = b": hello\n\ndata: a\ndata: b\n\nevent: x\nid: 7\n\nid: 8\r\ndata\r\n\r\ndata:c\r\rdatum: no\n\n";
         for step in [1, 2, 5, 100] {
             let (mut lines, mut events) = (Lines::default(), Vec::new());

@@ -1,5 +1,5 @@
-//! Frames of WebSocket (RFC 6455, section 5): written as a client writes them, read as a client reads them. The lab's own, so
-//! that a mistake of the server is not forgiven by the same mistake here.
+//! WebSocket frames (RFC 6455, section 5): written as a client writes them, read as a client reads them. Separate from
+//! the server's code, so that a mistake there is not hidden by the same mistake here.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
@@ -7,31 +7,31 @@ use base64::engine::general_purpose::STANDARD;
 
 /// Opcodes (section 5.2).
 pub const TEXT: u8 = 1;
-/// A message of bytes.
+/// A binary message.
 pub const BINARY: u8 = 2;
-/// The end of the connection.
+/// Closes the connection.
 pub const CLOSE: u8 = 8;
-/// A question whether the other side is there.
+/// Asks whether the peer is alive.
 pub const PING: u8 = 9;
-/// Its answer.
+/// The reply to a ping.
 pub const PONG: u8 = 10;
 
 const CONTINUATION: u8 = 0;
 
-/// Section 5.5: control frames carry no more.
+/// Section 5.5: maximum payload of control frames.
 const CONTROL_BYTES_MAX: u64 = 125;
 
-/// What every key is completed with (section 1.3).
+/// Appended to every key (section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The answer to a key (section 4.2.2).
+/// The `Sec-WebSocket-Accept` for a key (section 4.2.2).
 pub fn accept(key: &str) -> String {
     let whole = format!("{key}{GUID}");
     let sum = digest(&SHA1_FOR_LEGACY_USE_ONLY, whole.as_bytes());
     STANDARD.encode(sum.as_ref())
 }
 
-/// A whole message in one frame of a client, which is masked (section 5.3).
+/// A complete message in one client frame, which is masked (section 5.3).
 pub fn client_frame(opcode: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     let mut frame = vec![0x80 | opcode];
     match payload.len() {
@@ -51,10 +51,10 @@ pub fn client_frame(opcode: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
     frame
 }
 
-/// Why bytes are no frames of a server.
+/// Why bytes are not valid server frames.
 pub type NoFrame = &'static str;
 
-/// What came.
+/// A parsed piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// A part of a message.
@@ -65,14 +65,14 @@ pub enum Piece<'a> {
     Control(u8, Vec<u8>),
 }
 
-/// The reader of one connection.
+/// The frame parser of one connection.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// Bytes of a frame's head that is not complete: at most 10.
+    /// Bytes of an incomplete frame head: at most 10.
     head: Vec<u8>,
     /// The current frame, once its head is complete.
     frame: Option<Frame>,
-    /// The opcode of the message that is under way.
+    /// The opcode of the current message.
     message: Option<u8>,
     control: Vec<u8>,
 }
@@ -85,12 +85,12 @@ struct Frame {
 }
 
 impl Frames {
-    /// Whether a message or a frame is under way.
+    /// Whether a message or a frame is incomplete.
     pub fn is_inside(&self) -> bool {
         self.frame.is_some() || self.message.is_some() || !self.head.is_empty()
     }
 
-    /// Takes bytes up to the next piece. Gives how many were taken, and the piece; without one all were.
+    /// Consumes bytes up to the next piece. Returns how many were used, and the piece; without one all were.
     pub fn next<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Option<Piece<'a>>), NoFrame> {
         let mut at = 0;
         loop {
@@ -139,7 +139,7 @@ impl Frames {
     }
 }
 
-/// The frame that begins with these bytes, if they are all of its head.
+/// The frame that begins with these bytes, if they are its complete head.
 fn begin(head: &[u8], message: Option<u8>) -> Result<Option<Frame>, NoFrame> {
     let &[first, ref rest @ ..] = head else {
         return Ok(None);
@@ -213,7 +213,7 @@ mod tests {
         }
     }
 
-    /// All messages and control frames, read in steps of so many bytes.
+    /// All messages and control frames, parsed in steps of `step` bytes.
     fn read(bytes: &[u8], step: usize) -> Result<Vec<(u8, Vec<u8>)>, NoFrame> {
         let (mut frames, mut found, mut message) = (Frames::default(), Vec::new(), Vec::new());
         for mut input in bytes.chunks(step) {

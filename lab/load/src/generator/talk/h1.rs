@@ -1,4 +1,4 @@
-//! HTTP/1.1 on one connection: answers come in the order of the requests.
+//! HTTP/1.1 on one connection: responses arrive in the order of the requests.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -17,21 +17,21 @@ use crate::result::FailureClass;
 pub struct H1 {
     reader: Reader,
     judge: Judge,
-    /// Requests without a complete answer, oldest first.
+    /// Requests without a complete response, oldest first.
     flights: VecDeque<Flight>,
-    /// Requests that have not left: which, and how many bytes of it have.
+    /// Requests not sent in full.
     unsent: Unsent,
     answered: u64,
 }
 
 impl H1 {
-    /// Begins a request.
+    /// Starts a request.
     pub fn begin(&mut self, flight: Flight) {
         self.flights.push_back(flight);
         self.unsent.push(flight.request);
     }
 
-    /// Takes bytes from the server.
+    /// Consumes bytes from the server.
     pub fn receive(
         &mut self,
         mut input: &[u8],
@@ -68,7 +68,7 @@ impl H1 {
         Ok(Keep::Open)
     }
 
-    /// The answer to the oldest request is complete.
+    /// The response to the oldest request is complete.
     fn complete(&mut self, desk: &mut Desk<'_>) {
         let Some(flight) = self.flights.pop_front() else {
             return;
@@ -108,7 +108,7 @@ impl H1 {
         self.lose(&Lost::new(class, text), desk.done);
     }
 
-    /// Everything under way is lost.
+    /// Fails everything in flight.
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         for flight in self.flights.drain(..) {
             done.push(flight.end(Err(lost.clone())));
@@ -116,12 +116,12 @@ impl H1 {
         self.unsent.clear();
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Ends what was due before or at `before`: then the connection is of no use any more.
+    /// Fails what was due at or before `before`; the connection cannot be used after that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         let late = self
             .flights
@@ -142,22 +142,22 @@ impl H1 {
         Keep::Closes
     }
 
-    /// The oldest request under way.
+    /// The oldest request in flight.
     pub fn oldest(&self) -> Option<Flight> {
         self.flights.front().copied()
     }
 
-    /// What is to be sent next.
+    /// The next bytes to send.
     pub fn pieces<'a>(&self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
         self.unsent.pieces(requests, pieces)
     }
 
-    /// So many bytes were taken.
+    /// Advances the output by `bytes`.
     pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
         self.unsent.sent(bytes, requests);
     }
 
-    /// Requests answered on this connection.
+    /// Responses received on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
     }

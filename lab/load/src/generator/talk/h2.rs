@@ -1,4 +1,4 @@
-//! HTTP/2 on one connection, by the client's end of `sluice-wire`: many requests at a time.
+//! HTTP/2 on one connection, with the client side of `sluice-wire`: many requests at a time.
 
 use std::io::IoSlice;
 
@@ -14,7 +14,7 @@ use crate::generator::link::Fault;
 use crate::generator::request::Prepared;
 use crate::result::FailureClass;
 
-/// Content that a server may have under way to us: large, so that windows are not what is measured.
+/// Receive window: large, so that flow control is not what is measured.
 const WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// HTTP/2 on one connection.
@@ -23,14 +23,14 @@ pub struct H2 {
     client: Client,
     https: bool,
     head: ResponseHead,
-    /// By the streams' slots.
+    /// Indexed by slot of the stream.
     streams: Vec<Option<Stream>>,
     in_flight: usize,
-    /// Requests that were begun while the server took no more streams.
+    /// Requests started while the server did not accept more streams.
     waiting: Vec<Flight>,
-    /// Bytes of the output that have left.
+    /// Bytes of the output already sent.
     out_at: usize,
-    /// Bytes that could not be taken while the output was full.
+    /// Input that could not be consumed while the output was full.
     held: Vec<u8>,
     answered: u64,
     leaving: bool,
@@ -41,12 +41,12 @@ struct Stream {
     id: StreamId,
     flight: Flight,
     judge: Judge,
-    /// Bytes of the request's body that were handed over; `None` when it has ended.
+    /// Bytes of the request body queued; `None` when it has ended.
     uploaded: Option<usize>,
 }
 
 impl H2 {
-    /// A connection with at most `depth` streams at a time.
+    /// A connection with at most `depth` concurrent streams.
     pub fn new(depth: usize, https: bool) -> Self {
         let limits = Limits {
             streams_max: depth.clamp(1, STREAMS_MAX) as u16,
@@ -72,7 +72,7 @@ impl H2 {
         }
     }
 
-    /// Begins a request, or lets it wait for a free stream.
+    /// Starts a request, or queues it until a stream is free.
     pub fn begin(&mut self, flight: Flight, requests: &[Prepared]) {
         self.in_flight += 1;
         if self.client.streams_free() == 0 {
@@ -107,7 +107,7 @@ impl H2 {
         self.upload(requests);
     }
 
-    /// Hands over as much of the bodies as the windows allow.
+    /// Queues as much of the request bodies as flow control allows.
     fn upload(&mut self, requests: &[Prepared]) {
         for stream in self.streams.iter_mut().flatten() {
             while let Some(at) = stream.uploaded {
@@ -116,14 +116,14 @@ impl H2 {
                     Ok(taken) if taken == body.len() => stream.uploaded = None,
                     Ok(0) => break,
                     Ok(taken) => stream.uploaded = Some(at + taken),
-                    // The server ended the stream early; its answer or its reset is on the way.
+                    // The server ended the stream early; its response or its reset is on the way.
                     Err(_) => stream.uploaded = None,
                 }
             }
         }
     }
 
-    /// Takes bytes from the server.
+    /// Consumes bytes from the server.
     pub fn receive(&mut self, input: &[u8], now: Ns, desk: &mut Desk<'_>) -> Result<Keep, Fault> {
         let mut joined;
         let mut rest = input;
@@ -202,7 +202,7 @@ impl H2 {
         }
     }
 
-    /// A stream has ended, with an answer or without.
+    /// A stream has ended, with or without a response.
     fn finish(&mut self, id: StreamId, desk: &mut Desk<'_>, lost: Option<Lost>) {
         let place = self.streams.get_mut(id.slot()).and_then(Option::take);
         self.client.release(id);
@@ -245,7 +245,7 @@ impl H2 {
         self.lose(&lost, desk.done);
     }
 
-    /// Everything under way is lost.
+    /// Fails everything in flight.
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         let open = self.streams.iter_mut().filter_map(Option::take);
         let flights = open.map(|stream| stream.flight);
@@ -255,12 +255,12 @@ impl H2 {
         self.in_flight = 0;
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Ends what was due before or at `before`, stream by stream.
+    /// Fails what was due at or before `before`, stream by stream.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         for place in &mut self.streams {
             let late = place
@@ -294,14 +294,14 @@ impl H2 {
         Keep::Open
     }
 
-    /// The oldest request under way.
+    /// The oldest request in flight.
     pub fn oldest(&self) -> Option<Flight> {
         let open = self.streams.iter().flatten().map(|stream| stream.flight);
         let flights = open.chain(self.waiting.iter().copied());
         flights.min_by_key(|flight| flight.due)
     }
 
-    /// What is to be sent next.
+    /// The next bytes to send.
     pub fn pieces<'a>(&'a mut self, pieces: &mut [IoSlice<'a>]) -> usize {
         let out = &self.client.output()[self.out_at..];
         match pieces.first_mut() {
@@ -313,7 +313,7 @@ impl H2 {
         }
     }
 
-    /// So many bytes were taken.
+    /// Advances the output by `bytes`.
     pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
         self.out_at += bytes;
         if self.out_at == self.client.output().len() {
@@ -323,13 +323,13 @@ impl H2 {
         }
     }
 
-    /// Requests answered on this connection.
+    /// Responses received on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
     }
 }
 
-/// An event of the machine, without its hold on the head.
+/// An event of the codec, without its borrow of the head.
 enum Told<'a> {
     Head {
         id: StreamId,

@@ -1,5 +1,5 @@
-//! What is said on one connection: requests out, answers in. Sockets and clocks are left to the worker, so each of these
-//! is a value that tests feed with bytes.
+//! Protocol state of one connection: requests out, responses in. Sockets and clocks are left to the worker, so tests
+//! can feed each of these with bytes.
 
 mod events;
 pub mod frame;
@@ -21,16 +21,16 @@ use super::request::Prepared;
 use super::response::LastHead;
 use crate::result::FailureClass;
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Flight {
-    /// Which of the prepared ones.
+    /// Index of the prepared request.
     pub request: usize,
     /// When it was wanted.
     pub due: Ns,
-    /// When its first byte was handed to the kernel.
+    /// When its first byte was passed to the kernel.
     pub sent: Ns,
-    /// When the first byte of its answer came; 0 if none has.
+    /// When the first byte of its response arrived; 0 if none has.
     pub first: Ns,
 }
 
@@ -39,30 +39,29 @@ pub struct Flight {
 pub struct Done {
     /// When it was wanted.
     pub due: Ns,
-    /// When its first byte was handed to the kernel; 0 if it never was.
+    /// When its first byte was passed to the kernel; 0 if it never was.
     pub sent: Ns,
-    /// When the first byte of its answer came; 0 if none did.
+    /// When the first byte of its response arrived; 0 if none did.
     pub first: Ns,
-    /// Bytes of the body of a right answer, or what went wrong.
+    /// Length of the body of a successful response, or the failure.
     pub outcome: Result<u64, Lost>,
-    /// What it was.
     pub what: What,
 }
 
 /// What has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
-    /// A request that was under way.
+    /// A request in flight.
     #[default]
     Flight,
-    /// Something right that nobody had asked for by itself: an event that came together with the one before.
+    /// A success that no wait corresponds to: an event that arrived together with the one before.
     Beside,
-    /// The opening of a conversation: an upgrade, or the first event. It is no answer.
+    /// The opening of a conversation: an upgrade, or the first event. It does not count as a response.
     Opening,
 }
 
 impl Done {
-    /// A conversation on a connection that is open since then has begun now.
+    /// A conversation, on a connection open since `since`, has begun now.
     pub fn opening(since: Ns, now: Ns) -> Self {
         Done {
             due: since,
@@ -73,7 +72,7 @@ impl Done {
         }
     }
 
-    /// Something of so many bytes came without a gap.
+    /// Something of `bytes` bytes arrived without an interval.
     pub fn beside(now: Ns, bytes: u64) -> Self {
         Done {
             due: now,
@@ -84,25 +83,25 @@ impl Done {
         }
     }
 
-    /// Whether it is no answer.
+    /// Whether it is the opening of a conversation.
     pub fn is_opening(&self) -> bool {
         self.what == What::Opening
     }
 }
 
-/// A request that got no right answer.
+/// A failed request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lost {
-    /// In which way.
+    /// The kind of failure.
     pub class: FailureClass,
-    /// The status, if a wrong one came; else 0.
+    /// The status, if an unexpected one was received; else 0.
     pub status: u16,
-    /// What was seen.
+    /// What was observed.
     pub text: String,
 }
 
 impl Lost {
-    /// A loss without a status.
+    /// A failure without a status.
     pub fn new(class: FailureClass, text: impl Into<String>) -> Self {
         Lost {
             class,
@@ -119,7 +118,7 @@ impl From<Fault> for Lost {
 }
 
 impl Flight {
-    /// It ended with this outcome.
+    /// Ends the request with this outcome.
     pub fn end(&self, outcome: Result<u64, Lost>) -> Done {
         Done {
             due: self.due,
@@ -131,12 +130,12 @@ impl Flight {
     }
 }
 
-/// What a connection shares with its thread.
+/// Shared state of a thread, used by its connections.
 #[derive(Debug)]
 pub struct Desk<'a> {
     /// The requests.
     pub requests: &'a [Prepared],
-    /// The head that came last.
+    /// The most recent head.
     pub last: &'a mut LastHead,
     /// Where ended requests go.
     pub done: &'a mut Vec<Done>,
@@ -145,14 +144,14 @@ pub struct Desk<'a> {
 /// How the server ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In order, as far as the socket knows.
+    /// Cleanly, as far as the socket knows.
     Closed,
     /// By a reset.
     Reset,
 }
 
 impl Ending {
-    /// In words.
+    /// As a message.
     fn words(self) -> &'static str {
         match self {
             Ending::Closed => "the connection ended",
@@ -160,7 +159,7 @@ impl Ending {
         }
     }
 
-    /// What became of requests that nothing had come for, on a connection with so many answers before.
+    /// The class of requests without any response byte, on a connection with `answered` responses before.
     fn class(self, answered: u64) -> FailureClass {
         match self {
             _ if answered > 0 => FailureClass::Stale,
@@ -170,7 +169,7 @@ impl Ending {
     }
 }
 
-/// The server broke the rules of its protocol.
+/// The server violated its protocol.
 fn malformed(text: &str) -> Fault {
     Fault {
         class: FailureClass::Malformed,
@@ -178,16 +177,16 @@ fn malformed(text: &str) -> Fault {
     }
 }
 
-/// Whether a connection can take more requests.
+/// Whether a connection can carry more requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// It can.
     Open,
-    /// The server, or we, said that it ends.
+    /// The server, or the client, announced its end.
     Closes,
 }
 
-/// What is said on one connection.
+/// The protocol of one connection.
 #[derive(Debug)]
 pub enum Talk {
     /// HTTP/1.1.
@@ -201,7 +200,7 @@ pub enum Talk {
 }
 
 impl Talk {
-    /// Begins a request. Only while `in_flight` is below the depth of the plan.
+    /// Starts a request. Only while `in_flight` is below the depth of the plan.
     pub fn begin(&mut self, flight: Flight, requests: &[Prepared]) {
         match self {
             Talk::H1(talk) => talk.begin(flight),
@@ -211,7 +210,7 @@ impl Talk {
         }
     }
 
-    /// Takes bytes from the server.
+    /// Consumes bytes from the server.
     pub fn receive(&mut self, input: &[u8], now: Ns, desk: &mut Desk<'_>) -> Result<Keep, Fault> {
         match self {
             Talk::H1(talk) => talk.receive(input, now, desk),
@@ -221,7 +220,7 @@ impl Talk {
         }
     }
 
-    /// The connection has ended: what was under way has, too.
+    /// The connection has ended, and with it everything in flight.
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
         match self {
             Talk::H1(talk) => talk.end(ending, desk),
@@ -231,7 +230,7 @@ impl Talk {
         }
     }
 
-    /// Everything under way is lost in one way.
+    /// Fails everything in flight.
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         match self {
             Talk::H1(talk) => talk.lose(lost, done),
@@ -241,7 +240,7 @@ impl Talk {
         }
     }
 
-    /// Requests under way.
+    /// Requests in flight.
     pub fn in_flight(&self) -> usize {
         match self {
             Talk::H1(talk) => talk.in_flight(),
@@ -251,7 +250,7 @@ impl Talk {
         }
     }
 
-    /// Ends what was due before or at `before`. Gives whether the connection is still good.
+    /// Fails what was due at or before `before`. Returns whether the connection is still usable.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         match self {
             Talk::H1(talk) => talk.expire(before, done),
@@ -261,7 +260,7 @@ impl Talk {
         }
     }
 
-    /// The oldest request under way.
+    /// The oldest request in flight.
     pub fn oldest(&self) -> Option<Flight> {
         match self {
             Talk::H1(talk) => talk.oldest(),
@@ -271,7 +270,7 @@ impl Talk {
         }
     }
 
-    /// What is to be sent next, in at most `pieces.len()` pieces. Gives how many there are.
+    /// The next bytes to send, in at most `pieces.len()` buffers. Returns how many there are.
     pub fn pieces<'a>(&'a mut self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
         match self {
             Talk::H1(talk) => talk.pieces(requests, pieces),
@@ -281,7 +280,7 @@ impl Talk {
         }
     }
 
-    /// So many bytes of it were taken.
+    /// Advances the output by `bytes`.
     pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
         match self {
             Talk::H1(talk) => talk.sent(bytes, requests),
@@ -291,12 +290,12 @@ impl Talk {
         }
     }
 
-    /// Whether it is a conversation, on a connection that is to stay open.
+    /// Whether it is a conversation, on a connection that should stay open.
     pub fn is_conversation(&self) -> bool {
         matches!(self, Talk::WebSocket(_) | Talk::Events(_))
     }
 
-    /// The head that a conversation began with; empty for requests.
+    /// The response head that a conversation began with; empty for requests.
     pub fn head(&self) -> &[u8] {
         match self {
             Talk::H1(_) | Talk::H2(_) => &[],
@@ -305,7 +304,7 @@ impl Talk {
         }
     }
 
-    /// Requests answered on this connection.
+    /// Responses received on this connection.
     pub fn answered(&self) -> u64 {
         match self {
             Talk::H1(talk) => talk.answered(),

@@ -1,4 +1,4 @@
-//! HTTP/2 against the server's end of the same codec, over a link of bytes, and what resets and farewells come to.
+//! HTTP/2 against the server side of the same codec, over a byte pipe, and the effects of RST_STREAM and GOAWAY.
 
 use std::io::IoSlice;
 
@@ -55,7 +55,7 @@ impl Pair {
         self.client.begin(flight, &self.requests);
     }
 
-    /// Carries bytes both ways until nothing moves. Gives what the client thinks of the connection.
+    /// Carries bytes both ways until nothing moves. Returns the client's verdict on the connection.
     fn carry(&mut self, now: Ns) -> Result<Keep, Fault> {
         let mut keep = Keep::Open;
         loop {

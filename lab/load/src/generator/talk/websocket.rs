@@ -1,5 +1,5 @@
-//! WebSocket on one connection: the upgrade (RFC 6455, section 4), then messages that the server is to send back as they
-//! are. A request is one message, its answer the echo.
+//! WebSocket on one connection: the upgrade (RFC 6455, section 4), then messages that the server echoes. A request is
+//! one message, its response the echo.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,36 +15,36 @@ use crate::generator::link::Fault;
 use crate::generator::request::Prepared;
 use crate::result::FailureClass;
 
-/// What all connections of a load ask and expect alike.
+/// Requests and expectations shared by all connections of a load.
 #[derive(Clone, Debug)]
 pub struct Greeting {
-    /// The request for the upgrade.
+    /// The upgrade request.
     pub wire: Arc<[u8]>,
-    /// The right `Sec-WebSocket-Accept`.
+    /// The expected `Sec-WebSocket-Accept`.
     pub accept: String,
-    /// The opcode of messages: text or bytes.
+    /// The opcode of messages: text or binary.
     pub opcode: u8,
 }
 
-/// The mask of answers to pings; it only has to be one.
+/// The mask of pongs; its value does not matter.
 const PONG_MASK: [u8; 4] = *b"pong";
 
 /// WebSocket on one connection.
 #[derive(Debug)]
 pub struct WebSocket {
     greeting: Arc<Greeting>,
-    /// When the connection was open.
+    /// When the connection was opened.
     since: Ns,
-    /// How much of the request for the upgrade has left.
+    /// Bytes of the upgrade request sent.
     greeted: usize,
-    /// The answer to it, kept once it is complete.
+    /// The response head of the upgrade, once it is complete.
     head: Vec<u8>,
     upgraded: bool,
     frames: Frames,
     flights: VecDeque<Flight>,
-    /// Messages that have not left: which, and how many bytes of it have.
+    /// Messages not sent in full.
     unsent: Unsent,
-    /// Answers to pings that have not left. They go between messages.
+    /// Pongs not sent yet. They are sent between messages.
     pongs: Vec<u8>,
     /// Bytes of the echo so far, and whether they differ from what was sent.
     got: u64,
@@ -53,7 +53,7 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
-    /// On a connection that is open since then.
+    /// On a connection open since `since`.
     pub fn new(greeting: Arc<Greeting>, since: Ns) -> Self {
         WebSocket {
             greeting,
@@ -71,18 +71,18 @@ impl WebSocket {
         }
     }
 
-    /// The head of the answer to the upgrade.
+    /// The response head of the upgrade.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Begins a message.
+    /// Starts a message.
     pub fn begin(&mut self, flight: Flight) {
         self.flights.push_back(flight);
         self.unsent.push(flight.request);
     }
 
-    /// Takes bytes from the server.
+    /// Consumes bytes from the server.
     pub fn receive(
         &mut self,
         mut input: &[u8],
@@ -95,7 +95,7 @@ impl WebSocket {
             };
             input = &input[used..];
             desk.done.push(Done::opening(self.since, now));
-            // Messages that waited for the upgrade leave now.
+            // Messages that waited for the upgrade are sent now.
             self.flights.iter_mut().for_each(|flight| flight.sent = now);
         }
         loop {
@@ -124,7 +124,7 @@ impl WebSocket {
         }
     }
 
-    /// Reads the answer to the upgrade. Gives how many of the bytes belong to it, once it is complete.
+    /// Parses the response to the upgrade. Returns how many of the bytes belong to it, once it is complete.
     fn upgrade(&mut self, input: &[u8], desk: &mut Desk<'_>) -> Result<Option<usize>, Fault> {
         let before = self.head.len();
         self.head.extend_from_slice(input);
@@ -229,7 +229,7 @@ impl WebSocket {
         self.lose(&Lost::new(ending.class(self.answered), text), desk.done);
     }
 
-    /// Everything under way is lost.
+    /// Fails everything in flight.
     pub fn lose(&mut self, lost: &Lost, done: &mut Vec<Done>) {
         for flight in self.flights.drain(..) {
             done.push(flight.end(Err(lost.clone())));
@@ -237,12 +237,12 @@ impl WebSocket {
         self.unsent.clear();
     }
 
-    /// Messages under way.
+    /// Messages in flight.
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }
 
-    /// Ends what was due before or at `before`.
+    /// Fails what was due at or before `before`.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         let late = self
             .flights
@@ -260,12 +260,12 @@ impl WebSocket {
         Keep::Closes
     }
 
-    /// The oldest message under way.
+    /// The oldest message in flight.
     pub fn oldest(&self) -> Option<Flight> {
         self.flights.front().copied()
     }
 
-    /// What is to be sent next: the greeting alone, then messages, pongs between them.
+    /// The next bytes to send: the upgrade alone, then messages, pongs between them.
     pub fn pieces<'a>(&'a self, requests: &'a [Prepared], pieces: &mut [IoSlice<'a>]) -> usize {
         if self.greeted < self.greeting.wire.len() {
             pieces[0] = IoSlice::new(&self.greeting.wire[self.greeted..]);
@@ -278,7 +278,7 @@ impl WebSocket {
             pieces[0] = IoSlice::new(&self.pongs);
             return 1;
         }
-        // One alone while a pong waits, so that it gets between.
+        // One message while a pong is pending, so that it comes next.
         let most = if self.pongs.is_empty() {
             pieces.len()
         } else {
@@ -287,7 +287,7 @@ impl WebSocket {
         self.unsent.pieces(requests, &mut pieces[..most])
     }
 
-    /// So many bytes were taken.
+    /// Advances the output by `bytes`.
     pub fn sent(&mut self, bytes: usize, requests: &[Prepared]) {
         if self.greeted < self.greeting.wire.len() {
             self.greeted += bytes;
@@ -300,7 +300,7 @@ impl WebSocket {
         self.unsent.sent(bytes, requests);
     }
 
-    /// Messages that came back on this connection.
+    /// Echoes received on this connection.
     pub fn answered(&self) -> u64 {
         self.answered
     }

@@ -1,4 +1,4 @@
-//! A server that fails on purpose and counts what it did: a thread for each connection, over plain sockets.
+//! A server that fails on purpose and counts what it did: a thread per connection, over plain sockets.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,23 +13,23 @@ use crate::result::FailureClass;
 /// What the server does with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// Answers rightly.
+    /// The expected response.
     Good,
-    /// Rightly, in chunks.
+    /// The expected response, chunked.
     Chunked,
-    /// Rightly, in HTTP/1.0 with a body up to the end of the connection.
+    /// The expected response, in HTTP/1.0 with a body that ends with the connection.
     Old,
-    /// Rightly, and closes as announced.
+    /// The expected response, and closes as announced.
     Last,
-    /// Answers with another status.
+    /// A response with another status.
     Status(u16),
-    /// Answers with a body too short.
+    /// A response with a truncated body.
     Short,
-    /// Answers with another body of the right length.
+    /// A response with another body of the right length.
     OtherBody,
-    /// Closes without an answer.
+    /// Closes without a response.
     Close,
-    /// Resets without an answer.
+    /// Resets without a response.
     Reset,
     /// Closes inside the head.
     CutHead,
@@ -37,20 +37,20 @@ pub enum Act {
     CutBody,
     /// Resets inside the body.
     ResetBody,
-    /// Says something that is no HTTP.
+    /// Sends something that is not HTTP.
     Garbage,
-    /// Says nothing until the client gives up.
+    /// Sends nothing until the client gives up.
     Silent,
     /// Sends a head and half a body, then nothing.
     SilentBody,
 }
 
-/// What was done so far.
+/// What the server has done so far.
 #[derive(Clone, Debug, Default)]
 pub struct Did {
     /// Connections accepted.
     pub accepted: u64,
-    /// Right answers.
+    /// Expected responses sent.
     pub good: u64,
     /// Most requests on one connection.
     pub most_on_one: u64,
@@ -58,7 +58,7 @@ pub struct Did {
 }
 
 impl Did {
-    /// What the generator is to have counted.
+    /// The failures that the load generator should have counted.
     pub fn failures(&self) -> Vec<(FailureClass, u64)> {
         self.faults
             .iter()
@@ -69,7 +69,6 @@ impl Did {
 
 type Choose = dyn Fn(u64) -> Act + Send + Sync;
 
-/// The server.
 pub struct Faulty {
     /// Where it listens.
     pub address: SocketAddr,
@@ -77,12 +76,12 @@ pub struct Faulty {
 }
 
 impl Faulty {
-    /// A server that asks `choose` what to do with its n-th request.
+    /// Starts a server that calls `choose` for what to do with its n-th request.
     pub fn start(choose: impl Fn(u64) -> Act + Send + Sync + 'static) -> Self {
         Faulty::listen(Arc::new(choose), None)
     }
 
-    /// A server that takes 5 ms for each answer, and after a time answers nothing for a while.
+    /// Starts a server that takes 5 ms per response, and `after` a while stalls for `length`.
     pub fn stalling(after: Duration, length: Duration) -> Self {
         let begin = Instant::now() + after;
         Faulty::listen(Arc::new(|_| Act::Good), Some((begin, begin + length)))
@@ -103,7 +102,7 @@ impl Faulty {
         Faulty { address, did }
     }
 
-    /// What was done since the last time.
+    /// What was done since the last call.
     pub fn take(&self) -> Did {
         std::mem::take(&mut self.did.lock().unwrap())
     }
@@ -142,7 +141,7 @@ fn talk(
     }
 }
 
-/// What an act is to be counted as, after so many answers on the same connection.
+/// How an act is counted after this many responses on the same connection.
 fn class(act: Act, served: u64) -> Option<FailureClass> {
     Some(match act {
         Act::Good | Act::Chunked | Act::Old | Act::Last => return None,
@@ -175,7 +174,7 @@ fn next_request(stream: &mut TcpStream, held: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Does it. Gives whether the connection goes on.
+/// Performs an act. Returns whether the connection stays open.
 fn perform(act: Act, stream: &mut TcpStream) -> bool {
     let answer = |status: u16, more: &str, body: &[u8]| {
         let head = format!(
@@ -210,7 +209,7 @@ fn perform(act: Act, stream: &mut TcpStream) -> bool {
         Act::CutBody => (whole[..whole.len() - 3].to_vec(), false),
         Act::ResetBody => {
             let _ = stream.write_all(&whole[..whole.len() - 3]);
-            // The client is to see the bytes before the reset takes them away.
+            // Lets the client read the bytes before the reset discards them.
             std::thread::sleep(Duration::from_millis(5));
             reset(stream);
             return false;
@@ -228,9 +227,9 @@ fn perform(act: Act, stream: &mut TcpStream) -> bool {
     goes_on
 }
 
-/// Closes with a reset instead of in order.
+/// Closes with a reset instead of a FIN.
 fn reset(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     let _ = socket.set_linger(Some(Duration::ZERO));
-    // A reset leaves when the last handle is dropped, which is right behind this.
+    // The reset is sent when the last handle is dropped, right after this.
 }

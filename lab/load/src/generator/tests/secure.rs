@@ -1,4 +1,4 @@
-//! TLS: what is right, what is not trusted, and what is another protocol than was asked for.
+//! TLS: valid certificates, untrusted ones, and protocols other than requested.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -14,13 +14,13 @@ use crate::generator::target::{Reach, Target};
 use crate::generator::trust::{TlsOptions, prepare};
 use crate::result::FailureClass;
 
-/// A server with a certificate of its own for localhost, and the file with that certificate.
+/// A server with its own certificate for localhost, and the file with that certificate.
 struct Secure {
     address: SocketAddr,
     ca: Removed,
 }
 
-/// A file that is removed with its owner.
+/// A file that is removed on drop.
 struct Removed(std::path::PathBuf);
 
 impl Drop for Removed {
@@ -54,7 +54,7 @@ fn start(name: &str, alpn: &[&[u8]]) -> Secure {
     Secure { address, ca }
 }
 
-/// Answers every read with a large answer, of which a client reads more than one record.
+/// Sends a response larger than one TLS record after every read.
 fn talk(mut stream: StreamOwned<ServerConnection, std::net::TcpStream>) {
     let mut buf = [0; 4096];
     while stream.read(&mut buf).is_ok_and(|got| got > 0) {

@@ -1,5 +1,5 @@
-//! WebSocket, events and held connections against servers that do known things: each failure is counted in its class, each
-//! gap is as long as the server made it.
+//! WebSocket, events and held connections against servers with known behaviour: each failure is counted in its class,
+//! each interval is as long as the server made it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use super::*;
 
 const MESSAGE: &[u8] = b"is anybody there?";
 
-/// A server whose n-th connection is handled by `serve` on a thread of its own. It ends with the test's process.
+/// A server that calls `serve` for its n-th connection on a thread of its own. It ends with the test process.
 fn server(serve: impl Fn(TcpStream, u64) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +54,7 @@ enum Act {
 }
 
 impl Act {
-    /// What it is to be counted as, on a connection that has answered before or not.
+    /// How it is counted, on a connection that has had a response before or not.
     fn class(self, answered: bool) -> Option<FailureClass> {
         Some(match self {
             Act::Echo | Act::Fragments => return None,
@@ -90,7 +90,7 @@ impl Act {
 
 type Counted = std::sync::Mutex<std::collections::BTreeMap<FailureClass, u64>>;
 
-/// Upgrades, and does with each message what it is told. Errors of a client that has left are its own business.
+/// Upgrades, and performs the next act for each message. Errors of a client that has disconnected are ignored.
 fn echo(mut stream: TcpStream, next: &dyn Fn() -> Act, counted: &Counted) {
     let head = read_head(&mut stream);
     let mut lines = head.lines();
@@ -100,7 +100,7 @@ fn echo(mut stream: TcpStream, next: &dyn Fn() -> Act, counted: &Counted) {
     let answer = accept(key);
     let upgrade = format!("HTTP/1.1 101 Yes\r\nsec-websocket-accept: {answer}\r\n\r\n");
     let _ = stream.write_all(upgrade.as_bytes());
-    // Messages are short and alike: a head of 6 bytes with the mask in it, and the payload.
+    // Messages are short and uniform: a head of 6 bytes including the mask, and the payload.
     let (mut frame, mut answered) = ([0; 6 + MESSAGE.len()], false);
     while stream.read_exact(&mut frame).is_ok() {
         let mask = [2, 3, 4, 5].map(|at: usize| frame[at]);
@@ -213,7 +213,7 @@ fn messages_that_do_not_come_back_time_out_and_the_open_loop_counts_them() {
     let load = load(&plan);
     assert_eq!(load.ok + load.failed(), 200, "all that were due");
     assert!(load.failed_in(FailureClass::BodyTimeout) > 0);
-    // How many depends on who else wants the processor: what stood still for 300 ms timed out.
+    // How many depends on other load on the CPU: what stalled for 300 ms timed out.
     assert!(load.ok > 0, "{:?}", load.failures);
 }
 
@@ -233,7 +233,7 @@ fn gaps_between_events_are_as_long_as_they_were_made() {
         read_head(&mut stream);
         std::thread::sleep(Duration::from_millis(120));
         let _ = stream.write_all(STREAM.as_bytes());
-        // A comment now and then is no event; and an event in two pieces is one.
+        // A comment is not an event, and an event in two pieces is one.
         while stream.write_all(b": still here\n\ndata: to").is_ok() {
             if stream.write_all(b"day\nid: 4\n\n").is_err() {
                 return;
@@ -245,7 +245,7 @@ fn gaps_between_events_are_as_long_as_they_were_made() {
     (plan.connections, plan.duration) = (5, Duration::from_millis(1_200));
     let load = load(&plan);
     assert_eq!(load.failed(), 0, "{:?}", load.failures);
-    // Never earlier, but for the reading of clocks; later by what a busy machine adds.
+    // Never earlier, apart from clock resolution; later by what a busy machine adds.
     let gaps = &load.latency.total;
     let median = gaps.percentile(50.0).unwrap() / 1e6;
     assert!((38.0..400.0).contains(&median), "{median} ms");
@@ -286,7 +286,7 @@ fn streams_that_end_or_are_none_have_their_classes() {
         assert_eq!(failures(&load(&plan)), [(class, 20)], "{answer}");
         assert_eq!(kind::ask(&plan).unwrap_err().class, class, "{answer}");
     }
-    // Three events, then the end: the first opens, two are gaps, the wait for a fourth is lost.
+    // Three events, then the end: the first opens, two are intervals, the wait for a fourth is lost.
     let address = server(move |mut stream, _| {
         read_head(&mut stream);
         for bytes in [STREAM, "data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
@@ -294,7 +294,7 @@ fn streams_that_end_or_are_none_have_their_classes() {
             std::thread::sleep(Duration::from_millis(15));
         }
     });
-    // Where events come together the later ones end no wait, so that sums are bounds.
+    // If events arrive together, the later ones do not end a wait, so the sums are bounds.
     let ended = load(&events(address, Some(60)));
     let stale = ended.failed_in(FailureClass::Stale);
     assert_eq!(ended.failed(), stale, "{:?}", ended.failures);
@@ -316,7 +316,7 @@ fn streams_that_end_or_are_none_have_their_classes() {
 
 #[test]
 fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
-    // Every fifth connection is ended after its answer, if it stays idle.
+    // Every fifth connection is closed after its response, if it stays idle.
     let address = server(|mut stream, nth| {
         let head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n";
         loop {
@@ -354,7 +354,7 @@ fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
 #[test]
 fn slow_readers_take_no_more_than_they_are_told() {
     let address = server(|mut stream, _| {
-        // The load's own requests are answered at once, those of slow readers with more than any buffer holds.
+        // The load's own requests get their response at once, those of slow readers more than any buffer holds.
         while !read_head(&mut stream).is_empty() {
             let body = vec![b'x'; 8 << 20];
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -377,7 +377,7 @@ fn slow_readers_take_no_more_than_they_are_told() {
     let held = load.held.as_ref().unwrap();
     assert_eq!((held.slow, held.slow_open), (3, 3), "{held:?}");
     assert!(held.lost.is_empty(), "{held:?}");
-    // At least a helping each, and no more than ten helpings of 1,000 bytes a second, however long it took.
+    // At least one read each, and no more than ten reads of 1,000 bytes a second, however long it took.
     let seconds = load.window_s + 40.0;
     assert!(held.slow_received_bytes >= 3_000, "{held:?}");
     assert!((held.slow_received_bytes as f64) < 30_000.0 * seconds);

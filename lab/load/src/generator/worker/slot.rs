@@ -1,4 +1,4 @@
-//! The connections of a thread: opening, filling, emptying and closing them.
+//! The connections of a thread: opening, filling, draining and closing them.
 
 use std::io::IoSlice;
 use std::net::Ipv4Addr;
@@ -13,48 +13,48 @@ use crate::generator::link::{Dial, Fault, Input, Link};
 use crate::generator::talk::{Desk, Done, Ending, Flight, H1, H2, Keep, Lost, Talk, What};
 use crate::result::FailureClass;
 
-/// Before a unix socket whose queue was full is dialled again.
+/// Pause before connecting again to a unix socket whose queue was full.
 const BUSY_PAUSE_NS: Ns = 1_000_000;
 
-/// A place for one connection.
+/// A slot for one connection.
 #[derive(Debug)]
 pub struct Slot {
     state: State,
-    /// Rises with each connection, so that events of the one before are told apart.
+    /// Incremented with each connection, so that events of the previous one are recognized.
     generation: u32,
     source: Option<Ipv4Addr>,
-    /// Whether its first dial has ended.
+    /// Whether its first connect has ended.
     tried: bool,
     /// Whether it had a connection before the window ended.
     connected: bool,
-    /// Open loop: whether it stands in the list of idle ones.
+    /// Open loop: whether it is in the list of idle slots.
     listed: bool,
-    /// Whether the socket is to tell when it can be written to.
+    /// Whether the socket is polled for writing.
     watches_out: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// No connection. For a unix socket that was busy: the request that waits, and since when.
+    /// Not connected. For a unix socket that was busy: the request that waits, and since when.
     Closed { wants: Option<Ns> },
-    /// The kernel connects; a request may wait for it.
+    /// Connecting; a request may wait for it.
     Dialling {
         link: Link,
         since: Ns,
         wants: Option<Ns>,
     },
-    /// TLS is agreed on.
+    /// TLS handshake.
     Handshake {
         link: Link,
         since: Ns,
         wants: Option<Ns>,
     },
-    /// Requests may go.
+    /// Ready for requests.
     Open { link: Link, talk: Talk, begun: u64 },
 }
 
 impl Slot {
-    /// A place without a connection.
+    /// A slot without a connection.
     pub fn new(source: Option<Ipv4Addr>) -> Self {
         Slot {
             state: State::Closed { wants: None },
@@ -76,7 +76,7 @@ impl Slot {
 }
 
 impl Worker<'_> {
-    /// Dials slots for the first time, a few at a time.
+    /// Connects slots for the first time, a few at a time.
     pub(super) fn ramp(&mut self, now: Ns) {
         while self.ramp_open < DIALS_MAX && self.ramp_next < self.slots.len() {
             let at = self.ramp_next;
@@ -91,7 +91,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The dial of a slot has ended, well or not.
+    /// The first connect of a slot has succeeded or failed.
     fn tried(&mut self, at: usize) {
         if self.slots[at].tried {
             return;
@@ -104,7 +104,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Begins to connect a closed slot, for a request that is wanted since `wants`.
+    /// Starts to connect a closed slot, for a request wanted since `wants`.
     fn dial(&mut self, at: usize, wants: Option<Ns>, now: Ns) {
         let slot = &mut self.slots[at];
         match Link::dial(&self.plan.target.address, slot.source) {
@@ -143,7 +143,7 @@ impl Worker<'_> {
         }
     }
 
-    /// A connection did not come about.
+    /// Handles a failed connect or handshake.
     fn dial_failed(&mut self, at: usize, fault: Fault, wants: Option<Ns>, now: Ns) {
         self.record.connections.failed += 1;
         if let Some(due) = wants {
@@ -161,7 +161,7 @@ impl Worker<'_> {
         self.tried(at);
     }
 
-    /// Lets go of a connection; the slot is dialled again at `again`.
+    /// Closes a connection; the slot is connected again at `again`.
     fn close(&mut self, at: usize, again: Ns) {
         let slot = &mut self.slots[at];
         slot.state = State::Closed { wants: None };
@@ -170,9 +170,9 @@ impl Worker<'_> {
         self.redial.push_back((again, at));
     }
 
-    /// Dials the slots whose pause is over.
+    /// Connects the slots whose pause is over.
     pub(super) fn redial_due(&mut self, now: Ns) {
-        // What fails at once comes back into the list: one round takes only those that were in it.
+        // A connect that fails at once is queued again: each round handles only those queued at its start.
         for _ in 0..self.redial.len() {
             match self.redial.front() {
                 Some((again, _)) if *again <= now && self.is_loading() => {}
@@ -192,7 +192,7 @@ impl Worker<'_> {
                 },
                 wants => wants,
             };
-            // A client that makes a connection for each request makes none before it has one.
+            // A client that uses a connection per request opens it when there is a request.
             if open_loop && wants.is_none() && self.plan.begun_max() == 1 {
                 self.redial.push_back((now + self.plan.tick_ns(), at));
                 continue;
@@ -201,7 +201,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Open loop: a request is due. It goes out on an idle connection, else on one made for it, else it waits.
+    /// Open loop: a request is due. It is sent on an idle connection, else on a new one, else it waits.
     pub(super) fn place(&mut self, due: Ns, now: Ns) {
         let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
         while let Some(at) = self.idle.pop_front() {
@@ -254,7 +254,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Begins a request on an open connection with room.
+    /// Starts a request on an open connection with room.
     fn begin(&mut self, at: usize, due: Ns, now: Ns) {
         let request = self.pick();
         if let State::Open { talk, begun, .. } = &mut self.slots[at].state {
@@ -270,7 +270,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Sends what is to be sent, as far as the socket takes it.
+    /// Sends pending output as far as the socket accepts it.
     fn flush(&mut self, at: usize, now: Ns) {
         let slot = &mut self.slots[at];
         let State::Open { link, talk, .. } = &mut slot.state else {
@@ -307,12 +307,12 @@ impl Worker<'_> {
             let data = EventData::new_u64(u64::from(slot.generation) << 32 | at as u64);
             let mut flags = EventFlags::IN | EventFlags::RDHUP;
             flags.set(EventFlags::OUT, wants_out);
-            // The socket is registered, so this cannot fail; if it did, the time limit would tell.
+            // The socket is registered, so this cannot fail; if it did, the timeout would show it.
             let _ = epoll::modify(&self.epoll, &*link, data, flags);
         }
     }
 
-    /// Everything under way on a connection is lost, and the connection with it.
+    /// Fails everything in flight on a connection, and closes it.
     fn break_off(&mut self, at: usize, lost: &Lost, now: Ns) {
         if let State::Open { talk, .. } = &mut self.slots[at].state {
             talk.lose(lost, &mut self.done);
@@ -321,7 +321,7 @@ impl Worker<'_> {
         self.close(at, now + span(self.plan.failure_pause));
     }
 
-    /// Records what has ended. Gives how many requests that was.
+    /// Records requests that have ended. Returns how many there were.
     fn settle(&mut self, now: Ns) -> usize {
         let flights = self.done.iter().filter(|done| done.what == What::Flight);
         let count = flights.count();
@@ -332,7 +332,7 @@ impl Worker<'_> {
         count
     }
 
-    /// The system tells something of a socket.
+    /// Handles an epoll event.
     pub(super) fn event(&mut self, data: u64, flags: EventFlags) {
         let at = (data & 0xFFFF_FFFF) as usize;
         if self.slots[at].generation != (data >> 32) as u32 {
@@ -353,7 +353,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The kernel has connected, or has not.
+    /// A connect has succeeded or failed.
     fn dialled(&mut self, at: usize) {
         let now = self.clock.now();
         let closed = State::Closed { wants: None };
@@ -388,7 +388,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Goes on with a handshake.
+    /// Continues a handshake.
     fn shake(&mut self, at: usize) {
         let closed = State::Closed { wants: None };
         let state = std::mem::replace(&mut self.slots[at].state, closed);
@@ -423,7 +423,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Has the socket tell of what TLS waits for in a handshake.
+    /// Polls the socket for what the TLS handshake needs.
     fn watch(&mut self, at: usize, link: &Link) {
         let slot = &mut self.slots[at];
         let wants_out = link.wants_write();
@@ -466,7 +466,7 @@ impl Worker<'_> {
         self.tried(at);
     }
 
-    /// Begins as many requests as a connection has room for: of a closed loop all at once, of an open one those that
+    /// Starts as many requests as a connection has room for: in a closed loop all at once, in an open one those that
     /// wait.
     fn fill(&mut self, at: usize, now: Ns) {
         let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
@@ -499,7 +499,7 @@ impl Worker<'_> {
         self.flush(at, now);
     }
 
-    /// Reads what came, and asks anew where an answer is complete.
+    /// Reads available bytes, and starts new requests for complete responses.
     fn readable(&mut self, at: usize) {
         let is_tls = self.plan.tls.is_some();
         let mut reads = 0;
@@ -520,7 +520,7 @@ impl Worker<'_> {
                     self.record.received(got, now);
                     self.answered(at, keep, now);
                     reads += 1;
-                    // TLS may hold more than the socket tells of, so it is read until nothing is left.
+                    // TLS may buffer more than the socket reports, so it is read until nothing is left.
                     if !is_tls && (got < self.buf.len() || reads == READS_IN_A_ROW) {
                         return;
                     }
@@ -544,7 +544,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Bytes were taken: records what is complete and begins what there is room for.
+    /// After bytes were consumed: records what is complete and starts what there is room for.
     fn answered(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
         match keep {
             Err(fault) => {
@@ -554,7 +554,7 @@ impl Worker<'_> {
             Ok(Keep::Closes) => {
                 let mut again = now;
                 if let State::Open { talk, .. } = &mut self.slots[at].state {
-                    // A conversation that ends was to go on: that is a failure, with its pause.
+                    // A conversation should go on, so its end is a failure, followed by a pause.
                     if talk.is_conversation() {
                         again += span(self.plan.failure_pause);
                     }
@@ -585,7 +585,7 @@ impl Worker<'_> {
         self.flush(at, now);
     }
 
-    /// A connection has done its work; the next one is made at once.
+    /// Closes a connection that has carried all its requests; a new one is opened at once.
     fn close_in_order(&mut self, at: usize, now: Ns) {
         self.close(at, now);
         if self.is_open_loop() {
@@ -599,7 +599,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The server ended the connection.
+    /// The server closed the connection.
     fn ended(&mut self, at: usize, now: Ns) {
         self.record.connections.closed_by_server += 1;
         let lost = self.done.iter().any(|done| done.outcome.is_err());
@@ -611,7 +611,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Ends what has taken too long.
+    /// Fails what has timed out.
     pub(super) fn expire(&mut self, now: Ns) {
         let limit = span(self.plan.timeout);
         let Some(before) = now.checked_sub(limit) else {
@@ -657,7 +657,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Age of the oldest request under way.
+    /// Age of the oldest request in flight.
     pub(super) fn oldest_age(&self, now: Ns) -> Ns {
         let flights = self.slots.iter().filter_map(|slot| match &slot.state {
             State::Open { talk, .. } => talk.oldest().map(|flight| flight.due),
@@ -668,7 +668,7 @@ impl Worker<'_> {
         oldest.map_or(0, |due| now.saturating_sub(due))
     }
 
-    /// Whether a request waits for a connection that is being made.
+    /// Whether a request waits for a connection being established.
     pub(super) fn is_dialling(&self) -> bool {
         let waits = |slot: &Slot| match &slot.state {
             State::Dialling { wants, .. }
