@@ -1,4 +1,4 @@
-//! Caddyfiles: nothing panics, the model survives its JSON, and formatting keeps what a text says.
+//! Caddyfiles: no input causes a panic, the model survives a JSON round trip, and formatting preserves the meaning.
 #![no_main]
 
 #[path = "../../config/caddyfile/tests/invariants/mod.rs"]

@@ -1,4 +1,4 @@
-//! FastCGI answers: records and the CGI head in them have the same outcome however their bytes are cut.
+//! FastCGI responses: records and the CGI response head in them are parsed alike, however the bytes are split.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed_fastcgi/mod.rs"]

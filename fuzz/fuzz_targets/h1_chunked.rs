@@ -1,5 +1,5 @@
-//! Chunked bodies: content, trailers and end do not depend on how the bytes are cut, and survive being encoded
-//! and decoded again.
+//! Chunked bodies: data, trailers and end do not depend on how the bytes are split, and survive an encode/decode round
+//! trip.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed/mod.rs"]

@@ -1,5 +1,5 @@
-//! Requests: the outcome does not depend on how the bytes are cut, what is accepted survives being encoded and
-//! decoded again, and another parser reads the same fields out of it.
+//! Requests: the outcome does not depend on how the bytes are split, accepted requests survive an encode/decode round
+//! trip, and httparse reads the same headers.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed/mod.rs"]
@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     compare_with_httparse(bytes);
 });
 
-/// All that we accept httparse accepts and reads alike; it is laxer, so the reverse does not hold.
+/// httparse accepts every request that we accept and parses it alike; it is laxer, so the reverse does not hold.
 fn compare_with_httparse(bytes: &[u8]) {
     let mut head = RequestHead::default();
     let ours = RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head);
@@ -25,13 +25,14 @@ fn compare_with_httparse(bytes: &[u8]) {
     let mut theirs = httparse::Request::new(&mut lines);
     match theirs.parse(bytes) {
         Ok(status) => assert_eq!(status, httparse::Status::Complete(consumed)),
-        // HTTP/1.2 to 1.9, which it does not know.
+        // HTTP/1.2 to 1.9, which httparse rejects.
         Err(httparse::Error::Version) => return,
         Err(error) => panic!("httparse refuses: {error}"),
     }
     assert_eq!(theirs.method, Some(head.method.as_str()));
     assert_eq!(theirs.path.map(str::as_bytes), Some(&head.target[..]));
-    // An absolute target replaces Host or adds it, HTTP/1.0 has no Expect; all other lines are as they came.
+    // An absolute target replaces or adds `Host`, and `Expect` is dropped for HTTP/1.0; all other headers are
+    // unchanged.
     let is_edited = |name: &[u8]| {
         name.eq_ignore_ascii_case(b"host")
             || head.version == Version::Http10 && name.eq_ignore_ascii_case(b"expect")

@@ -1,5 +1,5 @@
-//! Responses: the outcome does not depend on how the bytes are cut, and what is accepted survives being encoded
-//! and decoded again.
+//! Responses: the outcome does not depend on how the bytes are split, and accepted responses survive an encode/decode
+//! round trip.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed/mod.rs"]

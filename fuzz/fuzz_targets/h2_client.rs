@@ -1,4 +1,4 @@
-//! What a server may send: the machine tells the same however the bytes are cut.
+//! HTTP/2 frames from a server: the client's events do not depend on how the bytes are split.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed_h2/mod.rs"]

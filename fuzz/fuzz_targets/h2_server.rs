@@ -1,5 +1,5 @@
-//! What a client may send: the machine does the same however the bytes are cut, holds no more than its limits allow,
-//! and sends only frames that may be sent.
+//! HTTP/2 frames from a client: the outcome does not depend on how the bytes are split, memory stays within the limits,
+//! and only permitted frames are sent.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed_h2/mod.rs"]

@@ -1,4 +1,4 @@
-//! Header blocks: what can be decoded is within its bounds, and comes back when it is encoded and decoded again.
+//! Header blocks: decoded headers are within the limits and survive an encode/decode round trip.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed_h2/mod.rs"]

@@ -1,4 +1,5 @@
-//! nginx.confs: nothing panics, the model survives its JSON, and words survive being written.
+//! nginx.conf: no input causes a panic, the model survives a JSON round trip, and words survive being written and
+//! parsed.
 #![no_main]
 
 #[path = "../../config/nginx/tests/invariants/mod.rs"]

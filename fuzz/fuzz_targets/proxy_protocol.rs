@@ -1,5 +1,4 @@
-//! Headers of proxies in front: what was said does not change with more bytes, and nothing is waited for beyond the
-//! limit.
+//! PROXY protocol headers: further bytes do not change a result, and the parser never waits for bytes beyond the limit.
 #![no_main]
 
 #[path = "../../ground/wire/tests/feed_proxy/mod.rs"]

@@ -1,4 +1,4 @@
-//! Templates: a source is refused or runs to an end within its limits; nothing panics.
+//! Templates: a source is rejected or runs to completion within its limits; no input causes a panic.
 #![no_main]
 
 #[path = "../../ground/template/tests/invariants/mod.rs"]

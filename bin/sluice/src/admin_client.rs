@@ -1,5 +1,5 @@
-//! The other end of the control interface: what `stop`, `reload` and `trust` say to a running server. What the server
-//! answers is left to `sluice-admin`.
+//! Client of the admin endpoint: the requests that `stop`, `reload` and `trust` send to a running server.
+//! `sluice-admin` is the server side.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -10,13 +10,13 @@ use sluice_model::Config;
 
 use crate::messages::Failed;
 
-/// How long a server may take to answer: a reload opens files and may fetch nothing, so this is plenty.
+/// Timeout for a response: a reload opens files and may fetch nothing, so this is ample.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The largest answer taken.
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
-/// The address of the admin interface: as told, else as a configuration has it, else the usual one.
+/// The address of the admin endpoint: the given one, else the one in the configuration, else the default.
 pub fn address(told: Option<&str>, config: Option<&Config>) -> Result<String, Failed> {
     if let Some(told) = told {
         return Ok(told.to_owned());
@@ -32,7 +32,7 @@ pub fn address(told: Option<&str>, config: Option<&Config>) -> Result<String, Fa
     }
 }
 
-/// The usual address: `$SLUICE_ADMIN`, else Caddy's.
+/// The default address: `$SLUICE_ADMIN`, else Caddy's.
 pub fn default_address() -> String {
     let variable = std::env::var("SLUICE_ADMIN")
         .ok()
@@ -40,19 +40,20 @@ pub fn default_address() -> String {
     variable.unwrap_or_else(|| sluice_admin::Address::DEFAULT.to_owned())
 }
 
-/// Talks to one server.
+/// A client for one server.
 #[derive(Debug)]
 pub struct Client {
     address: String,
 }
 
 impl Client {
-    /// A client for the interface at `address`: `host:port`, `:port` or `unix//path`.
+    /// A client for the endpoint at `address`: `host:port`, `:port` or `unix//path`.
     pub fn new(address: String) -> Self {
         Client { address }
     }
 
-    /// Sends a POST and gives the body of the answer. A refusal is an error with the server's words.
+    /// Sends a POST request and returns the response body. An error response becomes an error with the server's
+    /// message.
     pub fn post(
         &self,
         path: &str,
@@ -102,7 +103,7 @@ impl Client {
         talk(stream, head, body)
     }
 
-    /// The host and port to dial and to name.
+    /// The host and port to connect to, also used for the `Host` header.
     fn host(&self) -> String {
         let address = self.address.strip_prefix("tcp/").unwrap_or(&self.address);
         if address.starts_with("unix/") {
@@ -118,7 +119,7 @@ impl Client {
 
 fn talk(mut stream: impl Read + Write, head: &[u8], body: &[u8]) -> io::Result<Vec<u8>> {
     stream.write_all(head)?;
-    // A server that refuses a body may close before it has read all of it; its answer counts.
+    // A server that rejects a body may close before it has read all of it; its response is still valid.
     let written = stream.write_all(body);
     let mut raw = Vec::new();
     match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut raw) {
@@ -129,8 +130,8 @@ fn talk(mut stream: impl Read + Write, head: &[u8], body: &[u8]) -> io::Result<V
     }
 }
 
-/// Status and body of a whole answer. The connection ends behind it, so its framing does not matter, except that a
-/// chunked one would have to be undone; our servers know the length of what they say.
+/// Status and body of a complete response. The connection ends after it, so framing does not matter, except that a
+/// chunked body would have to be decoded; our servers always declare the length.
 fn answer(raw: &[u8]) -> Option<(u16, &[u8])> {
     let end = raw.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&raw[..end]).ok()?;

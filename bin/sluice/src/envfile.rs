@@ -1,5 +1,5 @@
-//! Files with environment variables (`--envfile`), as Caddy reads them. Setting variables is left to `sluice-net`'s
-//! system calls, which know when that is sound.
+//! Environment files (`--envfile`), parsed as in Caddy. `sluice-net` sets the variables, where it can check that this
+//! is sound.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use sluice_net::sys::process::set_variables;
 
 use crate::messages::Failed;
 
-/// Reads the files in order and sets their variables for this process. Later ones replace earlier ones.
+/// Reads the files in order and sets their variables in this process. Later files override earlier ones.
 pub fn apply(paths: &[impl AsRef<Path>]) -> Result<(), Failed> {
     for path in paths.iter().map(AsRef::as_ref) {
         let text = std::fs::read_to_string(path)
@@ -21,7 +21,7 @@ pub fn apply(paths: &[impl AsRef<Path>]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A line that cannot be read.
+/// A line that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineError {
     line: usize,
@@ -34,8 +34,8 @@ impl fmt::Display for LineError {
     }
 }
 
-/// Reads `KEY=value` lines: `#` begins a comment unless it stands in quotes, `export ` may come first, a value in
-/// double or single quotes may have several lines and keeps its backslashes.
+/// Parses `KEY=value` lines: `#` begins a comment unless quoted, `export ` may precede the key, and a value in double
+/// or single quotes may span several lines and keeps its backslashes.
 fn parse(text: &str) -> Result<Vec<(String, String)>, LineError> {
     let mut variables = Vec::new();
     let mut rest = text;
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, LineError> {
     Ok(variables)
 }
 
-/// The value at the start of `text` and what follows its line.
+/// The value at the start of `text`, and what follows its line.
 fn value(text: &str) -> Result<(&str, &str), &'static str> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
     let Some(quote) = quote else {
@@ -93,7 +93,8 @@ fn value(text: &str) -> Result<(&str, &str), &'static str> {
     Ok((&inside[..end], after))
 }
 
-/// Where `quote` stands without a backslash before it. In single quotes a backslash is a character like others.
+/// The position of the closing `quote`. In double quotes a backslash escapes it; in single quotes a backslash is
+/// literal.
 fn closing(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

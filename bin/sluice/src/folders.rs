@@ -1,8 +1,8 @@
-//! Where this program keeps files: XDG's folders for applications. What is kept there is left to others.
+//! The directories of this program, as in the XDG base directory specification.
 
 use std::path::PathBuf;
 
-/// The home folder; the current one for users without.
+/// The home directory; the current directory if the user has none.
 pub fn home() -> PathBuf {
     variable("HOME").unwrap_or_else(|| PathBuf::from("."))
 }
@@ -17,7 +17,7 @@ pub fn config() -> PathBuf {
     below("XDG_CONFIG_HOME", ".config")
 }
 
-/// The last good configuration.
+/// The last configuration that was loaded successfully.
 pub fn autosave() -> PathBuf {
     config().join("autosave.json")
 }

@@ -1,5 +1,5 @@
-//! From a file, standard input or generated text to a configuration. What a text means is left to the configuration
-//! languages, whether a server can run it to `sluice-serve`.
+//! Loads a configuration from a file, standard input or generated text. The packages of the configuration languages
+//! parse it; `sluice-serve` checks whether a server can run it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,58 +31,58 @@ pub enum Adapter {
     Nginx,
 }
 
-/// The file that is used where none is named.
+/// The default configuration file.
 pub const ADJACENT: &str = "Caddyfile";
 
-/// Where a configuration comes from.
+/// The source of a configuration.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A file.
     File {
         /// Its path.
         path: PathBuf,
-        /// Its language, if it is not to be guessed from its name.
+        /// Its format; `None` to detect it.
         adapter: Option<Adapter>,
     },
     /// Standard input, which can be read only once.
     Stdin {
-        /// Its language; a Caddyfile if not named.
+        /// Its format; a Caddyfile if `None`.
         adapter: Option<Adapter>,
     },
 }
 
-/// A configuration that was read.
+/// A configuration that was loaded.
 #[derive(Debug)]
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
-    /// Warnings, and the texts they point into.
+    /// Warnings, and the texts they refer to.
     pub report: Report,
-    /// Where in those texts its routes were written, if its language says so.
+    /// The positions of its routes in these texts, if its format has them.
     pub written: Option<Arc<Written>>,
-    /// The files that it was read from, imported ones included.
+    /// The files that it was read from, including imported ones.
     pub files: Vec<String>,
     /// When reading them began.
     pub read_at: SystemTime,
-    /// All that a Caddyfile was read from; none for other languages.
+    /// The input of a Caddyfile; `None` for other formats.
     pub texts: Option<Texts>,
 }
 
-/// All that a Caddyfile was read from: who has it reads the same once more, wherever he is.
+/// Everything that a Caddyfile was parsed from, so that it can be parsed again elsewhere with the same result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
-    /// What messages call the file.
+    /// The file name used in messages.
     pub name: String,
-    /// What stands in it.
+    /// The content of the file.
     pub text: String,
-    /// The files that it imports, by the names that it has for them.
+    /// The imported files, by the names used to import them.
     pub files: BTreeMap<String, String>,
-    /// The variables of the environment that it asks for.
+    /// The environment variables that it refers to.
     pub variables: BTreeMap<String, String>,
 }
 
 impl Texts {
-    /// Both together, as a server takes them.
+    /// The request body with both texts and configuration, as a server accepts it.
     pub fn with(&self, config: &Config) -> serde_json::Value {
         serde_json::json!({
             "config": config,
@@ -97,7 +97,8 @@ impl Texts {
 }
 
 impl Source {
-    /// What the flags `--config` and `--adapter` name; else the Caddyfile of this folder, if there is one.
+    /// The source selected by the flags `--config` and `--adapter`; else the Caddyfile in the current directory, if
+    /// there is one.
     pub fn of(config: Option<&Path>, adapter: Option<Adapter>) -> Option<Source> {
         match config {
             Some(path) if path == Path::new("-") => Some(Source::Stdin { adapter }),
@@ -113,7 +114,7 @@ impl Source {
         }
     }
 
-    /// As [`Source::of`]; to have none is an error.
+    /// Like [`Source::of`]; having no source is an error.
     pub fn required(config: Option<&Path>, adapter: Option<Adapter>) -> Result<Source, Failed> {
         Source::of(config, adapter).ok_or_else(|| {
             Failed::new("no configuration: this folder has no Caddyfile")
@@ -121,7 +122,7 @@ impl Source {
         })
     }
 
-    /// Reads and understands it.
+    /// Reads and parses it.
     pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
         let read_at = SystemTime::now();
         let (name, text) = self.read()?;
@@ -134,19 +135,19 @@ impl Source {
         if let Source::File { path, .. } = self
             && let Ok(whole) = std::path::absolute(path)
         {
-            // File servers hide the files of the configuration by their whole path.
+            // File servers hide the configuration files by their absolute paths.
             loaded.files.retain(|file| *file != name);
             loaded.files.insert(0, whole.to_string_lossy().into_owned());
         }
         Ok(loaded)
     }
 
-    /// The text with the name that messages give it.
+    /// The name used in messages, and the text.
     pub fn read(&self) -> Result<(String, String), Failed> {
         self.read_as(|path, error| format!("cannot read {}: {error}", path.display()))
     }
 
-    /// As [`Source::read`], with words of the caller for a file that cannot be read.
+    /// Like [`Source::read`], with the caller's message for a file that cannot be read.
     pub fn read_as(
         &self,
         unread: impl FnOnce(&Path, &std::io::Error) -> String,
@@ -169,7 +170,7 @@ impl Source {
         Ok((name, text))
     }
 
-    /// The language: as named, else by the file's name, else by how the text begins.
+    /// The format: the given one, else detected from the file name, else from the beginning of the text.
     pub fn adapter(&self, text: &str) -> Adapter {
         let (path, named) = match self {
             Source::File { path, adapter } => (path.as_path(), adapter),
@@ -189,7 +190,7 @@ impl Source {
         if file == "nginx.conf" || file.ends_with(".nginx.conf") {
             return Adapter::Nginx;
         }
-        // A Caddyfile may begin with a brace too, but then a line end follows it.
+        // A Caddyfile may begin with a brace as well, but then a line end follows.
         let json = text
             .trim_start()
             .strip_prefix('{')
@@ -204,8 +205,8 @@ impl Source {
     }
 }
 
-/// Whether a text begins as an nginx.conf does: no other language here ends its lines with semicolons, or has a block
-/// with one of these names at its outermost level.
+/// Whether a text looks like an nginx.conf: the other formats have no lines that end with semicolons, and no top-level
+/// blocks with these names.
 fn begins_like_nginx(text: &str) -> bool {
     let mut lines = text.lines().map(str::trim);
     let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
@@ -219,9 +220,9 @@ fn begins_like_nginx(text: &str) -> bool {
     })
 }
 
-/// Warns of a Caddyfile that is not in its customary layout, at the first line that is not.
+/// Warns if a Caddyfile is not formatted, at the first line that differs.
 fn hint_at_layout(name: &str, text: &str, report: &mut Report) {
-    // Line ends of other systems are no layout.
+    // CRLF line ends do not count as a difference.
     let text = text.replace("\r\n", "\n");
     let Ok(formatted) = sluice_caddyfile::format(name, &text) else {
         return;
@@ -244,7 +245,7 @@ fn hint_at_layout(name: &str, text: &str, report: &mut Report) {
     report.push(found.help("`sluice fmt --overwrite` formats the file"));
 }
 
-/// Understands a text.
+/// Parses a text.
 pub fn parse(
     name: &str,
     text: &str,
@@ -311,7 +312,7 @@ pub fn parse(
     }
 }
 
-/// Understands an nginx.conf.
+/// Parses an nginx.conf.
 pub fn nginx(
     name: &str,
     text: &str,
@@ -343,11 +344,11 @@ pub fn nginx(
     })
 }
 
-/// How hard it is to guess a password that stands in a file of Caddy 1, as readable text. It is hashed anew whenever the
-/// file is read, which must not take long.
+/// bcrypt cost of plaintext passwords in a Caddy 1 configuration. They are hashed each time the file is loaded, which
+/// must not take long.
 const PASSWORD_COST: u32 = 10;
 
-/// Remembers which files were imported, and what was read.
+/// Records which files were imported, and their texts.
 #[derive(Default)]
 pub struct Recording {
     read: RefCell<Vec<(String, String)>>,
@@ -410,7 +411,7 @@ fn json_report(name: &str, text: &str, error: &ConfigError) -> Report {
     report
 }
 
-/// The offset of a place that `serde_json` names: both count from 1, columns in bytes.
+/// The offset of a `serde_json` position: line and column count from 1, columns in bytes.
 fn offset(text: &str, line: usize, column: usize) -> u32 {
     let before: usize = text
         .split_inclusive('\n')

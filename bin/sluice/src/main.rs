@@ -1,5 +1,5 @@
-//! The `sluice` program: reads the command line and hands over to one command. What a command does is left to
-//! `commands`, what a running server does to `supervise`.
+//! The `sluice` program: parses the command line and runs one command. `commands` contains the commands, `supervise`
+//! the running server.
 #![forbid(unsafe_code)]
 
 #[macro_use]
@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Fewer and smaller pages than the system's allocator, and less time per request.
+/// Uses fewer and smaller pages than the system's allocator, and less time per request.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         let words = words.map(|word| word.to_string_lossy().into_owned());
         return nginx::run(words.collect()).into();
     }
-    // Words that are no Unicode are left to the parser.
+    // Arguments that are not Unicode are left to the parser.
     let words = std::env::args_os()
         .skip(1)
         .map_while(|word| word.into_string().ok());
@@ -52,14 +52,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// How the program ends.
+/// The exit status of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// Success.
     Done,
-    /// Something could not be done; it was told why.
+    /// Failure; the reason was printed.
     Refused,
-    /// The command line makes no sense, or a stop was cut short.
+    /// Invalid command line, or a graceful shutdown that was cut short.
     Misused,
 }
 

@@ -1,5 +1,5 @@
-//! What the program says on standard error about commands and configurations. How a diagnostic looks is left to
-//! `sluice-diag`; what a running server says goes through its logs.
+//! Messages of commands and about configurations on standard error. `sluice-diag` formats diagnostics; a running server
+//! uses its logs.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr, stdout};
@@ -10,17 +10,17 @@ use sluice_serve::refusal::Refusal;
 
 use crate::Exit;
 
-/// Prints a line to standard output. Whoever reads it may have enough and close it (`sluice explain | head`).
+/// Prints a line to standard output. The reader may close the pipe early (`sluice explain | head`).
 macro_rules! say {
     ($($words:tt)*) => { $crate::messages::print_line(format_args!($($words)*)) };
 }
 
-/// What `say!` does.
+/// The implementation of `say!`.
 pub fn print_line(line: std::fmt::Arguments<'_>) {
     let _ = stdout().write_fmt(format_args!("{line}\n"));
 }
 
-/// Prints what may be long and read by a program that stops early.
+/// Prints output that may be long and whose reader may stop early.
 pub fn print_bytes(bytes: &[u8]) -> Result<Exit, Failed> {
     match stdout().write_all(bytes) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failed::new(error)),
@@ -28,7 +28,7 @@ pub fn print_bytes(bytes: &[u8]) -> Result<Exit, Failed> {
     }
 }
 
-/// How mistakes in configurations are told.
+/// The format of diagnostics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MessageFormat {
     /// With the lines they point at.
@@ -46,17 +46,17 @@ pub struct Failed {
     gist: Gist,
 }
 
-/// What a failure comes down to: its first mistake.
+/// A summary of a failure: its first error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gist {
-    /// It stands alone.
+    /// The message, complete without context.
     pub title: String,
-    /// The name of the file and the number of the line, if it is in one.
+    /// The file name and line number, if it is in a file.
     pub place: Option<(String, u32)>,
 }
 
 impl Gist {
-    /// That of a diagnostic.
+    /// The summary of a diagnostic.
     pub fn of(diagnostic: &Diagnostic, report: &Report) -> Gist {
         Gist {
             title: diagnostic.title.clone(),
@@ -70,7 +70,7 @@ impl Gist {
 }
 
 impl Failed {
-    /// A failure in one sentence, such as `cannot read Caddyfile: permission denied`.
+    /// A failure described by one sentence, such as `cannot read Caddyfile: permission denied`.
     pub fn new(problem: impl Display) -> Self {
         let title = problem.to_string();
         Failed {
@@ -79,13 +79,13 @@ impl Failed {
         }
     }
 
-    /// Adds what to do about it.
+    /// Adds a `help` line.
     pub fn help(mut self, help: impl Display) -> Self {
         self.text.push_str(&format!("help: {help}\n"));
         self
     }
 
-    /// The mistakes that refuse a configuration.
+    /// The errors for which a configuration is rejected.
     pub fn report(report: &Report, format: MessageFormat) -> Self {
         let mut errors = report.sorted().into_iter();
         let first = errors.find(|found| found.severity == Severity::Error);
@@ -99,7 +99,7 @@ impl Failed {
         }
     }
 
-    /// The reasons why a configuration cannot run; `written` says where its parts stand.
+    /// The reasons why a configuration cannot run; `written` locates its parts in the source.
     pub fn refusals(
         refusals: Vec<Refusal>,
         written: Option<&Written>,
@@ -128,12 +128,12 @@ impl Failed {
         Failed::report(&report, format)
     }
 
-    /// The text, without the line end.
+    /// The text, without the final line end.
     pub fn text(&self) -> &str {
         self.text.trim_end()
     }
 
-    /// What it comes down to.
+    /// The summary.
     pub fn gist(&self) -> &Gist {
         &self.gist
     }
@@ -144,7 +144,7 @@ impl Failed {
     }
 }
 
-/// Prints what a report says, warnings included.
+/// Prints all diagnostics of a report, including warnings.
 pub fn print_report(report: &Report, format: MessageFormat) {
     if !report.is_empty() {
         write(&render(report, format));
@@ -159,17 +159,17 @@ fn render(report: &Report, format: MessageFormat) -> String {
     }
 }
 
-/// The colour of what goes to standard error.
+/// Whether to colour standard error.
 fn colour() -> Colour {
     colour_on(stderr().is_terminal())
 }
 
-/// The colour of what goes to standard output.
+/// Whether to colour standard output.
 pub fn colour_of_output() -> Colour {
     colour_on(stdout().is_terminal())
 }
 
-/// Colour for people who look at a terminal and did not forbid it (<https://no-color.org>).
+/// Colour if the output is a terminal and the user has not disabled it (<https://no-color.org>).
 fn colour_on(is_terminal: bool) -> Colour {
     let forbidden = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if is_terminal && !forbidden {
@@ -179,7 +179,7 @@ fn colour_on(is_terminal: bool) -> Colour {
     }
 }
 
-/// Prints to standard error. That may be closed; then nobody listens, which is no reason to fail.
+/// Prints to standard error. If it is closed, the message is dropped.
 pub fn write(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

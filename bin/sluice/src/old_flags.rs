@@ -1,8 +1,8 @@
-//! The command line of Caddy 0 and 1, whose long flags have one dash: what to type instead.
+//! The command line of Caddy 0 and 1, whose long flags have a single dash: suggests the replacement.
 
 use crate::messages::Failed;
 
-/// Flags of Caddy 1 and the words that mean the same. `{}` stands for the value.
+/// Flags of Caddy 1 and their replacements. `{}` stands for the value.
 const FLAGS: &[(&str, &str)] = &[
     (
         "agree",
@@ -53,7 +53,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("version", "write `sluice version`"),
 ];
 
-/// What is wrong with a command line of Caddy 1; `None` if it is not one.
+/// An error for a command line of Caddy 1; `None` if it is not one.
 pub fn refusal(words: impl Iterator<Item = String>) -> Option<Failed> {
     for word in words {
         let flag = word
@@ -89,7 +89,7 @@ mod tests {
         );
         assert!(said("-agree -conf x").is_some());
         assert!(said("-V").is_none() && said("-h").is_none() && said("").is_none());
-        // Behind a command short flags may be written together.
+        // After a command, short flags may be combined.
         assert!(said("run -cpu").is_none() && said("--config x").is_none());
     }
 }

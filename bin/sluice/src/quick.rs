@@ -1,5 +1,5 @@
-//! Servers that the command line alone describes (`reverse-proxy`, `file-server`, `respond`): their configurations are
-//! made here and then take the same road as all others.
+//! Servers defined by the command line alone (`reverse-proxy`, `file-server`, `respond`): builds their configurations,
+//! which are then handled like any other.
 
 use sluice_model::Config;
 
@@ -7,7 +7,7 @@ use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
 use crate::supervise::{self, Job, Manners, Origin};
 
-/// Serves a configuration that was made as JSON.
+/// Serves a configuration given as JSON.
 pub fn serve_json(json: serde_json::Value, format: MessageFormat) -> Result<Exit, Failed> {
     let config = Config::from_value(json).map_err(Failed::new)?;
     serve(config, format)
@@ -26,7 +26,7 @@ pub fn serve(config: Config, format: MessageFormat) -> Result<Exit, Failed> {
     })
 }
 
-/// A word of a Caddyfile that means exactly `text`.
+/// A Caddyfile token with exactly this `text`.
 pub fn quoted(text: &str) -> String {
     if text.contains('`') {
         format!("\"{}\"", text.replace('"', "\\\""))
@@ -35,7 +35,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-/// `Name: value`, as flags give header fields.
+/// Parses a header in a flag: `Name: value`.
 pub fn field(text: &str) -> Result<(&str, &str), Failed> {
     let parts = text
         .split_once(':')
@@ -45,7 +45,7 @@ pub fn field(text: &str) -> Result<(&str, &str), Failed> {
     })
 }
 
-/// The logging part of a configuration: debug entries or not.
+/// The `logging` object of a configuration, with or without debug logs.
 pub fn logging(debug: bool) -> Option<serde_json::Value> {
     debug.then(|| serde_json::json!({ "logs": { "default": { "level": "DEBUG" } } }))
 }

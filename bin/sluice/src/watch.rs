@@ -1,5 +1,5 @@
-//! Notices when files change, by looking at them once a second: that works on every file system, over networks and in
-//! containers. What follows from a change is left to `supervise`.
+//! Detects changes of files by checking them once a second: this works on every file system, over networks and in
+//! containers. `supervise` reacts to changes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,10 +10,10 @@ use std::time::{Duration, SystemTime};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// File systems note times by a clock that ticks slower than ours, so a file may look this much older than it is.
+/// File systems take timestamps from a clock with a coarser resolution, so a file may look this much older than it is.
 const CLOCK_TICK: Duration = Duration::from_millis(100);
 
-/// The files that are watched; clones watch the same.
+/// The watched files; clones share them.
 #[derive(Clone, Debug)]
 pub struct Watched {
     list: Arc<Mutex<List>>,
@@ -22,11 +22,11 @@ pub struct Watched {
 #[derive(Clone, Debug)]
 struct List {
     files: Vec<String>,
-    /// When reading them began: what was changed later may not have been read.
+    /// When reading them began: later changes may not have been read.
     read_at: SystemTime,
 }
 
-/// How each file looks; `None` for one that is not there.
+/// The metadata of each file; `None` if it does not exist.
 type Views = BTreeMap<String, Option<Looks>>;
 
 impl Watched {
@@ -41,7 +41,7 @@ impl Watched {
         }
     }
 
-    /// Watches these files from now on.
+    /// Replaces the watched files.
     pub fn replace(&self, files: &[String], read_at: SystemTime) {
         *self.lock() = List {
             files: files.to_vec(),
@@ -49,8 +49,8 @@ impl Watched {
         };
     }
 
-    /// Starts looking. `changed` is called when the files have changed and then stayed the same for a moment, so that
-    /// a half-written one is not read; it tells whether to go on.
+    /// Starts watching. `changed` is called when files have changed and then stayed the same for a moment, so that a
+    /// half-written file is not loaded; it returns whether to continue.
     pub fn start(&self, changed: impl Fn() -> bool + Send + 'static) -> io::Result<()> {
         let watched = self.clone();
         let mut comparison = Comparison::default();
@@ -79,22 +79,22 @@ impl Watched {
     }
 }
 
-/// Compares the files with what they were.
+/// Compares the files with their previous state.
 #[derive(Debug, Default)]
 struct Comparison {
-    /// As they were when a change was told last, or when they were read.
+    /// The state at the last reported change, or when they were read.
     told: Views,
-    /// As they were a moment ago.
+    /// The state at the previous check.
     last: Views,
 }
 
 impl Comparison {
-    /// Whether the files are no longer what was told, and have settled.
+    /// Whether the files differ from the last reported state, and have settled.
     fn is_change(&mut self, now: Views, read_at: SystemTime) -> bool {
         let read_at = read_at.checked_sub(CLOCK_TICK).unwrap_or(read_at);
         self.told.retain(|file, _| now.contains_key(file));
         for (file, looks) in &now {
-            // A file that was written after it was read is told; one that may have been is told once too often.
+            // A file written after it was read counts as changed. In doubt, a change is reported once too often.
             let as_read = || looks.filter(|looks| looks.modified < read_at);
             self.told.entry(file.clone()).or_insert_with(as_read);
         }
@@ -108,7 +108,7 @@ impl Comparison {
     }
 }
 
-/// What tells a file from its earlier self: an editor may replace it or write into it.
+/// The metadata that identifies a version of a file: an editor may replace it or write into it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Looks {
     inode: u64,
@@ -132,7 +132,7 @@ mod tests {
 
     const READ_AT: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// A file of this size that was written so many seconds after it was read.
+    /// A file of this size, written this many seconds after it was read.
     fn view(size: u64, seconds: u64) -> Views {
         let modified = READ_AT + Duration::from_secs(seconds);
         Views::from([(

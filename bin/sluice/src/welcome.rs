@@ -1,5 +1,5 @@
-//! What a server shows that nobody has configured yet: a page that says what is running and which file to write. It is
-//! an ordinary configuration with a fixed answer; how it looks is left to `welcome.html`.
+//! The welcome page of a server without a configuration: it says what is running and which file to write. It is an
+//! ordinary configuration with a fixed response; the page is `welcome.html`.
 
 use std::time::SystemTime;
 
@@ -10,20 +10,20 @@ use crate::commands::version_text;
 use crate::load::{ADJACENT, Loaded};
 use crate::messages::Failed;
 
-/// The address that a first Caddyfile most likely has: as the same one it stays open when that replaces the page.
+/// The address that a first Caddyfile most likely uses: then it stays open when the configuration replaces the page.
 const LISTEN: &str = ":8080";
 
-/// What to open in a browser.
+/// The URL to open in a browser.
 const ADDRESS: &str = "http://localhost:8080";
 
-/// The page is all there is: no script, nothing from elsewhere.
+/// The page is self-contained: no scripts, nothing external.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 const SERVER: &str = "welcome";
 
 const PAGE: &str = include_str!("welcome.html");
 
-/// The configuration with the page.
+/// The configuration with the welcome page.
 pub fn load() -> Result<Loaded, Failed> {
     let read_at = SystemTime::now();
     let folder = std::env::current_dir().map_err(Failed::new)?;
@@ -46,7 +46,7 @@ pub fn load() -> Result<Loaded, Failed> {
                     }],
                     "terminal": true,
                 },
-                // Others learn nothing, since the page names a folder.
+                // Remote clients get no information, since the page names a directory.
                 { "handle": [{
                     "handler": "static_response",
                     "status_code": 403,
@@ -66,19 +66,19 @@ pub fn load() -> Result<Loaded, Failed> {
     })
 }
 
-/// Whether `config` is the one with the page.
+/// Whether `config` is the one with the welcome page.
 pub fn is_welcome(config: &Config) -> bool {
     config.servers().any(|(name, _)| name == SERVER)
 }
 
-/// Says what to do where the page cannot be shown.
+/// Adds what to do if the page cannot be served.
 pub fn explain(failed: Failed) -> Failed {
     failed
         .help(format!("without a Caddyfile sluice serves its welcome page on {LISTEN}"))
         .help(format!("write a {ADJACENT} here with another address, for example `:8081` and below it `respond \"Hello\"`"))
 }
 
-/// The page as the body of an answer: braces there would be placeholders.
+/// The page as a response body, with braces escaped: they would be placeholders.
 fn body(folder: &str) -> String {
     let page = PAGE
         .replace("@version@", version_text())

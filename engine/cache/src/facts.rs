@@ -1,4 +1,4 @@
-//! What the system tells of a path without reading it.
+//! File metadata, obtained without reading content.
 
 use std::fs::Metadata;
 use std::io;
@@ -7,35 +7,35 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::limits::CHANGE_UNSEEN;
 
-/// A point in time as file systems keep it.
+/// A point in time with the resolution of file systems.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
-    /// Whole seconds since 1970, negative before.
+    /// Whole seconds since the Unix epoch; negative before it.
     pub seconds: i64,
-    /// Nanoseconds after that second.
+    /// Nanoseconds within that second.
     pub nanos: u32,
 }
 
-/// What a path leads to.
+/// The kind of object a path refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Directory,
-    /// A socket, device or FIFO, which is never opened.
+    /// A socket, device or FIFO; never opened.
     Special,
 }
 
-/// What is known of something that exists. Two equal ones mean that the content is the same, but for changes
-/// within one tick of the file system's clock.
+/// Metadata of an existing path. Two equal values mean that the content is the same, except for changes within one tick
+/// of the file system's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// What it is.
+    /// The kind of object.
     pub kind: Kind,
-    /// Bytes of content.
+    /// Length of the content in bytes.
     pub size: u64,
-    /// Last change of the content.
+    /// Time of the last content change (`mtime`).
     pub modified: Time,
     /// Type and permission bits.
     pub mode: u32,
@@ -44,18 +44,18 @@ pub struct Facts {
     changed: Time,
 }
 
-/// Why there is nothing at a path.
+/// Why a path does not lead to a usable object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
     /// There is no such file.
     NotFound,
-    /// We may not look or read, or a link leads out of the root.
+    /// Permission denied, or a symbolic link leaves the permitted root.
     Denied,
-    /// No file can have this name: too long, with NUL, or below something that is no folder.
+    /// No file can have this name: it is too long, contains NUL, or lies below something that is not a directory.
     Impossible,
-    /// The process or the system has too many open files.
+    /// The process or the system has reached its limit of open files.
     Exhausted,
-    /// The system failed otherwise.
+    /// Any other system error.
     Failed,
 }
 
@@ -81,12 +81,12 @@ impl Facts {
         }
     }
 
-    /// Whether a change right after looking could leave no trace in the facts.
+    /// Whether the file may change again without its metadata changing.
     pub(crate) fn may_change_unseen(&self) -> bool {
         let latest = self.modified.max(self.changed);
         let since = Duration::new(u64::try_from(latest.seconds).unwrap_or(0), latest.nanos);
         let age = SystemTime::now().duration_since(UNIX_EPOCH + since);
-        // A time in the future comes from a foreign clock and says nothing.
+        // A timestamp in the future comes from another machine's clock and proves nothing.
         age.is_ok_and(|age| age < CHANGE_UNSEEN)
     }
 }

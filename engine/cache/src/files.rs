@@ -1,9 +1,9 @@
-//! The files of one worker: what is known of paths, small contents, open handles. Nothing known is ever older
-//! than a second, and all of it is bounded. Which path a request means is left to the handlers.
+//! The open-file cache of one worker: metadata of paths, contents of small files, handles of larger ones. Entries are
+//! at most one second old, and the cache is bounded. The handlers map requests to paths.
 //!
-//! Looking and reading block the worker. They are short: names and contents nearly always come from the
-//! system's own cache, and larger files are not read here but sent by the system itself. A disk that stalls
-//! stalls the worker with it, as it does in nginx without its `aio`.
+//! Looking up and reading files blocks the worker. Both are short: names and contents nearly always come from the
+//! system's page cache, and larger files are sent by the kernel instead of being read here. A stalled disk stalls the
+//! worker, as in nginx without `aio`.
 
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr};
@@ -25,58 +25,58 @@ use crate::facts::{Facts, Kind, Missing};
 use crate::generations::{Generations, Weighed, Weight};
 use crate::limits::{CONTENT_BYTES_MAX, RECHECK_AFTER};
 
-/// How far links may lead.
+/// Which symbolic links may be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Wherever they point, as in Caddy. The path itself has no `..`, so only whoever may write below the root
-    /// can lead out of it.
+    /// All links, as in Caddy. The path itself contains no `..`, so only users with write access below the root can
+    /// create a way out of it.
     Anywhere,
-    /// Not out of the folder named by so many first bytes of the path.
+    /// Links that stay inside the directory named by this many leading bytes of the path.
     Beneath(usize),
-    /// Nowhere, but for the first so many bytes of the path.
+    /// No links, except within this many leading bytes of the path.
     NoLinks(usize),
-    /// To what belongs to the owner of the link, but for the first so many bytes of the path.
+    /// Links whose target has the same owner as the link; within this many leading bytes of the path, all links.
     OwnLinks(usize),
 }
 
-/// What was found at a path.
+/// The result of opening a path.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A regular file, opened.
     File(Rc<OpenFile>),
-    /// A folder.
+    /// A directory.
     Directory(Facts),
-    /// Something that exists but is not to be read.
+    /// Something that exists but must not be read.
     Special,
-    /// Nothing.
+    /// Nothing usable.
     Missing(Missing),
 }
 
 /// A file as it was when it was opened.
 #[derive(Debug)]
 pub struct OpenFile {
-    /// What the system told of it.
+    /// Its metadata.
     pub facts: Facts,
-    /// Its content, whose length is `facts.size`.
+    /// Its content; the length is `facts.size`.
     pub content: Content,
-    /// Its entity tag; none for a time of modification that means "unknown".
+    /// Its entity tag; `None` if the modification time is a placeholder for "unknown".
     pub etag: Option<FileTag>,
-    /// Its time of modification for a Last-Modified field.
+    /// Its modification time, formatted for a `Last-Modified` header.
     pub last_modified: Option<[u8; 29]>,
-    /// Its media type by the extension of its name.
+    /// Its media type, by file name extension.
     pub media_type: Option<&'static str>,
 }
 
 /// The content of a file.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A small one, in memory.
+    /// A small file, read into memory.
     Bytes(Rc<[u8]>),
-    /// A large one, to be read at explicit offsets.
+    /// A large file, to be read at explicit offsets.
     Handle(Rc<File>),
 }
 
-/// The files of one worker.
+/// The open-file cache of one worker.
 #[derive(Default)]
 pub struct OpenFiles {
     entries: RefCell<Generations<Entry>>,
@@ -86,7 +86,7 @@ struct Entry {
     facts: Result<Facts, Missing>,
     opened: Option<Rc<OpenFile>>,
     checked: Moment,
-    /// The facts could hide a change made right after they were read.
+    /// Whether a change right after the metadata was read could go unnoticed.
     doubtful: bool,
     reach: Reach,
 }
@@ -108,7 +108,7 @@ impl Weighed for Entry {
 }
 
 impl OpenFiles {
-    /// What `path` leads to, without opening it. A slash at its end is ignored.
+    /// The metadata of `path`, without opening it. A trailing slash is ignored.
     pub fn facts(&self, path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
         let path = without_slash(path);
         if let Some(entry) = self.entries.borrow_mut().find(path)
@@ -119,7 +119,7 @@ impl OpenFiles {
         self.learn(path, reach, now)
     }
 
-    /// Opens what `path` leads to. A slash at its end is ignored.
+    /// Opens `path`. A trailing slash is ignored.
     pub fn open(&self, path: &[u8], reach: Reach, now: Moment) -> Found {
         let path = without_slash(path);
         let mut known = None;
@@ -140,10 +140,10 @@ impl OpenFiles {
         }
     }
 
-    /// Asks the system about `path` and remembers the answer.
+    /// Reads the metadata of `path` from the system and caches the result.
     fn learn(&self, path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
         let facts = look(path, reach).map_err(|error| Missing::new(&error));
-        // What is missing for lack of files may be there at the next request.
+        // A failure for lack of file descriptors may be gone at the next request.
         if facts != Err(Missing::Exhausted) {
             let entry = Entry {
                 facts,
@@ -179,7 +179,7 @@ impl OpenFiles {
                 self.entries.borrow_mut().insert(path, entry);
                 Found::File(file)
             }
-            // Something else took the place of the file since we looked; the next request sees what.
+            // The file was replaced since the lookup; the next request sees the replacement.
             Ok(None) => Found::Missing(Missing::NotFound),
             Err(error) => Found::Missing(Missing::new(&error)),
         }
@@ -187,7 +187,7 @@ impl OpenFiles {
 }
 
 impl Entry {
-    /// Whether the entry still holds at `now`; asks the system if it has not been asked for a while.
+    /// Whether the entry is still valid at `now`; rereads the metadata if the last check is too old.
     fn is_current(&mut self, path: &[u8], reach: Reach, now: Moment) -> bool {
         if self.reach != reach {
             return false;
@@ -244,12 +244,12 @@ fn os_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Opens and, if it is small, reads a file; also tells whether it changed meanwhile. `None` if it is no regular
-/// file any more.
+/// Opens a file and reads it if it is small; the flag says whether it changed meanwhile. `None` if it is no longer a
+/// regular file.
 fn load(path: &[u8], reach: Reach) -> io::Result<Option<(OpenFile, bool)>> {
     let mut file = match reach {
         Reach::Anywhere => {
-            // A FIFO that takes the place of the file must not block the worker.
+            // A FIFO that has replaced the file must not block the worker.
             OpenOptions::new()
                 .read(true)
                 .custom_flags(libc::O_NONBLOCK)
@@ -269,12 +269,12 @@ fn load(path: &[u8], reach: Reach) -> io::Result<Option<(OpenFile, bool)>> {
         (&mut file)
             .take(CONTENT_BYTES_MAX)
             .read_to_end(&mut bytes)?;
-        // Whoever writes the file may have cut or grown it since; the answer has to fit what was read.
+        // A writer may have truncated or extended the file since; the length must match what was read.
         changing = bytes.len() as u64 != facts.size || Facts::new(&file.metadata()?) != facts;
         facts.size = bytes.len() as u64;
         Content::Bytes(bytes.into())
     };
-    // Zero and one are what archives and images without times carry; Caddy sends no validators for them either.
+    // Archives and images without timestamps carry 0 or 1; Caddy sends no validators for such files either.
     let seconds = u64::try_from(facts.modified.seconds)
         .ok()
         .filter(|&seconds| seconds > 1);

@@ -24,7 +24,7 @@ impl Folder {
         fs::write(self.0.join(name), content).unwrap();
     }
 
-    /// Makes the file look as if it had been written long ago, so that its facts are not doubtful.
+    /// Backdates the file so that its metadata is not doubtful.
     fn age(&self, name: &str, seconds: u64) {
         let then = std::time::UNIX_EPOCH + Duration::from_secs(seconds);
         let file = File::options()
@@ -95,7 +95,7 @@ fn an_unchanged_file_keeps_its_content_over_checks() {
     let (folder, files) = (Folder::new("keeps"), OpenFiles::default());
     folder.write("a", b"one");
     folder.age("a", 1_000_000_000);
-    // Its change time is still fresh, so let that pass as well.
+    // The change time (`ctime`) is still recent, so wait for that as well.
     std::thread::sleep(crate::limits::CHANGE_UNSEEN);
     let path = folder.path("a");
     let first = opened(files.open(&path, Reach::Anywhere, at(0)));
@@ -197,7 +197,7 @@ fn links_out_of_the_root_are_followed_only_where_that_is_allowed() {
     ));
     assert_eq!(files.facts(&out, confined, at(0)), Err(Missing::Denied));
     assert_eq!(content(files.open(&out, Reach::Anywhere, at(0))), b"secret");
-    // Where openat2 is forbidden no link at all is followed.
+    // Where openat2 is forbidden, no link is followed at all.
     let inside = files.open(&folder.path("root/in"), confined, at(0));
     assert!(matches!(
         inside,
@@ -254,7 +254,7 @@ fn links_are_followed_nowhere_or_to_their_owner_only() {
         let denied = files.facts(&link, Reach::OwnLinks(0), at(0));
         assert_eq!(denied, Err(Missing::Denied));
     }
-    // What was found in one way says nothing of another.
+    // A result found with one `Reach` is not reused for another.
     assert!(!is_denied(&way, Reach::Anywhere) && is_denied(&way, Reach::NoLinks(0)));
 }
 

@@ -1,13 +1,13 @@
-//! A bounded map that forgets what was not asked for lately. New entries and those asked for are in the young
-//! generation; when it is full it becomes the old one and the former old one is dropped. So forgetting costs
-//! nothing per request and a flood of new keys cannot push out what is in use.
+//! A bounded map that drops entries not used recently. New and recently used entries are in the young generation; when
+//! it is full, it becomes the old one and the previous old one is dropped. Eviction thus costs nothing per request, and
+//! a flood of new keys cannot evict entries in use.
 
 use std::collections::HashMap;
 use std::mem;
 
 use crate::limits::{CONTENTS_BYTES_MAX, HANDLES_MAX, PATHS_MAX};
 
-/// What an entry holds on to.
+/// The resources an entry holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
     pub bytes: usize,
@@ -47,7 +47,7 @@ impl<T> Default for Generations<T> {
 }
 
 impl<T: Weighed> Generations<T> {
-    /// The entry of `key`, which counts as asked for.
+    /// Looks up `key` and marks the entry as recently used.
     pub fn find(&mut self, key: &[u8]) -> Option<&mut T> {
         if !self.young.entries.contains_key(key) {
             let (key, entry) = self.old.remove(key)?;
@@ -56,13 +56,13 @@ impl<T: Weighed> Generations<T> {
         self.young.entries.get_mut(key)
     }
 
-    /// Takes `entry` in place of what `key` had.
+    /// Inserts `entry`, replacing the previous entry of `key`.
     pub fn insert(&mut self, key: &[u8], entry: T) {
         let owned = self.remove(key).map_or_else(|| key.into(), |(key, _)| key);
         self.insert_owned(owned, entry);
     }
 
-    /// Gives back every file that is kept open.
+    /// Closes all cached file handles.
     pub fn drop_handles(&mut self) {
         for generation in [&mut self.young, &mut self.old] {
             generation
@@ -77,7 +77,7 @@ impl<T: Weighed> Generations<T> {
     }
 
     fn insert_owned(&mut self, key: Box<[u8]>, entry: T) {
-        // Each generation has half of every limit, so that both together keep it.
+        // Each generation gets half of every limit, so that the two together stay within it.
         let weight = entry.weight();
         let full = self.young.entries.len() >= PATHS_MAX / 2
             || self.young.weight.bytes + weight.bytes > CONTENTS_BYTES_MAX / 2

@@ -1,4 +1,4 @@
-//! What is kept between requests: open files and their contents, and stored answers. What is sent of them is left to
+//! Caches that outlive a request: open files with their contents, and the HTTP response cache. Sending them is left to
 //! `sluice-serve`.
 
 pub mod files;

@@ -1,7 +1,6 @@
-//! Challenges of orders under way, and how our own servers answer them: http-01 (RFC 8555, section 8.3) and the files that
-//! ZeroSSL's own interface looks for before routing,
-//! tls-alpn-01 (RFC 8737) in the handshake. Orders are left to `acme`, listeners for ports on which nothing of ours
-//! listens to `gate`.
+//! Pending ACME challenges, and how our own servers respond to them: http-01 (RFC 8555, section 8.3) and the validation
+//! files of ZeroSSL's own API before routing, tls-alpn-01 (RFC 8737) in the handshake. Orders are in `acme`; `gate`
+//! listens on ports that no server uses.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,19 +18,19 @@ use crate::limits::CHALLENGES_MAX;
 use crate::local_ca::alternative_name;
 use crate::subject::Subject;
 
-/// Where http-01 asks.
+/// The path prefix of http-01 challenges.
 pub const HTTP_PREFIX: &str = "/.well-known/acme-challenge/";
 
-/// Where authorities look that check by files, ZeroSSL among them (CA/Browser Forum Baseline Requirements, 3.2.2.4.18).
+/// The path prefix of file-based validation, as used by ZeroSSL (CA/Browser Forum Baseline Requirements, 3.2.2.4.18).
 pub const FILE_PREFIX: &str = "/.well-known/pki-validation/";
 
-/// The protocol by which tls-alpn-01 asks.
+/// The ALPN protocol of tls-alpn-01 challenges.
 pub const ALPN: &[u8] = b"acme-tls/1";
 
-/// The challenges that can be answered now. One for a process.
+/// The challenges that are currently active. One instance per process.
 #[derive(Default)]
 pub struct Challenges {
-    /// Of both kinds; read on every request, so it stands outside of the lock.
+    /// The number of all entries; read for every request, therefore not behind the lock.
     count: AtomicUsize,
     table: RwLock<Table>,
 }
@@ -40,19 +39,19 @@ pub struct Challenges {
 struct Table {
     /// By token.
     http: HashMap<String, String>,
-    /// By the name of the file.
+    /// By file name.
     files: HashMap<String, String>,
-    /// By the name that the handshake asks for.
+    /// By server name (SNI).
     alpn: HashMap<String, Arc<ServerConfig>>,
 }
 
 impl Challenges {
-    /// Whether there is none, which is nearly always so.
+    /// Whether there are no challenges, which is nearly always the case.
     pub fn is_idle(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// The answer to a request for `path`, if it is one of http-01 or for a file that we know.
+    /// The response body for a request for `path`, if it is an active http-01 challenge or validation file.
     pub fn http_answer(&self, path: &[u8]) -> Option<String> {
         let path = std::str::from_utf8(path).ok()?;
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -62,19 +61,19 @@ impl Challenges {
         }
     }
 
-    /// The configuration for a handshake of tls-alpn-01.
+    /// The TLS configuration for a tls-alpn-01 handshake.
     pub(crate) fn alpn_config(&self, server_name: &str) -> Option<Arc<ServerConfig>> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.alpn.get(&server_name.to_ascii_lowercase()).cloned()
     }
 
-    /// Answers http-01 for `token` with `text` until the result is dropped.
+    /// Responds to the http-01 challenge `token` with `text` until the result is dropped.
     pub(crate) fn show_http(
         self: &Arc<Self>,
         token: &str,
         text: &str,
     ) -> Result<Shown, CertsError> {
-        // A token that is no such (RFC 8555, section 8.3) could stand for another path.
+        // A malformed token (RFC 8555, section 8.3) could refer to another path.
         let is_token = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
         if token.is_empty() || !token.bytes().all(is_token) {
             return Err(CertsError::Signing(
@@ -92,7 +91,7 @@ impl Challenges {
 
     /// Serves the file `name` below [`FILE_PREFIX`] with `text` until the result is dropped.
     pub(crate) fn show_file(self: &Arc<Self>, name: &str, text: &str) -> Result<Shown, CertsError> {
-        // Anything else could stand for another path.
+        // Any other name could refer to another path.
         let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
             let what = format!("`{name}` is not a valid file name for a challenge");
@@ -107,7 +106,7 @@ impl Challenges {
         })
     }
 
-    /// Answers tls-alpn-01 for `subject` with `digest` until the result is dropped.
+    /// Responds to the tls-alpn-01 challenge for `subject` with `digest` until the result is dropped.
     pub(crate) fn show_alpn(
         self: &Arc<Self>,
         subject: &Subject,
@@ -143,7 +142,7 @@ impl Table {
     }
 }
 
-/// A challenge that is answered until this is dropped.
+/// A challenge that is active until this is dropped.
 pub(crate) struct Shown {
     challenges: Arc<Challenges>,
     what: What,
@@ -168,7 +167,7 @@ impl Drop for Shown {
     }
 }
 
-/// The one certificate and protocol that RFC 8737, section 3, asks for.
+/// A configuration with the certificate and protocol that RFC 8737, section 3 requires.
 fn alpn_config(subject: &Subject, digest: &[u8]) -> Result<Arc<ServerConfig>, CertsError> {
     let signing = |error: rcgen::Error| CertsError::Signing(error.to_string());
     let refused = |error: rustls::Error| CertsError::Signing(error.to_string());
@@ -187,7 +186,7 @@ fn alpn_config(subject: &Subject, digest: &[u8]) -> Result<Arc<ServerConfig>, Ce
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(shown)));
     config.alpn_protocols = vec![ALPN.to_vec()];
-    // A session of it must never be gone on with elsewhere.
+    // Its sessions must never be resumed elsewhere.
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))

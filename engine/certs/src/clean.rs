@@ -1,5 +1,5 @@
-//! Letting go of what nobody needs any more: certificates that ended long ago, with their keys. Those that are kept alive
-//! are renewed before, so only names that were taken out of the configuration are met.
+//! Deletes certificates that expired long ago, with their keys. Certificates in use are renewed earlier, so this
+//! affects only names that were removed from the configuration.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ use crate::limits::CLEAN_GRACE;
 use crate::pair::{Facts, chain_from_pem};
 use crate::storage::{Storage, read_file};
 
-/// When the storage was cleaned last, for all processes that share it and for Caddy.
+/// Records when the storage was last cleaned, for all processes that share it and for Caddy.
 const LAST: &str = "last_clean.json";
 
 impl Storage {
-    /// Removes certificates that ended more than [`CLEAN_GRACE`] ago, unless somebody with this storage did so within
-    /// `interval`. Gives the names of the files that held them.
+    /// Deletes certificates that expired more than [`CLEAN_GRACE`] ago, unless this storage was cleaned within
+    /// `interval`. Returns the names of the deleted certificate files.
     ///
     /// # Errors
-    /// A folder that cannot be read or written.
+    /// A directory cannot be read or written.
     pub fn clean(&self, now: SystemTime, interval: Duration) -> Result<Vec<PathBuf>, CertsError> {
         let Ok(_lock) = self.shared_lock("storage_clean", Duration::ZERO) else {
             return Ok(Vec::new());
@@ -39,7 +39,7 @@ impl Storage {
                 removed.extend(clean_one(&place, now)?);
             }
         }
-        // Years beyond 9999 are all that cannot be written.
+        // Formatting fails only for years after 9999.
         let at = OffsetDateTime::from(now)
             .format(&Rfc3339)
             .unwrap_or_default();
@@ -60,7 +60,7 @@ impl Storage {
     }
 }
 
-/// The folders in a folder; none where it is not there.
+/// The subdirectories of a directory; empty if it does not exist.
 fn folders(within: &Path) -> Result<Vec<PathBuf>, CertsError> {
     let entries = match fs::read_dir(within) {
         Ok(entries) => entries,
@@ -71,8 +71,7 @@ fn folders(within: &Path) -> Result<Vec<PathBuf>, CertsError> {
     Ok(paths.filter(|path| path.is_dir()).collect())
 }
 
-/// Removes the certificate in `place`, `<name>/<name>.crt`, if it ended long ago. What is damaged stays: somebody may
-/// want to look at it.
+/// Deletes the certificate in `place`, `<name>/<name>.crt`, if it expired long ago. Damaged files stay for inspection.
 fn clean_one(place: &Path, now: SystemTime) -> Result<Option<PathBuf>, CertsError> {
     let Some(name) = place.file_name().and_then(|name| name.to_str()) else {
         return Ok(None);
@@ -90,7 +89,7 @@ fn clean_one(place: &Path, now: SystemTime) -> Result<Option<PathBuf>, CertsErro
     if facts.lifetime.until + CLEAN_GRACE >= now {
         return Ok(None);
     }
-    // The certificate last: until then it is found and removed again.
+    // The certificate goes last: until then a repeated run finds the rest.
     for path in [file("json"), file("key"), certificate.clone()] {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -99,7 +98,7 @@ fn clean_one(place: &Path, now: SystemTime) -> Result<Option<PathBuf>, CertsErro
             Ok(()) | Err(_) => {}
         }
     }
-    // Whatever else lies there is not ours to remove.
+    // Fails if there are other files, which are not ours to delete.
     let _ = fs::remove_dir(place);
     Ok(Some(certificate))
 }

@@ -1,4 +1,5 @@
-//! Certificates of clients: which are asked for, and how they are verified. Which policy asks is left to `policy`.
+//! Client certificate authentication: which certificates are requested, and how they are verified. `policy` selects the
+//! settings.
 
 use std::sync::Arc;
 
@@ -12,32 +13,32 @@ use sluice_net::tls::Signatures;
 
 use crate::policy::PolicyError;
 
-/// Which client certificates are asked for.
+/// Client certificate requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientAuth {
-    /// What happens without or with a wrong one; `None` verifies where there is something to verify with.
+    /// What to do about a missing or invalid certificate; `None` verifies against the CAs if there are any.
     pub mode: Option<ClientAuthMode>,
-    /// Authorities (DER) that may have signed it.
+    /// CAs (DER) that may have signed it.
     pub authorities: Vec<Vec<u8>>,
-    /// Certificates (DER) one of which it must be; any when empty.
+    /// If not empty, it must be one of these certificates (DER).
     pub leafs: Vec<Vec<u8>>,
 }
 
-/// How much is asked of clients.
+/// How strictly client certificates are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuthMode {
-    /// A certificate is asked for; any will do, and none.
+    /// Request a certificate; accept any, or none.
     Request,
-    /// There must be one; any will do.
+    /// Require a certificate; accept any.
     Require,
-    /// There need not be one, but if there is it must be vouched for.
+    /// Request a certificate; if there is one, it must be signed by a trusted CA.
     VerifyIfGiven,
-    /// There must be one that is vouched for.
+    /// Require a certificate signed by a trusted CA.
     RequireAndVerify,
 }
 
 impl ClientAuthMode {
-    /// By its name in configurations.
+    /// Parses the name used in configurations.
     pub fn parse(name: &str) -> Option<ClientAuthMode> {
         match name {
             "request" => Some(ClientAuthMode::Request),
@@ -49,7 +50,7 @@ impl ClientAuthMode {
     }
 }
 
-/// What verifies them.
+/// Creates the certificate verifier.
 pub(crate) fn verifier(
     auth: &ClientAuth,
     provider: Arc<CryptoProvider>,
@@ -92,11 +93,11 @@ pub(crate) fn verifier(
     }))
 }
 
-/// Verifies as much of a client's certificate as the mode asks for, and always that the client holds its key.
+/// Verifies a client's certificate as far as the mode requires, and always that the client holds its key.
 #[derive(Debug)]
 struct ClientVerifier {
     mandatory: bool,
-    /// The authorities that clients are told of, who choose a certificate by them.
+    /// The CA names sent to clients, which select a certificate by them.
     hints: Vec<DistinguishedName>,
     chains: Option<Arc<dyn ClientCertVerifier>>,
     leafs: Vec<Vec<u8>>,
@@ -104,8 +105,8 @@ struct ClientVerifier {
 }
 
 impl ClientVerifier {
-    /// The bits of the key of a certificate that the library does not read, such as one of the first version, which
-    /// `openssl x509` makes of a bare request. Only where any certificate will do.
+    /// The raw key of a certificate that the library cannot parse, such as an X.509 v1 certificate made by `openssl
+    /// x509` from a plain request. Only if any certificate is accepted.
     fn old_key<'c>(&self, cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
         if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
             return None;
@@ -174,7 +175,7 @@ impl ClientCertVerifier for ClientVerifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
         match self.old_key(cert) {
-            // RFC 8446, section 4.2.3: those of RSA's old form sign certificates only.
+            // RFC 8446, section 4.2.3: RSASSA-PKCS1-v1_5 is for signatures in certificates only.
             Some(key) if !is_old_scheme(dss.scheme) => {
                 self.signatures.verify_by_key(message, key, dss)
             }

@@ -1,6 +1,6 @@
-//! Whether the certificate that a client has shown is believed, for servers that answer who is not believed, too, and
-//! then say why: the handshake takes every certificate, and its holder is judged afterwards, by the rules and in the
-//! words of OpenSSL. That the client holds the key is for the handshake to see.
+//! Client certificate verification as in nginx, where requests with an invalid certificate are served and can see the
+//! reason: the handshake accepts any certificate, which is then verified by the rules of OpenSSL and with its error
+//! messages. The handshake verifies that the client holds the key.
 
 mod facts;
 mod revoked;
@@ -17,41 +17,41 @@ use crate::limits::{CLIENT_CHAIN_MAX, CLIENT_DEPTH_MAX, ISSUERS_TRIED_MAX};
 use facts::Facts;
 use revoked::RevokedList;
 
-/// Why the certificate of a client is not believed. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users
-/// look for in logs.
+/// Why a client certificate is not trusted. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users look for
+/// in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
-    /// There is no list of revoked certificates of an authority.
+    /// There is no revocation list for a CA.
     NoList = 3,
-    /// The list of revoked certificates of an authority is not signed by it.
+    /// The revocation list of a CA is not signed by it.
     ListSignature = 8,
-    /// It is used before its time.
+    /// The certificate is not valid yet.
     Ahead = 9,
-    /// Its time is over.
+    /// The certificate has expired.
     Expired = 10,
-    /// The time of a list of revoked certificates is over.
+    /// A revocation list has expired.
     ListExpired = 12,
-    /// It signed itself, and nobody vouches for it.
+    /// The certificate is self-signed and not trusted.
     SelfSigned = 18,
-    /// Its chain ends with an authority that nobody vouches for.
+    /// The chain ends with an untrusted root.
     SelfSignedInChain = 19,
-    /// Its chain leads to an authority that is not there.
+    /// The issuer of a CA in the chain is missing.
     NoIssuer = 20,
-    /// The authority that signed it is not there.
+    /// The issuer of the certificate is missing.
     Unverified = 21,
-    /// It was revoked.
+    /// The certificate was revoked.
     Revoked = 23,
-    /// There are more authorities between than one of them allows.
+    /// The chain exceeds the path length of one of its CAs.
     TooLong = 25,
-    /// It is not for clients, or who signed it is no authority.
+    /// The certificate is not for client authentication, or its issuer is not a CA.
     Purpose = 26,
-    /// It says something that counts and is not understood.
+    /// The certificate has a critical extension that is not supported.
     Unhandled = 34,
-    /// It cannot be read.
+    /// The certificate cannot be parsed.
     Unreadable = 1,
 }
 
-/// All of them.
+/// All variants.
 const DOUBTS: [Doubt; 14] = [
     Doubt::Unreadable,
     Doubt::NoList,
@@ -70,17 +70,17 @@ const DOUBTS: [Doubt; 14] = [
 ];
 
 impl Doubt {
-    /// Its number.
+    /// Its OpenSSL error number.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// The one with this number.
+    /// The variant with this number.
     pub fn from_number(number: u8) -> Option<Doubt> {
         DOUBTS.into_iter().find(|doubt| doubt.number() == number)
     }
 
-    /// What OpenSSL says of it.
+    /// The message of OpenSSL.
     pub fn as_str(self) -> &'static str {
         match self {
             Doubt::NoList => "unable to get certificate CRL",
@@ -100,7 +100,7 @@ impl Doubt {
         }
     }
 
-    /// Whether all that is missing is somebody who vouches for it.
+    /// Whether the only problem is an untrusted or missing issuer.
     pub fn is_of_issuer(self) -> bool {
         matches!(
             self,
@@ -109,12 +109,12 @@ impl Doubt {
     }
 }
 
-/// Why clients cannot be judged.
+/// Why a [`ClientTrust`] cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientTrustError {
-    /// The certificate of an authority cannot be read; its place among all.
+    /// A CA certificate cannot be parsed; its index.
     Authority(usize),
-    /// A list of revoked certificates cannot be read; its place among all.
+    /// A revocation list cannot be parsed; its index.
     List(usize),
 }
 
@@ -133,23 +133,23 @@ impl fmt::Display for ClientTrustError {
 
 impl std::error::Error for ClientTrustError {}
 
-/// Who vouches for clients.
+/// The CAs trusted to issue client certificates.
 pub struct ClientTrust {
     authorities: Vec<Facts>,
     by_subject: HashMap<Vec<u8>, Vec<usize>>,
     lists: Vec<RevokedList>,
-    /// How many authorities may stand between a client and a root.
+    /// Maximum number of intermediate CAs between a client and a root.
     depth_max: usize,
     id: u64,
 }
 
 impl ClientTrust {
-    /// `authorities` (DER) vouch for clients; those that others signed count only with these. Where there are `lists`
-    /// (DER) of revoked certificates, there has to be one of every authority of a chain. At most `depth_max` authorities,
-    /// and no more than [`CLIENT_DEPTH_MAX`], may stand between a client and a root.
+    /// Trusts `authorities` (DER); intermediate CAs among them still need their issuers. If there are any revocation
+    /// `lists` (DER), there must be one for each CA of a chain. At most `depth_max`, and no more than
+    /// [`CLIENT_DEPTH_MAX`], intermediate CAs are allowed between a client and a root.
     ///
     /// # Errors
-    /// A certificate or a list that cannot be read.
+    /// A certificate or a list that cannot be parsed.
     pub fn new(
         authorities: Vec<Vec<u8>>,
         lists: Vec<Vec<u8>>,
@@ -181,15 +181,15 @@ impl ClientTrust {
         })
     }
 
-    /// The same for all that judge alike, and for no others.
+    /// An identifier, equal exactly for instances with the same settings.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Judges the client that has shown `chain` (DER), its own certificate first, at the time `now`.
+    /// Verifies the certificate chain (DER) presented by a client, leaf first, at the time `now`.
     ///
     /// # Errors
-    /// Why it is not believed: of several reasons the one that OpenSSL tells.
+    /// Why the certificate is not trusted; if there are several reasons, the one that OpenSSL reports.
     pub fn judge(&self, chain: &[Vec<u8>], now: SystemTime) -> Result<(), Doubt> {
         let shown = chain.iter().take(CLIENT_CHAIN_MAX);
         let shown: Option<Vec<Facts>> = shown.map(|der| Facts::parse(der)).collect();
@@ -199,7 +199,7 @@ impl ClientTrust {
         let Some(path) = self.path(&shown, now) else {
             return Err(Doubt::Unreadable);
         };
-        // The last reason counts, as in OpenSSL, which goes through all of them.
+        // The last reason is reported, as in OpenSSL, which checks all of them.
         let doubts = [
             self.of_trust(&path),
             of_extensions(&path),
@@ -212,7 +212,8 @@ impl ClientTrust {
         }
     }
 
-    /// The chain from the client up to where it ends. Each but the first has signed the one before it.
+    /// Builds the chain from the client's certificate up to its end. Each certificate but the first has signed the one
+    /// before it.
     fn path<'a>(&'a self, shown: &'a [Facts], now: i64) -> Option<Vec<&'a Facts>> {
         let mut path = vec![shown.first()?];
         while path.len() < self.depth_max + 2 {
@@ -228,8 +229,8 @@ impl ClientTrust {
         Some(path)
     }
 
-    /// Who signed `cert`: one that we know rather than one that the client shows, one whose time it is rather than
-    /// another.
+    /// Finds the issuer of `cert`: prefers our own CAs over certificates sent by the client, and certificates that are
+    /// currently valid.
     fn issuer<'a>(
         &'a self,
         cert: &Facts,
@@ -250,7 +251,7 @@ impl ClientTrust {
         tried.find(|one| cert.is_signed_by(one)).copied()
     }
 
-    /// Whether a chain ends with a root of ours.
+    /// Whether a chain ends with one of our roots.
     fn is_trusted(&self, path: &[&Facts]) -> bool {
         path.last().is_some_and(|top| {
             let known = self.by_subject.get(&top.subject);
@@ -271,8 +272,8 @@ impl ClientTrust {
         })
     }
 
-    /// What the lists of revoked certificates say. Each certificate of a chain is looked for, the root included. Of a
-    /// chain without a root of ours no list is believed, so that nobody makes us verify lists.
+    /// Checks the revocation lists for each certificate of a chain, including the root. Without one of our roots, no
+    /// list is checked, so that clients cannot make us verify lists at will.
     fn of_lists(&self, path: &[&Facts], now: i64) -> Option<Doubt> {
         if self.lists.is_empty() {
             return None;
@@ -280,7 +281,7 @@ impl ClientTrust {
         if !self.is_trusted(path) {
             return Some(Doubt::NoList);
         }
-        // From the root down: the last of all counts, as everywhere here.
+        // From the root down: the last problem is reported, as everywhere here.
         path.iter().enumerate().rev().find_map(|(at, cert)| {
             let issuer = path.get(at + 1).unwrap_or(cert);
             revoked::doubt(&self.lists, cert, issuer, now)
@@ -288,14 +289,14 @@ impl ClientTrust {
     }
 }
 
-/// Whether certificates may be what they are in a chain.
+/// Checks whether each certificate may be used at its position in the chain.
 fn of_extensions(path: &[&Facts]) -> Option<Doubt> {
     let mut doubt = None;
     for (at, cert) in path.iter().enumerate() {
         if cert.is_odd {
             doubt = Some(Doubt::Unhandled);
         }
-        // Authorities that only changed their key do not count (RFC 5280, section 6.1.4 (l)).
+        // Self-issued intermediate certificates do not count (RFC 5280, section 6.1.4 (l)).
         let between = path[1..at.max(1)]
             .iter()
             .filter(|one| !one.is_self_issued());
@@ -317,7 +318,7 @@ fn of_extensions(path: &[&Facts]) -> Option<Doubt> {
     doubt
 }
 
-/// Whether it is the time of all of them, from the root down; and whether anybody signed the first.
+/// Checks whether the client's certificate has an issuer, and the validity periods from the root down.
 fn of_times(path: &[&Facts], now: i64) -> Option<Doubt> {
     let unsigned = match path {
         [alone] if !alone.is_self_issued() => Some(Doubt::Unverified),
@@ -333,7 +334,7 @@ fn of_times(path: &[&Facts], now: i64) -> Option<Doubt> {
     unsigned.into_iter().chain(times).last()
 }
 
-/// A digest of all that a judgement follows from.
+/// A digest of everything that determines the result of the verification.
 fn id_of(authorities: &[Vec<u8>], lists: &[Vec<u8>], depth_max: usize) -> u64 {
     let mut context = Context::new(&SHA256);
     for (kind, list) in [(b'a', authorities), (b'l', lists)] {

@@ -1,6 +1,6 @@
-//! The little of DER (X.690) that is needed where no library has a word: elements are read one after the other and written into one another.
+//! A minimal DER (X.690) reader and writer, for structures that no library supports.
 
-/// An element: its tag, its content, and both together as they stand.
+/// An element: its tag, its content, and its complete encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Element<'a> {
     pub(crate) tag: u8,
@@ -17,17 +17,17 @@ pub(crate) const OID: u8 = 0x06;
 pub(crate) const ENUMERATED: u8 = 0x0a;
 pub(crate) const GENERALIZED_TIME: u8 = 0x18;
 
-/// Reads elements one after the other.
+/// Reads elements in sequence.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next element; `None` at the end, and where it is damaged.
+    /// The next element; `None` at the end or if it is malformed.
     pub(crate) fn next(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
             0..=0x7f => (usize::from(first), rest),
-            // More than four bytes would be more than anybody sends; 0x80 is not DER.
+            // 0x80 is not DER, and more than four length bytes are never needed.
             0x81..=0x84 => {
                 let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
                 let length = bytes
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The next element, if it has this tag; it is left where it is else.
+    /// Reads the next element if it has this tag; otherwise leaves it.
     pub(crate) fn take(&mut self, tag: u8) -> Option<Element<'a>> {
         let mut ahead = Reader(self.0);
         let found = ahead.next().filter(|found| found.tag == tag)?;
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// An element with this content.
+/// Encodes an element with this content.
 pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let mut out = vec![tag];

@@ -1,5 +1,5 @@
-//! What can go wrong with certificates, as facts with the file concerned. Turning them into diagnostics or log
-//! lines is left to the floors above.
+//! Errors and notices about certificates, with the file concerned. The layers above turn them into diagnostics or log
+//! messages.
 
 use std::fmt;
 use std::io;
@@ -8,114 +8,114 @@ use std::time::SystemTime;
 
 use crate::subject::Subject;
 
-/// Why something could not be done.
+/// An error concerning certificates.
 #[derive(Debug)]
 pub enum CertsError {
-    /// An operation on a file failed.
+    /// A file operation failed.
     Io {
-        /// What was tried, such as `read`.
+        /// The operation, such as `read`.
         action: &'static str,
-        /// The file or folder.
+        /// The file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// The system error.
         source: io::Error,
     },
     /// The file is larger than any certificate.
     TooLarge(PathBuf),
-    /// The file holds no certificate.
+    /// The file contains no certificate.
     NoCertificate {
         /// The file.
         path: PathBuf,
-        /// Whether it holds a private key instead.
+        /// Whether it contains a private key instead.
         has_key: bool,
     },
-    /// The file holds no private key.
+    /// The file contains no private key.
     NoKey {
         /// The file.
         path: PathBuf,
-        /// Whether it holds a certificate instead.
+        /// Whether it contains a certificate instead.
         has_certificate: bool,
     },
-    /// The private key is protected by a password, and none is known.
+    /// The private key is encrypted, and no password is configured.
     EncryptedKey(PathBuf),
-    /// The private key is protected by a password that is none of those that are known.
+    /// The private key is encrypted, and none of the configured passwords decrypts it.
     WrongPassword {
-        /// The file of the key.
+        /// The key file.
         key: PathBuf,
-        /// The file of the passwords.
+        /// The password file.
         passwords: PathBuf,
     },
-    /// The file does not hold what its labels say.
+    /// The file contents do not match their PEM labels.
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found.
+        /// What was found instead.
         what: String,
     },
-    /// The key is of a kind that cannot be used.
+    /// The key has an unsupported type.
     UnusableKey {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// The key belongs to another certificate.
     KeyMismatch {
-        /// The file of the certificate.
+        /// The certificate file.
         certificate: PathBuf,
-        /// The file of the key.
+        /// The key file.
         key: PathBuf,
     },
-    /// The file is that of an authority, but its certificate may not sign others.
+    /// The file is configured as a CA, but its certificate must not sign others.
     NotAnAuthority(PathBuf),
-    /// Another process holds the storage for too long.
+    /// Another process has locked the storage for too long.
     Locked(PathBuf),
-    /// Making or signing a certificate failed.
+    /// Creating or signing a certificate failed.
     Signing(String),
-    /// The name can not stand in a certificate.
+    /// The name cannot be used in a certificate.
     Subject(String),
-    /// An authority could not be asked, or refused.
+    /// A CA could not be reached, or refused a request.
     Authority {
-        /// Which.
+        /// The CA.
         issuer: String,
-        /// How.
+        /// The kind of failure.
         fault: Fault,
-        /// What it said, or what went wrong on the way.
+        /// The message of the CA, or the transport error.
         what: String,
-        /// Not to be asked again before then, if it said so.
+        /// No further requests before this time, if the CA said so.
         retry_at: Option<SystemTime>,
     },
-    /// The setting of an issuer cannot be used.
+    /// A setting of an issuer cannot be used.
     Setting {
-        /// Which.
+        /// The setting.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
-    /// This system's certificate store is of no kind that is known.
+    /// This system has no supported certificate store.
     NoSystemStore,
-    /// A command of the system failed.
+    /// A system command failed.
     Command {
         /// The command.
         command: String,
-        /// What it said.
+        /// Its output.
         what: String,
     },
 }
 
-/// How asking an authority failed.
+/// How a request to a CA failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It did not answer, or not as an authority does.
+    /// The CA did not respond, or not with valid ACME.
     Unreachable,
-    /// It refused.
+    /// The CA refused the request.
     Refused,
-    /// It asks to wait.
+    /// The CA asked to wait.
     Busy,
 }
 
 impl CertsError {
-    /// Whether a pair of files cannot be used because of its key, which is at this path.
+    /// Whether the error is about the key file at this path, so that the pair cannot be used.
     pub fn is_about_key(&self, key: &Path) -> bool {
         match self {
             CertsError::NoKey { .. }
@@ -127,7 +127,7 @@ impl CertsError {
         }
     }
 
-    /// Whether the file at this path cannot be read, or does not hold what its labels say.
+    /// Whether the error is about reading or parsing the file at this path.
     pub fn is_about(&self, file: &Path) -> bool {
         match self {
             CertsError::Io { path, .. }
@@ -145,7 +145,7 @@ impl CertsError {
         }
     }
 
-    /// Whether it came from missing rights, so that trying as another user may help.
+    /// Whether permissions are missing, so that retrying as another user may help.
     pub fn is_permission_denied(&self) -> bool {
         matches!(self, CertsError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
@@ -206,7 +206,7 @@ impl fmt::Display for CertsError {
 }
 
 impl CertsError {
-    /// What is wrong with the one file at `path`; nothing for the other errors.
+    /// Formats errors about the file at `path`; nothing for other errors.
     fn fmt_about(&self, path: &dyn fmt::Display, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CertsError::TooLarge(_) => {
@@ -280,110 +280,110 @@ impl std::error::Error for CertsError {
     }
 }
 
-/// Something to tell that stops nothing.
+/// An event to log that does not prevent serving.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The certificate has expired and is served nevertheless.
     Expired {
-        /// Where it is from.
+        /// Its origin.
         origin: String,
-        /// When.
+        /// When it expired.
         at: SystemTime,
     },
     /// The certificate is not valid yet and is served nevertheless.
     NotYetValid {
-        /// Where it is from.
+        /// Its origin.
         origin: String,
-        /// From when on it is.
+        /// The start of its validity.
         from: SystemTime,
     },
-    /// The certificate names no host, so it is only served where it is the first.
+    /// The certificate contains no names, so it is served only as the default.
     NoNames {
-        /// Where it is from.
+        /// Its origin.
         origin: String,
     },
-    /// No OCSP answer can be shown with a certificate.
+    /// No OCSP response can be stapled to a certificate.
     NotStapled {
         /// Its file.
         origin: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The authority has revoked a certificate that is in use.
+    /// The CA has revoked a certificate that is in use.
     Revoked {
         /// Its file.
         origin: String,
     },
-    /// A certificate that ended long ago was removed from storage, with its key.
+    /// A certificate that expired long ago was deleted from storage, with its key.
     Removed {
-        /// The file that held it.
+        /// The file that contained it.
         path: PathBuf,
     },
-    /// Files of a certificate have changed, and the new one is shown.
+    /// Certificate files have changed, and the new certificate is served.
     FileRead {
-        /// Where it is from.
+        /// Their origin.
         origin: String,
     },
-    /// Files of a certificate have changed and cannot be used; the old one is shown.
+    /// Certificate files have changed and cannot be used; the old certificate is served.
     FileUnusable {
-        /// Where it is from.
+        /// Their origin.
         origin: String,
-        /// What is wrong with them.
+        /// The problem.
         why: String,
     },
-    /// A stored certificate could not be used and a new one was made.
+    /// A stored certificate could not be used and was replaced by a new one.
     Replaced {
-        /// For whom.
+        /// Its subject.
         subject: Subject,
-        /// What was wrong with the stored one.
+        /// The problem with the stored one.
         why: String,
     },
-    /// A new certificate is served but could not be stored, so the next start makes another.
+    /// A new certificate is served but could not be stored, so it will be replaced at the next start.
     NotStored {
-        /// For whom.
+        /// Its subject.
         subject: Subject,
-        /// What went wrong.
+        /// The problem.
         why: String,
     },
-    /// The keys of session tickets that instances share cannot be looked at; those that are known are used on.
+    /// Session ticket keys shared between instances cannot be read; the known keys remain in use.
     TicketsNotShared {
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
-    /// A certificate was made.
+    /// A certificate was issued.
     Issued {
-        /// For whom.
+        /// Its subject.
         subject: Subject,
-        /// By which issuer.
+        /// The issuer.
         issuer: String,
     },
-    /// An issuer failed, and the next one is asked.
+    /// An issuer failed, and the next one is tried.
     Passed {
-        /// For whom.
+        /// The subject.
         subject: Subject,
-        /// What went wrong.
+        /// The error.
         why: String,
     },
-    /// No issuer made a certificate; it is tried again.
+    /// No issuer has issued a certificate; there will be a retry.
     NotIssued {
-        /// For whom.
+        /// The subject.
         subject: Subject,
-        /// What went wrong with the last one.
+        /// The error of the last issuer.
         why: String,
-        /// When it is tried again.
+        /// The time of the retry.
         next: SystemTime,
     },
-    /// A root was made; clients have to be told to trust it.
+    /// A root certificate was created; clients need to trust it.
     RootMade {
-        /// The id of the authority.
+        /// The ID of the CA.
         authority: String,
-        /// Its file.
+        /// The root certificate file.
         path: PathBuf,
     },
 }
 
 impl Notice {
-    /// Whether somebody should look after it.
+    /// Whether it needs the administrator's attention.
     pub fn is_failure(&self) -> bool {
         match self {
             Notice::NotIssued { .. }

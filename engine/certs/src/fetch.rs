@@ -1,5 +1,5 @@
-//! Requests of our own to authorities and to those who give permission: rare, small, and off the workers. What is
-//! asked is left to the callers; requests of clients to upstreams are `sluice-net`'s.
+//! The HTTP client for requests to CAs and permission endpoints: rare, small, and off the workers. Requests of clients
+//! to upstreams are handled by `sluice-net`.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -17,61 +17,62 @@ use ureq::{Agent, Error};
 
 use crate::limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
 
-/// Makes requests. Clones share connections.
+/// An HTTP client. Clones share connections.
 #[derive(Clone)]
 pub struct Fetcher {
     agent: Agent,
 }
 
-/// How a [`Fetcher`] works.
+/// Options of a [`Fetcher`].
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Whose certificates are trusted; the system's where `None`.
+    /// The trusted root certificates; the system's if `None`.
     pub roots: Option<Vec<CertificateDer<'static>>>,
-    /// How long one request may take.
+    /// Timeout of one request.
     pub timeout: Duration,
-    /// Redirects that are followed.
+    /// Maximum number of redirects to follow.
     pub redirects: u32,
-    /// Whom it asks.
+    /// The kind of server.
     pub kind: FetchKind,
-    /// Whether servers have to prove who they are.
+    /// Whether to verify the certificates of servers.
     pub verification: Verification,
-    /// A name that leads to another server.
+    /// A host name with the address of another server.
     pub alias: Option<Alias>,
-    /// How long connecting may take, the handshake included; as long as the request where `None`.
+    /// Timeout of connecting, including the TLS handshake; that of the request if `None`.
     pub connect_timeout: Option<Duration>,
 }
 
-/// Whom a [`Fetcher`] asks.
+/// The kind of server that a [`Fetcher`] sends requests to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FetchKind {
-    /// Somebody whose certificate has to be right; through the proxy that the environment names, if it names one.
+    /// A service with a valid certificate, reached through the proxy in the environment, if any.
     #[default]
     Service,
-    /// Somebody who has to prove something and may have no certificate yet: any is taken, and nobody stands between.
+    /// A client under validation, which may not have a certificate yet: any certificate is accepted, and no proxy is
+    /// used.
     Probe,
 }
 
-/// Whether servers have to prove who they are.
+/// Whether to verify the certificates of servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Verification {
-    /// They do.
+    /// Verify them.
     #[default]
     Full,
-    /// They need not: what they say may be anybody's.
+    /// Accept any certificate: responses may be forged.
     None,
 }
 
-/// A name under which a server is asked and has to prove itself, whose address is that of another.
+/// A host name used in requests and for certificate verification, with the address of another server.
 #[derive(Clone, Debug)]
 pub struct Alias {
-    /// The name.
+    /// The host name.
     pub name: String,
-    /// Where the server is.
+    /// The address of the server.
     pub address: Uri,
 }
 
-/// Finds addresses as usual, those of an alias elsewhere.
+/// A resolver that handles the alias.
 #[derive(Debug)]
 struct Aliased {
     alias: Option<Alias>,
@@ -107,12 +108,12 @@ impl Default for FetchOptions {
 }
 
 impl Fetcher {
-    /// A fetcher without connections.
+    /// Creates a fetcher without open connections.
     pub fn new(options: &FetchOptions) -> Fetcher {
         let roots = match &options.roots {
             Some(roots) => roots.clone(),
             None if options.kind == FetchKind::Probe => Vec::new(),
-            // One that cannot be read is as good as absent: the connection tells what is not trusted.
+            // Errors of loading are ignored: a missing root shows as a failed connection.
             None => rustls_native_certs::load_native_certs().certs,
         };
         let roots: Vec<Certificate<'static>> = roots
@@ -146,10 +147,10 @@ impl Fetcher {
         }
     }
 
-    /// Sends a request and reads the whole answer; what went wrong is for people.
+    /// Sends a request and reads the whole response; errors are human-readable messages.
     pub fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
         let (parts, body) = request.into_parts();
-        // GET and HEAD have none, and an empty one would be announced.
+        // GET and HEAD have no body, and an empty one would be declared.
         let answered = if body.is_empty() && parts.method != ureq::http::Method::POST {
             self.agent.run(Request::from_parts(parts, ()))
         } else {
@@ -168,7 +169,7 @@ impl Fetcher {
     }
 }
 
-/// Text as forms and the targets of requests have it: all but the unreserved letters of RFC 3986, section 2.3, by number.
+/// Percent-encodes everything but the unreserved characters of RFC 3986, section 2.3.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     push_escaped(&mut out, text.as_bytes(), b"-._~");

@@ -1,5 +1,4 @@
-//! Certificates in files that somebody else renews: reading them, and noticing when they have changed. Which files, is
-//! left to the configuration.
+//! Certificate files that other programs renew: reads them and detects changes. The configuration selects the files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,25 +13,25 @@ use crate::pair::Pair;
 use crate::sealed::Passwords;
 use crate::store::CertStore;
 
-/// A certificate and its key in files; the same twice where one holds both.
+/// Files with a certificate and its key; the same path twice if one file contains both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairFile {
-    /// The file of the chain.
+    /// The certificate chain file.
     pub certificate: PathBuf,
-    /// The file of the key.
+    /// The key file.
     pub key: PathBuf,
-    /// Names by which policies choose it.
+    /// Tags by which policies select it.
     pub tags: Vec<String>,
-    /// What opens the key where it is protected.
+    /// The passwords for an encrypted key.
     pub passwords: Arc<Passwords>,
-    /// The file of what its authority says of it; none when empty.
+    /// The file with an OCSP response to staple; empty for none.
     pub staple: PathBuf,
-    /// Who is asked for that, in place of whom it names; empty for that one.
+    /// The URL of the OCSP responder, instead of the one in the certificate; empty for the latter.
     pub responder: String,
 }
 
 impl PairFile {
-    /// Reads and checks it.
+    /// Reads and checks the files.
     pub fn load(&self) -> Result<Arc<Pair>, CertsError> {
         let pair = Pair::from_files(&self.certificate, &self.key, &self.passwords)?;
         let pair = match self.staple.as_os_str().is_empty() {
@@ -46,7 +45,7 @@ impl PairFile {
         }))
     }
 
-    /// What changes when somebody writes the files; `None` where they cannot be seen.
+    /// Metadata that changes when the files are written; `None` if it cannot be read.
     fn stamp(&self) -> Option<Stamp> {
         let one = |path: &Path| {
             let about = fs::metadata(path).ok()?;
@@ -56,10 +55,10 @@ impl PairFile {
     }
 }
 
-/// The number, the length and the time of two files.
+/// Inode, length and modification time of both files.
 type Stamp = [(u64, u64, i64, i64); 2];
 
-/// The bundles (`*.pem`, certificate and key in one file) in a folder and those below it, in order.
+/// The bundles (`*.pem`, certificate and key in one file) in a directory and its subdirectories, in order.
 pub fn bundles(folder: &Path) -> Result<Vec<PairFile>, CertsError> {
     let mut found = BTreeSet::new();
     walk(folder, FOLDER_DEPTH_MAX, &mut found)?;
@@ -87,7 +86,7 @@ fn walk(folder: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) -> Result<()
     Ok(())
 }
 
-/// The files of one configuration, and the store that shows them.
+/// The certificate files of a configuration, and the store that serves them.
 pub struct WatchedFiles {
     store: Weak<CertStore>,
     files: Mutex<Vec<Watched>>,
@@ -96,14 +95,14 @@ pub struct WatchedFiles {
 struct Watched {
     file: PairFile,
     pair: Arc<Pair>,
-    /// `None` where the next look has to read it.
+    /// `None` if the next check has to read the files.
     stamp: Option<Stamp>,
 }
 
 impl WatchedFiles {
-    /// Watches files that were read just now and are shown by `store`.
+    /// Watches files that were just read and are served by `store`.
     pub fn new(files: Vec<(PairFile, Arc<Pair>)>, store: &Arc<CertStore>) -> WatchedFiles {
-        // The first look reads them again: they may have changed while they were read.
+        // The first check reads the files again: they may have changed while they were read.
         let watched = |(file, pair): (PairFile, Arc<Pair>)| Watched {
             file,
             pair,
@@ -115,8 +114,8 @@ impl WatchedFiles {
         }
     }
 
-    /// Shows what has changed since the last look. Files that do not belong together, as while they are written, are
-    /// looked at again; until then the old certificate is shown.
+    /// Serves what has changed since the last check. Files that do not belong together, as while they are being
+    /// replaced, are checked again; until then the old certificate is served.
     pub fn refresh(&self) -> Vec<Notice> {
         let Some(store) = self.store.upgrade() else {
             return Vec::new();
@@ -192,7 +191,7 @@ mod tests {
         assert_ne!(shown("b.test"), first.certified.cert[0]);
         assert_eq!(shown("other.test"), other.certified.cert[0]);
         assert_eq!(store.len(), 2);
-        // The first of the configuration is still shown to whoever names nobody.
+        // The first certificate of the configuration remains the default.
         assert_eq!(shown("nobody.test"), shown("b.test"));
         fs::remove_file(&file.key).unwrap();
         assert_eq!(watched.refresh(), [], "what is gone is shown on");

@@ -1,5 +1,6 @@
-//! Answers challenges on a port on which nothing of ours listens: a site that speaks HTTPS on a port of its own, or a
-//! configuration without redirects. Where our servers do listen they answer themselves, and the port is simply taken.
+//! Responds to ACME challenges on a port that no server listens on, for example if a site uses a nonstandard HTTPS
+//! port, or the configuration has no redirects. If our servers listen on the port, they respond themselves, and binding
+//! it fails.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,10 +13,10 @@ use rustls::server::Acceptor;
 use crate::challenges::{ALPN, Challenges};
 use crate::limits::CHALLENGE_CLIENT_TIMEOUT;
 
-/// The most of a request that is read: validators send a few hundred bytes.
+/// Maximum size of a request: validation servers send a few hundred bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 
-/// What is spoken at a gate.
+/// The challenge type of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GateKind {
     /// http-01.
@@ -24,7 +25,7 @@ pub(crate) enum GateKind {
     Alpn,
 }
 
-/// A listener that only answers challenges, until it is dropped.
+/// A listener that only responds to challenges, until it is dropped.
 pub(crate) struct Gate {
     addr: SocketAddr,
     ends: Arc<AtomicBool>,
@@ -32,7 +33,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Listens, if nobody does; `None` where the port is taken or closed to us.
+    /// Listens on the port; `None` if it is in use or permission is denied.
     pub(crate) fn open(
         kind: GateKind,
         host: &str,
@@ -51,7 +52,7 @@ impl Gate {
                         return;
                     }
                     let Ok(client) = client else { continue };
-                    // A client that goes away or talks nonsense has no answer coming.
+                    // Errors of a client are ignored.
                     let _ = match kind {
                         GateKind::Http => answer_http(client, &challenges),
                         GateKind::Alpn => answer_alpn(client, &challenges),
@@ -77,10 +78,10 @@ impl Drop for Gate {
                 IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
             });
         }
-        // A connection is what wakes it up.
+        // A connection wakes the thread.
         let woken = TcpStream::connect_timeout(&addr, CHALLENGE_CLIENT_TIMEOUT).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
-            // It answered clients that we do not trust; how it ended does not matter.
+            // It has processed untrusted input; how it ended does not matter.
             let _ = thread.join();
         }
     }
@@ -90,7 +91,7 @@ fn bind(host: &str, port: u16) -> Option<TcpListener> {
     if !host.is_empty() {
         return TcpListener::bind((host, port)).ok();
     }
-    // On most systems the first takes both families.
+    // On most systems, IPv6 sockets accept IPv4 as well.
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))
         .or_else(|_| TcpListener::bind(("0.0.0.0", port)))
         .ok()

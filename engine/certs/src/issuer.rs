@@ -1,5 +1,5 @@
-//! Who makes certificates: the local CA at once, authorities behind ACME after a conversation that takes minutes.
-//! When they are asked and what becomes of their certificates is left to `maintain`.
+//! Issuers of certificates: the local CA issues immediately, ACME CAs after a process of minutes. `maintain` decides
+//! when to use them and manages the certificates.
 
 use std::time::SystemTime;
 
@@ -11,61 +11,60 @@ use crate::pair::Pair;
 use crate::renewal::Advice;
 use crate::subject::Subject;
 
-/// Makes certificates.
+/// Issues certificates.
 pub trait Issuer: Send + Sync {
     /// A name that is the same in every run; certificates are stored under it.
     fn id(&self) -> &str;
 
-    /// Makes a certificate. May take long where [`Issuer::is_remote`].
+    /// Issues a certificate. May take long if [`Issuer::is_remote`].
     fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError>;
 
-    /// Whether a certificate made earlier may be used. The local CA refuses those of another root.
+    /// Whether an earlier certificate may be used. The local CA rejects those of another root.
     fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool;
 
-    /// The share of a lifetime that is left when a renewal starts.
+    /// The fraction of the lifetime that remains when renewal starts.
     fn renewal_share(&self) -> f64;
 
-    /// Whether it is asked over the network: then never while something waits for it.
+    /// Whether it is reached over the network; then it is never called while something waits for it.
     fn is_remote(&self) -> bool {
         false
     }
 
-    /// When the issuer advises to renew a certificate of its own; `None` if it gives no advice.
+    /// The issuer's suggestion when to renew a certificate; `None` if it makes none.
     fn advice(&self, _pair: &Pair, _now: SystemTime) -> Option<Result<Advice, CertsError>> {
         None
     }
 
-    /// When the issuer itself has to do something, such as renewing its intermediate; `None` for never.
+    /// When the issuer itself needs upkeep, such as renewing its intermediate; `None` for never.
     fn upkeep_at(&self) -> Option<SystemTime> {
         None
     }
 
-    /// Does it.
+    /// Performs the upkeep.
     fn keep_up(&self, _now: SystemTime) -> Result<(), CertsError> {
         Ok(())
     }
 }
 
-/// What an issuer is asked for.
+/// A request to an issuer.
 pub struct Request<'a> {
-    /// Whom the certificate is for.
+    /// The subject of the certificate.
     pub subject: &'a Subject,
-    /// The key it is for.
+    /// The key pair of the certificate.
     pub key: &'a KeyPair,
-    /// The certificate that it comes in place of.
+    /// The certificate that is being replaced.
     pub replaces: Option<&'a Pair>,
-    /// Attempts that failed before this one.
+    /// Number of failed attempts before this one.
     pub failures: u32,
-    /// Whether clients are to take it only with a fresh OCSP answer (RFC 7633); our own authority has none to give and
-    /// leaves that out.
+    /// Whether to include the must-staple extension (RFC 7633); the local CA has no OCSP responder and omits it.
     pub must_staple: bool,
 }
 
-/// A certificate just made.
+/// A newly issued certificate.
 #[derive(Debug)]
 pub struct Issued {
     /// The chain, as PEM.
     pub chain: Vec<u8>,
-    /// What the issuer wants to remember of it, as JSON; `null` for nothing.
+    /// Metadata that the issuer wants to store, as JSON; `null` for none.
     pub about: serde_json::Value,
 }

@@ -1,4 +1,4 @@
-//! Keys of certificates: which types there are, and making one. Keeping them is left to `storage`.
+//! Key types of certificates, and key generation. `storage` stores the keys.
 
 use rcgen::{
     KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
@@ -7,24 +7,24 @@ use rcgen::{
 
 use crate::failure::CertsError;
 
-/// The type of a key.
+/// A key type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyType {
-    /// Ed25519, which public authorities and browsers do not take.
+    /// Ed25519, which public CAs and browsers do not accept.
     Ed25519,
-    /// ECDSA on P-256: small, fast and taken everywhere.
+    /// ECDSA on P-256: small, fast and accepted everywhere.
     #[default]
     P256,
     /// ECDSA on P-384.
     P384,
-    /// RSA of 2048 bits, for old clients.
+    /// RSA with 2048 bits, for old clients.
     Rsa2048,
-    /// RSA of 4096 bits.
+    /// RSA with 4096 bits.
     Rsa4096,
 }
 
 impl KeyType {
-    /// By its name in configurations; the default one when empty.
+    /// Parses the name used in configurations; the default if empty.
     pub fn parse(name: &str) -> Option<KeyType> {
         match name {
             "" | "p256" => Some(KeyType::P256),
@@ -36,7 +36,7 @@ impl KeyType {
         }
     }
 
-    /// A new key.
+    /// Generates a key pair.
     pub fn generate(self) -> Result<KeyPair, CertsError> {
         let made = match self {
             KeyType::Ed25519 => KeyPair::generate_for(&PKCS_ED25519),

@@ -1,6 +1,5 @@
-//! Certificates: read from files, made by a CA of our own, kept in storage, renewed in the background, and chosen
-//! during a handshake. Moving the bytes of a handshake is left to `sluice-net`; which sites need which certificate
-//! is left to `sluice-serve`.
+//! Certificates: loaded from files, issued by the local CA or ACME CAs, stored, renewed in the background, and selected
+//! during a handshake. `sluice-net` performs the handshakes; `sluice-serve` decides which sites need which certificate.
 
 pub mod acme;
 pub mod acme_server;

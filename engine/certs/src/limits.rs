@@ -2,127 +2,128 @@
 
 use std::time::Duration;
 
-/// The largest certificate or key file that is read: a chain of a hundred certificates is far below it.
+/// Maximum size of a certificate or key file: a chain of a hundred certificates is far below it.
 pub const PEM_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Pairs with names by variables that are kept, whatever the configuration says: some ten kilobytes each.
+/// Upper limit for the cache of certificates with variable paths: some ten kilobytes each.
 pub const NAMED_KEPT_MAX: usize = 100_000;
 
-/// Handshakes that wait for such pairs to be read: a file is read within a millisecond, a slow disk makes a crowd.
+/// Handshakes that wait for such certificates to be read: a file is read within a millisecond, but a slow disk causes a
+/// queue.
 pub const NAMED_WAITING_MAX: usize = 4096;
 
-/// Threads that read such pairs for one policy.
+/// Threads that read such certificates for one policy.
 pub const NAMED_THREADS_MAX: usize = 4;
 
-/// Passwords in one file of them: each is tried on every key, and stretching one takes milliseconds on purpose.
+/// Passwords in one password file: each is tried for every key, and key derivation is slow by design.
 pub const PASSWORDS_MAX: usize = 64;
 
-/// The longest password of a key, as in nginx.
+/// Maximum length of a key password, as in nginx.
 pub const PASSWORD_BYTES_MAX: usize = 4095;
 
-/// Rounds of PBKDF2 for one password; OpenSSL makes 2048, careful people a million, and this many take ten seconds.
+/// Maximum number of PBKDF2 iterations for one password: OpenSSL uses 2048, careful users a million, and this many take
+/// ten seconds.
 pub const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
 
-/// Certificates in one chain; real ones have three or four, and each costs every handshake bytes.
+/// Certificates in one chain; real chains have three or four, and each costs bytes in every handshake.
 pub const CHAIN_CERTIFICATES_MAX: usize = 32;
 
 /// How long to wait for another process that writes to the same storage; writing takes milliseconds.
 pub const STORAGE_LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// The pause between two looks at a storage lock that is taken.
+/// Interval of polling a storage lock that is taken.
 pub const STORAGE_LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// The lifetime of a root, as Caddy's: browsers and systems have to be told about each new one by hand.
+/// Lifetime of a root certificate, as in Caddy: each new one has to be installed in trust stores by hand.
 pub const ROOT_LIFETIME: Duration = Duration::from_secs(3600 * 24 * 30 * 12 * 10);
 
-/// The lifetime of an intermediate, as Caddy's.
+/// Lifetime of an intermediate certificate, as in Caddy.
 pub const INTERMEDIATE_LIFETIME: Duration = Duration::from_secs(3600 * 24 * 7);
 
-/// The lifetime of a certificate of the internal issuer, as Caddy's.
+/// Lifetime of a certificate issued by the local CA, as in Caddy.
 pub const LEAF_LIFETIME: Duration = Duration::from_secs(3600 * 12);
 
-/// The share of a lifetime that is left when a renewal starts.
+/// The fraction of the lifetime that remains when renewal starts.
 pub const RENEWAL_SHARE: f64 = 1.0 / 3.0;
 
-/// New certificates are valid from this much before they were made, for clients whose clock is late.
+/// New certificates are valid from this much before their creation, for clients whose clock is slow.
 pub const BACKDATE: Duration = Duration::from_secs(60);
 
 /// The pause after the first failed renewal; each further failure doubles it.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_secs(60);
 
-/// The longest pause between two attempts: a third of a leaf's remaining time still holds four of them.
+/// Maximum pause between two attempts: the last third of a leaf's lifetime still has room for four of them.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
-/// The share of a lifetime over which renewals are spread, so that certificates made together are not renewed
+/// The fraction of the lifetime over which renewals are spread, so that certificates issued together are not renewed
 /// together.
 pub const JITTER_SHARE: f64 = 0.05;
 
-/// The longest the maintenance sleeps: the clock of the machine may be set meanwhile.
+/// Maximum sleep of the maintenance thread: the machine's clock may be set meanwhile.
 pub const MAINTENANCE_PAUSE_MAX: Duration = Duration::from_secs(600);
 
-/// Notices kept until somebody takes them; beyond it the oldest is dropped.
+/// Notices queued until they are logged; beyond it the oldest is dropped.
 pub const NOTICES_MAX: usize = 100;
 
-/// Orders under way at once. Each is a thread that mostly waits; more would only meet the limits of the authority.
+/// Concurrent orders. Each is a thread that mostly waits; more would only run into the rate limits of the CA.
 pub const ORDERS_MAX: usize = 8;
 
-/// How long one order may take where the configuration does not say: authorities validate within seconds, DNS
-/// within a minute or two.
+/// Default timeout of one order: CAs validate within seconds, or with DNS within a minute or two.
 pub const ORDER_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// How long one order by ZeroSSL's own interface may take: it issues within a minute or two, and at times is slower.
+/// Timeout of one order with ZeroSSL's own API: it usually issues within a minute or two.
 pub const ZEROSSL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// The first pause between two looks at an order by ZeroSSL's own interface; each further one is longer by half.
+/// The first pause between two polls of an order with ZeroSSL's own API; each further one is 1.5 times as long.
 pub const ZEROSSL_PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// The longest, as Caddy's only one: more often is a burden to them without a use for anybody.
+/// The maximum of this pause, which in Caddy is the only one: shorter pauses burden the service without benefit.
 pub const ZEROSSL_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The characters of a refusal's details by ZeroSSL that are told: a line or two of a log.
+/// Maximum length, in characters, of ZeroSSL's error details in messages: a line or two of a log.
 pub const ZEROSSL_DETAILS_MAX: usize = 400;
 
-/// How long one request to an authority may take.
+/// Timeout of one request to a CA.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the certificates of a `trust_pool http` may take in all: a configuration waits for them.
+/// Total time for downloading the certificates of a `trust_pool http`: loading the configuration waits for them.
 pub const PUBLISHED_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The largest file of TLS secrets: those of some hundred thousand connections. It is for finding a mistake, and must
+/// Maximum size of a TLS secrets log: the secrets of some hundred thousand connections. It is for debugging, and must
 /// not fill the disk of a server where it was forgotten.
 pub const SECRETS_LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// The largest answer of an authority that is read; certificate chains are a few KiB.
+/// Maximum size of a CA's response; certificate chains are a few KiB.
 pub const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The longest pause between two orders for one name that an authority has refused: at most about ten a day, as
-/// the limits of public authorities ask for.
+/// Maximum pause between two orders for a name that a CA has refused: about ten a day at most, in line with the rate
+/// limits of public CAs.
 pub const ORDER_PAUSE_MAX: Duration = Duration::from_secs(6 * 3600);
 
-/// The first pause where an authority cannot be reached: often it is our own network that is late at start.
+/// The first pause if a CA cannot be reached: often our own network is not up yet at startup.
 pub const UNREACHABLE_PAUSE_MIN: Duration = Duration::from_secs(5);
 
-/// Orders begun again at once because the authority's nonce had gone stale (RFC 8555, section 6.5), beyond the
-/// retries within one.
+/// Retries of an order whose nonce has become stale (RFC 8555, section 6.5), in addition to the retries within one
+/// order.
 pub const STALE_NONCES_MAX: usize = 5;
 
-/// The longest pause while an authority cannot be reached at all: looking costs it next to nothing, and a name
-/// without certificate waits.
+/// Maximum pause while a CA cannot be reached at all: the attempt costs it next to nothing, and a name waits for its
+/// certificate.
 pub const UNREACHABLE_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The longest that an authority's Retry-After is believed; the largest in use is a week for some rate limits.
+/// Maximum `Retry-After` that is respected; the longest in use is a week, for some rate limits.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600 * 24 * 7);
 
-/// How often an authority is asked when to renew (RFC 9773) where it does not say, and at most and at least.
+/// How often a CA is queried for renewal information (RFC 9773), unless it specifies an interval.
 pub const ADVICE_PAUSE: Duration = Duration::from_secs(6 * 3600);
 
-/// The shortest pause between two questions when to renew (RFC 9773, section 4.3.2, asks for a lower limit).
+/// Minimum interval of these queries (RFC 9773, section 4.3.2 requires a lower limit).
 pub const ADVICE_PAUSE_MIN: Duration = Duration::from_secs(60);
 
-/// The longest (RFC 9773, section 4.3.2: a day).
+/// Maximum interval of these queries (RFC 9773, section 4.3.2: a day).
 pub const ADVICE_PAUSE_MAX: Duration = Duration::from_secs(3600 * 24);
 
-/// The share of a lifetime at whose end a certificate is renewed whatever the authority advises.
+/// When this fraction of the lifetime remains, a certificate is renewed whatever the CA suggests.
 pub const EMERGENCY_SHARE: f64 = 0.05;
 
 /// A lock of another process that was not touched for this long is stale, as in Caddy.
@@ -131,187 +132,186 @@ pub const LOCK_STALE: Duration = Duration::from_secs(10);
 /// How often the holder of a lock touches it, as in Caddy.
 pub const LOCK_TOUCH: Duration = Duration::from_secs(5);
 
-/// The pause between two looks at a lock that another process holds, as in Caddy.
+/// Interval of polling a lock that another process holds, as in Caddy.
 pub const LOCK_PAUSE: Duration = Duration::from_secs(1);
 
-/// The largest file of a lock or a challenge that is read; both are some hundred bytes.
+/// Maximum size of a lock or challenge file; both have a few hundred bytes.
 pub const SMALL_FILE_BYTES_MAX: u64 = 16 * 1024;
 
-/// Challenges that can be answered at once, over all orders.
+/// Active challenges at a time, for all orders.
 pub const CHALLENGES_MAX: usize = 256;
 
-/// How long a listener that only answers challenges waits for one client.
+/// Timeout for one client of a listener that only responds to challenges.
 pub const CHALLENGE_CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long whoever gives permission for a certificate may take to answer, as in Caddy.
+/// Timeout of the `ask` endpoint, as in Caddy.
 pub const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Certificates made during handshakes that are kept in memory, as in Caddy; the oldest goes, and is loaded from storage
-/// when it is asked for again.
+/// On-demand certificates held in memory, as in Caddy; beyond it the oldest is dropped, and loaded from storage when it
+/// is needed again.
 pub const ON_DEMAND_MAX: usize = 10_000;
 
-/// Names that are being made during handshakes or wait for it. Clients for further names get no certificate.
+/// Names for which an on-demand certificate is being obtained or queued. Clients requesting further names get no
+/// certificate.
 pub const ON_DEMAND_NAMES_MAX: usize = 256;
 
-/// Clients that wait for one name.
+/// Handshakes that wait for one name.
 pub const ON_DEMAND_WAITERS_MAX: usize = 256;
 
-/// Certificates made during handshakes at once.
+/// Threads that obtain on-demand certificates.
 pub const ON_DEMAND_THREADS_MAX: usize = 8;
 
-/// How long a name that was refused or failed is not tried again: anybody can ask for it as often as they like.
+/// How long a refused or failed name is not tried again: clients can request it as often as they like.
 pub const ON_DEMAND_PAUSE: Duration = Duration::from_secs(10);
 
-/// How long an endpoint that hands out certificates may take: as long as a handshake may.
+/// Timeout of an endpoint that provides certificates: as long as a handshake may take.
 pub const SOURCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the Tailscale daemon may take, as in Caddy: it may have to order the certificate first.
+/// Timeout of the Tailscale daemon, as in Caddy: it may have to order the certificate first.
 pub const TAILSCALE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a certificate that was handed out is shown before it is asked for again, in the background: soon enough to
-/// notice one that was replaced or withdrawn, seldom enough that handshakes cost the endpoint nothing.
+/// How long a certificate from an endpoint is served before it is requested again, in the background: soon enough to
+/// notice a replacement or withdrawal, seldom enough to cost the endpoint nothing.
 pub const SOURCE_PAUSE: Duration = Duration::from_secs(300);
 
-/// Signature schemes and cipher suites of a client that an endpoint is told: real clients offer some dozens, and a hello
-/// has room for thousands.
+/// Signature schemes and cipher suites of a client sent to an endpoint: real clients offer some dozens, and a
+/// ClientHello has room for thousands.
 pub const HELLO_NUMBERS_MAX: usize = 128;
 
-/// How deep folders of certificates are looked through; a link that leads back up ends there, too.
+/// Maximum depth of certificate directories; this also ends loops of symbolic links.
 pub const FOLDER_DEPTH_MAX: usize = 8;
 
-/// How often files of certificates are looked at for changes.
+/// How often certificate files are checked for changes.
 pub const FILES_PAUSE: Duration = Duration::from_secs(5);
 
-/// The pause between two looks for a record in DNS.
+/// The pause between two checks for a DNS record.
 pub const DNS_LOOK_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a record in DNS is looked for where the configuration does not say, as in Caddy.
+/// Default timeout for a DNS record to become visible, as in Caddy.
 pub const DNS_LOOK_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a command that sets a record may take: most wait for their provider.
+/// Timeout of a command that sets a DNS record: most wait for their provider.
 pub const EXEC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Accounts of ACME clients at one authority of ours: each is a small file, and anybody who can reach the server can
-/// make one.
+/// ACME accounts at one local CA: each is a small file, and any client that can reach the server can create one.
 pub const ACME_ACCOUNTS_MAX: usize = 10_000;
 
-/// How long an account stays without any order where there are too many: a client that renews in time has always one.
+/// How long an account may be without orders when the table is full: a client that renews in time always has one.
 pub const ACME_ACCOUNT_IDLE: Duration = Duration::from_secs(24 * 3600);
 
-/// Orders that one authority remembers. Each is a file of a few KiB, kept until its certificate has ended.
+/// Orders stored for one CA. Each is a file of a few KiB, kept until its certificate has expired.
 pub const ACME_ORDERS_MAX: usize = 20_000;
 
-/// How often orders that have ended are looked for: it reads them all.
+/// How often expired orders are searched for, which reads all of them.
 pub const ACME_SWEEP_PAUSE: Duration = Duration::from_secs(600);
 
-/// How long a client has to prove that its names are its own: as much as it needs to wait for DNS.
+/// How long a client has to complete its challenges: long enough to wait for DNS.
 pub const ACME_ORDER_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// Orders of an account that are listed; the oldest are left out.
+/// Orders included in the list of an account; the oldest are omitted.
 pub const ACME_ORDERS_LISTED_MAX: usize = 100;
 
-/// Names in one order, as at public authorities.
+/// Identifiers in one order, as at public CAs.
 pub const ACME_IDENTIFIERS_MAX: usize = 100;
 
-/// The shortest life of a certificate that a client may ask for, as in Caddy.
+/// Minimum certificate lifetime that a client may request, as in Caddy.
 pub const ACME_LIFETIME_MIN: Duration = Duration::from_secs(5 * 60);
 
-/// The longest, as in Caddy; the signer ends earlier in most cases.
+/// Maximum lifetime, as in Caddy; in most cases the issuer expires earlier.
 pub const ACME_LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Nonces given out and not used yet; beyond it the oldest are forgotten, and their holders ask again.
+/// Nonces issued and not used yet; beyond it the oldest are dropped, and their holders retry.
 pub const ACME_NONCES_MAX: usize = 10_000;
 
-/// The largest request of an ACME client: one with a hundred names is below 16 KiB.
+/// Maximum size of an ACME client's request: one with a hundred names is below 16 KiB.
 pub const ACME_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Requests of ACME clients that are answered at once, each on a thread. Further ones are told to come again.
+/// Concurrent requests of ACME clients, each on a thread. Further ones are rejected with `Retry-After`.
 pub const ACME_ANSWERS_MAX: usize = 16;
 
-/// Proofs that are looked for at once, each on a thread that mostly waits.
+/// Concurrent validations, each on a thread that mostly waits.
 pub const ACME_LOOKS_MAX: usize = 32;
 
-/// How often a proof is looked for before it counts as missing.
+/// Attempts at a validation before it fails.
 pub const ACME_LOOKS: u32 = 3;
 
-/// The pause between two looks for a proof.
+/// The pause between two attempts.
 pub const ACME_LOOK_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long one look for a proof may take.
+/// Timeout of one attempt.
 pub const ACME_LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest proof that is read over HTTP; it is some hundred bytes.
+/// Maximum size of an http-01 response; it has a few hundred bytes.
 pub const ACME_PROOF_BYTES_MAX: usize = 4096;
 
-/// Addresses that a client names for itself.
+/// Contact URLs of an account.
 pub const ACME_CONTACTS_MAX: usize = 10;
 
-/// The longest of them; an address for mail has at most 254 bytes.
+/// Maximum length of a contact URL; an email address has at most 254 bytes.
 pub const ACME_CONTACT_BYTES_MAX: usize = 264;
 
-/// How long a certificate that has ended is kept, as in Caddy: its name may come back.
+/// How long an expired certificate is kept, as in Caddy: its name may be used again.
 pub const CLEAN_GRACE: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// How often the storage is cleaned where the configuration does not say, as in Caddy.
+/// Default interval of cleaning the storage, as in Caddy.
 pub const CLEAN_PAUSE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long a name server may take for one step of a dynamic update; it writes to its disk before it answers.
+/// Timeout of a name server for one step of a dynamic update; it writes to disk before it replies.
 pub const DNS_UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How far the clocks of a name server and of ours may differ, in seconds, as RFC 8945, section 10, recommends.
+/// Permitted difference between the clocks of a name server and ours, in seconds, as RFC 8945, section 10 recommends.
 pub const TSIG_FUDGE_SECONDS: u16 = 300;
 
-/// How often answers of OCSP responders are looked at where the configuration does not say, as in Caddy.
+/// Default interval of checking OCSP responses, as in Caddy.
 pub const OCSP_PAUSE: Duration = Duration::from_secs(3600);
 
-/// The shortest pause between two questions about one certificate, whatever a responder says.
+/// Minimum pause between two OCSP requests for one certificate, whatever the responder says.
 pub const OCSP_PAUSE_MIN: Duration = Duration::from_secs(60);
 
-/// How long a responder may take: nobody waits for it.
+/// Timeout of an OCSP responder: nothing waits for it.
 pub const OCSP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How far the clock of a responder may be ahead of ours.
 pub const OCSP_CLOCK_SKEW: Duration = Duration::from_secs(300);
 
-/// The shortest pause between two changes of the keys of session tickets: more often nothing would be resumed.
+/// Minimum interval of session ticket key rotation: with a shorter one, hardly any session would be resumed.
 pub const TICKET_ROTATION_MIN: Duration = Duration::from_secs(60);
 
-/// How often the keys of session tickets change where the configuration does not say. Whoever gets hold of a key can read
-/// the sessions of TLS 1.2 that it sealed, so no key lives for a day; with Caddy's numbers, twelve hours and four keys, it
-/// lives for two.
+/// Default interval of session ticket key rotation. An attacker who obtains a key can decrypt the TLS 1.2 sessions
+/// whose tickets it encrypted, so no key lives for a day; with Caddy's defaults, twelve hours and four keys, it lives
+/// for two.
 pub const TICKET_ROTATION: Duration = Duration::from_secs(6 * 3600);
 
-/// The keys of session tickets that are kept where the configuration does not say: who comes again within twelve hours
-/// resumes.
+/// Default number of session ticket keys: sessions can be resumed for twelve hours.
 pub const TICKET_KEYS: usize = 3;
 
-/// The most of them: each ticket is looked for among all.
+/// Maximum number of keys: each ticket is tried with all of them.
 pub const TICKET_KEYS_MAX: usize = 64;
 
-/// How long a ticket is good for at most (RFC 8446, section 4.6.1).
+/// Maximum lifetime of a ticket (RFC 8446, section 4.6.1).
 pub const TICKET_LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long a key that instances share is known before it is used. They look every [`FILES_PAUSE`], and some clocks are
-/// late.
+/// How long a key shared between instances is published before it is used. They check every [`FILES_PAUSE`], and some
+/// clocks are slow.
 pub const TICKET_KEY_LEAD: Duration = Duration::from_secs(30);
 
-/// How long to wait for another instance that makes a key; it takes milliseconds.
+/// How long to wait for another instance that creates a key; it takes milliseconds.
 pub const TICKET_LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// What a client may say before the end of its handshake: the longest head that is taken by default is twice as long, and
-/// most have a twentieth of it. It is held in memory until then.
+/// Maximum early data (0-RTT) of a client: half of the default maximum for a request head, while most heads have a
+/// twentieth of that. It is held in memory until the handshake ends.
 pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
 
-/// Sessions that a policy keeps where clients may speak before the end of the handshake; a client has two of about half a
-/// kilobyte. Whoever is forgotten shakes hands in full.
+/// Sessions cached by a policy with early data enabled; a client has two of about half a kilobyte. Clients whose
+/// session was dropped perform a full handshake.
 pub const EARLY_SESSIONS_MAX: usize = 10_000;
 
-/// Certificates of what a client shows that are looked at. OpenSSL takes chains of a hundred; real ones have three.
+/// Certificates of a client's chain that are considered. OpenSSL accepts chains of a hundred; real ones have three.
 pub const CLIENT_CHAIN_MAX: usize = 16;
 
-/// Authorities of one name that are tried for the signature of a certificate: one name has a few keys, each try costs a
+/// CAs with the same name that are tried for a certificate's signature: a CA has a few keys, each try costs a
 /// verification, and clients choose the name.
 pub const ISSUERS_TRIED_MAX: usize = 8;
 
-/// The deepest that chains of clients are followed, whatever the configuration says.
+/// Maximum depth of client certificate chains, whatever the configuration says.
 pub const CLIENT_DEPTH_MAX: usize = CLIENT_CHAIN_MAX;

@@ -1,6 +1,5 @@
-//! A certificate authority of our own, for names that no public one vouches for: a root that people are asked to
-//! trust, an intermediate that it signs, and short-lived leaf certificates. Putting the root into trust stores is
-//! left to `trust`.
+//! The local CA, for names that no public CA issues certificates for: a root to be installed in trust stores, an
+//! intermediate signed by it, and short-lived leaf certificates. `trust` installs the root.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,56 +21,56 @@ use crate::renewal::{Lifetime, seed_of};
 use crate::storage::{Storage, StoredPair, read_file};
 use crate::subject::Subject;
 
-/// What a local CA is made of.
+/// Options of a local CA.
 #[derive(Clone, Debug)]
 pub struct LocalCaOptions {
-    /// The folder of its files, and its name in configurations.
+    /// The directory of its files, and its name in configurations.
     pub id: String,
-    /// The name people see.
+    /// Its human-readable name.
     pub name: String,
-    /// The common name of the root; `{pki.ca.name}` and `{time.now.year}` are filled in.
+    /// The common name of the root; `{pki.ca.name}` and `{time.now.year}` are replaced.
     pub root_common_name: String,
-    /// The common name of intermediates, likewise.
+    /// The common name of intermediates, with the same placeholders.
     pub intermediate_common_name: String,
-    /// How long an intermediate lives.
+    /// Lifetime of an intermediate.
     pub intermediate_lifetime: Duration,
-    /// How long a leaf lives, never longer than who signed it.
+    /// Lifetime of a leaf, which never exceeds that of its issuer.
     pub leaf_lifetime: Duration,
-    /// The share of a lifetime that is left when a renewal starts.
+    /// The fraction of the lifetime that remains when renewal starts.
     pub renewal_share: f64,
-    /// Signs leafs with the root instead of an intermediate.
+    /// Sign leaf certificates with the root instead of an intermediate.
     pub sign_with_root: bool,
-    /// A root to use instead of one made here.
+    /// A root to use instead of creating one.
     pub root: Option<CaFiles>,
-    /// An intermediate to use instead of one made here.
+    /// An intermediate to use instead of creating one.
     pub intermediate: Option<CaFiles>,
 }
 
 /// A certificate to be signed.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'a> {
-    /// Whom it is for.
+    /// Its subjects.
     pub subjects: &'a [Subject],
-    /// Its serial number, at most 20 bytes and positive; one made from its key where `None`.
+    /// Its serial number, positive and at most 20 bytes; derived from its key if `None`.
     pub serial: Option<&'a [u8]>,
-    /// From when it is valid; from a little before now where `None`.
+    /// Start of its validity; slightly before now if `None`.
     pub from: Option<SystemTime>,
-    /// How long it lives from then, or from now.
+    /// Length of its validity, from its start or from now.
     pub length: Duration,
-    /// Whether the root signs it rather than the intermediate.
+    /// Whether to sign with the root instead of the intermediate.
     pub by_root: bool,
 }
 
-/// A certificate just signed.
+/// A newly signed certificate.
 #[derive(Clone, Debug)]
 pub struct Signed {
     /// The chain without the root, as PEM.
     pub chain: String,
-    /// From when to when it is valid.
+    /// Its validity period.
     pub lifetime: Lifetime,
 }
 
-/// The files of an authority that somebody else made.
+/// The files of an existing CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaFiles {
     /// The certificate.
@@ -97,17 +96,17 @@ impl Default for LocalCaOptions {
     }
 }
 
-/// A certificate authority of our own.
+/// A local CA.
 pub struct LocalCa {
     options: LocalCaOptions,
     storage: Storage,
     root: Signer,
     root_made: Option<Notice>,
-    /// Replaced as a whole on renewal; `None` where the root signs leafs itself.
+    /// Replaced as a whole on renewal; `None` if the root signs leaf certificates.
     intermediate: RwLock<Option<Arc<Signer>>>,
 }
 
-/// A certificate that may sign others, with its key.
+/// A CA certificate with its key.
 struct Signer {
     pem: String,
     cert: CertificateDer<'static>,
@@ -116,8 +115,8 @@ struct Signer {
 }
 
 impl LocalCa {
-    /// Loads the authority from storage, and makes what is not there yet. What is there and damaged is an error:
-    /// a new root would silently be trusted by nobody.
+    /// Loads the CA from storage, creating missing parts. Damaged files are an error: a new root would silently be
+    /// untrusted by all clients.
     pub fn open(
         storage: Storage,
         options: LocalCaOptions,
@@ -153,17 +152,17 @@ impl LocalCa {
         &self.root.cert
     }
 
-    /// The intermediate in use as PEM; `None` where the root signs leafs itself.
+    /// The current intermediate as PEM; `None` if the root signs leaf certificates.
     pub fn intermediate_pem(&self) -> Option<String> {
         self.signing().map(|signer| signer.pem.clone())
     }
 
-    /// When the root ends.
+    /// The validity period of the root.
     pub fn root_lifetime(&self) -> Lifetime {
         self.root.lifetime
     }
 
-    /// That opening it made a new root, if it did.
+    /// The notice about a new root, if opening the CA created one.
     pub fn root_made(&self) -> Option<&Notice> {
         self.root_made.as_ref()
     }
@@ -183,10 +182,10 @@ impl LocalCa {
         *intermediate = signer.map(Arc::new);
     }
 
-    /// Signs a certificate for whoever holds `key`. It ends with its signer at the latest.
+    /// Signs a certificate for `key`. It expires no later than its issuer.
     ///
     /// # Errors
-    /// A name that cannot stand in a certificate, or a failure of the cryptography.
+    /// A name cannot be used in a certificate, or cryptography failed.
     pub fn sign(
         &self,
         key: &impl PublicKeyData,
@@ -225,7 +224,7 @@ impl LocalCa {
         Ok(Signed { chain, lifetime })
     }
 
-    /// The intermediate to use, if there is one that need not be renewed yet.
+    /// The stored or configured intermediate, unless it is missing or due for renewal.
     fn load_intermediate(&self, now: SystemTime) -> Result<Option<Signer>, CertsError> {
         if self.options.sign_with_root {
             return Ok(None);
@@ -237,7 +236,7 @@ impl LocalCa {
         if let Some(stored) = self.storage.read_pair(&name, is_whole)? {
             let path = self.storage.path(&name).with_extension("crt");
             let found = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-            // One of another root is of no use to whoever trusts ours.
+            // An intermediate of another root is useless to clients that trust ours.
             if is_signed_by(&found.cert, &self.root.cert) && now < self.renewal_of(&found) {
                 return Ok(Some(found));
             }
@@ -283,7 +282,7 @@ impl Issuer for LocalCa {
 
     fn accepts(&self, chain: &[CertificateDer<'_>]) -> bool {
         match &self.options.intermediate {
-            // Its root may be anywhere, but it is always the same.
+            // An external root may be stored anywhere, but the intermediate is always the same.
             Some(_) => self
                 .signing()
                 .is_some_and(|signer| chain.contains(&signer.cert)),
@@ -309,9 +308,9 @@ impl Issuer for LocalCa {
             return Ok(());
         }
         let renewed = match self.load_intermediate(now) {
-            // Another process with the same storage has renewed it already.
+            // Another process with the same storage has already renewed it.
             Ok(Some(renewed)) => renewed,
-            // What is damaged is replaced: nobody was told to trust it, as with a root.
+            // A damaged intermediate is replaced: unlike a root, it is not installed anywhere.
             Ok(None) | Err(_) => self.make_intermediate(now)?,
         };
         self.use_intermediate(Some(renewed));
@@ -319,7 +318,7 @@ impl Issuer for LocalCa {
     }
 }
 
-/// The one alternative name of a certificate for `subject`.
+/// The single subject alternative name of a certificate for `subject`.
 pub(crate) fn alternative_name(subject: &Subject) -> Result<SanType, CertsError> {
     Ok(match (subject.ip(), subject.name()) {
         (Some(ip), _) => SanType::IpAddress(ip),
@@ -342,13 +341,13 @@ fn open_root(
         };
         let path = storage.path(&name).with_extension("crt");
         let root = Signer::from_pair(&stored, &CaFiles::beside(&path))?;
-        // A root that has ended is trusted by nobody any more, so a new one takes nothing away.
+        // An expired root is useless to clients, so creating a new one loses nothing.
         Ok(Some(root).filter(|root| !root.lifetime.has_ended(now)))
     };
     if let Some(root) = load()? {
         return Ok((root, false));
     }
-    // Two processes that start together must not make two roots.
+    // Processes started at the same time must not create two roots.
     let lock = storage.lock()?;
     if let Some(root) = load()? {
         return Ok((root, false));
@@ -462,7 +461,7 @@ fn fill_in(text: &str, options: &LocalCaOptions, now: SystemTime) -> String {
         .replace("{time.now.year}", &year.to_string())
 }
 
-/// From a little before `now` for `length`, but no longer than `signer` lives.
+/// From slightly before `now` for `length`, but no longer than the lifetime of `signer`.
 fn lifetime(now: SystemTime, length: Duration, signer: Option<&Signer>) -> Lifetime {
     let until = signer.map_or(now + length, |signer| {
         (now + length).min(signer.lifetime.until)
@@ -480,7 +479,7 @@ fn dated(lifetime: Lifetime) -> CertificateParams {
     params
 }
 
-/// Whether certificate and key belong together, as far as can be told.
+/// Whether certificate and key belong together, as far as can be determined.
 fn is_whole(stored: &StoredPair) -> bool {
     let nowhere = PathBuf::new();
     Pair::from_pem(
@@ -493,8 +492,8 @@ fn is_whole(stored: &StoredPair) -> bool {
     .is_ok()
 }
 
-/// Whether `cert` says that `by` signed it. The signature is not computed: both are from our own storage, and
-/// clients verify it anyway.
+/// Whether `cert` names `by` as its issuer. The signature is not verified: both are from our own storage, and clients
+/// verify it anyway.
 fn is_signed_by(cert: &CertificateDer<'_>, by: &CertificateDer<'_>) -> bool {
     let (Ok((_, cert)), Ok((_, by))) = (
         X509Certificate::from_der(cert),
@@ -559,7 +558,7 @@ mod tests {
         chain_from_pem(&chain, &PathBuf::new()).unwrap()
     }
 
-    /// As a certificate says it.
+    /// Rounded down as in a certificate.
     fn whole_seconds(at: SystemTime) -> SystemTime {
         let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap();
         SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs())
@@ -657,7 +656,7 @@ mod tests {
         let second = open(&folder, later).unwrap();
         assert!(second.root_made().is_some());
         assert_ne!(first.root_pem(), second.root_pem());
-        // The intermediate is one of the new root.
+        // The intermediate is signed by the new root.
         let chain = made(&second, later);
         assert!(second.accepts(&chain) && !first.accepts(&chain));
     }
@@ -696,7 +695,7 @@ mod tests {
         .unwrap();
         let error = open(&test.folder, now).err().expect("refused");
         assert!(matches!(error, CertsError::KeyMismatch { .. }), "{error}");
-        // A damaged intermediate does not keep a running authority from making a new one.
+        // A damaged intermediate does not prevent a running CA from creating a new one.
         fs::write(base.join("intermediate.crt"), "junk").unwrap();
         test.ca.keep_up(test.ca.upkeep_at().unwrap()).unwrap();
         assert!(leaf(&test.ca, now).until > now);

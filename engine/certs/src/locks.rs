@@ -1,8 +1,8 @@
-//! Locks that processes with one storage share, so that only one of them orders a certificate. They are files as
-//! Caddy makes them, so a Caddy beside us is kept out, too. Locks for single writes are left to `storage`.
+//! Locks shared by processes with the same storage, so that only one of them orders a certificate. They are files as
+//! Caddy creates them, so they also exclude a Caddy process. `storage` has the locks for single writes.
 //!
 //! A lock is a file that must not exist before. Its holder touches it every few seconds; one that was not touched for
-//! longer belongs to a process that has died and is taken over.
+//! longer belongs to a process that has died, and is taken over.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ use crate::failure::CertsError;
 use crate::limits::{LOCK_PAUSE, LOCK_STALE, LOCK_TOUCH, SMALL_FILE_BYTES_MAX};
 use crate::storage::{Storage, create_folder};
 
-/// Held until it is dropped. A thread keeps it fresh.
+/// A lock, held until it is dropped. A thread keeps it fresh.
 pub struct SharedLock {
     path: PathBuf,
     created: String,
@@ -28,7 +28,7 @@ pub struct SharedLock {
 }
 
 impl Storage {
-    /// Takes the lock called `name` from all processes with this storage, waiting for at most `patience`.
+    /// Acquires the lock called `name` among all processes with this storage, waiting at most `patience`.
     pub fn shared_lock(&self, name: &str, patience: Duration) -> Result<SharedLock, CertsError> {
         let folder = self.path("locks");
         create_folder(&folder)?;
@@ -42,8 +42,8 @@ impl Storage {
                 Err(source) => return Err(CertsError::io("create", &path, source)),
             }
             if is_stale(&path) {
-                // Two may find it so; the second then removes what the first has just made, at worst, and both
-                // order: no harm but the order.
+                // Two processes may find it stale; the second may then remove the new lock of the first, and both order
+                // a certificate. Apart from the extra order, this is harmless.
                 let _ = fs::remove_file(&path);
                 continue;
             }
@@ -63,7 +63,7 @@ impl SharedLock {
             .name("lock".to_owned())
             .spawn(move || {
                 while stopped.recv_timeout(LOCK_TOUCH) == Err(RecvTimeoutError::Timeout) {
-                    // One that somebody else has taken over is theirs now.
+                    // If another process has taken the lock over, leave it alone.
                     if created_of(&at).as_deref() != Some(&since) {
                         return;
                     }
@@ -74,7 +74,7 @@ impl SharedLock {
             path,
             created,
             stop: Some(stop),
-            // Without the thread the lock goes stale early, which costs an order at worst.
+            // Without the thread the lock becomes stale early, which costs an extra order at worst.
             toucher: toucher.ok(),
         }
     }
@@ -84,7 +84,7 @@ impl Drop for SharedLock {
     fn drop(&mut self) {
         self.stop.take();
         if let Some(toucher) = self.toucher.take() {
-            // It has ended or ends now that its channel is closed; there is nothing to learn from a panic of it.
+            // The thread ends because its channel is closed; a panic in it does not matter.
             let _ = toucher.join();
         }
         if created_of(&self.path).as_deref() == Some(&self.created) {
@@ -107,7 +107,7 @@ fn content(created: &str, updated: &str) -> String {
 }
 
 fn moment() -> String {
-    // Years beyond 9999 are all that cannot be written.
+    // Formatting fails only for years after 9999.
     OffsetDateTime::now_utc()
         .format(&Rfc3339)
         .unwrap_or_default()
@@ -127,8 +127,8 @@ fn created_of(path: &Path) -> Option<String> {
     Some(read(path)?.get("created")?.as_str()?.to_owned())
 }
 
-/// Whether the holder of a lock has died. A file without sense was left by a crash while it was made; its age is
-/// that of the file.
+/// Whether the holder of a lock has died. An unreadable file was left by a crash during its creation; then the age of
+/// the file counts.
 fn is_stale(path: &Path) -> bool {
     let updated = read(path).and_then(|lock| {
         let text = lock.get("updated")?.as_str()?;
@@ -141,7 +141,7 @@ fn is_stale(path: &Path) -> bool {
         Some(at) => SystemTime::now()
             .duration_since(at)
             .is_ok_and(|age| age > LOCK_STALE),
-        // Gone meanwhile: the next attempt makes it.
+        // Removed meanwhile: the next attempt creates it.
         None => false,
     }
 }
@@ -175,7 +175,7 @@ mod tests {
         let old = "2020-01-01T00:00:00.5+01:00";
         fs::write(&path, content(old, old)).unwrap();
         storage.shared_lock("x", Duration::ZERO).unwrap();
-        // One that a crash left empty is not old yet.
+        // An empty file left by a crash is not stale yet.
         fs::write(&path, "").unwrap();
         assert!(storage.shared_lock("x", Duration::ZERO).is_err());
         let long_ago = SystemTime::now() - Duration::from_secs(3600);

@@ -1,5 +1,5 @@
-//! Certificates whose files are named by what a client asks for: they are read when a handshake needs them, off the
-//! workers, and kept for a while if the configuration says so. How the names are made is left to the floor above.
+//! Certificates with variable paths, which depend on the handshake: they are read when a handshake needs them, off the
+//! workers, and cached if the configuration says so. The layer above evaluates the paths.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -21,24 +21,24 @@ use crate::pair::{Origin, Pair};
 use crate::sealed::Passwords;
 use crate::storage::{StoredPair, read_file};
 
-/// What a pair is called: two paths, or texts of PEM behind `data:`.
+/// The name of a pair: two paths, or PEM texts with the prefix `data:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PairName {
-    /// The chain.
+    /// The certificate chain.
     pub certificate: Vec<u8>,
     /// The key.
     pub key: Vec<u8>,
 }
 
-/// What texts of PEM that stand in the place of a path begin with.
+/// The prefix of PEM texts in place of a path.
 pub const DATA: &[u8] = b"data:";
 
-/// Makes names of pairs for handshakes, and hears what becomes of them.
+/// Computes the names of pairs for handshakes, and logs failures.
 pub trait NamesPairs: Send + Sync {
-    /// The pairs for a client between `ends` that asks for `server_name`.
+    /// The pairs for a client between `ends` that requests `server_name`.
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName>;
 
-    /// Their handshake fails: a pair could not be had.
+    /// Called when a handshake fails because a pair is unavailable.
     fn tell(&self, failed: &Unusable, ends: Ends);
 }
 
@@ -47,27 +47,27 @@ pub trait NamesPairs: Send + Sync {
 pub enum Unusable {
     /// A pair cannot be used.
     Pair {
-        /// What it is called.
+        /// Its name.
         name: PairName,
-        /// Why.
+        /// The reason.
         error: Arc<CertsError>,
     },
-    /// Too many wait already.
+    /// Too many handshakes are waiting.
     Crowded,
 }
 
-/// For how long pairs are kept; not at all where `max` is 0.
+/// Cache settings; no cache if `max` is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// How many.
+    /// Maximum number of pairs.
     pub max: usize,
-    /// A pair that nobody needed for so long is forgotten.
+    /// A pair that was not used for this long is dropped.
     pub inactive: Duration,
-    /// A pair is read anew after so long.
+    /// A pair is read again after this time.
     pub valid: Duration,
 }
 
-/// Pairs with names that follow from handshakes.
+/// Pairs whose names depend on the handshake.
 pub struct NamedPairs {
     names: Arc<dyn NamesPairs>,
     passwords: Arc<Passwords>,
@@ -78,12 +78,12 @@ pub struct NamedPairs {
 #[derive(Default)]
 struct State {
     kept: HashMap<PairName, Kept>,
-    /// Who waits for pairs that are being read or wait for their turn.
+    /// Handshakes waiting for pairs that are being read or queued.
     waiting: HashMap<Vec<PairName>, Vec<oneshot::Sender<Found>>>,
-    /// How many wait altogether.
+    /// Total number of waiting handshakes.
     waiting_count: usize,
     queue: VecDeque<Vec<PairName>>,
-    /// Threads at work.
+    /// Number of running threads.
     threads: usize,
 }
 
@@ -96,7 +96,7 @@ struct Kept {
 /// The pairs of a handshake, or why there are none.
 type Found = Result<Arc<[Arc<Pair>]>, Unusable>;
 
-/// What becomes of a handshake.
+/// The pending result for a handshake.
 pub(crate) struct Finding {
     named: Arc<NamedPairs>,
     ends: Ends,
@@ -109,11 +109,11 @@ enum Finds {
 }
 
 impl Finding {
-    /// The pairs; failures were told.
+    /// The pairs; a failure was logged.
     pub(crate) async fn end(self) -> Option<Arc<[Arc<Pair>]>> {
         let found = match self.state {
             Finds::Now(found) => found,
-            // The sender ends without a word only if its thread panicked or could not be had.
+            // The sender is dropped without a result only if its thread panicked or could not be started.
             Finds::Later(found) => found.await.unwrap_or(Err(Unusable::Crowded)),
         };
         match found {
@@ -127,7 +127,7 @@ impl Finding {
 }
 
 impl NamedPairs {
-    /// Pairs with the names that `names` makes, whose keys `passwords` open.
+    /// Pairs with names computed by `names`, and `passwords` for their keys.
     pub fn new(names: Arc<dyn NamesPairs>, passwords: Arc<Passwords>, keep: Keep) -> NamedPairs {
         NamedPairs {
             names,
@@ -140,7 +140,7 @@ impl NamedPairs {
         }
     }
 
-    /// Begins to find the pairs for a client between `ends` that asks for `server_name`.
+    /// Starts finding the pairs for a client between `ends` that requests `server_name`.
     pub(crate) fn find(self: &Arc<Self>, server_name: Option<&str>, ends: Ends) -> Finding {
         let names = self.names.names(server_name, ends);
         Finding {
@@ -151,7 +151,7 @@ impl NamedPairs {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole.
+        // The state is consistent after every single change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +185,7 @@ impl NamedPairs {
             .name("certificates by name".to_owned())
             .spawn(move || ours.work());
         if started.is_err() {
-            // Those who wait are told by the end of their channels.
+            // Waiting handshakes notice because their channels are closed.
             let mut state = self.state();
             state.threads -= 1;
             if state.threads == 0 {
@@ -196,7 +196,7 @@ impl NamedPairs {
         }
     }
 
-    /// Reads pairs until nobody waits for any.
+    /// Reads pairs until the queue is empty.
     fn work(&self) {
         loop {
             let mut state = self.state();
@@ -212,7 +212,7 @@ impl NamedPairs {
             state.waiting_count -= waiters.len();
             drop(state);
             for waiter in waiters {
-                // Whoever hung up needs no certificate.
+                // A handshake that has ended needs no certificate.
                 let _ = waiter.send(found.clone());
             }
         }
@@ -254,7 +254,7 @@ impl NamedPairs {
     }
 }
 
-/// The text that a path or `data:` stands for, and what it is called in messages.
+/// The text for a path or `data:` name, and its name in messages.
 fn text_of(name: &[u8]) -> Result<(PathBuf, Vec<u8>), CertsError> {
     if let Some(text) = name.strip_prefix(DATA) {
         return Ok((PathBuf::from("data:"), text.to_vec()));
@@ -271,7 +271,7 @@ fn text_of(name: &[u8]) -> Result<(PathBuf, Vec<u8>), CertsError> {
 }
 
 impl State {
-    /// All of these pairs, where none has to be read.
+    /// All of these pairs, if they are cached and current.
     fn all_kept(
         &mut self,
         names: &[PairName],
@@ -294,8 +294,8 @@ impl State {
         Some(kept.pair.clone())
     }
 
-    /// Keeps a pair; where there are too many, the one goes that nobody has needed for the longest time. Texts are not
-    /// kept: looking for them costs as much as reading them.
+    /// Caches a pair; if the cache is full, the least recently used one is dropped. Texts are not cached: a lookup
+    /// costs as much as parsing.
     fn keep(&mut self, name: &PairName, pair: &Arc<Pair>, keep: Keep, now: Instant) {
         let is_text = name.certificate.starts_with(DATA) || name.key.starts_with(DATA);
         if keep.max == 0 || is_text {
@@ -319,28 +319,29 @@ impl State {
     }
 }
 
-/// What a client can use, as far as it decides which pair it is shown.
+/// What the client supports, as far as it affects the selection of a pair.
 pub(crate) struct Wishes<'a> {
-    /// The schemes of signatures, best first.
+    /// Signature schemes, in order of preference.
     pub(crate) schemes: &'a [SignatureScheme],
-    /// The cipher suites, best first.
+    /// Cipher suites, in order of preference.
     pub(crate) suites: &'a [CipherSuite],
-    /// What is spoken with it.
+    /// The protocol settings of the policy.
     pub(crate) spoken: &'a Spoken,
 }
 
-/// What a policy speaks, as far as it decides which pair is shown.
+/// The protocol settings of a policy, as far as they affect the selection of a pair.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spoken {
-    /// TLS 1.3.
+    /// Whether TLS 1.3 is enabled.
     pub(crate) has_13: bool,
-    /// The suites of TLS 1.2, by their names in the IANA registry; all that are known when empty.
+    /// The enabled TLS 1.2 cipher suites, by their IANA names; all supported ones if empty.
     pub(crate) older: Vec<String>,
 }
 
 impl Wishes<'_> {
-    /// The pair that the client likes best, as OpenSSL chooses: in TLS 1.3 by the order of its schemes, in TLS 1.2 by that of its
-    /// suites, each of which is for one kind of keys. Of two with keys of one kind the later counts.
+    /// Selects the pair that the client prefers, as OpenSSL does: in TLS 1.3 by the order of its signature schemes, in
+    /// TLS 1.2 by the order of its cipher suites, each of which requires a key type. Of two pairs with the same key
+    /// type, the later one is used.
     pub(crate) fn choose<'p>(
         &self,
         pairs: impl DoubleEndedIterator<Item = &'p Arc<Pair>> + Clone,
@@ -374,7 +375,7 @@ impl Wishes<'_> {
     }
 }
 
-/// Shows the pair that the client likes best, whatever name it asks for.
+/// Serves the pair that the client prefers, regardless of the server name.
 pub(crate) struct ByClient {
     pub(crate) pairs: Arc<[Arc<Pair>]>,
     pub(crate) spoken: Spoken,
@@ -414,7 +415,7 @@ mod tests {
         fn tell(&self, _: &Unusable, _: Ends) {}
     }
 
-    /// A pair on disk, and how to change it.
+    /// A pair on disk that can be replaced.
     struct OnDisk {
         folder: TempFolder,
         ca: TestCa,

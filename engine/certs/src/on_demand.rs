@@ -1,6 +1,6 @@
-//! Certificates made, or got elsewhere, when a client first asks for a name: who may have one, how many are made at once,
-//! and what waits meanwhile. Making one is left to `maintain`, asking elsewhere to `sources`, holding the handshake to
-//! `sluice-net`.
+//! On-demand certificates, obtained or issued when a client first requests a name: permissions, concurrency and waiting
+//! handshakes. `maintain` issues certificates, `sources` obtains them elsewhere, and `sluice-net` suspends the
+//! handshake.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,31 +22,31 @@ use crate::sources::{Hello, Source};
 use crate::store::CertStore;
 use crate::subject::Subject;
 
-/// What holds for some names; the first rule that covers a name decides.
+/// A rule for a set of names; the first rule that covers a name applies.
 pub struct OnDemandRule {
-    /// Names, in which `*` stands for a label; all names when empty.
+    /// Names, in which `*` stands for a label; all names if empty.
     pub subjects: Vec<String>,
-    /// Who is asked for a certificate before one is made, in this order.
+    /// Certificate sources to try before issuing, in order.
     pub sources: Vec<Source>,
-    /// How certificates are made during handshakes; `None` where they are not.
+    /// How to issue certificates during handshakes; `None` to issue none.
     pub plans: Option<OnDemandPlans>,
 }
 
-/// How certificates of a rule are made.
+/// How certificates of a rule are issued.
 pub struct OnDemandPlans {
-    /// For names that a public authority may vouch for.
+    /// For names eligible for a public CA.
     pub public: Arc<Plan>,
-    /// For all others.
+    /// For all other names.
     pub local: Arc<Plan>,
 }
 
-/// Makes certificates during handshakes, for one configuration.
+/// Obtains certificates during handshakes, for one configuration.
 pub struct OnDemand {
     rules: Vec<OnDemandRule>,
-    /// Where permission is asked for; where it is not, only our own authority makes any.
+    /// The URL of the permission endpoint; without one, only the local CA issues certificates.
     ask: Option<String>,
     fetcher: Fetcher,
-    /// Whether a name is one that no public authority vouches for.
+    /// Whether a name is not eligible for a public CA.
     is_local: fn(&str) -> bool,
     store: Weak<CertStore>,
     maintainer: Weak<Maintainer>,
@@ -55,31 +55,31 @@ pub struct OnDemand {
 
 #[derive(Default)]
 struct State {
-    /// Who waits for each name that is being made or waits for its turn.
+    /// Handshakes waiting for each name that is being processed or queued.
     waiting: HashMap<Subject, Vec<oneshot::Sender<()>>>,
-    /// Names that wait for a thread, with what the first client that asked for them can do.
+    /// Names waiting for a thread, with the ClientHello data of the first client.
     queue: VecDeque<(Subject, Hello)>,
-    /// Threads at work.
+    /// Number of running threads.
     threads: usize,
-    /// Names that were refused or failed, and until when they are not tried again.
+    /// Names that were refused or failed, and when they may be tried again.
     refused: VecDeque<(Subject, SystemTime)>,
-    /// Certificates shown, the oldest first.
+    /// Served certificates, the oldest first.
     shown: VecDeque<Subject>,
     known: HashSet<Subject>,
-    /// Names of these whose certificate is from a source, and when it was got.
+    /// Names whose certificate is from a source, and when it was fetched.
     fetched: HashMap<Subject, SystemTime>,
 }
 
-/// What has to come before a handshake can go on.
+/// What a handshake has to wait for.
 pub(crate) enum Demand {
     /// Nothing.
     Nothing,
-    /// A certificate that is being made.
+    /// A certificate that is being obtained.
     Wait(oneshot::Receiver<()>),
 }
 
 impl OnDemand {
-    /// Makes certificates by `rules` for `store`, asking at `ask` first.
+    /// Obtains certificates by `rules` for `store`, with permission of the endpoint `ask`.
     pub fn new(
         rules: Vec<OnDemandRule>,
         ask: Option<String>,
@@ -92,7 +92,7 @@ impl OnDemand {
             ask,
             fetcher: Fetcher::new(&FetchOptions {
                 timeout: ASK_TIMEOUT,
-                // Who is asked says so itself, as with Caddy.
+                // As in Caddy, the endpoint must respond itself.
                 redirects: 0,
                 ..FetchOptions::default()
             }),
@@ -103,8 +103,8 @@ impl OnDemand {
         })
     }
 
-    /// What a handshake for `name` has to wait for. One whose certificate is due for renewal does not wait, but has it
-    /// begun.
+    /// What a handshake for `name` has to wait for. If the certificate is due for renewal, the handshake does not wait,
+    /// but the renewal starts.
     pub(crate) fn demand(self: &Arc<Self>, name: &str, hello: impl FnOnce() -> Hello) -> Demand {
         let Ok(subject) = Subject::parse(name) else {
             return Demand::Nothing;
@@ -136,7 +136,7 @@ impl OnDemand {
         }
     }
 
-    /// Whether `name` has no certificate and is one that is made on demand: it gets none of another name.
+    /// Whether `name` is an on-demand name without a certificate, so that no other certificate may be served for it.
     pub(crate) fn is_missing(&self, name: &str) -> bool {
         let Ok(subject) = Subject::parse(name) else {
             return false;
@@ -145,7 +145,7 @@ impl OnDemand {
         !is_shown && self.rule(&subject).is_some()
     }
 
-    /// The rule that decides for `subject`, if there are certificates by it.
+    /// The rule for `subject`, if it provides certificates.
     fn rule(&self, subject: &Subject) -> Option<&OnDemandRule> {
         let name = subject.to_string();
         let covers = |rule: &&OnDemandRule| {
@@ -155,7 +155,7 @@ impl OnDemand {
         Some(rule).filter(|rule| rule.plans.is_some() || !rule.sources.is_empty())
     }
 
-    /// How a certificate for `subject` is made where nobody else has one.
+    /// How a certificate for `subject` is issued if no source has one.
     fn plan(&self, rule: &OnDemandRule, subject: &Subject) -> Option<Arc<Plan>> {
         let plans = rule.plans.as_ref()?;
         let is_local = (self.is_local)(&subject.to_string());
@@ -169,7 +169,7 @@ impl OnDemand {
         )
     }
 
-    /// Whether a certificate that is being shown has to be renewed, or asked for again.
+    /// Whether a served certificate has to be renewed, or fetched again.
     fn is_due(&self, rule: &OnDemandRule, subject: &Subject, pair: &Pair, now: SystemTime) -> bool {
         if !rule.sources.is_empty()
             && let Some(got) = self.state().fetched.get(subject)
@@ -183,11 +183,11 @@ impl OnDemand {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of it is whole.
+        // The state is consistent after every single change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a name on the list, unless it was refused just now or the list is full; tells whether `waiter` will hear.
+    /// Queues a name, unless it was just refused or the queue is full; returns whether `waiter` will be notified.
     fn begin(
         self: &Arc<Self>,
         subject: Subject,
@@ -227,7 +227,7 @@ impl OnDemand {
             .name("on demand".to_owned())
             .spawn(move || ours.work());
         if started.is_err() {
-            // Those who wait are told by the end of their channels.
+            // Waiting handshakes notice because their channels are closed.
             let mut state = self.state();
             state.threads -= 1;
             if state.threads == 0 {
@@ -238,7 +238,7 @@ impl OnDemand {
         true
     }
 
-    /// Makes certificates until nobody waits for one.
+    /// Obtains certificates until the queue is empty.
     fn work(&self) {
         loop {
             let mut state = self.state();
@@ -258,7 +258,7 @@ impl OnDemand {
                 let until = SystemTime::now() + ON_DEMAND_PAUSE;
                 state.refused.push_back((subject.clone(), until));
             }
-            // Dropping the senders tells them; the certificate is there or it is not.
+            // Dropping the senders notifies the handshakes; the certificate is either there or not.
             state.waiting.remove(&subject);
         }
     }
@@ -299,7 +299,7 @@ impl OnDemand {
         }
     }
 
-    /// Has a certificate made by an issuer of the rule.
+    /// Obtains a certificate from an issuer of the rule.
     fn issue(
         &self,
         rule: &OnDemandRule,
@@ -317,7 +317,7 @@ impl OnDemand {
         maintainer.make_on_demand(&plan, subject, now)
     }
 
-    /// Keeps the number of certificates in memory bounded: anybody can ask for names.
+    /// Bounds the number of certificates in memory: clients can request any name.
     fn remember(&self, store: &CertStore, subject: &Subject) {
         let mut state = self.state();
         if !state.known.insert(subject.clone()) {
@@ -334,12 +334,12 @@ impl OnDemand {
         }
     }
 
-    /// Asks whether there may be a certificate for `subject`.
+    /// Asks the permission endpoint about `subject`.
     fn ask(&self, subject: &Subject) -> Result<(), CertsError> {
         let Some(ask) = &self.ask else { return Ok(()) };
         let refuse = |what: String| CertsError::Setting { name: "ask", what };
         let joint = if ask.contains('?') { '&' } else { '?' };
-        // Names hold no character that would have to be escaped; addresses hold `:` at most, which may stand there.
+        // Names contain nothing that needs escaping; IP addresses at most `:`, which is allowed there.
         let request = Request::get(format!("{ask}{joint}domain={subject}"))
             .body(Vec::new())
             .map_err(|error| refuse(error.to_string()))?;
@@ -353,8 +353,8 @@ impl OnDemand {
     }
 }
 
-/// The certificate of the first source that has one. Where none has and one failed, that is an error: as in Caddy, who
-/// fails may be the one that has it, and nobody else is to make one meanwhile.
+/// The certificate of the first source that has one. If none has one and one failed, that is an error: as in Caddy, the
+/// failed source may have a certificate, and meanwhile none must be issued.
 fn fetch(
     rule: &OnDemandRule,
     subject: &Subject,
@@ -372,7 +372,7 @@ fn fetch(
     failed.map_or(Ok(None), Err)
 }
 
-/// Whether a subject with `*` for whole labels stands for `name`.
+/// Whether a subject with `*` for whole labels covers `name`.
 pub fn covers(subject: &str, name: &str) -> bool {
     let (mut wanted, mut found) = (subject.split('.'), name.split('.'));
     loop {
@@ -399,7 +399,7 @@ mod tests {
     use crate::storage::StoredPair;
     use crate::tests::{TempFolder, TestCa};
 
-    /// Answers each request with the status that `status` gives for its first line; counts them.
+    /// Responds to each request with the status that `status` returns for its first line, and counts them.
     fn asked(status: fn(&str) -> u16) -> (String, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/ask", listener.local_addr().unwrap());
@@ -461,7 +461,7 @@ mod tests {
         }
     }
 
-    /// Asks for a name and waits; tells whether there was anything to wait for.
+    /// Requests a name and waits; returns whether there was anything to wait for.
     fn demand(s: &Setup, name: &str) -> bool {
         match s.on_demand.demand(name, Hello::default) {
             Demand::Nothing => false,
@@ -538,13 +538,13 @@ mod tests {
         s.on_demand.state().queue.clear();
     }
 
-    /// What issues of a CA. It outlives the test in an endpoint's thread, the CA and its folder do not.
+    /// Issues certificates of a CA. The thread of an endpoint outlives the test, the CA and its directory do not.
     fn issuing(ca: &Arc<TestCa>) -> impl Fn(&str) -> StoredPair + Send + use<> {
         let ca = Arc::downgrade(ca);
         move |subject| ca.upgrade().expect("the test runs").issue(subject)
     }
 
-    /// An endpoint that hands out `answer`s, status and body, by the name it is asked for; counts the questions.
+    /// An endpoint that responds with status and body by the requested name, and counts the requests.
     fn endpoint(
         answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
     ) -> (Source, Arc<AtomicUsize>) {
@@ -571,7 +571,7 @@ mod tests {
         (Source::new(&SourceOptions::http(&url).unwrap()), count)
     }
 
-    /// A set-up with sources in the place of issuers.
+    /// A setup with sources instead of issuers.
     fn with_sources(sources: Vec<Source>) -> Setup {
         let s = setup(None);
         let rules = vec![OnDemandRule {

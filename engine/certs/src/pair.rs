@@ -1,4 +1,4 @@
-//! A certificate chain with its key, checked and ready to be shown. Choosing among several is left to `store`.
+//! A certificate chain with its key, checked and ready to be served. `store` selects among several.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -23,31 +23,31 @@ use crate::subject::Subject;
 /// A certificate chain with its key.
 #[derive(Debug)]
 pub struct Pair {
-    /// What rustls shows.
+    /// The form that rustls uses.
     pub certified: Arc<CertifiedKey>,
-    /// The names and addresses it is for.
+    /// The names and IP addresses it is for.
     pub subjects: Vec<Subject>,
-    /// From when to when it is valid.
+    /// Its validity period.
     pub lifetime: Lifetime,
-    /// Where it is from, for messages.
+    /// Its origin, for messages.
     pub origin: String,
-    /// Names by which policies choose it.
+    /// Tags by which policies select it.
     pub tags: Vec<String>,
-    /// Who is asked what is stapled to it, in place of whom it names; empty for that one.
+    /// The URL of the OCSP responder, instead of the one in the certificate; empty for the latter.
     pub responder: String,
 }
 
-/// Where the two texts of a pair are from; the same path twice if one file holds both.
+/// The origin of the two texts of a pair; the same path twice if one file contains both.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// The chain.
+    /// The file of the certificate chain.
     pub certificate: &'a Path,
-    /// The key.
+    /// The file of the key.
     pub key: &'a Path,
 }
 
 impl Pair {
-    /// Reads and checks a pair of files; `passwords` are for a key that is protected.
+    /// Reads and checks a pair of files; `passwords` are for an encrypted key.
     pub fn from_files(
         certificate: &Path,
         key: &Path,
@@ -74,7 +74,7 @@ impl Pair {
         Self::from_sealed(stored, origin, &Passwords::default())
     }
 
-    /// Checks a pair of PEM texts; `passwords` are for a key that is protected.
+    /// Checks a pair of PEM texts; `passwords` are for an encrypted key.
     pub fn from_sealed(
         stored: &StoredPair,
         origin: Origin<'_>,
@@ -89,7 +89,7 @@ impl Pair {
         let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(unusable)?);
         let facts = Facts::of(&certified.cert[0], origin.certificate)?;
         match certified.keys_match() {
-            // Which kinds of keys cannot be compared is rustls's affair; all that it loads can.
+            // rustls determines which key types can be compared; all that it loads can be.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 return Err(CertsError::KeyMismatch {
@@ -108,10 +108,10 @@ impl Pair {
         })
     }
 
-    /// The same with what its authority says of it (RFC 6960, DER), which is shown as it is.
+    /// The same pair with an OCSP response (RFC 6960, DER) from a file, which is stapled unchanged.
     ///
     /// # Errors
-    /// The file is no answer of a responder, or an answer that it gives none.
+    /// The file does not contain an OCSP response, or contains an error response.
     pub fn stapled(self, file: &Path) -> Result<Pair, CertsError> {
         let missing = || CertsError::io("read", file, std::io::ErrorKind::NotFound.into());
         let answer = read_file(file)?.ok_or_else(missing)?;
@@ -133,7 +133,7 @@ impl Pair {
         })
     }
 
-    /// What is odd about it at `now`, though it can be served.
+    /// Notices about its state at `now`, although it can be served.
     pub fn notices(&self, now: SystemTime) -> Vec<Notice> {
         let origin = || self.origin.clone();
         let mut notices = Vec::new();
@@ -156,7 +156,7 @@ impl Pair {
     }
 }
 
-/// What a certificate says of itself.
+/// The contents of a certificate.
 #[derive(Debug)]
 pub(crate) struct Facts {
     pub(crate) subjects: Vec<Subject>,
@@ -173,7 +173,7 @@ impl Facts {
         let (_, parsed) =
             X509Certificate::from_der(cert).map_err(|error| damaged(error.to_string()))?;
         let moment = |seconds: i64| {
-            // Before 1970 is as good as 1970.
+            // Times before the Unix epoch are equivalent to it.
             SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.try_into().unwrap_or(0))
         };
         let validity = parsed.validity();
@@ -189,8 +189,8 @@ impl Facts {
     }
 }
 
-/// The alternative names; the common name only where there are none. A name that is no name is left out: it could
-/// not be asked for.
+/// The subject alternative names; the common name only if there are none. Invalid names are dropped: clients could not
+/// request them.
 fn subjects_of(parsed: &X509Certificate<'_>) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for extension in parsed.extensions() {
@@ -244,10 +244,10 @@ pub(crate) fn chain_from_pem(
     Ok(chain)
 }
 
-/// The private key in `text`, which is from `path`; `passwords` are for one that is protected.
+/// The private key in `text`, which is from `path`; `passwords` are for an encrypted one.
 ///
 /// # Errors
-/// There is none, it is damaged, or it is protected and no password opens it.
+/// There is no key, it is malformed, or it is encrypted and no password decrypts it.
 pub fn key_from_pem(
     text: &[u8],
     path: &Path,

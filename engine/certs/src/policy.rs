@@ -1,5 +1,5 @@
-//! How handshakes are answered: which versions, ciphers and protocols are offered and which clients are accepted,
-//! chosen by the name a client asks for. Which certificate is shown is left to `store`.
+//! TLS policies: versions, cipher suites, ALPN protocols and client authentication, selected by the server name.
+//! `store` selects the certificate.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,51 +29,52 @@ use crate::subject::Subject;
 use crate::tickets::{self, Tickets};
 use crate::when::{Condition, When};
 
-/// How handshakes for some names are answered. Names of versions, ciphers and curves are those of Caddy.
+/// The TLS settings for a set of names. Names of versions, cipher suites and curves are those of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// What tells it from equal ones, the same on all instances that share the keys of session tickets: sessions go on
-    /// under no other.
+    /// Distinguishes it from equal policies, and is the same on all instances that share session ticket keys: sessions
+    /// cannot be resumed under another scope.
     pub scope: String,
-    /// The names it is for, wildcards included; all when empty.
+    /// The server names it is for, including wildcards; all if empty.
     pub names: Vec<String>,
-    /// Whether [`TlsPolicies::with_choice`] alone says for which names it is.
+    /// Whether only [`TlsPolicies::with_choice`] selects it, regardless of `names`.
     pub is_chosen: bool,
-    /// For which connections it is, besides.
+    /// Further conditions on the connection.
     pub when: When,
-    /// What is shown to clients whose wish cannot be met otherwise.
+    /// Which certificate to serve if none matches.
     pub fallback: Fallback,
-    /// Which certificates are shown.
+    /// Which certificates may be served.
     pub selection: Selection,
-    /// The lowest version, `tls1.2` when empty.
+    /// The minimum TLS version, `tls1.2` if empty.
     pub version_min: String,
-    /// The highest version, `tls1.3` when empty.
+    /// The maximum TLS version, `tls1.3` if empty.
     pub version_max: String,
-    /// The suites of TLS 1.2, best first; the default ones when empty. Those of TLS 1.3 stand in `modern_suites`.
+    /// The TLS 1.2 cipher suites, in order of preference; the defaults if empty. Those of TLS 1.3 are in
+    /// `modern_suites`.
     pub cipher_suites: Vec<String>,
-    /// The suites of TLS 1.3, best first; all when empty.
+    /// The TLS 1.3 cipher suites, in order of preference; all if empty.
     pub modern_suites: Vec<String>,
-    /// The groups for the key exchange, best first; the default ones when empty.
+    /// The key exchange groups, in order of preference; the defaults if empty.
     pub curves: Vec<String>,
-    /// The protocols offered by ALPN, best first.
+    /// The ALPN protocols, in order of preference.
     pub alpn: Vec<String>,
-    /// Whether clients are asked for a certificate.
+    /// Client certificate requirements, if any.
     pub client_auth: Option<ClientAuth>,
-    /// Where the secrets of sessions are written to, for finding mistakes; mostly nowhere.
+    /// The file for the secrets of sessions (NSS key log), for debugging only.
     pub secrets_log: Option<PathBuf>,
-    /// Refuses every handshake.
+    /// Whether to refuse every handshake.
     pub refuse: bool,
     /// How sessions are resumed.
     pub tickets: Tickets,
-    /// Whether clients that come again may speak before the end of the handshake (0-RTT). Their sessions are then kept
-    /// in memory, each for one use, and not in tickets.
+    /// Whether to accept early data (0-RTT) from returning clients. Their sessions are then cached in memory, each for
+    /// one use, instead of in tickets.
     pub early_data: bool,
-    /// Whether what clients offer is kept, for whoever asks for it later.
+    /// Whether to record the cipher suites and groups that clients offer.
     pub keeps_offers: bool,
 }
 
 impl Policy {
-    /// What decides beside the client which of several pairs it is shown.
+    /// The protocol settings that affect the selection among several pairs.
     fn spoken(&self) -> Spoken {
         Spoken {
             has_13: self.version_max != "tls1.2",
@@ -81,8 +82,7 @@ impl Policy {
         }
     }
 
-    /// Whether it takes what comes before the end of a handshake. Not of clients that have to show who they are, and
-    /// not without resumption.
+    /// Whether it accepts early data: not with client authentication, and not without resumption.
     fn takes_early_data(&self) -> bool {
         self.early_data && self.client_auth.is_none() && self.tickets != Tickets::Off
     }
@@ -91,23 +91,23 @@ impl Policy {
 /// Why a policy cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PolicyError {
-    /// No version has this name.
+    /// An unknown TLS version.
     Version(String),
-    /// The lowest version is above the highest.
+    /// The minimum version is above the maximum.
     NoVersion,
-    /// The cipher suite is not known or not supported.
+    /// An unknown or unsupported cipher suite.
     Cipher(String),
-    /// The group is not known or not supported.
+    /// An unknown or unsupported key exchange group.
     Curve(String),
-    /// The name can be asked for by no client.
+    /// Not a valid server name.
     Name(String),
-    /// The connections that it is for cannot be told.
+    /// An invalid condition on the connection.
     When(String),
-    /// Client certificates cannot be verified.
+    /// Client certificates cannot be verified with these settings.
     ClientAuth(String),
-    /// The system gives no randomness for session tickets.
+    /// The system provides no randomness for session ticket keys.
     Tickets(String),
-    /// The file for the secrets of sessions cannot be opened.
+    /// The file for session secrets cannot be opened.
     SecretsLog(String),
 }
 
@@ -154,8 +154,8 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// All that a policy demands of clients. Keys that are shared are bound to it: an instance that demands more does not take
-/// the sessions of one that demands less.
+/// All settings that restrict clients. Shared keys are bound to them: an instance with stricter settings does not
+/// accept sessions of one with weaker settings.
 fn ticket_scope(policy: &Policy) -> String {
     let demands = Policy {
         tickets: Tickets::Off,
@@ -165,32 +165,32 @@ fn ticket_scope(policy: &Policy) -> String {
     format!("{demands:?}")
 }
 
-/// The policies of one listener, ready to answer handshakes. The first one that is for a name is taken.
+/// The policies of one listener, ready for handshakes. The first one that matches is used.
 pub struct TlsPolicies {
     built: Vec<Built>,
-    /// The first of those that are for all connections, by the name it is for.
+    /// The first policy without further conditions, by name.
     by_name: HashMap<Subject, usize>,
-    /// The first that is for all names.
+    /// The first policy for all names.
     for_all: Option<usize>,
-    /// Those that are for some connections only, in order.
+    /// Policies with further conditions, in order.
     conditional: Vec<Conditional>,
     choice: Option<Arc<Choice>>,
     refusing: Arc<ServerConfig>,
-    /// What authorities ask for in handshakes.
+    /// ACME challenges to respond to in handshakes.
     challenges: Option<Arc<Challenges>>,
     on_demand: Option<Arc<OnDemand>>,
     keeps_offers: bool,
-    /// Pairs with names by variables, by the number of the policy that shows them.
+    /// Certificates with variable paths, by the index of the policy that uses them.
     named: HashMap<usize, Arc<NamedPairs>>,
 }
 
-/// The number of the policy for a name that a client asks for; none where no policy has it.
+/// Returns the index of the policy for a server name; `None` if no policy applies.
 pub type Choice = dyn Fn(&str) -> Option<usize> + Send + Sync;
 
-/// A policy that is for some connections only.
+/// A policy with further conditions.
 struct Conditional {
     index: usize,
-    /// All when empty.
+    /// All if empty.
     names: Vec<Subject>,
     condition: Condition,
 }
@@ -198,18 +198,18 @@ struct Conditional {
 struct Built {
     policy: Policy,
     store: Arc<CertStore>,
-    /// Prefers our order of ciphers.
+    /// With the server's cipher preference.
     ours: Arc<ServerConfig>,
-    /// Prefers the client's.
+    /// With the client's cipher preference.
     theirs: Arc<ServerConfig>,
 }
 
 impl TlsPolicies {
-    /// Builds `policies`, which show certificates of `store`. Those that `previous` had, too, go on with its
-    /// ticket keys, so that a reload does not cost every client a full handshake.
+    /// Builds `policies`, which serve certificates of `store`. Policies also contained in `previous` keep its ticket
+    /// keys, so that a reload does not cost every client a full handshake.
     ///
-    /// Each policy has ticket keys of its own: a session that was begun under one cannot be resumed under
-    /// another, which might ask for a client certificate.
+    /// Each policy has its own ticket keys: a session begun under one must not be resumed under another, which may
+    /// require a client certificate.
     pub fn build(
         policies: Vec<Policy>,
         store: &Arc<CertStore>,
@@ -237,7 +237,7 @@ impl TlsPolicies {
                     }
                 }
             }
-            // Equal policies must not share keys either: they may stand for different sites on purpose.
+            // Equal policies do not share keys either: they may deliberately belong to different sites.
             let earlier = previous.and_then(|previous| previous.built.get(index));
             let same = earlier.filter(|earlier| earlier.policy == policy);
             let sessions = match same {
@@ -262,25 +262,25 @@ impl TlsPolicies {
         })
     }
 
-    /// Asks `choice` for a name first.
+    /// Selects the policy by `choice` first.
     pub fn with_choice(mut self, choice: Option<Arc<Choice>>) -> TlsPolicies {
         self.choice = choice;
         self
     }
 
-    /// Has certificates made during handshakes.
+    /// Obtains certificates during handshakes.
     pub fn with_on_demand(mut self, on_demand: Option<Arc<OnDemand>>) -> TlsPolicies {
         self.on_demand = on_demand;
         self
     }
 
-    /// Has the policies with these numbers show pairs whose names follow from handshakes.
+    /// Makes the policies with these indexes serve certificates with variable paths.
     pub fn with_named(mut self, named: HashMap<usize, Arc<NamedPairs>>) -> TlsPolicies {
         self.named = named;
         self
     }
 
-    /// What a handshake waits for whose pairs have such names.
+    /// The future that a handshake with variable certificate paths waits for.
     fn find_named(&self, hello: &ClientHello<'_>, ends: Ends) -> Option<Preparation> {
         let built = self.find(hello.server_name(), ends)?;
         let index = self.built.iter().position(|one| std::ptr::eq(one, built))?;
@@ -301,13 +301,13 @@ impl TlsPolicies {
         }))
     }
 
-    /// Answers the handshakes of authorities, too.
+    /// Responds to tls-alpn-01 challenges as well.
     pub fn with_challenges(mut self, challenges: Arc<Challenges>) -> TlsPolicies {
         self.challenges = Some(challenges);
         self
     }
 
-    /// The configuration for the handshake of an authority that looks whether a name is ours (RFC 8737).
+    /// The configuration for a validation handshake of an ACME CA (RFC 8737).
     fn challenge(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let challenges = self.challenges.as_ref().filter(|known| !known.is_idle())?;
         let mut offered = hello.alpn()?;
@@ -320,7 +320,7 @@ impl TlsPolicies {
         Arc::new(RustlsAcceptor::new(self))
     }
 
-    /// The first policy for a client between `ends` that asks for `server_name`.
+    /// The first policy for a client between `ends` that requests `server_name`.
     fn find(&self, server_name: Option<&str>, ends: Ends) -> Option<&Built> {
         let chosen = self.choice.as_ref().zip(server_name);
         if let Some(index) = chosen.and_then(|(choice, name)| choice(name)) {
@@ -364,7 +364,7 @@ impl ConfigChoice for TlsPolicies {
         };
         match on_demand.demand(name, told) {
             Demand::Nothing => None,
-            // The sender says nothing: its end does.
+            // The sender is merely dropped.
             Demand::Wait(made) => Some(Box::pin(async move {
                 _ = made.await;
                 None
@@ -387,7 +387,7 @@ impl ConfigChoice for TlsPolicies {
         let pair = built
             .store
             .choose(server_name, ends.local, fallback, |_| true);
-        // Pairs with names that a client fills in are looked for before the choice.
+        // Certificates with variable paths are handled before the choice.
         pair.is_some() || !self.named.is_empty()
     }
 
@@ -410,20 +410,20 @@ impl ConfigChoice for TlsPolicies {
         if hello.server_name().is_some() || ends.local.is_none() {
             return config.clone();
         }
-        // Only clients that name no host pay for this copy: rustls tells its resolver no address.
+        // Only clients without SNI need this copy: rustls does not pass the local address to its resolver.
         let mut config = ServerConfig::clone(config);
         config.cert_resolver = resolver(&built.policy, &built.store, ends.local);
         Arc::new(config)
     }
 }
 
-/// What an endpoint is told; more is not kept while a handshake waits.
+/// The values sent to a certificate endpoint, up to a limit.
 fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
     let kept = list.iter().take(HELLO_NUMBERS_MAX);
     kept.map(|&one| one.into()).collect()
 }
 
-/// Where the sessions of a policy are, so that they can be resumed.
+/// Where the sessions of a policy are stored for resumption.
 struct Sessions {
     tickets: Arc<dyn ProducesTickets>,
     kept: Arc<dyn StoresServerSessions>,
@@ -432,8 +432,8 @@ struct Sessions {
 impl Sessions {
     fn new(policy: &Policy) -> Result<Sessions, PolicyError> {
         if policy.takes_early_data() || policy.tickets == Tickets::Kept {
-            // What is said early is taken once: rustls takes it only of sessions that are kept, and forgets each as
-            // it is resumed (RFC 8446, section 8.1).
+            // Early data must not be replayed: rustls accepts it only for cached sessions, and removes each when it is
+            // resumed (RFC 8446, section 8.1).
             return Ok(Sessions {
                 tickets: tickets::ticketer(&Tickets::Off, "")?,
                 kept: ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX),
@@ -441,12 +441,12 @@ impl Sessions {
         }
         Ok(Sessions {
             tickets: tickets::ticketer(&policy.tickets, &ticket_scope(policy))?,
-            // Tickets hold the sessions; a table here would be one more lock between the workers.
+            // Tickets contain the sessions; a cache would only be another lock shared by the workers.
             kept: Arc::new(NoServerSessionStorage {}),
         })
     }
 
-    /// Those of a policy that is being served.
+    /// Those of a running policy.
     fn of(config: &ServerConfig) -> Sessions {
         Sessions {
             tickets: config.ticketer.clone(),
@@ -456,7 +456,7 @@ impl Sessions {
 }
 
 impl Built {
-    /// The one for a client.
+    /// The configuration for a client.
     fn config(&self, hello: &ClientHello<'_>) -> &Arc<ServerConfig> {
         match prefers_chacha(hello) {
             true => &self.theirs,
@@ -489,7 +489,7 @@ impl Built {
         config.session_storage = sessions.kept;
         if policy.takes_early_data() {
             config.max_early_data_size = EARLY_DATA_BYTES_MAX;
-            // Else the answer would wait for the end of the handshake, and nothing were won.
+            // Otherwise the response would wait for the end of the handshake, defeating the purpose.
             config.send_half_rtt_data = true;
         }
         if policy.tickets == Tickets::Off {
@@ -524,8 +524,8 @@ fn resolver(
     })
 }
 
-/// Whether the client's first choice is ChaCha20, which says that it has no instructions for AES. For all others
-/// AES-128 costs both sides least, whatever they name first.
+/// Whether the client prefers ChaCha20, which indicates a CPU without AES instructions. For all others AES-128 is
+/// cheapest for both sides, whatever their preference.
 fn prefers_chacha(hello: &ClientHello<'_>) -> bool {
     let first = hello
         .cipher_suites()
@@ -541,7 +541,7 @@ fn prefers_chacha(hello: &ClientHello<'_>) -> bool {
     )
 }
 
-/// A configuration under which every handshake fails.
+/// A configuration with which every handshake fails.
 fn refusing() -> Result<Arc<ServerConfig>, PolicyError> {
     let resolver = Resolver {
         store: CertStore::new([]),
@@ -607,7 +607,7 @@ const CURVES: [(&str, &dyn SupportedKxGroup); 4] = [
     ("secp384r1", kx_group::SECP384R1),
 ];
 
-/// The suites of TLS 1.2, cheapest first.
+/// The TLS 1.2 cipher suites, the cheapest first.
 fn suites_1_2() -> impl Iterator<Item = SupportedCipherSuite> {
     use aws_lc_rs::cipher_suite as known;
     [
@@ -621,7 +621,7 @@ fn suites_1_2() -> impl Iterator<Item = SupportedCipherSuite> {
     .into_iter()
 }
 
-/// The suite's name as Caddy and the IANA registry write it.
+/// The suite's name in Caddy and in the IANA registry.
 fn suite_name(suite: &SupportedCipherSuite) -> &'static str {
     match suite.suite() {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

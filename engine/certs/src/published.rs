@@ -1,5 +1,5 @@
-//! Certificates of authorities that others publish: fetched when a configuration is read, and not again until the next
-//! one. What is believed because of them is left to the callers.
+//! CA certificates published at a URL: downloaded when a configuration is loaded, and not again until the next load.
+//! The callers decide what to trust them for.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use ureq::http::{Request, Uri, header};
 use crate::fetch::{Alias, FetchOptions, Fetcher, Verification};
 use crate::limits::PUBLISHED_TIMEOUT;
 
-/// How published certificates are fetched.
+/// How to download published certificates.
 #[derive(Clone, Debug, Default)]
 pub struct Publisher {
-    /// Whose certificates (DER) are trusted for it; the system's where `None`.
+    /// The root certificates (DER) trusted for the download; the system's if `None`.
     pub roots: Option<Vec<Vec<u8>>>,
-    /// Whether the publisher has to prove who it is.
+    /// Whether to verify the certificate of the publisher.
     pub verification: Verification,
-    /// The name it has to prove, where that is not the host of the address.
+    /// The host name to verify, if it differs from the host of the URL.
     pub server_name: Option<String>,
-    /// How long connecting may take, the handshake included.
+    /// Timeout of connecting, including the TLS handshake.
     pub connect_timeout: Option<Duration>,
 }
 
 impl Publisher {
-    /// The certificates (DER) in the PEM text at `url`, at least one; what went wrong is for people. Waits for at most
-    /// [`PUBLISHED_TIMEOUT`].
+    /// Downloads the certificates (DER) in the PEM text at `url`, at least one; errors are human-readable messages.
+    /// Blocks for at most [`PUBLISHED_TIMEOUT`].
     pub fn fetch(&self, url: &str) -> Result<Vec<Vec<u8>>, String> {
         let address: Uri = url.parse().map_err(|error| format!("{error}"))?;
         let (asked, alias) = match (&self.server_name, address.authority()) {
@@ -88,7 +88,7 @@ mod tests {
 
     const PEM: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
-    /// The address of a server that answers one request so, and what it was asked.
+    /// The address of a server that sends this response to one request, and the request it received.
     fn server(answer: String) -> (String, thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -116,7 +116,7 @@ mod tests {
         assert!(asked.starts_with("GET /ca.pem?x=1 HTTP/1.1\r\n"), "{asked}");
     }
 
-    /// The name decides what has to be proved, not where the request goes nor what it asks for.
+    /// The server name affects only the verification, not where the request goes nor what it contains.
     #[test]
     fn another_name_leads_to_the_same_server() {
         let (url, served) = server("HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n".to_owned());

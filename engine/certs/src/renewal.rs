@@ -1,5 +1,4 @@
-//! When a certificate is renewed and when a failed attempt is repeated: pure functions of time and a seed. Doing it
-//! is left to `maintain`.
+//! When to renew a certificate and when to retry: pure functions of time and a seed. `maintain` performs the renewals.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,7 +7,7 @@ use crate::limits::{
     RETRY_PAUSE_MIN, UNREACHABLE_PAUSE_MAX, UNREACHABLE_PAUSE_MIN,
 };
 
-/// From when to when a certificate is valid.
+/// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
     /// The first second.
@@ -18,25 +17,25 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// The whole span.
+    /// The length of the period.
     pub fn length(&self) -> Duration {
         self.until
             .duration_since(self.from)
             .unwrap_or(Duration::ZERO)
     }
 
-    /// Whether it is over at `now`.
+    /// Whether it has expired at `now`.
     pub fn has_ended(&self, now: SystemTime) -> bool {
         now > self.until
     }
 
-    /// Whether it has not begun at `now`.
+    /// Whether it is not valid yet at `now`.
     pub fn is_ahead(&self, now: SystemTime) -> bool {
         now < self.from
     }
 
-    /// When to renew: when `share` of the span is left, and a little earlier or not by `seed`, which should be
-    /// the same for one certificate and differ between them.
+    /// When to renew: when the fraction `share` of the lifetime remains, minus a jitter derived from `seed`, which
+    /// should be constant for a certificate and differ between certificates.
     pub fn renewal_at(&self, share: f64, seed: u64) -> SystemTime {
         let length = self.length();
         let left = length.mul_f64(share.clamp(0.0, 1.0));
@@ -47,20 +46,20 @@ impl Lifetime {
     }
 }
 
-/// What an authority says of when to renew a certificate of its own (RFC 9773).
+/// A CA's renewal information for a certificate (ARI, RFC 9773).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The window within which to renew.
+    /// Start of the suggested renewal window.
     pub start: SystemTime,
-    /// Its end.
+    /// End of the window.
     pub end: SystemTime,
-    /// When to ask again.
+    /// When to query it again.
     pub ask_again: SystemTime,
 }
 
 impl Advice {
-    /// When to renew: a moment within the window that `seed` chooses, but never so late that a failure or two would
-    /// leave nothing (RFC 9773, section 4.2).
+    /// When to renew: a time within the window selected by `seed`, but early enough for a few retries (RFC 9773,
+    /// section 4.2).
     pub fn renewal_at(&self, lifetime: Lifetime, seed: u64) -> SystemTime {
         let window = self.end.duration_since(self.start).unwrap_or_default();
         let chosen = self.start + window.mul_f64(fraction(seed));
@@ -71,19 +70,19 @@ impl Advice {
     }
 }
 
-/// What kind of failure is waited out, which decides how long at most.
+/// The kind of failure, which determines the maximum pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setback {
-    /// Something of our own, such as a full disk.
+    /// A local failure, such as a full disk.
     Own,
-    /// An authority cannot be reached.
+    /// A CA cannot be reached.
     Unreachable,
-    /// An authority refused an order, which it counts.
+    /// A CA refused an order, which counts against its rate limits.
     Refused,
 }
 
-/// The pause after `failures` failed attempts in a row, at least one: doubling, with a limit, and spread by `seed`
-/// over a quarter of itself.
+/// The pause after `failures` consecutive failures, at least one: exponential backoff with a maximum, reduced by up to
+/// a quarter depending on `seed`.
 pub fn retry_pause(failures: u32, setback: Setback, seed: u64) -> Duration {
     let (shortest, longest) = match setback {
         Setback::Own => (RETRY_PAUSE_MIN, RETRY_PAUSE_MAX),
@@ -95,12 +94,12 @@ pub fn retry_pause(failures: u32, setback: Setback, seed: u64) -> Duration {
     pause.mul_f64(1.0 - 0.25 * fraction(seed.wrapping_add(u64::from(failures))))
 }
 
-/// The moment that a peer asked to wait for, if it is to be believed.
+/// The time from `Retry-After`, with an upper limit.
 pub fn believed(retry_at: Option<SystemTime>, now: SystemTime) -> Option<SystemTime> {
     retry_at.map(|at| at.min(now + RETRY_AFTER_MAX))
 }
 
-/// A number for a text that differs between texts, the same in every run.
+/// A number derived from a text, the same in every run.
 pub fn seed_of(text: &str) -> u64 {
     // FNV-1a: short, and good enough to spread renewals.
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
@@ -108,7 +107,7 @@ pub fn seed_of(text: &str) -> u64 {
     })
 }
 
-/// A number from 0 to 1, well mixed even for seeds that are close together.
+/// A number from 0 to 1, well mixed even for similar seeds.
 pub(crate) fn fraction(seed: u64) -> f64 {
     let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,6 @@
-//! Private keys that a password protects: `ENCRYPTED PRIVATE KEY` (RFC 5958, section 3, by PBES2 of RFC 8018), and the older
-//! form with `Proc-Type: 4,ENCRYPTED` (RFC 1421, section 4.6.1.1), whose key is made as OpenSSL makes it. Keys without a
-//! password are left to `pair`.
+//! Encrypted private keys: `ENCRYPTED PRIVATE KEY` (RFC 5958, section 3, with PBES2 of RFC 8018), and the older format
+//! with `Proc-Type: 4,ENCRYPTED` (RFC 1421, section 4.6.1.1) and OpenSSL's key derivation. Unencrypted keys are in
+//! `pair`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -25,18 +25,19 @@ use crate::failure::CertsError;
 use crate::limits::{PASSWORD_BYTES_MAX, PASSWORDS_MAX, PBKDF2_ROUNDS_MAX};
 use crate::storage::read_file;
 
-/// `id-PBES2`, `id-PBKDF2` and `id-scrypt`, as their contents (RFC 8018, appendix C; RFC 7914, section 7).
+/// The OIDs `id-PBES2`, `id-PBKDF2` and `id-scrypt`, without tag and length (RFC 8018, appendix C; RFC 7914, section
+/// 7).
 const PBES2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0d];
 const PBKDF2: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x05, 0x0c];
 const SCRYPT: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x04, 0x0b];
-/// What `id-hmacWith…` begin with; the last byte tells which.
+/// The common prefix of the OIDs `id-hmacWith…`; the last byte identifies the hash.
 const HMAC: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x02];
-/// What the ciphers of AES begin with (NIST); the last byte tells which.
+/// The common prefix of the AES OIDs (NIST); the last byte identifies key length and mode.
 const AES: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
 /// `des-EDE3-CBC` (RFC 8018, appendix B.2.2).
 const DES_EDE3: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x03, 0x07];
 
-/// Passwords of private keys, from a file with one in each line. They are tried in turn.
+/// Passwords of private keys, from a file with one per line. They are tried in order.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Passwords {
     path: PathBuf,
@@ -45,16 +46,16 @@ pub struct Passwords {
 
 impl fmt::Debug for Passwords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Nobody wants to find them in a log.
+        // Passwords must not end up in a log.
         write!(f, "{} passwords of {:?}", self.list.len(), self.path)
     }
 }
 
 impl Passwords {
-    /// Reads a file. It may be a pipe that gives its passwords once.
+    /// Reads a password file, which may be a pipe.
     ///
     /// # Errors
-    /// A file that cannot be read, is larger than a megabyte, or has a line or a number of lines beyond the limits.
+    /// The file cannot be read, is larger than a megabyte, or exceeds the limits on number and length of lines.
     pub fn read(path: &Path) -> Result<Passwords, CertsError> {
         let missing = || CertsError::io("read", path, std::io::ErrorKind::NotFound.into());
         let text = read_file(path)?.ok_or_else(missing)?;
@@ -84,18 +85,18 @@ impl Passwords {
         })
     }
 
-    /// Whether there are none.
+    /// Whether there are no passwords.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 }
 
-/// Whether the key in a text is protected by a password.
+/// Whether a PEM text contains an encrypted key.
 pub(crate) fn is_sealed(text: &[u8]) -> bool {
     Block::find(text).is_some()
 }
 
-/// Opens the protected key in `text`, which is from `path`, with the first of `passwords` that fits.
+/// Decrypts the encrypted key in `text`, which is from `path`, with the first of `passwords` that works.
 pub(crate) fn open(
     text: &[u8],
     passwords: &Passwords,
@@ -118,7 +119,7 @@ pub(crate) fn open(
     })?;
     let opened = passwords.list.iter().find_map(|password| {
         let plain = seal.open(password)?;
-        // The padding fits one wrong password in 256; what it gives is no key then.
+        // The padding is valid for one wrong password in 256; then the result is not a key.
         let mut rest = Reader(&plain);
         let is_key = rest.take(SEQUENCE).is_some() && rest.0.is_empty();
         is_key.then_some(plain)
@@ -134,7 +135,7 @@ pub(crate) fn open(
     })
 }
 
-/// What the key inside of a block is.
+/// The key format inside a PEM block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Label {
     Pkcs8,
@@ -148,24 +149,24 @@ const LABELS: [(&[u8], Label); 3] = [
     (b"-----BEGIN EC PRIVATE KEY-----", Label::Ec),
 ];
 
-/// A block of PEM with a protected key.
+/// A PEM block with an encrypted key.
 struct Block {
     label: Label,
-    /// What `DEK-Info` says, in the older form.
+    /// The value of `DEK-Info`, in the older format.
     cipher: Option<String>,
-    /// The bytes, where they could be read.
+    /// The decoded bytes, unless they are malformed.
     bytes: Option<Vec<u8>>,
 }
 
-/// Why a block cannot be opened whatever the password is.
+/// Why a block cannot be decrypted with any password.
 enum Fault {
     Damaged,
-    /// It is protected in a way that is not built: its name.
+    /// An unsupported algorithm; its name.
     Unknown(String),
 }
 
 impl Block {
-    /// The first protected key of a text.
+    /// Finds the first encrypted key in a text.
     fn find(text: &[u8]) -> Option<Block> {
         let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
         loop {
@@ -197,7 +198,7 @@ impl Block {
         }
     }
 
-    /// How it is protected.
+    /// Parses the encryption parameters.
     fn seal(&self) -> Result<Seal, Fault> {
         let bytes = self.bytes.as_deref().ok_or(Fault::Damaged)?;
         match self.label {
@@ -214,7 +215,7 @@ impl Block {
     }
 }
 
-/// How a key is protected, and the protected bytes.
+/// The encryption parameters of a key, and the encrypted bytes.
 struct Seal {
     cipher: Cipher,
     iv: Vec<u8>,
@@ -222,9 +223,9 @@ struct Seal {
     bytes: Vec<u8>,
 }
 
-/// How a password becomes a key.
+/// The key derivation function.
 enum Stretch {
-    /// `EVP_BytesToKey` of OpenSSL, with one round of MD5 and the first half of the vector as salt.
+    /// OpenSSL's `EVP_BytesToKey`, with one iteration of MD5 and the first half of the IV as salt.
     Md5,
     /// RFC 8018, section 5.2.
     Pbkdf2 {
@@ -234,7 +235,7 @@ enum Stretch {
     },
 }
 
-/// What bytes are protected with, in chains of blocks.
+/// The cipher, in CBC mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cipher {
     Aes128,
@@ -261,7 +262,7 @@ impl Cipher {
         }
     }
 
-    /// The lengths of its key and of a block.
+    /// The lengths of its key and block in bytes.
     fn lengths(self) -> (usize, usize) {
         match self {
             Cipher::Aes128 => (16, 16),
@@ -298,7 +299,7 @@ impl Seal {
         })
     }
 
-    /// The bytes; `None` where the password is wrong for sure.
+    /// Decrypts the bytes; `None` if the password is certainly wrong.
     fn open(&self, password: &[u8]) -> Option<Vec<u8>> {
         let (length, _) = self.cipher.lengths();
         let mut key = vec![0; length];
@@ -327,7 +328,7 @@ impl Seal {
     }
 }
 
-/// Triple DES in chains of blocks, with the padding of RFC 8018, section 6.1.1.
+/// Decrypts Triple DES in CBC mode with the padding of RFC 8018, section 6.1.1.
 fn open_des(key: &[u8], iv: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     let cipher = TdesEde3::new_from_slice(key).ok()?;
     let mut plain = Vec::with_capacity(bytes.len());
@@ -348,7 +349,7 @@ fn open_des(key: &[u8], iv: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
     is_padded.then_some(plain)
 }
 
-/// Each digest is of the one before it, the password and the salt, until there are enough bytes.
+/// `EVP_BytesToKey`: each digest covers the previous one, the password and the salt, until there are enough bytes.
 fn stretch_by_md5(password: &[u8], salt: &[u8], key: &mut [u8]) {
     let mut before: Vec<u8> = Vec::new();
     for part in key.chunks_mut(16) {
@@ -405,7 +406,7 @@ fn of_pbkdf2(parameters: &[u8]) -> Result<Stretch, Fault> {
     let mut read = || {
         let salt = parameters.take(OCTET_STRING)?.content.to_vec();
         let rounds = parameters.take(INTEGER)?.content;
-        // The length of the key follows from the cipher.
+        // The key length follows from the cipher.
         parameters.take(INTEGER);
         let digest = match parameters.take(SEQUENCE) {
             Some(digest) => Reader(digest.content).take(OID)?.content.to_vec(),
@@ -472,7 +473,7 @@ mod tests {
         output.stdout
     }
 
-    /// What OpenSSL writes, in each form and with each cipher, is what it protected.
+    /// Keys encrypted by OpenSSL, in each format and with each cipher, decrypt to the original.
     #[test]
     fn what_openssl_protects_is_opened_by_the_password_that_fits() {
         if !has_openssl() {
@@ -513,7 +514,7 @@ mod tests {
                 (&old, "KIND -traditional -aes128"),
                 (&old, "KIND -traditional -des3"),
             ] {
-                // `openssl ec` has only the old form, and no word for it.
+                // `openssl ec` writes only the old format and has no option for it.
                 let form = form.replace("KIND", kind).replace("ec -traditional", "ec");
                 let sealed = run(
                     &folder,
@@ -580,7 +581,7 @@ mod tests {
         assert!(of_rounds(PBKDF2_ROUNDS_MAX) && !of_rounds(PBKDF2_ROUNDS_MAX + 1) && !of_rounds(0));
     }
 
-    /// Every protected key cut off anywhere, and with any byte changed: an error or the key, and no panic.
+    /// Every encrypted key, truncated anywhere or with any byte changed, gives an error or the key, and never a panic.
     #[test]
     fn damaged_keys_are_refused() {
         if !has_openssl() {

@@ -1,5 +1,5 @@
-//! The secrets of TLS sessions in a file that programs such as Wireshark read (NSS key log format). Whoever has the file
-//! can read all traffic of these sessions: it is for finding mistakes, never for normal work.
+//! Writes the secrets of TLS sessions to a file for programs such as Wireshark (NSS key log format). With the file, all
+//! traffic of these sessions can be decrypted: it is for debugging only.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ pub(crate) struct SecretsLog {
 }
 
 impl SecretsLog {
-    /// Opens the file; a new one only its owner may read.
+    /// Opens the file; a new one is readable only by its owner.
     pub(crate) fn open(path: &Path) -> io::Result<SecretsLog> {
         let file = OpenOptions::new()
             .append(true)
@@ -43,7 +43,7 @@ impl KeyLog for SecretsLog {
         if self.bytes.fetch_add(length, Ordering::Relaxed) + length > SECRETS_LOG_BYTES_MAX {
             return;
         }
-        // One write, so that lines of several workers do not mix. A full disk must not end handshakes.
+        // A single write, so that lines of several workers do not mix. A full disk must not abort handshakes.
         let _ = (&self.file).write_all(line.as_bytes());
     }
 }

@@ -1,39 +1,40 @@
-//! Which of several certificates a policy shows. Those that fit a name are found by `store`.
+//! Which certificates a policy may serve. `store` finds those that match a name.
 
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::pair::Pair;
 
-/// What a certificate must have to be shown: all that is given.
+/// Conditions that a certificate must meet to be served; all of them apply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// One of these tags.
     pub any_tag: Vec<String>,
     /// All of these tags.
     pub all_tags: Vec<String>,
-    /// One of these serial numbers, as decimal digits.
+    /// One of these serial numbers, in decimal.
     pub serial_numbers: Vec<String>,
-    /// A subject with one of these organisations.
+    /// A subject with one of these organizations.
     pub organizations: Vec<String>,
-    /// A key of this kind.
+    /// A key of this type.
     pub key_algorithm: Option<KeyAlgorithm>,
-    /// Of those with the first of `any_tag` the client chooses, by the signatures that it knows; names do not matter.
+    /// Among the certificates with the first tag of `any_tag`, select the one that the client prefers by its signature
+    /// schemes, regardless of names.
     pub by_client: bool,
 }
 
-/// The kind of a key.
+/// A key algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAlgorithm {
     /// RSA.
     Rsa,
     /// ECDSA, on any curve.
     Ecdsa,
-    /// DSA, which no certificate that can be shown has.
+    /// DSA, which no certificate that can be served uses.
     Dsa,
 }
 
 impl KeyAlgorithm {
-    /// By its name in configurations, in any case, as in Caddy.
+    /// Parses the name used in configurations, ignoring case as in Caddy.
     pub fn parse(name: &str) -> Option<KeyAlgorithm> {
         match name.to_ascii_lowercase().as_str() {
             "rsa" => Some(KeyAlgorithm::Rsa),
@@ -54,7 +55,7 @@ impl KeyAlgorithm {
 }
 
 impl Selection {
-    /// Whether `pair` may be shown.
+    /// Whether `pair` may be served.
     pub(crate) fn takes(&self, pair: &Pair) -> bool {
         let Selection {
             any_tag,
@@ -70,7 +71,7 @@ impl Selection {
             && (serial_numbers.is_empty() && organizations.is_empty() || self.takes_subject(pair))
     }
 
-    /// What is seldom asked for is read again each time: no certificate has to remember it.
+    /// Parses the certificate each time: this condition is rare, and certificates need not store its fields.
     fn takes_subject(&self, pair: &Pair) -> bool {
         let leaf = pair.certified.cert.first();
         let Some((_, leaf)) = leaf.and_then(|leaf| X509Certificate::from_der(leaf).ok()) else {

@@ -1,12 +1,12 @@
-//! What authorities sign: certificates, lists of revoked ones and answers about them have one form (RFC 5280, section 4.1).
-//! Whether the signer may is left to whoever asks.
+//! Signed structures: certificates, revocation lists and OCSP responses have the same form (RFC 5280, section 4.1). The
+//! callers check whether the signer is authorized.
 
 use rustls::crypto::aws_lc_rs as provider;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::der::{BIT_STRING, Element, Reader, SEQUENCE};
 
-/// Something that is signed.
+/// A signed structure.
 pub(crate) struct Signed<'a> {
     pub(crate) said: Element<'a>,
     algorithm: &'a [u8],
@@ -20,13 +20,13 @@ impl<'a> Signed<'a> {
         Some(Signed {
             said: parts.take(SEQUENCE)?,
             algorithm: parts.take(SEQUENCE)?.content,
-            // The first byte says that all bits count.
+            // The first byte is the number of unused bits.
             signature: parts.take(BIT_STRING)?.content.strip_prefix(&[0])?,
             rest: parts,
         })
     }
 
-    /// The certificates that come with it.
+    /// The embedded certificates.
     pub(crate) fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
         let list = Reader(self.rest.0).take(0xa0);
         let list = list.and_then(|list| Reader(list.content).take(SEQUENCE));
@@ -34,7 +34,7 @@ impl<'a> Signed<'a> {
         std::iter::from_fn(move || list.take(SEQUENCE).map(|one| one.whole)).take(8)
     }
 
-    /// Whether the holder of a key (a SubjectPublicKeyInfo) signed.
+    /// Verifies the signature with a public key (a SubjectPublicKeyInfo).
     pub(crate) fn is_by(&self, key: &[u8]) -> bool {
         let Some((algorithm, bits)) = key_parts(key) else {
             return false;
@@ -52,7 +52,7 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The algorithm and the bits of a SubjectPublicKeyInfo.
+/// Algorithm and raw key of a SubjectPublicKeyInfo.
 pub(crate) fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = Reader(Reader(key).take(SEQUENCE)?.content);
     let algorithm = parts.take(SEQUENCE)?.content;
@@ -60,7 +60,7 @@ pub(crate) fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((algorithm, bits))
 }
 
-/// The bits of the key of a certificate; `None` where it cannot be read.
+/// The raw public key of a certificate; `None` if it cannot be parsed.
 pub(crate) fn key_of(cert: &[u8]) -> Option<&[u8]> {
     let (_, cert) = X509Certificate::from_der(cert).ok()?;
     let key = cert.tbs_certificate.subject_pki.raw;

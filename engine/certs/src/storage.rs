@@ -1,9 +1,9 @@
-//! Certificates and keys in files, in the layout that Caddy uses. What the files hold is left to the callers.
+//! Certificates and keys in files, in Caddy's directory layout. The callers interpret the files.
 //!
-//! A crash leaves the old state or the new one. A single file is filled beside its place and renamed. A certificate
-//! and its key are two files, and no rename moves both: so both are filled beside their places, then the key is
-//! renamed, then the certificate. Who finds a key whose certificate does not fit, but the filled one beside it
-//! does, finishes the move.
+//! A crash leaves either the old or the new state. A single file is written under a temporary name and renamed. A
+//! certificate and its key are two files, which cannot be renamed together. Both are therefore written under temporary
+//! names; then the key is renamed, then the certificate. A reader that finds a key that does not match the certificate,
+//! but matches the temporary one, completes the renaming.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -15,13 +15,13 @@ use std::time::{Instant, SystemTime};
 use crate::failure::CertsError;
 use crate::limits::{PEM_BYTES_MAX, STORAGE_LOCK_PAUSE, STORAGE_LOCK_WAIT};
 
-/// A folder for certificates and keys.
+/// A directory for certificates and keys.
 #[derive(Clone, Debug)]
 pub struct Storage {
     root: PathBuf,
 }
 
-/// A certificate chain and its key as they are stored, both PEM.
+/// A certificate chain and its key as stored, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredPair {
     /// The chain.
@@ -31,13 +31,13 @@ pub struct StoredPair {
 }
 
 impl Storage {
-    /// The storage in `root`, which is created when something is written.
+    /// The storage in `root`, which is created by the first write.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Storage { root: root.into() }
     }
 
-    /// The folder where data is kept by default: `$XDG_DATA_HOME/sluice` or `$HOME/.local/share/sluice`, or
-    /// `./sluice` where neither is set, as in some containers.
+    /// The default directory: `$XDG_DATA_HOME/sluice` or `$HOME/.local/share/sluice`, or `./sluice` if neither variable
+    /// is set, as in some containers.
     pub fn default_folder(variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
         let set = |name| {
             variable(name)
@@ -48,23 +48,23 @@ impl Storage {
         data.unwrap_or_else(|| PathBuf::from(".")).join("sluice")
     }
 
-    /// Where `name` is in this storage.
+    /// The path of `name` in this storage.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The content of a file, `None` if there is no such file.
+    /// The content of a file; `None` if it does not exist.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>, CertsError> {
         read_file(&self.path(name))
     }
 
-    /// Replaces a file as a whole.
+    /// Replaces a file atomically.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), CertsError> {
         let _lock = self.lock()?;
         run(&self.file_steps(name, bytes))
     }
 
-    /// Removes a file; one that is not there is removed already.
+    /// Deletes a file if it exists.
     pub fn remove(&self, name: &str) -> Result<(), CertsError> {
         let path = self.path(name);
         match fs::remove_file(&path) {
@@ -74,10 +74,10 @@ impl Storage {
         }
     }
 
-    /// Writes a file, reads it and removes it.
+    /// Tests the storage: writes a file, reads it and deletes it.
     ///
     /// # Errors
-    /// Whatever of it fails.
+    /// The error of the first step that fails.
     pub fn try_out(&self) -> Result<(), CertsError> {
         let _lock = self.lock()?;
         let name = format!("rw_test_{}", std::process::id());
@@ -94,8 +94,8 @@ impl Storage {
         })
     }
 
-    /// The certificate `<name>.crt` with its key `<name>.key`; `None` if there is no certificate. `fits` tells
-    /// whether a certificate and a key belong together; what does not is returned all the same.
+    /// The certificate `<name>.crt` with its key `<name>.key`; `None` if there is no certificate. `fits` determines
+    /// whether a certificate and a key belong together; a pair that does not is returned anyway.
     pub fn read_pair(
         &self,
         name: &str,
@@ -128,7 +128,7 @@ impl Storage {
         if !fits(&moved) {
             return Ok(found);
         }
-        // The pair is whole whether or not the move can be finished now, and another process may just do so.
+        // The pair is complete whether or not the renaming succeeds now; another process may be completing it as well.
         let _ = self.lock().and_then(|_lock| run(&files.last_steps()));
         Ok(Some(moved))
     }
@@ -138,7 +138,7 @@ impl Storage {
         self.write_pair_locked(&self.lock()?, name, pair)
     }
 
-    /// As `write_pair`, by whoever holds the lock already.
+    /// Like `write_pair`, with the lock already held.
     pub fn write_pair_locked(
         &self,
         _lock: &StorageLock,
@@ -148,7 +148,8 @@ impl Storage {
         run(&self.pair_steps(name, pair))
     }
 
-    /// Keeps other processes from writing until it is dropped. Waits for them, but not for ever.
+    /// Locks the storage against writes of other processes until the lock is dropped. Waits for other holders up to a
+    /// limit.
     pub fn lock(&self) -> Result<StorageLock, CertsError> {
         let path = self.path("locks").join("storage.lock");
         let folder = self.path("locks");
@@ -203,7 +204,7 @@ impl Storage {
                 path: next_to(&files.key),
                 bytes: pair.key.clone(),
             },
-            // Both must be found after a crash once the key has moved.
+            // Both must be found after a crash once the key has been renamed.
             Step::Sync(parent(&files.key)),
             Step::Rename {
                 from: next_to(&files.key),
@@ -216,7 +217,7 @@ impl Storage {
     }
 }
 
-/// Held while something is written; the system gives it up when the process ends, however it does.
+/// A lock, held while something is written; the system releases it when the process ends in any way.
 pub struct StorageLock {
     _file: File,
 }
@@ -234,7 +235,7 @@ impl PairFiles {
         }
     }
 
-    /// What is left once the key has moved.
+    /// The remaining steps once the key has been renamed.
     fn last_steps(&self) -> Vec<Step> {
         let (from, to) = (next_to(&self.certificate), self.certificate.clone());
         vec![
@@ -244,7 +245,7 @@ impl PairFiles {
     }
 }
 
-/// One step of a change. Steps are values so that a test can stop after each of them, as a crash does.
+/// One step of a change. Steps are values so that a test can stop after each of them, as a crash would.
 #[derive(Debug)]
 pub(crate) enum Step {
     Folder(PathBuf),
@@ -277,7 +278,7 @@ pub(crate) fn create_folder(path: &Path) -> Result<(), CertsError> {
 }
 
 fn fill(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    // What a crash left there may have other rights, and rights are only set on creation.
+    // A file left by a crash may have other permissions, and these are set only on creation.
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -291,7 +292,7 @@ fn fill(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// The content of a file of sane size, `None` if there is no such file.
+/// The content of a file of limited size; `None` if it does not exist.
 pub(crate) fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CertsError> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -357,17 +358,18 @@ mod tests {
                     found,
                     "reading again"
                 );
-                // And the next change is not disturbed by what was left.
+                // The next change is not disturbed by leftovers either.
                 storage.write_pair("a/b", &pair("newer")).unwrap();
                 assert_eq!(storage.read_pair("a/b", fits).unwrap(), Some(pair("newer")));
             }
         }
     }
 
-    /// Where the process that is killed writes; set for that one alone.
+    /// The directory of the process to be killed; set only for that process.
     const VICTIM: &str = "SLUICE_TEST_VICTIM";
 
-    /// Writes two pairs in turn until it is killed. No test of its own: it ends at once where nobody asked for it.
+    /// Writes two pairs alternately until it is killed. Not a test itself: it returns immediately unless the variable
+    /// is set.
     #[test]
     fn victim() {
         let Some(folder) = std::env::var_os(VICTIM) else {
@@ -382,9 +384,9 @@ mod tests {
         }
     }
 
-    /// Runs a process that writes until `is_time` and kills it; gives what it left.
+    /// Runs a process that writes until `is_time` and kills it; returns what it left.
     fn killed(folder: &Path, is_time: impl Fn() -> bool) -> Storage {
-        // Written last of all, so it tells that one pair is there.
+        // Written last, so its existence shows that one pair is complete.
         for name in ["a/b.json", "a/b.json.next"] {
             let _ = fs::remove_file(folder.join(name));
         }
@@ -419,8 +421,8 @@ mod tests {
             storage.write_pair("a/b", &pair("three")).unwrap();
             assert_eq!(storage.read_pair("a/b", fits).unwrap(), Some(pair("three")));
         };
-        // In the middle of each step: once a file stands beside its place, once only one of the two does, and at
-        // moments of chance.
+        // In the middle of each step: when a temporary file exists, when only one of the two is left, and at random
+        // times.
         for name in ["b.crt.next", "b.key.next", "b.json.next"] {
             check(&killed(folder.path(), || next(name).exists()));
         }

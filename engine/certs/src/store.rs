@@ -1,5 +1,5 @@
-//! The certificates that can be shown, and the choice among them during a handshake. Which versions and clients are
-//! accepted is left to `policy`.
+//! The certificates that can be served, and their selection during a handshake. `policy` has the TLS versions and
+//! client requirements.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -17,8 +17,8 @@ use crate::pair::Pair;
 use crate::selection::Selection;
 use crate::subject::Subject;
 
-/// The certificates of a configuration. Renewed ones take the place of the old in it, so handshakes that begin
-/// afterwards get them and nothing has to be restarted.
+/// The certificates of a configuration. Renewed ones replace the old ones in place, so later handshakes use them
+/// without a restart.
 #[derive(Default)]
 pub struct CertStore {
     index: RwLock<Index>,
@@ -26,10 +26,10 @@ pub struct CertStore {
 
 #[derive(Default)]
 struct Index {
-    /// By name, wildcard or address; in each list manual ones come first.
+    /// By name, wildcard or IP address; in each list manually loaded ones come first.
     by_subject: HashMap<Subject, Vec<Entry>>,
     first: Vec<Entry>,
-    /// By their tags, in the order of the configuration; only those that somebody else renews.
+    /// By tag, in the order of the configuration; manually loaded ones only.
     by_tag: HashMap<String, Vec<Entry>>,
     /// Names whose certificate is on order.
     expected: HashSet<Subject>,
@@ -38,22 +38,22 @@ struct Index {
 #[derive(Clone)]
 struct Entry {
     pair: Arc<Pair>,
-    /// What is shown in its place: the same with what its authority says of it.
+    /// The certificate with its OCSP staple, served instead.
     stapled: Option<Arc<CertifiedKey>>,
     is_managed: bool,
 }
 
-/// What is shown to clients whose wish cannot be met otherwise.
+/// Which certificate to serve if none matches the client's request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fallback {
-    /// The name assumed when the client sends none.
+    /// The name assumed for clients without SNI.
     pub default_sni: Option<Subject>,
-    /// The name assumed when no certificate fits.
+    /// The name assumed if no certificate matches.
     pub fallback_sni: Option<Subject>,
 }
 
 impl CertStore {
-    /// A store of certificates that somebody else renews, in order of preference.
+    /// A store of manually loaded certificates, in order of preference.
     pub fn new(manual: impl IntoIterator<Item = Arc<Pair>>) -> Arc<CertStore> {
         let mut index = Index::default();
         for pair in manual {
@@ -68,7 +68,7 @@ impl CertStore {
         })
     }
 
-    /// Adds a certificate that we renew ourselves. It takes the place of an earlier one for the same subjects.
+    /// Adds a managed certificate. It replaces an earlier one for the same subjects.
     pub fn put(&self, pair: Arc<Pair>) {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         index.add(Entry {
@@ -78,14 +78,14 @@ impl CertStore {
         });
     }
 
-    /// Tells that a certificate for `subject` is on order: until it comes, clients that ask for it get none rather
-    /// than one for another name.
+    /// Records that a certificate for `subject` is on order: until it arrives, clients requesting the name get none
+    /// rather than one for another name.
     pub fn expect(&self, subject: Subject) {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         index.expected.insert(subject);
     }
 
-    /// Whether a certificate for exactly `subject` is there, or a wildcard that covers it.
+    /// Whether there is a certificate for exactly `subject`, or a wildcard that covers it.
     pub fn covers(&self, subject: &Subject) -> bool {
         let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         index.by_subject.contains_key(subject)
@@ -99,7 +99,7 @@ impl CertStore {
         of(subject).or_else(|| of(&wildcard_of(subject)?))
     }
 
-    /// Shows `new` in the place of `old`, a certificate that somebody else renews.
+    /// Replaces `old`, a manually loaded certificate, by `new`.
     pub fn replace(&self, old: &Arc<Pair>, new: &Arc<Pair>) {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let entries = std::mem::take(&mut index.first);
@@ -114,7 +114,7 @@ impl CertStore {
         }
     }
 
-    /// Shows a certificate of ours for `subject` no more.
+    /// Removes the managed certificate for `subject`.
     pub fn remove(&self, subject: &Subject) {
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
         let is_other = |entry: &Entry| {
@@ -135,7 +135,7 @@ impl CertStore {
         index.first.iter().map(|entry| entry.pair.clone()).collect()
     }
 
-    /// Shows `answer` of its authority with a certificate from now on, or none.
+    /// Staples the OCSP response `answer` to a certificate, or none.
     pub(crate) fn staple(&self, pair: &Arc<Pair>, answer: Option<&[u8]>) {
         let is_it = |entry: &&Entry| Arc::ptr_eq(&entry.pair, pair);
         let shown = |entry: &Entry| entry.stapled.as_ref().and_then(|one| one.ocsp.clone());
@@ -192,12 +192,12 @@ impl CertStore {
             .len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no certificates.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The certificate with this tag that a client likes best, whatever name it asks for.
+    /// The certificate with this tag that the client prefers, regardless of the server name.
     pub(crate) fn choose_by_client(
         &self,
         tag: &str,
@@ -212,8 +212,8 @@ impl CertStore {
         Some(entry.shown().clone())
     }
 
-    /// The certificate for a client that asks for `server_name` at our address `local`: the exact name, then a
-    /// wildcard, then the fallback, then the first that the client can use.
+    /// The certificate for a client that requests `server_name` at our address `local`: an exact match, then a
+    /// wildcard, then the fallback, then the first that the client supports.
     pub fn choose(
         &self,
         server_name: Option<&str>,
@@ -262,7 +262,7 @@ impl Index {
             let entries = self.by_subject.entry(subject.clone()).or_default();
             replaced |= insert(entries, entry.clone());
         }
-        // Looking through all certificates is only worth it where there is one to replace.
+        // Search all certificates only if there is one to replace.
         if !replaced {
             self.first.push(entry);
         } else {
@@ -281,7 +281,7 @@ impl Index {
     }
 }
 
-/// A renewed certificate takes the place of the one before it, which is told; any other comes behind.
+/// Replaces an earlier version of a managed certificate and returns true; otherwise appends the entry.
 fn insert(entries: &mut Vec<Entry>, entry: Entry) -> bool {
     let earlier = entries.iter_mut().find(|other| {
         entry.is_managed && other.is_managed && other.pair.subjects == entry.pair.subjects
@@ -298,7 +298,7 @@ fn insert(entries: &mut Vec<Entry>, entry: Entry) -> bool {
     }
 }
 
-/// The first usable one that is valid, or else the first usable one: clients tell their users why it is refused.
+/// The first usable one that is valid, or else the first usable one: clients then report the actual problem.
 fn best(
     entries: &[Entry],
     now: SystemTime,
@@ -313,7 +313,7 @@ fn best(
         .map(|entry| entry.shown().clone())
 }
 
-/// `*.example.com` for `www.example.com`: a wildcard stands for exactly one label (RFC 9525, section 6.3).
+/// `*.example.com` for `www.example.com`: a wildcard matches exactly one label (RFC 9525, section 6.3).
 pub(crate) fn wildcard_of(subject: &Subject) -> Option<Subject> {
     let (first, rest) = subject.name()?.split_once('.')?;
     if first == "*" {
@@ -323,15 +323,15 @@ pub(crate) fn wildcard_of(subject: &Subject) -> Option<Subject> {
     }
 }
 
-/// A certificate of the store that we show to servers which ask who we are. The one shown is that of the moment: it is
-/// renewed like all others.
+/// A certificate of the store used as a client certificate for upstreams. It is looked up each time, so renewals take
+/// effect.
 pub(crate) struct Shown {
     store: Arc<CertStore>,
     subject: Subject,
 }
 
 impl CertStore {
-    /// Shows the certificate for `subject` to servers that ask for one; none where there is none.
+    /// Presents the certificate for `subject` to servers that request one; none if there is none.
     pub fn shown(self: &Arc<Self>, subject: Subject) -> Arc<dyn ResolvesClientCert> {
         Arc::new(Shown {
             store: self.clone(),
@@ -364,15 +364,15 @@ impl fmt::Debug for Shown {
     }
 }
 
-/// The store as rustls asks it.
+/// The store as a rustls certificate resolver.
 pub(crate) struct Resolver {
     pub(crate) store: Arc<CertStore>,
     pub(crate) fallback: Fallback,
-    /// Certificates that it does not take do not count.
+    /// Which certificates may be served.
     pub(crate) selection: Selection,
-    /// The address the client connected to, where it matters.
+    /// The address the client connected to, if it matters.
     pub(crate) local: Option<IpAddr>,
-    /// What is spoken, where clients choose.
+    /// The protocol settings, if the client's preference decides.
     pub(crate) spoken: Spoken,
 }
 

@@ -1,5 +1,4 @@
-//! Whom a certificate is for: a host name, a wildcard, or an address. Whether a client believes it is left to the
-//! client.
+//! The subject of a certificate: a host name, a wildcard, or an IP address.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,7 +7,7 @@ use pki_types::DnsName;
 
 use crate::failure::CertsError;
 
-/// A host name in lower case, a wildcard such as `*.example.com`, or an address.
+/// A host name in lower case, a wildcard such as `*.example.com`, or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(Kind);
 
@@ -19,7 +18,7 @@ enum Kind {
 }
 
 impl Subject {
-    /// Takes `text` apart. International names must come in their ASCII form (`xn--…`).
+    /// Parses `text`. Internationalized names must be in ASCII form (`xn--…`).
     pub fn parse(text: &str) -> Result<Self, CertsError> {
         let bare = text
             .strip_prefix('[')
@@ -36,7 +35,7 @@ impl Subject {
         }
     }
 
-    /// The address, if it is one.
+    /// The IP address, if it is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match &self.0 {
             Kind::Name(_) => None,
@@ -57,7 +56,7 @@ impl Subject {
         self.name().is_some_and(|name| name.starts_with("*."))
     }
 
-    /// What a handshake names to ask for it: an address by its reverse name (RFC 8738, section 6).
+    /// The server name that requests it in a handshake; for an IP address its reverse mapping (RFC 8738, section 6).
     pub fn handshake_name(&self) -> String {
         match &self.0 {
             Kind::Name(name) => name.clone(),
@@ -73,7 +72,7 @@ impl Subject {
         }
     }
 
-    /// How files for it are called, as Caddy calls them: `*` and `:` cannot stand in every file name.
+    /// The base name of its files, as in Caddy: `*` and `:` are not allowed on all file systems.
     pub fn file_name(&self) -> String {
         self.to_string().replace('*', "wildcard_").replace(':', "-")
     }

@@ -1,4 +1,4 @@
-//! What tests of this package share, and a real client against the acceptor.
+//! Shared parts of this package's tests, and tests of the acceptor with a real client.
 
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ use crate::{
 #[path = "../../../tests/doubles/abilities.rs"]
 pub(crate) mod abilities;
 
-/// A folder of its own for a test, removed at its end.
+/// A temporary directory for a test, removed at its end.
 pub(crate) struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -49,7 +49,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// A local CA in a folder of its own.
+/// A local CA in its own directory.
 pub(crate) struct TestCa {
     pub(crate) ca: LocalCa,
     pub(crate) folder: TempFolder,
@@ -135,7 +135,7 @@ fn input(session: &mut dyn Session, bytes: &[u8]) -> Result<(), SessionError> {
 
 type Both = (Box<dyn Session>, Box<dyn Session>);
 
-/// Shakes hands; the error is the first that either side has.
+/// Performs a handshake; the error is the first one of either side.
 pub(crate) fn shake(
     client: &Connector,
     host: &str,
@@ -166,7 +166,7 @@ fn acceptor(policies: Vec<Policy>, store: &Arc<CertStore>) -> Arc<dyn Acceptor> 
     Arc::new(TlsPolicies::build(policies, store, None).unwrap()).acceptor()
 }
 
-/// The certificate that the server shows, through the eyes of a client that believes anyone.
+/// The certificate that the server presents to a client that accepts any.
 fn shown(acceptor: &dyn Acceptor, host: &str, local: Option<IpAddr>) -> Option<Vec<u8>> {
     let options = ConnectorOptions {
         trust: ServerTrust::Anyone,
@@ -228,7 +228,7 @@ fn the_name_asked_for_decides_which_certificate_is_shown() {
     let default_only = with(parse("assumed.test"), None);
     let ten: Option<IpAddr> = Some("10.0.0.1".parse().unwrap());
     let eleven: Option<IpAddr> = Some("10.0.0.11".parse().unwrap());
-    // A client that dials an address sends no name.
+    // A client that connects to an IP address sends no SNI.
     let cases = [
         (&plain, "www.a.test", None, &exact),
         (&plain, "WWW.A.TEST", None, &exact),
@@ -354,7 +354,7 @@ fn a_ticket_of_one_policy_does_not_get_past_the_client_auth_of_another() {
         ),
     ] {
         let acceptor = acceptor(policies, &store);
-        // Asks for the same name each time, so that its tickets are offered; only the policy differs.
+        // The server name is the same each time, so that the tickets are offered; only the policy differs.
         let open = test.client_with(|options| options.server_name = Some("open.test".to_owned()));
         assert!(
             !shake(&open, "x", &*acceptor, None)
@@ -371,7 +371,7 @@ fn a_ticket_of_one_policy_does_not_get_past_the_client_auth_of_another() {
         let (_, server) = shake(&with_cert, "closed.test", &*acceptor, None).unwrap();
         assert_eq!(server.info().client_certs.len(), 2);
     }
-    // The same ticket, for the same name, where that name has come to demand a certificate.
+    // The same ticket, for the same name, whose policy now requires a certificate.
     let name = |auth| Policy {
         names: vec!["open.test".to_owned()],
         client_auth: auth,
@@ -538,7 +538,7 @@ fn the_first_policy_for_a_name_decides() {
     }
 }
 
-/// The first policy that is for a connection decides, whether or not it is for all of them.
+/// The first matching policy is used, whether or not it has further conditions.
 #[test]
 fn policies_may_be_for_some_connections_only() {
     let test = TestCa::new();

@@ -1,5 +1,5 @@
-//! Telling the system to trust our root: a file in the folder that the system's own command gathers certificates
-//! from, and a run of that command. Browsers with stores of their own are left to their users.
+//! Installs our root certificate in the system trust store: writes a file to the directory that the system's own
+//! command collects certificates from, and runs that command. Browsers with separate stores are left to their users.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
@@ -14,13 +14,13 @@ use crate::storage::read_file;
 /// The certificate store of a system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemStore {
-    /// The folder that certificates are put into.
+    /// The directory for additional certificates.
     pub folder: PathBuf,
-    /// The ending the command looks for.
+    /// The file extension that the command expects.
     pub ending: &'static str,
-    /// The command that gathers them, with its arguments.
+    /// The command that updates the store, with its arguments.
     pub command: Vec<String>,
-    /// The same after a certificate was removed.
+    /// The command to run after a certificate was removed.
     pub command_after_removal: Vec<String>,
 }
 
@@ -29,11 +29,12 @@ struct StoreKind {
     folder: &'static str,
     ending: &'static str,
     command: &'static [&'static str],
-    /// Further arguments after a removal.
+    /// Additional arguments after a removal.
     removal: &'static [&'static str],
 }
 
-/// Debian, Fedora, Arch, openSUSE. Debian's command leaves dangling links unless it starts afresh.
+/// Debian, Fedora, Arch, openSUSE. Debian's command leaves dangling links after a removal unless it rebuilds
+/// everything.
 const KINDS: [StoreKind; 4] = [
     StoreKind {
         folder: "usr/local/share/ca-certificates",
@@ -62,7 +63,7 @@ const KINDS: [StoreKind; 4] = [
 ];
 
 impl SystemStore {
-    /// The store of the system whose files are below `root`, `/` except in tests.
+    /// The store of the system whose files are below `root`, which is `/` except in tests.
     pub fn find(root: &Path) -> Result<SystemStore, CertsError> {
         let found = KINDS.iter().find(|kind| root.join(kind.folder).is_dir());
         let kind = found.ok_or(CertsError::NoSystemStore)?;
@@ -75,7 +76,7 @@ impl SystemStore {
         })
     }
 
-    /// Where the certificate called `name` is, or would be.
+    /// The path of the certificate called `name`, whether it exists or not.
     pub fn path(&self, name: &str) -> PathBuf {
         let safe = |c: char| {
             if c.is_ascii_alphanumeric() || c == '-' {
@@ -98,33 +99,33 @@ impl SystemStore {
         Ok(chain_from_pem(&found, &path).is_ok_and(|found| found == wanted))
     }
 
-    /// Installs `pem` as `name`, in place of an earlier one. Does nothing if it is installed.
+    /// Installs `pem` as `name`, replacing an earlier one. Does nothing if it is already installed.
     pub fn install(&self, name: &str, pem: &str) -> Result<(), CertsError> {
         if self.is_installed(name, pem)? {
             return Ok(());
         }
         let path = self.path(name);
-        // The ending keeps the command from gathering a half-written file.
+        // The extension prevents the command from collecting an incomplete file.
         let next = path.with_extension("next");
         let written = fs::File::create(&next).and_then(|mut file| {
             file.write_all(pem.as_bytes())?;
-            // Whatever the umask: everybody's programs have to read it.
+            // Regardless of the umask: programs of all users have to read it.
             file.set_permissions(fs::Permissions::from_mode(0o644))?;
             file.sync_all()
         });
         let written = written.and_then(|()| fs::rename(&next, &path));
         if let Err(source) = written {
-            // The reason is what matters; a file that is left over is not gathered.
+            // Report the original error; a leftover file is not collected.
             let _ = fs::remove_file(&next);
             return Err(CertsError::io("write", &path, source));
         }
         gather(&self.command).inspect_err(|_| {
-            // Else it would count as installed the next time.
+            // Otherwise it would count as installed the next time.
             let _ = fs::remove_file(&path);
         })
     }
 
-    /// Removes the certificate called `name`; tells whether there was one.
+    /// Removes the certificate called `name`; returns whether there was one.
     pub fn uninstall(&self, name: &str) -> Result<bool, CertsError> {
         let path = self.path(name);
         match fs::remove_file(&path) {
@@ -174,7 +175,7 @@ mod tests {
             .pem()
     }
 
-    /// A store below a temporary folder whose command notes that it ran.
+    /// A store below a temporary directory whose command records that it ran.
     fn store(folder: &Path) -> SystemStore {
         fs::create_dir_all(folder.join("etc/pki/ca-trust/source/anchors")).unwrap();
         let mut store = SystemStore::find(folder).unwrap();

@@ -1,5 +1,5 @@
-//! For which connections a policy is, besides the names of its clients' hellos. Which policy is taken among those that are
-//! for a connection is left to `policy`.
+//! Conditions on connections for TLS policies, in addition to the server name. `policy` selects among the matching
+//! policies.
 
 use std::net::IpAddr;
 
@@ -9,20 +9,20 @@ use sluice_route::regexp::Regexp;
 
 use crate::policy::PolicyError;
 
-/// For which connections a policy is: all that is given must hold.
+/// Conditions on a connection; all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct When {
-    /// Networks that hold our address; any when empty.
+    /// IP ranges that contain the local address; any if empty.
     pub local: Vec<String>,
-    /// Networks that hold the client's; any when empty.
+    /// IP ranges that contain the client's address; any if empty.
     pub remote: Vec<String>,
-    /// Networks that do not hold it.
+    /// IP ranges that do not contain the client's address.
     pub not_remote: Vec<String>,
-    /// An expression that the name matches which the client asks for; without a name it is matched against nothing.
+    /// A regular expression that matches the server name; without SNI it is matched against the empty string.
     pub name_pattern: Option<String>,
 }
 
-/// The same, ready to be asked.
+/// The compiled conditions.
 #[derive(Debug)]
 pub(crate) struct Condition {
     local: Option<IpRanges>,
@@ -32,7 +32,7 @@ pub(crate) struct Condition {
 }
 
 impl When {
-    /// `None` if it always holds.
+    /// `None` if there are no conditions.
     pub(crate) fn compile(&self) -> Result<Option<Condition>, PolicyError> {
         if *self == When::default() {
             return Ok(None);
@@ -56,7 +56,7 @@ impl When {
 }
 
 impl Condition {
-    /// Whether it holds for a client between `ends` that asks for `server_name`.
+    /// Whether the conditions hold for a client between `ends` that requests `server_name`.
     pub(crate) fn holds(&self, server_name: Option<&str>, ends: Ends) -> bool {
         let is_in = |ranges: &Option<IpRanges>, ip: Option<IpAddr>| match ranges {
             None => true,
@@ -99,7 +99,7 @@ mod tests {
         assert!(!holds(Some("b.test"), "10.0.0.2", "192.0.2.1"));
         assert!(!holds(Some("b.test"), "10.0.0.1", "192.0.2.200"));
         assert!(!holds(Some("b.test"), "10.0.0.1", "192.0.3.1"));
-        // Whoever has no address is in no network.
+        // A connection without an IP address matches no range.
         assert!(!holds(Some("b.test"), "", "192.0.2.1"));
         assert!(!holds(Some("b.test"), "10.0.0.1", ""));
         assert!(When::default().compile().unwrap().is_none());

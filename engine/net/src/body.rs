@@ -1,5 +1,4 @@
-//! Bodies on their way through a worker: what a service answers with, and what it reads from a client. Framing
-//! is left to the connection that sends them.
+//! Request and response bodies on their way through a worker. Framing is left to the connection that sends them.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -16,26 +15,26 @@ use crate::stream::Stream;
 use crate::tunnel::Notice;
 use crate::upstream::Lease;
 
-/// The body of an answer.
+/// A response body.
 pub enum Body {
     /// No content; `Content-Length: 0` where the status allows content.
     Empty,
     /// The bytes in `Exchange::inline`.
     Inline,
-    /// Bytes that others hold too, such as a cached file.
+    /// Bytes shared with others, such as a cached file.
     Shared(SharedSlice),
-    /// A part of an open file, sent without passing through this process where the connection allows it.
+    /// A part of an open file, sent with `sendfile` where the connection allows it.
     File(FileSlice),
     /// Bytes that arrive over time.
     Stream(Box<dyn BodyStream>),
     /// The connection becomes a tunnel after the head was sent (status 101, or 2xx to CONNECT).
     Tunnel(Box<Tunnel>),
-    /// No answer: the connection is closed at once.
+    /// No response: the connection is closed immediately.
     Abort,
 }
 
 impl Body {
-    /// The exact number of bytes, where it is known. `inline` is the length of `Exchange::inline`.
+    /// The exact length in bytes, if known. `inline` is the length of `Exchange::inline`.
     pub fn len(&self, inline: usize) -> Option<u64> {
         match self {
             Body::Empty | Body::Abort | Body::Tunnel(_) => Some(0),
@@ -47,7 +46,7 @@ impl Body {
     }
 }
 
-/// Bytes held by an [`Rc`], or a part of them.
+/// Bytes held by an [`Rc`], or a range of them.
 #[derive(Clone)]
 pub struct SharedSlice {
     bytes: Rc<[u8]>,
@@ -66,7 +65,11 @@ impl SharedSlice {
         }
     }
 
-    /// The part from `start` to `end`, which must lie within.
+    /// The range from `start` to `end` of `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// If the range is out of bounds.
     pub fn part(bytes: Rc<[u8]>, start: usize, end: usize) -> Self {
         assert!(
             start <= end && end <= bytes.len(),
@@ -75,7 +78,11 @@ impl SharedSlice {
         SharedSlice { bytes, start, end }
     }
 
-    /// The part of it from `start` to `end`, which must lie within.
+    /// The range from `start` to `end` of this slice.
+    ///
+    /// # Panics
+    ///
+    /// If the range is out of bounds.
     pub fn within(&self, start: usize, end: usize) -> Self {
         assert!(
             start <= end && end <= self.end - self.start,
@@ -100,33 +107,33 @@ pub struct FileSlice {
     pub file: Rc<File>,
     /// Offset of the first byte.
     pub start: u64,
-    /// Number of bytes. If the file turns out shorter the connection is closed early.
+    /// Length in bytes. If the file turns out shorter, the connection is closed early.
     pub len: u64,
 }
 
-/// What an upgraded connection is joined to.
+/// The peer of an upgraded connection.
 pub struct Tunnel {
-    /// The other connection.
+    /// The connection to the peer.
     pub stream: Stream,
-    /// Its place among the connections of the worker, where it has one.
+    /// The peer connection's slot among the connections of the worker, if it takes one.
     pub place: Option<Place>,
-    /// What was already received from it after its head.
+    /// Bytes already received from the peer after its response head.
     pub received: Vec<u8>,
-    /// The longest it may last, if there is a limit.
+    /// Maximum lifetime, if limited.
     pub lifetime: Option<Duration>,
-    /// Counts it as a request in progress as long as it lasts.
+    /// Counts the tunnel as a request in progress while it lasts.
     pub lease: Option<Lease>,
-    /// What ends it some time after its configuration, where that is wanted.
+    /// Closes the tunnel some time after its configuration was replaced, if configured.
     pub notice: Option<Notice>,
-    /// Bytes that it takes at a time in each direction; those of the worker's buffers where nothing is said.
+    /// Buffer size in each direction; the worker's default if `None`.
     pub buffer_bytes: Option<usize>,
 }
 
-/// Bytes that arrive over time, read without copying: `poll_data` shows what is there, `consume` takes it.
+/// Bytes that arrive over time, read without copying: `poll_data` returns the available bytes, `consume` removes them.
 ///
-/// A stream is polled only from the task of its connection. Dropping it before its end gives up the rest.
+/// A stream is polled only from the task of its connection. Dropping it early discards the rest.
 pub trait BodyStream {
-    /// The exact number of bytes still to come, where it is known.
+    /// The exact number of bytes still to come, if known.
     fn len(&self) -> Option<u64>;
 
     /// Whether the stream is known to be at its end.
@@ -134,47 +141,47 @@ pub trait BodyStream {
         self.len() == Some(0)
     }
 
-    /// The bytes at hand, at least one; an empty slice is the end. An error means that the message is
-    /// incomplete and must not be presented as whole.
+    /// The available bytes, at least one; an empty slice is the end. An error means that the message is incomplete and
+    /// must not be presented as complete.
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>>;
 
-    /// Takes the first `count` of the bytes that `poll_data` showed.
+    /// Removes the first `count` of the bytes that `poll_data` returned.
     fn consume(&mut self, count: usize);
 
-    /// The receiver takes nothing at the moment: a stream that buffers reads on. What `poll_data` showed stays the
-    /// beginning of what it shows next. Whoever passes on another stream passes this on, too. An error is one that the
-    /// receiver must not wait for, as where the client breaks off its request.
+    /// Called while the receiver accepts nothing: a buffering stream reads ahead. Bytes already returned by `poll_data`
+    /// remain the beginning of what it returns next. Wrappers must forward this call to the stream they wrap. An error
+    /// is one that must not wait for the receiver, such as a client aborting its request.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        // Behind it may be an upload that the client wants to end before it reads.
+        // The stream may depend on an upload that the client wants to finish before it reads.
         self.poll_data(cx).map_ok(|_| ())
     }
 
-    /// Trailer fields, once the end was reached.
+    /// The trailers, after the end was reached.
     fn trailers(&mut self) -> Option<Fields> {
         None
     }
 
-    /// How long a client may be silent from now on, where it comes from one.
+    /// Sets how long a client may be silent from now on, if the stream comes from one.
     fn set_idle_timeout(&mut self, _timeout: Duration) {}
 
-    /// The lowest rate at which it may come from now on, where it comes from a client.
+    /// Sets the minimum data rate from now on, if the stream comes from a client.
     fn set_min_rate(&mut self, _rate: Option<MinDataRate>) {}
 
-    /// Whether it can be shown once more from its beginning.
+    /// Whether the stream can be read again from its beginning.
     fn is_rewindable(&self) -> bool {
         false
     }
 
-    /// Goes back to the beginning, where [`BodyStream::is_rewindable`] says that it can.
+    /// Goes back to the beginning, if [`BodyStream::is_rewindable`] returns true.
     fn rewind(&mut self) {}
 }
 
-/// Reads the rest of `body`, at most `bytes_max` bytes; `None` if there are more. Nobody waits for a body that says
-/// beforehand that it is larger.
+/// Reads the rest of `body`, at most `bytes_max` bytes; `None` if there are more. A body that declares a larger length
+/// is not read at all.
 ///
 /// # Errors
 ///
-/// What the body says where it is incomplete.
+/// The failure of the body if it is incomplete.
 pub async fn read_whole(
     body: &mut dyn BodyStream,
     bytes_max: usize,
@@ -201,19 +208,19 @@ pub async fn read_whole(
     }
 }
 
-/// The body of a request. A handler takes it out of the exchange to read it; what it leaves unread the
-/// connection drains or gives up.
+/// A request body. A handler takes it out of the exchange to read it; the connection drains or abandons what is left
+/// unread.
 #[derive(Default)]
 pub enum RequestBody {
-    /// There is none.
+    /// No body.
     #[default]
     None,
-    /// It arrives over time.
+    /// A body that arrives over time.
     Stream(Box<dyn BodyStream>),
 }
 
 impl RequestBody {
-    /// The exact number of bytes, where it is known.
+    /// The exact length in bytes, if known.
     pub fn len(&self) -> Option<u64> {
         match self {
             RequestBody::None => Some(0),
@@ -221,17 +228,17 @@ impl RequestBody {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there is no body.
     pub fn is_none(&self) -> bool {
         matches!(self, RequestBody::None)
     }
 
-    /// Whether it is known to hold nothing more.
+    /// Whether nothing is left to read, as far as is known.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
 
-    /// Takes it out, leaving none.
+    /// Takes the body, leaving [`RequestBody::None`].
     pub fn take(&mut self) -> RequestBody {
         std::mem::take(self)
     }

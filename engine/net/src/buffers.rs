@@ -1,10 +1,10 @@
-//! Reuse of read buffers within one worker, so that an idle connection holds none.
+//! A pool of read buffers for one worker, so that idle connections hold none.
 
 use std::cell::RefCell;
 
 use crate::limits::{BODY_BUFFER_BYTES, BUFFERS_KEPT_MAX, READ_BUFFER_BYTES};
 
-/// The spare buffers of a worker.
+/// The buffer pool of a worker.
 #[derive(Default)]
 pub struct Buffers {
     small: RefCell<Vec<Vec<u8>>>,
@@ -12,7 +12,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// An empty buffer with room for [`READ_BUFFER_BYTES`].
+    /// An empty buffer with a capacity of [`READ_BUFFER_BYTES`].
     pub fn small(&self) -> Vec<u8> {
         self.small
             .borrow_mut()
@@ -20,7 +20,7 @@ impl Buffers {
             .unwrap_or_else(|| Vec::with_capacity(READ_BUFFER_BYTES))
     }
 
-    /// An empty buffer with room for [`BODY_BUFFER_BYTES`].
+    /// An empty buffer with a capacity of [`BODY_BUFFER_BYTES`].
     pub fn large(&self) -> Vec<u8> {
         self.large
             .borrow_mut()
@@ -28,7 +28,7 @@ impl Buffers {
             .unwrap_or_else(|| Vec::with_capacity(BODY_BUFFER_BYTES))
     }
 
-    /// Takes a buffer back. One that has grown beyond its size or of another size is freed.
+    /// Returns a buffer to the pool. A buffer of any other capacity is freed.
     pub fn give_back(&self, mut buf: Vec<u8>) {
         let shelf = match buf.capacity() {
             READ_BUFFER_BYTES => &self.small,

@@ -1,5 +1,5 @@
-//! The time of a worker. A coarse time costs a load; the exact one asks the kernel. Calendar text is cached for
-//! a second.
+//! The clock of a worker. Reading the coarse time costs a load, the exact time a system call. The formatted date is
+//! cached for a second.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_message::Moment;
 
-/// The moment the process's time line starts at, the same for all workers.
+/// The origin of the process's time line, shared by all workers.
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
@@ -18,7 +18,7 @@ pub fn now() -> Moment {
     Moment::new(origin().elapsed())
 }
 
-/// The clock of a worker, moved on by its timer sweep.
+/// The clock of a worker, advanced by its timer sweep.
 pub struct Clock {
     coarse: Cell<Moment>,
     unix_seconds: Cell<u64>,
@@ -43,17 +43,17 @@ impl Clock {
         self.coarse.get()
     }
 
-    /// The value for a Date field (RFC 9110, section 5.6.7), at most a second old.
+    /// The value of a `Date` header (RFC 9110, section 5.6.7), at most a second old.
     pub fn date(&self) -> [u8; 29] {
         self.date.get()
     }
 
-    /// Whole seconds since 1970 at the last sweep.
+    /// Whole seconds since the Unix epoch at the last sweep.
     pub fn unix_seconds(&self) -> u64 {
         self.unix_seconds.get()
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn tick(&self) {
         self.coarse.set(now());
         let seconds = SystemTime::now()

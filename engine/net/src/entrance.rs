@@ -1,5 +1,5 @@
-//! What stands between accepting a connection and speaking TLS or HTTP on it: the header of a proxy in front. Reading
-//! one is left to `sluice-wire`, whom to believe to whoever configures the listener.
+//! Listener wrappers: what happens between accepting a connection and TLS or HTTP, such as reading a PROXY protocol
+//! header. `sluice-wire` parses the header; the configuration of the listener decides which peers are trusted.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,62 +18,62 @@ use crate::stream::Stream;
 use crate::upstream::within;
 use crate::worker::Worker;
 
-/// What connections of a listener begin with.
+/// The listener wrappers of a listener.
 #[derive(Clone, Default)]
 pub struct Entrance {
-    /// The headers of proxies in front; `None` where nobody is asked for one.
+    /// The PROXY protocol settings; `None` if it is disabled.
     pub proxies: Option<Arc<Proxies>>,
-    /// What a client that speaks plain HTTP to a TLS listener is told.
+    /// What to do with plain HTTP on a TLS listener.
     pub plain_http: PlainHttp,
 }
 
-/// What a client that speaks plain HTTP to a TLS listener is told.
+/// What to do with plain HTTP on a TLS listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// That it is wrong here.
+    /// Send an error.
     #[default]
     Refuse,
-    /// To come again with HTTPS.
+    /// Redirect to HTTPS.
     Redirect,
-    /// What the service says to a request that came without TLS.
+    /// Let the service respond, without TLS.
     Serve,
 }
 
-/// Whose headers count.
+/// PROXY protocol settings.
 pub struct Proxies {
-    /// How long a header may take to arrive; `None` is for ever.
+    /// How long a header may take to arrive; `None` means no limit.
     pub timeout: Option<Duration>,
-    /// What to do with that of a peer.
+    /// Decides what to do with the header of a peer.
     pub judge: Box<dyn Fn(Remote) -> Belief + Send + Sync>,
 }
 
-/// What is done with the header of a peer.
+/// What to do with the PROXY protocol header of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belief {
-    /// It is believed; there need not be one.
+    /// Use the header if there is one.
     Use,
-    /// It is believed; there has to be one.
+    /// Require the header and use it.
     Require,
-    /// It has to be there and is noted; the ends stay those of the socket.
+    /// Require the header and record it; the connection's own addresses stay in effect.
     Note,
-    /// It is read and thrown away.
+    /// Read and discard the header.
     Ignore,
-    /// There must not be one.
+    /// Reject the connection if there is a header.
     Reject,
-    /// Nobody looks for one.
+    /// Do not look for a header.
     Skip,
 }
 
-/// What a header tells.
+/// Data from a PROXY protocol header.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// The ends of the connection, where it is believed.
+    /// The addresses of client and server, if the header is used.
     pub(crate) ends: Option<(Remote, SocketAddr)>,
-    /// What is only noted.
+    /// Data that is only recorded.
     pub(crate) told: Option<Told>,
 }
 
-/// Reads the header, if there is to be one, and gives what it tells; an error ends the connection.
+/// Reads the header if one is expected, and returns its data; an error ends the connection.
 pub(crate) async fn enter(
     worker: &Worker,
     stream: &mut Stream,
@@ -136,7 +136,7 @@ fn missing() -> io::Error {
     io::Error::other("no header of the proxy in front")
 }
 
-/// Looks until more than `seen` bytes are there, and tells how many.
+/// Peeks until more than `seen` bytes are available; returns how many are.
 pub(crate) async fn look_for_more(
     stream: &Stream,
     bytes: &mut [u8],
@@ -145,8 +145,7 @@ pub(crate) async fn look_for_more(
     poll_fn(|cx| poll_more(stream, cx, bytes, seen)).await
 }
 
-/// As [`look_for_more`]. They are left in the socket: whatever comes behind the header belongs
-/// to TLS or HTTP.
+/// Like [`look_for_more`]. The bytes stay in the socket: what follows the header belongs to TLS or HTTP.
 fn poll_more(
     stream: &Stream,
     cx: &mut Context<'_>,
@@ -172,7 +171,7 @@ fn poll_more(
     }
 }
 
-/// As many bytes as before are no news: the runtime is told to wait for the next ones.
+/// An unchanged number of bytes is reported as `WouldBlock`, so that the runtime waits for more.
 fn look(socket: std::os::fd::BorrowedFd<'_>, bytes: &mut [u8], seen: usize) -> io::Result<usize> {
     match crate::sys::peek::peek(socket, bytes)? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -181,7 +180,7 @@ fn look(socket: std::os::fd::BorrowedFd<'_>, bytes: &mut [u8], seen: usize) -> i
     }
 }
 
-/// Takes `length` bytes that are known to be there, and no more.
+/// Reads exactly `length` bytes, which are known to be available.
 async fn take(stream: &mut Stream, length: usize) -> io::Result<()> {
     let mut rest = [0; HEADER_BYTES_MAX];
     let mut rest = &mut rest[..length];

@@ -1,71 +1,71 @@
-//! What went wrong while serving a request, as facts. Which status the client gets is decided in `server/serve`.
+//! Failures while serving a request. `server/serve` maps them to a response status.
 
 use std::error::Error;
 use std::fmt;
 
-/// Whose fault it is.
+/// The party responsible for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The client sent something wrong, was too slow, or went away.
+    /// The client sent something invalid, was too slow, or disconnected.
     Client,
-    /// The server behind us did.
+    /// The upstream did.
     Upstream,
-    /// We did.
+    /// This server.
     Internal,
 }
 
-/// What happened.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// The bytes received break the protocol.
+    /// Received bytes violate the protocol.
     Protocol,
-    /// A named limit was reached.
+    /// A configured limit was reached.
     Limit,
-    /// The peer closed or reset the connection before it had finished.
+    /// The peer closed or reset the connection early.
     Closed,
-    /// The peer was silent for longer than the limit.
+    /// The peer was silent for longer than the timeout.
     Timeout,
-    /// No connection could be made.
+    /// The connection could not be established.
     Dial,
-    /// The peer's certificate or handshake was refused.
+    /// The peer's certificate or handshake was rejected.
     Tls,
     /// No upstream is available.
     Unavailable,
-    /// An operation of the operating system failed.
+    /// A system call failed.
     Io,
 }
 
-/// Whether the same request may be tried again.
+/// Whether the same request may be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Bytes of the request may have had an effect.
+    /// No: the request may have had an effect.
     Never,
-    /// The upstream answered nothing: an idempotent request may be repeated.
+    /// The upstream sent no response: an idempotent request may be retried.
     IfIdempotent,
-    /// Nothing was sent: any request may be repeated.
+    /// Nothing was sent: any request may be retried.
     Always,
 }
 
-/// A failure with its facts.
+/// A failure.
 #[derive(Debug)]
 pub struct Failure {
-    /// Whose fault it is.
+    /// The responsible party.
     pub side: Side,
-    /// What happened.
+    /// The kind of failure.
     pub kind: FailureKind,
-    /// Whether to try again; starts as [`Retry::Never`].
+    /// Whether the request may be retried; initially [`Retry::Never`].
     pub retry: Retry,
     /// The cause, for the log only.
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }
 
 impl Failure {
-    /// Whether a client was too slow.
+    /// Whether the client was too slow.
     pub fn is_slow_client(&self) -> bool {
         self.side == Side::Client && self.kind == FailureKind::Timeout
     }
 
-    /// A failure without a cause that must not be retried.
+    /// A failure without a cause, not to be retried.
     pub fn new(side: Side, kind: FailureKind) -> Self {
         Failure {
             side,
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The failure of a client that sends or takes less than the lowest rate allows.
+    /// The failure of a client that stays below the minimum data rate.
     pub fn too_slow() -> Self {
         Failure::new(Side::Client, FailureKind::Timeout)
             .because("slower than `min_data_rate` allows")
@@ -87,13 +87,13 @@ impl Failure {
         self
     }
 
-    /// Sets whether to try again.
+    /// Sets whether the request may be retried.
     pub fn with_retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
     }
 
-    /// The failure that an error of the operating system on the connection of `side` means.
+    /// The failure for a system error on the connection of `side`.
     pub fn from_io(side: Side, error: std::io::Error) -> Self {
         use std::io::ErrorKind as E;
         let kind = match error.kind() {

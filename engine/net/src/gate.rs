@@ -1,5 +1,5 @@
-//! A limit on requests in progress, all workers together, and the queue before it. Both are bounded: whoever would wait
-//! in vain is told at once, and can be sent elsewhere.
+//! A concurrency limit on requests, across all workers, with a queue. Both are bounded: a request that would wait in
+//! vain is rejected immediately and can be sent elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,27 +10,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::upstream::within;
 use crate::worker::Worker;
 
-/// Lets as many requests through at a time as there are places.
+/// A concurrency limit.
 pub struct Gate {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
     queue_max: usize,
 }
 
-/// A request in progress; dropping it frees its place.
+/// A request in progress; dropping it frees its slot.
 pub struct Pass(#[expect(dead_code, reason = "held, never looked at")] OwnedSemaphorePermit);
 
-/// Why there is no place.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shut {
-    /// As many wait already as may.
+    /// The queue is full.
     QueueFull,
-    /// No request in progress has ended in time.
+    /// No slot became free in time.
     TooLong,
 }
 
 impl Shut {
-    /// The reason in words.
+    /// A description of the reason.
     pub const fn as_str(self) -> &'static str {
         match self {
             Shut::QueueFull => "the queue is full",
@@ -40,7 +40,7 @@ impl Shut {
 }
 
 impl Gate {
-    /// A gate for `max` requests at a time, before which `queue_max` more may wait.
+    /// A limit of `max` concurrent requests, with a queue for `queue_max` more.
     pub fn new(max: usize, queue_max: usize) -> Gate {
         Gate {
             free: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))),
@@ -49,12 +49,12 @@ impl Gate {
         }
     }
 
-    /// A place, if one is free now and nobody waits for it.
+    /// Takes a slot if one is free and no request is queued.
     pub fn try_enter(&self) -> Option<Pass> {
         self.free.clone().try_acquire_owned().ok().map(Pass)
     }
 
-    /// Waits for a place, if there is one in the queue and for no longer than `limit`. Who came first goes first.
+    /// Waits for a slot, in first-come order and for at most `limit`, if the queue has room.
     pub async fn enter(&self, worker: &Worker, limit: Duration) -> Result<Pass, Shut> {
         if let Some(pass) = self.try_enter() {
             return Ok(pass);
@@ -68,7 +68,7 @@ impl Gate {
     }
 }
 
-/// A place in the queue.
+/// A position in the queue.
 struct Place<'a>(&'a AtomicUsize);
 
 impl<'a> Place<'a> {

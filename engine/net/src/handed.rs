@@ -1,5 +1,5 @@
-//! Listening sockets that go from one life of the workers to another: from the process before, or from the time before they
-//! withdrew. What waits in the kernel's queue of a socket stays there. Who hands them over is left to the callers.
+//! Listening sockets inherited from the previous process, or retained from before the workers stopped listening.
+//! Connections in the kernel's accept queue are preserved.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use socket2::{SockRef, Socket};
 
 use crate::listener::ListenAddr;
 
-/// Sockets that listen and that nobody accepts from.
+/// Listening sockets on which nothing accepts.
 #[derive(Debug, Default)]
 pub(crate) struct Handed(Vec<Socket>);
 
@@ -17,10 +17,10 @@ impl Handed {
         Handed(sockets)
     }
 
-    /// Copies of the sockets that listen on `addr`, for each of `workers` workers; `None` where there are none.
+    /// Duplicates of the sockets listening on `addr`, for each of `workers` workers; `None` if there are none.
     ///
-    /// Each socket is with a worker at least, as the kernel gives connections to all of them; where there are fewer sockets
-    /// than workers, workers share them.
+    /// Every socket is assigned to at least one worker, because the kernel distributes connections to all of them; if
+    /// there are fewer sockets than workers, workers share them.
     pub(crate) fn for_workers(
         &self,
         addr: &ListenAddr,
@@ -59,7 +59,7 @@ fn is_at(socket: &Socket, addr: &ListenAddr) -> bool {
             local.as_socket() == Some(any) && SockRef::from(socket).only_v6().unwrap_or(false)
         }
         ListenAddr::Unix { path, .. } => local.as_pathname() == Some(path.as_path()),
-        // It is there by its number.
+        // Identified by its descriptor instead.
         ListenAddr::Inherited(_) => false,
     }
 }

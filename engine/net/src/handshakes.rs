@@ -1,7 +1,6 @@
-//! TLS handshakes in progress on a worker: how many each address has, and whose turn it is. A handshake costs as much CPU
-//! as some ten requests, so only a few are worked on between two looks at the sockets, and those of each address in
-//! turn: neither a flood of them nor its neighbours hold up clients that are served. Shaking hands is left to
-//! `connection`.
+//! Fair scheduling of the TLS handshakes on a worker. A handshake costs as much CPU as some ten requests, so only a few
+//! steps are done between two polls of the sockets, alternating between client addresses: neither a flood of handshakes
+//! nor one busy address delays clients being served. `connection` performs the handshakes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
@@ -26,14 +25,14 @@ pub(crate) struct Handshakes {
 struct State {
     shaking: Slab<Shaking>,
     lines: HashMap<Origin, Line>,
-    /// Whose line is next. An origin stands here once, as long as somebody may be in its line.
+    /// Origins in round-robin order. An origin is listed once, as long as its queue may be non-empty.
     round: VecDeque<Origin>,
-    /// How many wait in all lines.
+    /// Total number of queued handshakes.
     waiting: usize,
-    /// Steps that were begun since sockets were looked at last.
+    /// Steps started since sockets were last polled.
     taken: usize,
     serial: u64,
-    /// Whoever gives the turns, while there is nothing to give.
+    /// The waker of the scheduler task, while it has nothing to do.
     giver: Option<Waker>,
 }
 
@@ -41,27 +40,27 @@ struct State {
 struct Shaking {
     origin: Origin,
     turn: Turn,
-    /// Tells it from an earlier one with the same key.
+    /// Distinguishes it from an earlier handshake with the same key.
     serial: u64,
 }
 
-/// Whether it may go on.
+/// Whether a handshake may continue.
 enum Turn {
-    /// It has not asked.
+    /// It has not asked for a turn.
     Unasked,
     Awaited(Waker),
     Given,
 }
 
-/// What one origin has.
+/// The handshakes of one origin.
 #[derive(Default)]
 struct Line {
     open: usize,
-    /// Key and serial number of those that wait, or waited before they ended.
+    /// Keys and serial numbers of queued handshakes, including some that have ended meanwhile.
     waiting: VecDeque<(usize, u64)>,
 }
 
-/// Whose a handshake is. Who has an IPv6 network has all addresses of it, at least 2^64.
+/// The client address for fairness. A client with an IPv6 network controls at least 2^64 addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     V4(Ipv4Addr),
@@ -85,16 +84,16 @@ impl Origin {
     }
 }
 
-/// How much room there is for connections.
+/// How many connection slots are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Enough for everybody.
+    /// Plenty.
     Ample,
-    /// So little that one address must not take what is left.
+    /// So few that one address must not take all of them.
     Scarce,
 }
 
-/// There is no room for the handshake, or too many wait already.
+/// The handshake is shed: slots are scarce, or too many handshakes are queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shed;
 
@@ -106,7 +105,7 @@ pub(crate) struct Handshake {
 }
 
 impl Handshakes {
-    /// Begins a handshake of `remote`, unless room is scarce and it has as many as it may have then.
+    /// Begins a handshake of `remote`. Fails if slots are scarce and the address already has its share of them.
     pub(crate) fn begin(self: &Rc<Self>, remote: Remote, room: Room) -> Result<Handshake, Shed> {
         let state = &mut *self.state.borrow_mut();
         let origin = Origin::of(remote);
@@ -128,17 +127,17 @@ impl Handshakes {
         })
     }
 
-    /// Gives turns, for ever. Whoever else is ready goes first, and sockets are looked at in between.
+    /// The scheduler task. Everything else that is ready runs first, and sockets are polled in between.
     pub(crate) async fn give_turns(self: Rc<Self>) {
         loop {
             poll_fn(|cx| self.poll_taken(cx)).await;
-            // The runtime wakes who yields like this after its next look at the sockets, no sooner.
+            // The runtime wakes a yielding task only after it has polled the sockets.
             tokio::task::yield_now().await;
             self.state.borrow_mut().next_turn();
         }
     }
 
-    /// Ready when steps were begun since the last turn. Nobody waits else.
+    /// Ready when steps were started since the last round. Otherwise no handshake is queued.
     fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.state.borrow_mut();
         if state.taken > 0 {
@@ -150,7 +149,7 @@ impl Handshakes {
 }
 
 impl State {
-    /// Lets the next ones go on, one of each line before a second of any.
+    /// Releases the next handshakes, one of each origin before a second of any.
     fn next_turn(&mut self) {
         self.taken = 0;
         while self.taken < HANDSHAKES_PER_TURN {
@@ -180,7 +179,7 @@ impl State {
         }
     }
 
-    /// Counts a step in.
+    /// Counts a step.
     fn take(&mut self) {
         self.taken += 1;
         if let Some(giver) = self.giver.take() {
@@ -188,7 +187,8 @@ impl State {
         }
     }
 
-    /// Puts a handshake into the line of its origin. Where too many wait, those whose origin waits already are shed.
+    /// Queues a handshake behind others of its origin. If too many are queued, sheds it when its origin already has one
+    /// in the queue.
     fn stand_in_line(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Shed> {
         let shaking = &mut self.shaking[key];
         let line = self.lines.entry(shaking.origin).or_default();
@@ -206,7 +206,7 @@ impl State {
 }
 
 impl Handshake {
-    /// Ready when the next step of the handshake may be done: asked for each one.
+    /// Ready when the next step of the handshake may run. To be polled before each step.
     pub(crate) fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<Result<(), Shed>> {
         let state = &mut *self.all.state.borrow_mut();
         let shaking = &mut state.shaking[self.key];
@@ -233,7 +233,7 @@ impl Handshake {
         }
     }
 
-    /// Whether it had to wait for a turn.
+    /// Whether it was ever queued.
     pub(crate) fn has_waited(&self) -> bool {
         self.has_waited.get()
     }
@@ -243,13 +243,13 @@ impl Drop for Handshake {
     fn drop(&mut self) {
         let state = &mut *self.all.state.borrow_mut();
         let shaking = state.shaking.remove(self.key);
-        // Its place in the line is passed over when it comes up.
+        // Its queue entry is skipped when it comes up.
         if let Turn::Awaited(_) = shaking.turn {
             state.waiting -= 1;
         }
         if let Entry::Occupied(mut line) = state.lines.entry(shaking.origin) {
             line.get_mut().open -= 1;
-            // A line that has its place in the round goes with that.
+            // A queue that is still listed in the round is removed with that entry.
             if line.get().open == 0 && line.get().waiting.is_empty() {
                 line.remove();
             }
@@ -273,7 +273,7 @@ mod tests {
         all.begin(client(host), Room::Ample).unwrap()
     }
 
-    /// How many of these may go on now.
+    /// Counts the handshakes that may continue now.
     fn given(handshakes: &[Handshake]) -> usize {
         handshakes.iter().filter(|one| ask(one).is_ready()).count()
     }
@@ -285,7 +285,7 @@ mod tests {
             .map(|_| begin(&all, 1))
             .collect();
         assert_eq!(given(&many), HANDSHAKES_PER_TURN);
-        // Those that went on have gone.
+        // Drops those that were released.
         let rest = &many[HANDSHAKES_PER_TURN..];
         assert_eq!(given(rest), 0);
         assert!(rest.iter().all(Handshake::has_waited));
@@ -321,7 +321,7 @@ mod tests {
         assert!(all.begin(client(2), Room::Scarce).is_ok());
         open.truncate(HANDSHAKES_PER_ORIGIN_MAX - 1);
         assert!(all.begin(client(1), Room::Scarce).is_ok());
-        // All addresses of a network are one.
+        // All addresses of a network count as one origin.
         let network = |text: &str| Remote::Ip((text.parse::<IpAddr>().unwrap(), 1).into());
         let own: Vec<_> = (0..HANDSHAKES_PER_ORIGIN_MAX)
             .map(|n| all.begin(network(&format!("2001:db8::{n:x}")), Room::Scarce))
@@ -356,7 +356,7 @@ mod tests {
             let kept = begin(&all, 0);
             assert!(ask(&kept).is_pending());
             drop(many);
-            // Nobody is in front of it any more.
+            // Nothing is queued before it any more.
             all.state.borrow_mut().next_turn();
             assert_eq!(ask(&kept), Poll::Ready(Ok(())));
             drop(kept);

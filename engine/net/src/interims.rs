@@ -1,28 +1,28 @@
-//! Interim answers (1xx) on their way from an upstream to the client: whoever awaits a final answer leaves them here,
-//! and the connection that polls it takes them out right after. Encoding and sending is left to the connection.
+//! Interim responses (1xx) from an upstream to the client: the upstream call leaves them here, and the connection that
+//! polls it takes them right after. The connection encodes and sends them.
 
 use std::cell::{Cell, RefCell};
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, ResponseHead, Status};
 
-/// One interim answer.
+/// An interim response.
 pub struct Interim {
     /// Its status: 1xx other than 100 and 101.
     pub status: Status,
-    /// Its fields, without those of the upstream's connection.
+    /// Its headers, without hop-by-hop headers.
     pub fields: Fields,
 }
 
-/// The interim answers of one worker that are between a handler and its connection. A worker polls one connection
-/// at a time, so one place serves all of them: it is open only while a connection that can pass them on is polled.
+/// The interim responses of one worker between a handler and its connection. A worker polls one connection at a time,
+/// so one instance serves all of them; it accepts responses only while a connection that can forward them is polled.
 #[derive(Default)]
 pub struct Interims {
     gate: Cell<Gate>,
     left: RefCell<Vec<Interim>>,
 }
 
-/// Whether anybody would take an interim answer.
+/// Whether interim responses are accepted.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Gate {
     #[default]
@@ -31,16 +31,16 @@ enum Gate {
 }
 
 impl Interims {
-    /// Runs `step` of a connection that passes interim answers on, and gives those that were left.
+    /// Runs `step` of a connection that forwards interim responses; also returns those it left.
     pub(crate) fn during<T>(&self, step: impl FnOnce() -> T) -> (T, Vec<Interim>) {
         self.gate.set(Gate::Open);
         let done = step();
         self.gate.set(Gate::Closed);
-        // An empty list takes no memory.
+        // An empty list does not allocate.
         (done, self.left.take())
     }
 
-    /// Runs `step` of somebody who asks on our own account: interim answers to that are not for the client.
+    /// Runs `step` of a request of our own, such as a subrequest: its interim responses are not for the client.
     pub fn apart<T>(&self, step: impl FnOnce() -> T) -> T {
         let before = self.gate.replace(Gate::Closed);
         let done = step();
@@ -48,8 +48,8 @@ impl Interims {
         done
     }
 
-    /// Leaves an interim answer for the client, if it can get one. `100 Continue` is between each pair of
-    /// neighbours (RFC 9110, section 10.1.1) and stays here.
+    /// Leaves an interim response for the client, if one can be forwarded. `100 Continue` is hop-by-hop (RFC 9110,
+    /// section 10.1.1) and is dropped.
     pub fn leave(&self, head: &ResponseHead) {
         if self.gate.get() == Gate::Closed || head.status == Status::CONTINUE {
             return;

@@ -1,5 +1,5 @@
-//! Listeners, connections, TLS, upstream pools, timers and workers: everything that touches a socket. What an
-//! answer says is left to whoever implements [`Service`]; what bytes mean is left to `sluice-wire`.
+//! Listeners, connections, TLS, upstream pools, timers and workers: everything that touches a socket. Implementations
+//! of [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols.
 
 pub mod body;
 pub mod buffers;

@@ -2,158 +2,159 @@
 
 use std::time::Duration;
 
-/// Room for one read of a request head: holds nearly every head, and a page or four is cheap to pool.
+/// Buffer for one read of a request head: holds nearly every head, and four pages are cheap to pool.
 pub const READ_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Room for one read of a body that is passed on: large enough that a 190 KB answer takes a few system calls,
-/// small enough that ten thousand slow clients stay below a gigabyte.
+/// Buffer for one read of a forwarded body: large enough that a 190 KB response takes a few system calls, small enough
+/// that ten thousand slow clients stay below a gigabyte.
 pub const BODY_BUFFER_BYTES: usize = 64 * 1024;
 
-/// What is kept in memory of its own of a request body that stalls inside of its framing, such as half a chunk size: its
-/// buffer is given back. More than that can only be trailers, which are read at once nearly always.
+/// A request body that stalls in the middle of its framing, such as half a chunk size, keeps up to this much in a small
+/// allocation and frees its buffer. Only trailers can be longer, and they nearly always arrive in one piece.
 pub const STALLED_BYTES_MAX: usize = 1024;
 
-/// Buffers of either size that a worker keeps for reuse; beyond it they are freed.
+/// Buffers of each size that a worker pools; further ones are freed.
 pub const BUFFERS_KEPT_MAX: usize = 256;
 
-/// Used exchanges that a worker keeps: as many requests as may be waiting for upstreams at once, or each of them
-/// makes a dozen buffers anew. One takes about two kilobytes.
+/// Exchanges that a worker pools: as many as there may be requests waiting for upstreams, since each new exchange
+/// allocates a dozen buffers. One takes about two kilobytes.
 pub const EXCHANGES_KEPT_MAX: usize = 4096;
 
-/// The largest head whose memory a kept exchange keeps: most are shorter, and kept ones must not all be as long as the
-/// longest.
+/// The largest request head whose memory a pooled exchange retains. Most heads are shorter, and pooled exchanges must
+/// not all grow to the largest one.
 pub const HEAD_KEPT_BYTES_MAX: usize = 8 * 1024;
 
-/// The largest inline body whose memory a kept exchange keeps.
+/// The largest inline body whose memory a pooled exchange retains.
 pub const INLINE_KEPT_BYTES_MAX: usize = 2 * 1024;
 
-/// A body up to this size is copied behind its head, so that one plain write sends both.
+/// A body up to this size is copied behind its head, so that one write sends both.
 pub const COPY_BYTES_MAX: usize = 8 * 1024;
 
-/// A file longer than this is sent with full segments only: a shorter one goes out in one call anyway.
+/// Files longer than this are sent in full segments only (`TCP_CORK`); a shorter one goes out in one call anyway.
 pub const CORK_BYTES_MIN: u64 = 64 * 1024;
 
-/// What logs are told of the first line of a request that is refused: as much as a target may have by default.
+/// How much of the request line of a refused request is logged: as much as a target may have by default.
 pub const REFUSED_LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// Unread request body that is read and thrown away to keep a connection; beyond it closing is cheaper.
+/// How much of an unread request body is read and discarded for the sake of keep-alive; beyond it, closing is cheaper.
 pub const DRAIN_BYTES_MAX: u64 = 256 * 1024;
 
-/// The sweep of the timers: a timeout acts at most this much late.
+/// The interval of the timer sweep: a timeout fires at most this much late.
 pub const TIMER_TICK: Duration = Duration::from_millis(100);
 
-/// Pipelined bytes taken while an answer is being made; beyond it the client has to wait.
+/// Pipelined input buffered while a response is being produced; beyond it, the client has to wait.
 pub const PIPELINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Requests one connection may have answered before other connections get their turn.
+/// Requests of one connection served before other connections get their turn.
 pub const PIPELINE_BURST_MAX: u32 = 64;
 
-/// Interim answers that wait for the client to take them; beyond it further ones are dropped, which RFC 9110, section
-/// 15.2, leaves a client free to ignore anyway. A page of hints fits; a client that does not read costs no more.
+/// Unsent interim responses per connection; further ones are dropped, as clients may ignore them anyway (RFC 9110,
+/// section 15.2). A page of early hints fits; a client that does not read costs no more.
 pub const INTERIM_BYTES_MAX: usize = 16 * 1024;
 
-/// The kernel's queue of connections not yet accepted (it caps this itself at net.core.somaxconn).
+/// The kernel's accept queue, which the kernel caps at net.core.somaxconn.
 pub const LISTEN_BACKLOG: i32 = 4096;
 
-/// Connections accepted in one go before those already here get their turn.
+/// Connections accepted in a row before existing ones get their turn.
 pub const ACCEPT_BURST_MAX: usize = 64;
 
-/// Idle connections that are closed at once for want of places: nginx's number, so that closing does not stop all else.
+/// Idle connections closed at once when slots run out: nginx's number, so that closing does not delay everything else.
 pub const PLACES_FREED_MAX: usize = 32;
 
-/// Turns that a connection waits for a place while idle ones close: one is enough, unless others take what they leave.
+/// How many turns a connection waits for a slot while idle ones close: one is enough, unless other connections take the
+/// freed slots.
 pub const CROWD_TURNS_MAX: u32 = 4;
 
-/// The pause between two words of a worker about a crowd: there may be thousands of refused connections in a second.
+/// Minimum pause between log messages of a worker about exhausted slots: thousands of connections may be refused in a
+/// second.
 pub const CROWD_TOLD_PAUSE: Duration = Duration::from_secs(1);
 
-/// The pause after the system refused another file descriptor, so that a full table does not spin.
+/// Pause after the system has refused another file descriptor, so that a full table does not cause a busy loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Files kept free for upstreams, logs and files to serve: connections stop at the limit minus this.
+/// File descriptors reserved for upstreams, logs and files to serve: client connections stop at the limit minus this.
 pub const FILES_RESERVED: u64 = 64;
 
-/// One of so many files is kept for those that are sent, where clients need none for upstreams.
+/// One in this many file descriptors is reserved for files being served, if clients need none for upstreams.
 pub const FILES_SENT_PART: u64 = 8;
 
-/// A new connection gets no longer than this for its first byte, whatever the keep-alive timeout is: it has
-/// shown no reason to be kept.
+/// A new connection waits no longer than this for its first byte, whatever the keep-alive timeout: it has not proven
+/// useful yet.
 pub const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Rounds of reading, serving and sending of one HTTP/2 connection before other connections get their turn. A round
-/// reads 16 KiB at most and sends 64 KiB.
+/// reads at most 16 KiB and sends 64 KiB.
 pub const TURNS_MAX: u32 = 16;
 
-/// Streams polled in those rounds after which others get their turn as well: as many as there may be at a time.
+/// Streams polled in these rounds before other connections get their turn: as many as can be open at a time.
 pub const STEPS_MAX: usize = 128;
 
-/// What the heads that are read in those rounds may come to before others get their turn: 128 usual ones. Some dozen bytes
-/// can name fields of 30 KiB that the compression has seen before, and a read of 16 KiB holds hundreds of such requests.
+/// Decoded size of the request heads read in these rounds before other connections get their turn: 128 usual ones. A
+/// few bytes can refer to 30 KiB of headers in the HPACK table, and a read of 16 KiB holds hundreds of such requests.
 pub const HEADS_BYTES_MAX: u64 = 256 * 1024;
 
-/// What the kernel holds unsent of an HTTP/2 connection whose client says which answers it wants first: an urgent one
-/// comes behind no more than this and the output. 10 ms at 100 Mbit/s, and enough that a socket is filled again in time.
+/// Unsent data in the kernel for an HTTP/2 connection whose client sends priorities: an urgent response is delayed by
+/// no more than this and the output buffer. 10 ms at 100 Mbit/s, and enough to refill the socket in time.
 pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
-/// Memory for streams that a worker keeps for reuse, about a kilobyte each: as many as are served at once by some dozen
-/// busy connections.
+/// Stream allocations that a worker pools, about a kilobyte each: as many as some dozen busy connections use at once.
 pub const STREAMS_KEPT_MAX: usize = 1024;
 
-/// How long a client may take to hear that an HTTP/2 connection ends, where nothing is under way any more. It takes one
+/// How long a client may take to receive the GOAWAY of a drained HTTP/2 connection without open streams. It takes one
 /// round trip.
 pub const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Time for a refused client to read its error before the socket is closed under unread input.
+/// Time for a refused client to read its error before the socket is closed with unread input.
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Input thrown away while lingering.
+/// Input discarded during a lingering close.
 pub const LINGER_BYTES_MAX: u64 = 256 * 1024;
 
-/// Commands a worker can have waiting; a reload sends one and waits for the answer.
+/// Commands queued for a worker; a reload sends one and waits for it.
 pub const COMMANDS_MAX: usize = 16;
 
-/// Room for one read during a TLS handshake: a hello with a post-quantum key share fits, and a certificate chain
-/// takes two or three.
+/// Buffer for one read during a TLS handshake: a ClientHello with a post-quantum key share fits, and a certificate
+/// chain takes two or three reads.
 pub const TLS_HANDSHAKE_READ_BYTES: usize = 4 * 1024;
 
-/// Plaintext encrypted ahead of the socket: five full records, so that a head and a [`BODY_BUFFER_BYTES`] of body
-/// leave by one system call.
+/// Plaintext encrypted ahead of the socket: five full records, so that a head and a [`BODY_BUFFER_BYTES`] of body leave
+/// in one system call.
 pub const TLS_OUTPUT_BYTES_MAX: usize = 5 * 16 * 1024;
 
-/// Sessions that a connector remembers for resumption, one or two for each server.
+/// Sessions that a connector caches for resumption, one or two per server.
 pub const TLS_CLIENT_SESSIONS_MAX: usize = 256;
 
-/// The longest a handshake may take that waits for a certificate of ours to be made: authorities take some seconds, and
-/// browsers give up after about a minute.
+/// Maximum duration of a handshake that waits for a certificate to be issued: CAs take some seconds, and browsers give
+/// up after about a minute.
 pub const TLS_PREPARATION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Steps of handshakes that a worker does between two looks at its sockets. One costs up to 200 us, as much as all else
-/// that is done in between: whoever is served waits at most twice as long, and no handshake waits for ever.
+/// Handshake steps of a worker between two polls of its sockets. One costs up to 200 us, as much as everything else in
+/// between: clients being served wait at most twice as long, and no handshake starves.
 pub const HANDSHAKES_PER_TURN: usize = 4;
 
-/// Handshakes that a worker has open with one address, or one IPv6 network of 64 bits, once three quarters of all
-/// connections are taken. A browser opens six at a time; a household behind one address has room for some of them.
+/// Open handshakes per worker and address, or IPv6 /64 network, once three quarters of all connection slots are taken.
+/// A browser opens six at a time; there is room for some of them behind one shared address.
 pub const HANDSHAKES_PER_ORIGIN_MAX: usize = 32;
 
-/// Handshakes that wait for their turn on one worker: two or three seconds of work, which clients wait for.
+/// Queued handshakes per worker: two or three seconds of work, which clients are willing to wait.
 pub const HANDSHAKES_WAITING_MAX: usize = 8192;
 
-/// Cipher suites, and groups, that are kept of what a client offers, where the configuration asks for them:
-/// more than any real client has, and little beside a session.
+/// Cipher suites and groups recorded from a ClientHello, if the configuration requests it: more than any real client
+/// offers, and little compared with a session.
 pub const TLS_OFFERS_MAX: usize = 100;
 
-/// A connection of HTTP/2 whose window has less left than this is held up by us: clients wait rather than send less than a
-/// frame.
+/// If less than this is left of an HTTP/2 connection's receive window, the server holds up the client: clients wait
+/// rather than send a small frame.
 pub const WINDOW_LEFT_MIN: u32 = 16 * 1024;
 
-/// Writes to temporary files that wait for the helper thread of one worker, or are being done: with 64 KiB each no more
-/// than 4 MiB are on their way to a disk that is slow. Bodies whose write finds no room wait, and so do their senders.
+/// Queued writes to temporary files per worker, including the one in progress: at 64 KiB each, at most 4 MiB wait for a
+/// slow disk. Bodies whose write does not fit wait, and so do their senders.
 pub const SPOOL_QUEUE_MAX: usize = 64;
 
-/// Temporary files of one worker at a time. Each takes an open file, as the upstream connection does that it saves; bodies
-/// beyond are passed on without a file, at the pace of whoever receives them.
+/// Temporary files of one worker at a time. Each takes a file descriptor, as does the upstream connection it frees;
+/// further bodies are forwarded without a file, at the pace of the receiver.
 pub const SPOOL_FILES_MAX: u64 = 8192;
 
-/// Bytes in temporary files of one worker, beyond which no further file is begun. One body has a limit of its own; this one
-/// keeps thousands of slow clients from filling any disk.
+/// Total size of one worker's temporary files, beyond which it starts no further file. Single bodies have their own
+/// limit; this one keeps thousands of slow clients from filling a disk.
 pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;

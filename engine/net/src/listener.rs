@@ -1,4 +1,4 @@
-//! Listening sockets: binding them and accepting from them. What is served on one is left to its [`Service`].
+//! Listening sockets: binding them and accepting connections. The listener's [`Service`] serves them.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -21,23 +21,23 @@ use crate::sockets::{Kind, SocketSettings};
 use crate::stream::Stream;
 use crate::sys;
 
-/// An address to listen on. Equal addresses share their sockets over a reload.
+/// A listen address. Equal addresses share their sockets across a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ListenAddr {
     /// All addresses of the machine, IPv6 and IPv4, on this TCP port.
     AnyTcp(u16),
-    /// All IPv6 addresses of the machine, and no others, on this TCP port.
+    /// All IPv6 addresses of the machine, without IPv4, on this TCP port.
     AnyTcp6(u16),
     /// One TCP address.
     Tcp(SocketAddr),
-    /// A unix socket with optional permission bits.
+    /// A Unix socket with optional permission bits.
     Unix {
         /// Its path.
         path: PathBuf,
         /// Permission bits such as `0o220`; `None` leaves them to the umask.
         mode: Option<u32>,
     },
-    /// A listening socket that the process was started with, by the number of its descriptor.
+    /// A listening socket inherited by the process, by descriptor number.
     Inherited(RawFd),
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for ListenAddr {
 }
 
 impl ListenAddr {
-    /// The TCP port that is asked for; `None` for a unix socket and one that is there already.
+    /// The requested TCP port; `None` for Unix and inherited sockets.
     pub fn port(&self) -> Option<u16> {
         match self {
             ListenAddr::AnyTcp(port) | ListenAddr::AnyTcp6(port) => Some(*port),
@@ -64,17 +64,17 @@ impl ListenAddr {
     }
 }
 
-/// Bound sockets for one address, one for each worker.
+/// The sockets bound to one address, for all workers.
 pub struct Bound {
     sockets: Vec<Socket>,
 }
 
 impl Bound {
-    /// Binds `addr` for `workers` workers. TCP gets one socket each, among which the kernel spreads the
-    /// connections, so no worker wakes for another's.
+    /// Binds `addr` for `workers` workers. TCP gets one socket per worker, among which the kernel distributes the
+    /// connections, so a connection wakes only its own worker.
     ///
-    /// `ours` are addresses that this process listens on: a port of theirs is shared with them, any other port in
-    /// use is refused.
+    /// `ours` are addresses that this process already listens on: their ports may be shared, any other port in use is
+    /// an error.
     pub fn bind(addr: &ListenAddr, workers: usize, ours: &[&ListenAddr]) -> io::Result<Bound> {
         let shared = ours
             .iter()
@@ -84,7 +84,7 @@ impl Bound {
             ListenAddr::AnyTcp(port) => {
                 let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, *port));
                 match bind_tcp(v6, workers, probe, Families::Both) {
-                    // A machine without IPv6 refuses the family, not the port.
+                    // A machine without IPv6 rejects the address family, not the port.
                     Err(error) if is_family_missing(&error) => bind_tcp(
                         SocketAddr::from((Ipv4Addr::UNSPECIFIED, *port)),
                         workers,
@@ -111,7 +111,7 @@ impl Bound {
         Ok(Bound { sockets })
     }
 
-    /// Takes the sockets, one for each worker.
+    /// The sockets, one for each worker.
     pub fn into_sockets(self) -> Vec<Socket> {
         self.sockets
     }
@@ -124,7 +124,7 @@ fn is_family_missing(error: &io::Error) -> bool {
     )
 }
 
-/// Whether to find out first that nobody else uses a port.
+/// Whether to check first that a port is free.
 #[derive(Clone, Copy, PartialEq)]
 enum Probe {
     Ask,
@@ -137,8 +137,8 @@ fn bind_tcp(
     probe: Probe,
     families: Families,
 ) -> io::Result<Vec<Socket>> {
-    // With SO_REUSEPORT a second process of the same user would share the port in silence. This first socket
-    // asks without it, so that "address in use" is said.
+    // With SO_REUSEPORT, a second process of the same user would silently share the port. The first socket is bound
+    // without it, to get "address in use".
     if probe == Probe::Ask {
         drop(tcp_socket(addr, SharePort::No, families)?);
     }
@@ -157,7 +157,7 @@ enum SharePort {
     No,
 }
 
-/// Whether a socket of IPv6 takes IPv4 as well.
+/// Whether an IPv6 socket also accepts IPv4.
 #[derive(Clone, Copy, PartialEq)]
 enum Families {
     Both,
@@ -180,7 +180,7 @@ fn tcp_socket(addr: SocketAddr, share: SharePort, families: Families) -> io::Res
     Ok(socket)
 }
 
-/// Workers that share a socket: whichever is first accepts.
+/// One socket shared by all workers: whichever is first accepts.
 fn one_for_all(socket: Socket, workers: usize) -> io::Result<Vec<Socket>> {
     let mut sockets = Vec::with_capacity(workers);
     for _ in 1..workers {
@@ -216,7 +216,8 @@ fn bind_unix(path: &PathBuf, mode: Option<u32>) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket file left by a process that is gone would block the address for ever. One that still answers is in use.
+/// A socket file left by a dead process would block the address for ever. If something accepts connections on it, the
+/// address is in use.
 fn remove_dead_socket(path: &PathBuf, address: &socket2::SockAddr) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     let Ok(meta) = std::fs::symlink_metadata(path) else {
@@ -242,7 +243,7 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Joins a bound socket to the runtime of the current worker.
+    /// Registers a bound socket with the runtime of the current worker.
     pub(crate) fn new(socket: Socket) -> io::Result<Listener> {
         Ok(match is_unix(&socket)? {
             false => Listener::Tcp(TcpListener::from_std(socket.into())?),
@@ -250,7 +251,7 @@ impl Listener {
         })
     }
 
-    /// Another handle to the socket.
+    /// A duplicate of the socket.
     pub(crate) fn copy(&self) -> io::Result<Socket> {
         match self {
             Listener::Tcp(listener) => SockRef::from(listener).try_clone(),
@@ -258,7 +259,7 @@ impl Listener {
         }
     }
 
-    /// Has the connections that are accepted from now on probed, or not.
+    /// Enables or disables keep-alive probes for connections accepted from now on.
     pub(crate) fn probe(&self, probes: Option<&Probes>) -> io::Result<()> {
         match (self, probes) {
             (Listener::Tcp(listener), Some(probes)) => probes.set(SockRef::from(listener)),
@@ -267,7 +268,7 @@ impl Listener {
         }
     }
 
-    /// A connection that waits to be accepted, asking the kernel.
+    /// Accepts a connection without waiting, even if the runtime has not reported one.
     pub(crate) fn accept_now(&self) -> io::Result<(Stream, Remote)> {
         let (socket, remote) = match self {
             Listener::Tcp(listener) => SockRef::from(listener).accept()?,
@@ -287,7 +288,7 @@ impl Listener {
         })
     }
 
-    /// Sets its socket, as far as the system takes that.
+    /// Applies socket options, as far as the system accepts them.
     pub(crate) fn set(&self, settings: &SocketSettings) -> io::Result<()> {
         match self {
             Listener::Tcp(listener) => settings.set(SockRef::from(listener), Kind::Tcp),
@@ -295,7 +296,7 @@ impl Listener {
         }
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Stream, Remote)>> {
         match self {
             Listener::Tcp(listener) => listener
@@ -308,12 +309,13 @@ impl Listener {
     }
 }
 
-/// An IPv4 peer of an IPv6 socket is an IPv4 peer to everybody who matches or logs addresses.
+/// Converts the IPv4-mapped address of a peer on an IPv6 socket to IPv4, for matching and logging.
 pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
-/// What a listener of a worker serves now; a reload replaces it and running requests keep what they began with.
+/// What a listener of a worker currently serves. A reload replaces it; running requests finish with the binding they
+/// began with.
 pub(crate) struct Slot<S: Service> {
     binding: RefCell<Rc<Binding<S>>>,
     is_retired: Cell<bool>,
@@ -335,7 +337,7 @@ impl<S: Service> Slot<S> {
         *self.binding.borrow_mut() = Rc::new(binding);
     }
 
-    /// Nobody listens here any more: its connections end with what they have begun.
+    /// Marks the listener as removed: its connections finish the requests they have begun.
     pub(crate) fn retire(&self) {
         self.is_retired.set(true);
     }
@@ -357,7 +359,7 @@ mod tests {
         let first = Bound::bind(&addr, 2, &[]).unwrap();
         let second = Bound::bind(&addr, 2, &[]).map(|_| ()).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
-        // An address of our own with the same port is no obstacle.
+        // An address of our own with the same port does not conflict.
         let any = ListenAddr::AnyTcp(addr.port().unwrap());
         assert!(Bound::bind(&any, 2, &[&addr]).is_ok());
         drop(first);

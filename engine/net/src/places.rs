@@ -1,6 +1,6 @@
-//! The connections that one worker may have, to clients and to upstreams together: nginx's `worker_connections`
-//! (<https://nginx.org/en/docs/ngx_core_module.html#worker_connections>). Without such a number there is no end of places;
-//! how many files may be open is a matter of `ConnectionLimit`.
+//! Connection slots of one worker: client and upstream connections counted together, as nginx's `worker_connections`
+//! does (<https://nginx.org/en/docs/ngx_core_module.html#worker_connections>). By default the number of slots is
+//! unlimited; the process-wide limit on open files is `ConnectionLimit`.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,12 +13,13 @@ use crate::limits::{CROWD_TURNS_MAX, PLACES_FREED_MAX};
 use crate::worker::Worker;
 use crate::workers::yield_once;
 
-/// How many connections each worker may have, and who hears when they do not suffice.
+/// The connection limit of each worker, with a callback for when it is exhausted.
 #[derive(Clone)]
 pub struct PlaceLimit {
-    /// So many, of clients and upstreams together. As in nginx, listening sockets count, and one more for the process.
+    /// Maximum number of client and upstream connections together. As in nginx, listening sockets count, and one more
+    /// for the process.
     pub max: usize,
-    /// Is told that they do not suffice, at most once a second by each worker and for each kind.
+    /// Called when slots are exhausted, at most once a second per worker and kind.
     pub tell: Arc<dyn Fn(Crowd) + Send + Sync>,
 }
 
@@ -30,34 +31,34 @@ impl fmt::Debug for PlaceLimit {
     }
 }
 
-/// What becomes of connections that have no place.
+/// What happens to connections without a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crowd {
-    /// They get those of idle ones, which are closed.
+    /// Idle connections are closed to make room.
     Reused,
-    /// They are closed, or not made: none is idle.
+    /// They are closed or not established: there is nothing idle to close.
     Refused,
 }
 
-/// The places of one worker.
+/// The connection slots of one worker.
 #[derive(Debug)]
 pub(crate) struct Places {
     max: Cell<usize>,
     taken: Cell<usize>,
     limit: RefCell<Option<PlaceLimit>>,
-    /// When it was last told of each kind of crowd.
+    /// When each kind of exhaustion was last reported.
     told: Cell<[Option<Moment>; 2]>,
 }
 
-/// A place that is taken; dropping it frees it.
+/// An occupied connection slot; dropping it frees the slot.
 #[derive(Debug)]
 pub struct Place(Rc<Places>);
 
-/// nginx begins to close idle connections when no more than this part of the places is free. Here they close a moment later,
-/// so one place at least is kept for who comes.
+/// nginx closes idle connections once no more than this fraction of the slots is free. Here closing takes effect a
+/// moment later, so at least one slot is kept free for new connections.
 const SCARCE_PART: usize = 16;
 
-/// nginx closes at once this part of those that are idle, so that not each newcomer has to look for one.
+/// nginx closes this fraction of the idle connections at once, so that not every new connection has to search for one.
 const FREED_PART: usize = 8;
 
 impl Default for Places {
@@ -72,31 +73,31 @@ impl Default for Places {
 }
 
 impl Places {
-    /// So many from now on.
+    /// Sets the limit.
     pub(crate) fn limit(&self, limit: PlaceLimit) {
         self.max.set(limit.max);
         *self.limit.borrow_mut() = Some(limit);
     }
 
-    /// So many are taken by what is no connection, listening sockets above all.
+    /// Reserves `count` slots for other descriptors, mainly listening sockets.
     pub(crate) fn keep_back(&self, count: usize) {
         if let Some(limit) = &*self.limit.borrow() {
             self.max.set(limit.max.saturating_sub(count));
         }
     }
 
-    /// How many there are, those of listening sockets among them; `None` for no end of them.
+    /// The limit, including listening sockets; `None` if unlimited.
     fn limited_to(&self) -> Option<usize> {
         self.limit.borrow().as_ref().map(|limit| limit.max)
     }
 
-    /// Whether few are free.
+    /// Whether few slots are free.
     fn are_scarce(&self) -> bool {
         let max = self.max.get();
         max - self.taken.get().min(max) <= (max / SCARCE_PART).max(1)
     }
 
-    /// Takes one, if one is free.
+    /// Takes a slot if one is free.
     fn take(self: &Rc<Self>) -> Option<Place> {
         let taken = self.taken.get();
         (taken < self.max.get()).then(|| {
@@ -105,7 +106,7 @@ impl Places {
         })
     }
 
-    /// Tells of a crowd, unless it was told of in this second.
+    /// Reports that slots are exhausted, at most once a second.
     fn tell(&self, crowd: Crowd, now: Moment) {
         let mut told = self.told.get();
         let of_kind = &mut told[crowd as usize];
@@ -126,19 +127,19 @@ impl Drop for Place {
     }
 }
 
-/// No place is to be had: the limit.
+/// No slot is available; contains the limit.
 #[derive(Debug)]
 pub(crate) struct Crowded(pub(crate) usize);
 
 impl fmt::Display for Crowded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // nginx's words; those who look at its log know them.
+        // nginx's wording, which its users know.
         write!(f, "{} worker_connections are not enough", self.0)
     }
 }
 
-/// A place for one more connection of `worker`, where what is idle makes room: clients first, those that are idle longest,
-/// and then the upstream connection that is.
+/// Takes a slot for one more connection of `worker`, closing idle connections if necessary: first the client
+/// connections idle longest, then the oldest idle upstream connection.
 pub(crate) async fn take(worker: &Worker) -> Result<Place, Crowded> {
     let places = &worker.places;
     if !places.are_scarce()
@@ -160,7 +161,7 @@ pub(crate) async fn take(worker: &Worker) -> Result<Place, Crowded> {
         if freed == 0 && !worker.upstreams.close_oldest() {
             break;
         }
-        // What was told to go goes when its task gets its turn.
+        // Expired connections close when their tasks run.
         yield_once().await;
     }
     places.take().ok_or_else(|| {

@@ -1,30 +1,30 @@
-//! TCP keep-alive probes: how it is noticed that the other end of a quiet connection is gone without a word. When a
-//! quiet connection is given up by itself is left to its timeouts.
+//! TCP keep-alive probes: detect that the peer of an idle connection has vanished. Closing idle connections is a matter
+//! of their timeouts.
 
 use std::io;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// How a quiet connection is probed.
+/// Settings of TCP keep-alive probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probes {
-    /// How long it is quiet before the first probe.
+    /// Idle time before the first probe.
     pub idle: Duration,
-    /// The pause between probes.
+    /// The interval between probes.
     pub interval: Duration,
-    /// How many may stay unanswered; the system's number where nobody says.
+    /// How many probes may remain unacknowledged; the system's default if `None`.
     pub count: Option<u32>,
 }
 
-/// The kernel takes whole seconds, at least one and at most this many.
+/// The kernel accepts whole seconds, from one to this many.
 const SECONDS_MAX: u64 = 32_767;
 
-/// The kernel's largest number of unanswered probes.
+/// The kernel's maximum for the number of unacknowledged probes.
 const COUNT_MAX: u32 = 127;
 
 impl Probes {
-    /// Probes after, and then every, so long.
+    /// Probes after, and then every `interval`.
     pub fn every(interval: Duration) -> Probes {
         Probes {
             idle: interval,
@@ -33,7 +33,7 @@ impl Probes {
         }
     }
 
-    /// Has `socket` probed; whatever a listening socket accepts is then probed, too, without a system call of its own.
+    /// Enables probes on `socket`. Sockets accepted from a listening socket inherit them without another system call.
     pub(crate) fn set(&self, socket: SockRef<'_>) -> io::Result<()> {
         let mut settings = TcpKeepalive::new()
             .with_time(whole_seconds(self.idle))

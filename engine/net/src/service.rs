@@ -1,4 +1,4 @@
-//! The border to the floor above: a request goes in, an answer comes out. Nothing here knows a directive.
+//! The interface to the layer above: a request goes in, a response comes out. Nothing here knows about directives.
 
 use std::fmt;
 use std::future::Future;
@@ -18,115 +18,116 @@ use crate::probes::Probes;
 use crate::sockets::SocketSettings;
 use crate::worker::Worker;
 
-/// Answers the requests of one listener.
+/// Serves the requests of one listener.
 ///
-/// A request that can be answered at once costs no allocation: `serve` returns [`Answer::Ready`]. Otherwise it
-/// returns one boxed future; its value goes to `resume`, which continues where `serve` stopped. All state in
-/// between lives in [`Exchange::context`].
+/// A response that is ready immediately costs no allocation: `serve` returns [`Answer::Ready`]. Otherwise it returns a
+/// boxed future; its value goes to `resume`, which continues where `serve` stopped. All state in between lives in
+/// [`Exchange::context`].
 pub trait Service: Send + Sync + 'static {
-    /// What the service keeps for one request; reset by [`Service::reset`] before the next.
+    /// Per-request state of the service; reset by [`Service::reset`] before the next request.
     type Context: Default + 'static;
-    /// What an awaited step gives back to `resume`.
+    /// The result of an awaited step, passed to `resume`.
     type Outcome: 'static;
 
-    /// Prepares a used context for the next request, keeping its memory.
+    /// Prepares a used context for the next request, retaining its memory.
     fn reset(&self, context: &mut Self::Context);
 
-    /// Starts answering.
+    /// Starts producing the response.
     fn serve<'a>(&'a self, x: &'a mut Exchange<Self::Context>) -> Answer<'a, Self::Outcome>;
 
-    /// Goes on after an awaited step.
+    /// Continues after an awaited step.
     fn resume<'a>(
         &'a self,
         x: &'a mut Exchange<Self::Context>,
         outcome: Self::Outcome,
     ) -> Answer<'a, Self::Outcome>;
 
-    /// Answers a request whose head was refused by the codec, or did not arrive in time; `x.req` is empty. In HTTP/1 the
-    /// connection is closed after it.
+    /// Responds to a request whose head was rejected by the codec or did not arrive in time; `x.req` is empty. In
+    /// HTTP/1 the connection is closed afterwards.
     fn refuse<'a>(
         &'a self,
         x: &'a mut Exchange<Self::Context>,
         refused: &Refused<'_>,
     ) -> Answer<'a, Self::Outcome>;
 
-    /// Called exactly once for each request, when its answer has ended in whatever way.
+    /// Called exactly once for each request, when its response has ended in any way.
     fn record(&self, x: &mut Exchange<Self::Context>, completion: &Completion);
 
-    /// When the answer has to be sent, beside what [`ClientLimits::write_idle_timeout`] says; `None` for no such time.
+    /// The deadline for sending the response, in addition to [`ClientLimits::write_idle_timeout`]; `None` for no
+    /// deadline.
     fn write_until(&self, _x: &Exchange<Self::Context>) -> Option<Moment> {
         None
     }
 
-    /// The limits of connections that this service answers.
+    /// The limits of connections served by this service.
     fn settings(&self) -> &Settings;
 
-    /// As [`Service::settings`], once a handshake may have said which host is meant. Asked for with every head.
+    /// Like [`Service::settings`], after a handshake may have selected the host. Called for every request head.
     fn settings_for(&self, _conn: &ConnInfo) -> &Settings {
         self.settings()
     }
 
-    /// What holds for the client of a request, once it is known what answers it.
+    /// The limits for the client of a request, once its handler is known.
     fn client_limits(&self, _x: &Exchange<Self::Context>) -> &ClientLimits {
         &self.settings().client
     }
 }
 
-/// An answer, now or later. The answer's head is in [`Exchange::res`].
+/// A response, now or later. Its head is in [`Exchange::res`].
 pub enum Answer<'a, T> {
-    /// The body of the answer.
+    /// The response is ready, with this body.
     Ready(Body),
-    /// Something has to be awaited first.
+    /// A step has to be awaited first.
     Later(Pin<Box<dyn Future<Output = T> + 'a>>),
 }
 
-/// A request whose head is none.
+/// A request with an invalid or incomplete head.
 pub struct Refused<'r> {
-    /// The status that says so; 408 where it did not arrive in time.
+    /// The status to respond with; 408 if the head did not arrive in time.
     pub status: Status,
-    /// What is wrong with it.
+    /// The reason.
     pub why: &'r dyn fmt::Display,
-    /// Its first line in HTTP/1, as far as it came and was looked at.
+    /// The request line in HTTP/1, as far as it was received and inspected.
     pub line: &'r [u8],
 }
 
-/// How a request came.
+/// How a request was received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Came {
-    /// Whether it was here before the answer to the one before had ended. Of HTTP/1.
+    /// Whether the request arrived before the previous response had ended. HTTP/1 only.
     pub is_pipelined: bool,
-    /// How long its head took from its first byte, if it did not come at once. Of HTTP/1.
+    /// Time from the first byte to the end of the head, if it did not arrive at once. HTTP/1 only.
     pub head_time: Duration,
-    /// The bytes of its head; 0 where that is not known.
+    /// Size of the head in bytes; 0 if unknown.
     pub head_bytes: usize,
 }
 
-/// A request on its way and the answer taking shape.
+/// A request and its response in progress.
 pub struct Exchange<C> {
-    /// The head of the request.
+    /// The request head.
     pub req: RequestHead,
-    /// Its body.
+    /// The request body.
     pub body: RequestBody,
-    /// The head of the answer.
+    /// The response head.
     pub res: ResponseHead,
-    /// Bytes of the answer, if its body is [`Body::Inline`].
+    /// The response body, if it is [`Body::Inline`].
     pub inline: Vec<u8>,
-    /// The connection it came by.
+    /// The connection that the request arrived on.
     pub conn: Rc<ConnInfo>,
     /// The worker that serves it.
     pub worker: Rc<Worker>,
-    /// When its first byte was read; exact only if [`Settings::exact_times`].
+    /// When the first byte was read; exact only if [`Settings::exact_times`].
     pub started: Moment,
-    /// How it came.
+    /// How the request was received.
     pub came: Came,
-    /// Whether the answer must be the last on its connection (set by either side).
+    /// Whether to close the connection after the response (set by either side).
     pub close: bool,
-    /// What the service keeps.
+    /// The state of the service.
     pub context: C,
 }
 
 impl<C: Default> Exchange<C> {
-    /// An exchange for the first request of a connection.
+    /// Creates an exchange for the first request of a connection.
     pub fn new(conn: Rc<ConnInfo>, worker: Rc<Worker>) -> Exchange<C> {
         Exchange {
             req: RequestHead::default(),
@@ -146,28 +147,28 @@ impl<C: Default> Exchange<C> {
 /// How an exchange ended.
 #[derive(Debug)]
 pub enum Ending {
-    /// The whole answer was handed to the kernel.
+    /// The complete response was written to the kernel.
     Complete,
-    /// The service refused to answer ([`Body::Abort`]).
+    /// The service sent no response ([`Body::Abort`]).
     Aborted,
-    /// The client went away or was too slow, or the body of the answer failed half-way.
+    /// The client disconnected or was too slow, or the response body failed midway.
     Failed(Failure),
 }
 
-/// What is known when an exchange has ended.
+/// The facts about a completed exchange.
 #[derive(Debug)]
 pub struct Completion {
     /// How it ended.
     pub ending: Ending,
-    /// Bytes of the answer's body handed to the kernel, framing not counted.
+    /// Bytes of the response body written to the kernel, without framing.
     pub body_bytes_sent: u64,
-    /// Bytes of the answer handed to the kernel as they are sent, before they are encrypted; 0 where that is not known.
+    /// Bytes of the response written to the kernel, before encryption; 0 if unknown.
     pub bytes_sent: u64,
-    /// How many of these are its head.
+    /// The part of these bytes that is the head.
     pub head_bytes_sent: u64,
-    /// Bytes of the request's body that were read.
+    /// Bytes of the request body that were read.
     pub body_bytes_read: u64,
-    /// From the first byte of the request to the last of the answer; exact only if [`Settings::exact_times`].
+    /// From the first byte of the request to the last byte of the response; exact only if [`Settings::exact_times`].
     pub duration: Duration,
 }
 
@@ -178,77 +179,78 @@ pub struct Settings {
     pub h1: h1::Limits,
     /// Limits of the HTTP/2 codec.
     pub h2: h2::Limits,
-    /// The longest a whole request head may take to arrive, from its first byte.
+    /// Maximum time for a complete request head, from its first byte.
     pub head_timeout: Duration,
-    /// How long a new connection may wait for the first byte of its first head.
+    /// How long a new connection may wait before its first byte.
     pub first_byte_timeout: Duration,
-    /// What holds for a client while its request is served and after it, unless [`Service::client_limits`] says else.
+    /// The limits for clients, unless [`Service::client_limits`] returns others.
     pub client: ClientLimits,
-    /// The longest a TLS handshake may take.
+    /// Maximum duration of a TLS handshake.
     pub handshake_timeout: Duration,
-    /// Whether to read the clock for each request (access log, latency metrics) instead of a coarse one.
+    /// Whether to read the exact time for each request (access log, latency metrics) instead of the coarse one.
     pub exact_times: bool,
-    /// What listening sockets are set to.
+    /// Options of the listening sockets.
     pub sockets: SocketSettings,
-    /// How quiet TCP connections are probed; `None` leaves that to their timeouts.
+    /// TCP keep-alive probes; `None` to disable them.
     pub probes: Option<Probes>,
 }
 
-/// What holds for a client while its request is served, and for its connection after it.
+/// The limits for a client while its request is served, and for its connection afterwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// The longest pause between two reads of a request body.
+    /// Maximum pause between two reads of a request body.
     pub body_idle_timeout: Duration,
-    /// The longest pause between two successful writes.
+    /// Maximum pause between two successful writes.
     pub write_idle_timeout: Duration,
-    /// The lowest rate at which a body may come, and an answer be taken; `None` for any.
+    /// Minimum data rate of request bodies and responses; `None` for no minimum.
     pub min_rate: Option<MinDataRate>,
-    /// How long a connection may wait for its next request; there is none where it is zero.
+    /// How long a connection may wait for its next request; zero disables keep-alive.
     pub keep_alive_timeout: Duration,
-    /// How much of that it may wait in any case: it is not closed before to make room, or because the process ends.
+    /// The part of that time that is guaranteed: the connection is not closed earlier to make room or because the
+    /// process drains.
     pub keep_alive_min: Duration,
-    /// What clients of HTTP/1 are told of that time (`Keep-Alive: timeout=`), in seconds; 0 where they are told nothing.
+    /// The timeout announced to HTTP/1 clients (`Keep-Alive: timeout=`), in seconds; 0 to announce none.
     pub keep_alive_told: u32,
-    /// Requests that a connection may bring; its last answer says that it closes.
+    /// Maximum number of requests per connection; the last response announces the close.
     pub requests_max: u64,
-    /// How long after it was accepted a connection may bring another request.
+    /// The age of a connection after which it accepts no further request.
     pub age_max: Duration,
-    /// How a connection closes whose client may still be sending.
+    /// How to close a connection whose client may still be sending.
     pub linger: Linger,
-    /// Whether the connection of a client that is too slow is reset, so that the kernel keeps nothing of it, or closed
-    /// like others. Of HTTP/1 only: in HTTP/2 it is that of other streams, too.
+    /// Whether to reset the connection of a client that is too slow, so that the kernel discards its buffers, or to
+    /// close it normally. HTTP/1 only: an HTTP/2 connection has other streams, too.
     pub slow: Slow,
 }
 
-/// What becomes of the connection of a client that is too slow.
+/// What to do with the connection of a client that is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slow {
-    /// It is closed like others.
+    /// Close it normally.
     Close,
-    /// It is reset.
+    /// Reset it.
     Reset,
 }
 
-/// How a connection closes: what a client still sends is read and thrown away, as a socket that is closed over unread
-/// input is reset, and a reset overtakes what was sent.
+/// Lingering close: reads and discards what the client still sends, because closing a socket with unread input resets
+/// the connection, and the reset discards data that the client has not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linger {
-    /// When that is done.
+    /// When to linger.
     pub when: Lingering,
-    /// The longest it is done.
+    /// Maximum duration.
     pub time: Duration,
-    /// The longest pause between two reads.
+    /// Maximum pause between two reads.
     pub pause: Duration,
-    /// The most that is read.
+    /// Maximum number of bytes read.
     pub bytes_max: u64,
 }
 
-/// When what a client still sends is waited for.
+/// When to wait for data that the client still sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lingering {
     /// Never.
     Never,
-    /// Where something was sent that is not read.
+    /// If the client has sent data that is still unread.
     Unread,
     /// Always.
     Always,
@@ -266,7 +268,7 @@ impl Default for Linger {
 }
 
 impl ClientLimits {
-    /// The same patience for everything, and no end to a connection but that.
+    /// The same timeout for everything, and no other limit.
     pub fn patient(patience: Duration) -> ClientLimits {
         ClientLimits {
             body_idle_timeout: patience,
@@ -282,7 +284,7 @@ impl ClientLimits {
         }
     }
 
-    /// Whether a connection is to bring no more than the request at hand.
+    /// Whether the connection should close after the current request.
     pub(crate) fn ends(&self, conn: &ConnInfo, now: Moment) -> bool {
         self.keep_alive_timeout.is_zero()
             || conn.facts.requests.get() >= self.requests_max
@@ -290,31 +292,31 @@ impl ClientLimits {
     }
 }
 
-/// What a listener needs to accept for a service.
+/// What a listener needs to serve connections.
 pub struct Binding<S: Service> {
-    /// Answers its requests.
+    /// Serves its requests.
     pub service: Arc<S>,
-    /// Makes TLS sessions; `None` on a plain listener.
+    /// Creates TLS sessions; `None` for a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
-    /// What comes before; `None` where nothing does.
+    /// The listener wrappers; `None` if there are none.
     pub entrance: Option<Arc<Entrance>>,
-    /// The versions of HTTP spoken on plain connections. On others the handshake chooses.
+    /// The HTTP versions on plain connections. On TLS connections ALPN decides.
     pub protocols: Protocols,
 }
 
-/// Versions of HTTP that are spoken.
+/// A set of enabled HTTP versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Protocols {
     /// HTTP/1.
     pub h1: bool,
     /// HTTP/2 over TLS.
     pub h2: bool,
-    /// HTTP/2 without TLS, where the client begins with it (RFC 9113, section 3.3).
+    /// HTTP/2 without TLS, with prior knowledge (RFC 9113, section 3.3).
     pub h2c: bool,
 }
 
 impl Default for Protocols {
-    /// What Caddy speaks where nobody says: no HTTP/2 without TLS.
+    /// Caddy's default: no HTTP/2 without TLS.
     fn default() -> Self {
         Protocols {
             h1: true,

@@ -1,4 +1,4 @@
-//! What listening sockets are set to, and with them the connections that they accept. Binding them is left to `listener`.
+//! Socket options of listening sockets, inherited by the connections they accept. `listener` binds the sockets.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,27 +8,28 @@ use socket2::SockRef;
 
 use crate::sys::listening;
 
-/// What the sockets of a listener are set to. Where nothing is said, the system has its numbers, and the queue ours. A socket
-/// that stays over a reload keeps what is no longer said.
+/// Options of the sockets of a listener. `None` leaves the system's default, or ours for the backlog. A socket retained
+/// across a reload keeps an option that is no longer configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketSettings {
-    /// Connections that may wait to be accepted; the system has a most of its own (`net.core.somaxconn`).
+    /// The accept queue; the system caps it (`net.core.somaxconn`).
     pub backlog: Option<u32>,
-    /// What the system holds for us of what has come, in bytes. Setting it ends that the system finds it by itself.
+    /// Size of the kernel's receive buffer in bytes. Setting it disables auto-tuning.
     pub receive_bytes: Option<usize>,
-    /// What it holds of what is to be sent.
+    /// Size of the kernel's send buffer in bytes.
     pub send_bytes: Option<usize>,
-    /// Connections that may bring data with their first packet (RFC 7413) and wait for the end of their handshake.
+    /// Queue of connections that sent data in their first packet and have not completed the handshake (TCP Fast Open,
+    /// RFC 7413).
     pub fast_open: Option<u32>,
-    /// Connections are accepted once they have brought something, or after this time, of whole seconds.
+    /// Accept connections only once they have sent data, or after this time, in whole seconds.
     pub deferred: Option<Duration>,
 }
 
 impl SocketSettings {
-    /// Sets a listening socket.
+    /// Applies the options to a listening socket.
     ///
     /// # Errors
-    /// What the system refuses; the rest is set.
+    /// The first error of the system; the remaining options are applied anyway.
     pub(crate) fn set(&self, socket: SockRef<'_>, kind: Kind) -> io::Result<()> {
         let number = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         let mut done = Ok(());
@@ -57,7 +58,7 @@ impl SocketSettings {
     }
 }
 
-/// What a socket is.
+/// The kind of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Tcp,
@@ -80,13 +81,13 @@ mod tests {
         };
         settings.set(SockRef::from(&listener), Kind::Tcp).unwrap();
         let socket = SockRef::from(&listener);
-        // Linux doubles these, for what it needs itself.
+        // Linux doubles these sizes for its own bookkeeping.
         assert_eq!(socket.recv_buffer_size().unwrap(), 32 * 1024);
         assert_eq!(socket.send_buffer_size().unwrap(), 64 * 1024);
         assert_eq!(listening::fast_open_queue(socket.as_fd()).unwrap(), 5);
-        // It is told in tries, whose times add up to no less.
+        // The kernel converts the time to retransmissions, whose total is at least as long.
         assert!(listening::deferred_seconds(socket.as_fd()).unwrap() >= 3);
-        // Accepted ones inherit.
+        // Accepted sockets inherit the options.
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         std::io::Write::write_all(&mut client, b"x").unwrap();
         let (accepted, _) = listener.accept().unwrap();

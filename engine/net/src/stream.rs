@@ -1,4 +1,4 @@
-//! A connected socket of any kind: TCP or unix, plain or TLS. What flows through it is left to its users.
+//! A connected socket of any kind: TCP or Unix, plain or TLS.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -16,14 +16,14 @@ use crate::tls::TlsStream;
 pub enum Stream {
     /// TCP.
     Tcp(TcpStream),
-    /// A unix socket.
+    /// A Unix socket.
     Unix(UnixStream),
     /// TLS over one of the others.
     Tls(Box<TlsStream>),
 }
 
 impl Stream {
-    /// Our own address; `None` on a unix socket.
+    /// The local address; `None` for a Unix socket.
     pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
         match self {
             Stream::Tcp(socket) => socket.local_addr().ok().map(crate::listener::canonical),
@@ -32,7 +32,7 @@ impl Stream {
         }
     }
 
-    /// Reads into the spare capacity of `buf`, which must not be none; 0 is the end of the stream.
+    /// Reads into the spare capacity of `buf`, which must not be zero; 0 is the end of the stream.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -46,7 +46,7 @@ impl Stream {
         }
     }
 
-    /// Ready when a read may find something. Asks the kernel nothing; a false alarm is possible.
+    /// Ready when a read may find something. Makes no system call; false positives are possible.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(socket) => socket.poll_read_ready(cx),
@@ -55,7 +55,7 @@ impl Stream {
         }
     }
 
-    /// Whether bytes have come that the runtime may not know of yet. Asks the kernel.
+    /// Whether bytes have arrived that the runtime may not have reported yet. Makes a system call.
     pub fn has_arrived(&self) -> bool {
         let look = |socket| sys::peek::peek(socket, &mut [0]).is_ok_and(|count| count > 0);
         match self {
@@ -65,7 +65,7 @@ impl Stream {
         }
     }
 
-    /// The number of the socket of TCP, also of one below TLS.
+    /// The descriptor of the TCP socket, also below TLS.
     pub(crate) fn tcp_socket(&self) -> Option<i32> {
         match self {
             Stream::Tcp(socket) => Some(socket.as_raw_fd()),
@@ -74,7 +74,7 @@ impl Stream {
         }
     }
 
-    /// Ready when a write may go on.
+    /// Ready when a write may make progress.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(socket) => socket.poll_write_ready(cx),
@@ -83,7 +83,7 @@ impl Stream {
         }
     }
 
-    /// Writes from `slices` in order and tells how many bytes were taken.
+    /// Writes from `slices` in order and returns the number of bytes accepted.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -96,11 +96,11 @@ impl Stream {
         }
     }
 
-    /// Has the kernel take no more while so many bytes are not sent yet. A socket of another kind goes on as it is.
+    /// Limits unsent data in the kernel to about `bytes`. No effect on other kinds of sockets.
     pub fn limit_unsent(&self, bytes: u32) {
         match self {
             Stream::Tcp(socket) => {
-                // A kernel that cannot do it only makes some answers come later.
+                // If the kernel does not support it, urgent responses are merely delayed.
                 let _ = sys::send::limit_unsent(socket.as_fd(), bytes);
             }
             Stream::Unix(_) => {}
@@ -112,7 +112,7 @@ impl Stream {
         }
     }
 
-    /// Has the kernel acknowledge at once what it has received, rather than with what we send next or after 40 ms.
+    /// Makes the kernel acknowledge received data immediately, instead of with the next data sent or after 40 ms.
     pub fn acknowledge(&self) {
         match self {
             Stream::Tcp(socket) => {
@@ -128,10 +128,10 @@ impl Stream {
         }
     }
 
-    /// Has the kernel throw away what is not sent yet, and tell the peer so, once the socket is closed.
+    /// Makes the kernel discard unsent data and reset the connection when the socket is closed.
     pub fn reset_on_close(&self) {
         let ask = |socket: socket2::SockRef<'_>| {
-            // A socket that refuses is closed as usual.
+            // If the option cannot be set, the socket is closed normally.
             let _ = socket.set_linger(Some(std::time::Duration::ZERO));
         };
         match self {
@@ -145,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// Hands everything taken so far to the kernel; plain sockets hold nothing back.
+    /// Writes all buffered data to the kernel; plain sockets do not buffer.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => Poll::Ready(Ok(())),
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Ends our direction (FIN, after a TLS close_notify).
+    /// Shuts down the sending direction (FIN, after a TLS close_notify).
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(socket) => Pin::new(socket).poll_shutdown(cx),
@@ -168,7 +168,7 @@ fn poll_read_into<R: AsyncRead + Unpin>(
     cx: &mut Context<'_>,
     buf: &mut Vec<u8>,
 ) -> Poll<io::Result<usize>> {
-    // The future holds no state of its own: dropping it while it is pending loses nothing.
+    // The future has no state of its own: dropping it while pending loses nothing.
     std::pin::pin!(socket.read_buf(buf)).as_mut().poll(cx)
 }
 

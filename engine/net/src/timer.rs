@@ -1,5 +1,6 @@
-//! Timeouts of a worker. They are many, mostly reset before they act, and need no precision, so they are slots
-//! in a table that a periodic sweep looks through: setting one costs a store, no timer wheel and no system call.
+//! The timeouts of a worker. They are many, mostly reset before they fire, and need no precision. They are therefore
+//! slots in a table that is swept periodically: setting one costs a store instead of a timer-wheel operation or a
+//! system call.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BinaryHeap;
@@ -16,7 +17,7 @@ use crate::clock::Clock;
 #[derive(Default)]
 pub struct Timers {
     slots: RefCell<Slab<Slot>>,
-    /// Whether one may be idle; false only where a look has found none since.
+    /// Whether there may be idle timeouts; false only after a scan found none and none was set since.
     may_be_idle: Cell<bool>,
 }
 
@@ -29,19 +30,19 @@ struct Slot {
 enum State {
     Unset,
     Until(Moment),
-    /// As `Until`, and what waits since the second moment is worth less than a new connection.
+    /// Like `Until`, for a connection idle since the second moment: it is closed to make room for a new one.
     IdleUntil(Moment, Moment),
-    /// The same, but for the end of the process, which it need not hurry for.
+    /// Like `IdleUntil`, but not closed early when the process drains.
     YieldUntil(Moment, Moment),
-    /// As `IdleUntil` with the second of these moments from the first on, and until then worth as much as others.
+    /// Becomes `IdleUntil` (with the second moment) at the first moment; until then it is not closed early.
     KeptUntil(Moment, Moment),
-    /// Acts when all that is idle is ended, and never by itself.
+    /// Fires only when all idle connections are closed.
     Drain,
     Expired,
 }
 
 impl Timers {
-    /// A timeout that is not set yet.
+    /// Creates a timeout that is not set.
     pub fn timer(self: &Rc<Self>) -> Timer {
         let slot = Slot {
             state: State::Unset,
@@ -53,7 +54,7 @@ impl Timers {
         }
     }
 
-    /// Marks what is due at `now` and wakes whoever waits for it.
+    /// Fires the timeouts due at `now` and wakes their tasks.
     pub fn sweep(&self, now: Moment) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
             let next = match slot.state {
@@ -77,14 +78,14 @@ impl Timers {
 }
 
 impl Timers {
-    /// Lets some of the idle timeouts act now, to make room: one of `part` of them, at least one and at most `max`, those
-    /// that are idle longest. Tells how many.
+    /// Fires idle timeouts early, to make room: one in `part` of them, at least one and at most `max`, those idle
+    /// longest. Returns how many.
     pub fn expire_oldest_idle(&self, max: usize, part: usize) -> usize {
         if !self.may_be_idle.get() {
             return 0;
         }
         let mut slots = self.slots.borrow_mut();
-        // The longest idle ones, the shortest idle of them on top.
+        // The longest idle ones, with the most recent of them on top.
         let mut oldest = BinaryHeap::with_capacity(max + 1);
         let mut found = 0;
         for (key, slot) in slots.iter() {
@@ -108,7 +109,7 @@ impl Timers {
         count.min(found)
     }
 
-    /// Lets all idle timeouts act now, and those that wait for just this.
+    /// Fires all idle timeouts, and those set by [`Timer::set_for_drain`].
     pub fn expire_all_idle(&self) {
         for (_, slot) in self.slots.borrow_mut().iter_mut() {
             if matches!(slot.state, State::IdleUntil(..) | State::Drain) {
@@ -120,8 +121,7 @@ impl Timers {
         }
     }
 
-    /// Wakes whoever waits with an idle timeout, or for the end, without letting any act: something that they look at has
-    /// changed.
+    /// Wakes the tasks of idle and drain timeouts without firing these: the condition that the tasks check has changed.
     pub fn wake_idle(&self) {
         for (_, slot) in self.slots.borrow().iter() {
             if matches!(slot.state, State::IdleUntil(..) | State::Drain)
@@ -140,13 +140,14 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Acts `after` the coarse time of `clock`, at the next sweep then. Replaces what was set before.
+    /// Sets the timeout to fire `after` the coarse time of `clock`, at the first sweep from then on. Replaces a
+    /// previous setting.
     pub fn set(&self, clock: &Clock, after: Duration) {
         self.timers.slots.borrow_mut()[self.key].state = State::Until(clock.coarse() + after);
     }
 
-    /// As [`Timer::set`] for a connection between two requests, which is closed first when room is needed, or when the
-    /// process ends, but not before it was idle for `least`.
+    /// Like [`Timer::set`], for a connection between two requests: it fires early to make room, or when the process
+    /// drains, but not before the connection was idle for `least`.
     pub fn set_idle(&self, clock: &Clock, after: Duration, least: Duration) {
         let now = clock.coarse();
         let state = match least.is_zero() {
@@ -159,41 +160,42 @@ impl Timer {
         self.timers.slots.borrow_mut()[self.key].state = state;
     }
 
-    /// Whether it was set for a connection that is idle and not to be closed for that yet.
+    /// Whether it was set for an idle connection that must not be closed early yet.
     pub fn is_kept(&self) -> bool {
         let state = self.timers.slots.borrow()[self.key].state;
         matches!(state, State::KeptUntil(..))
     }
 
-    /// As [`Timer::set_idle`] for a connection that has not asked for anything yet, but may be about to: a process that
-    /// ends lets it.
+    /// Like [`Timer::set_idle`], for a connection that has not sent its first request yet: does not fire early when the
+    /// process drains.
     pub fn set_yielding(&self, clock: &Clock, after: Duration) {
         let now = clock.coarse();
         self.timers.may_be_idle.set(true);
         self.timers.slots.borrow_mut()[self.key].state = State::YieldUntil(now + after, now);
     }
 
-    /// Acts when the process ends ([`Timers::expire_all_idle`]): for connections that are not idle and have to be told.
+    /// Fires only when the process drains ([`Timers::expire_all_idle`]): for busy connections that have to notify their
+    /// client.
     pub fn set_for_drain(&self) {
         self.timers.slots.borrow_mut()[self.key].state = State::Drain;
     }
 
-    /// Whether it was set since it was last cleared; it may have acted meanwhile.
+    /// Whether it was set since it was last cleared; it may have fired meanwhile.
     pub fn is_set(&self) -> bool {
         self.timers.slots.borrow()[self.key].state != State::Unset
     }
 
-    /// Does not act any more.
+    /// Cancels the timeout.
     pub fn clear(&self) {
         self.timers.slots.borrow_mut()[self.key].state = State::Unset;
     }
 
-    /// Whether it has acted since it was set.
+    /// Whether it has fired since it was set.
     pub fn has_expired(&self) -> bool {
         self.timers.slots.borrow()[self.key].state == State::Expired
     }
 
-    /// Ready when it has acted; else the task is woken when it does.
+    /// Ready when it has fired; otherwise the task is woken when it does.
     pub fn poll_expired(&self, cx: &mut Context<'_>) -> Poll<()> {
         let slot = &mut self.timers.slots.borrow_mut()[self.key];
         if slot.state == State::Expired {
@@ -290,7 +292,7 @@ mod tests {
         assert!(!timer.is_kept() && !timer.has_expired());
         assert_eq!(timers.expire_oldest_idle(9, 1), 1);
         assert!(timer.has_expired());
-        // Never longer than it may wait at all.
+        // `least` is capped at the timeout itself.
         timer.set_idle(&clock, Duration::from_secs(2), Duration::from_secs(5));
         timers.sweep(clock.coarse() + Duration::from_secs(2));
         timers.sweep(clock.coarse() + Duration::from_secs(2));

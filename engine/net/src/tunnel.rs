@@ -1,5 +1,5 @@
-//! Two connections joined after an upgrade: bytes go both ways until both have ended. Deciding that a request
-//! may become a tunnel is left to the handler.
+//! Two connections joined after an upgrade: copies bytes both ways until both directions have ended. The handler
+//! decides whether a request may become a tunnel.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -18,7 +18,7 @@ use crate::timer::Timer;
 use crate::upstream::limits::HALF_CLOSED_TIMEOUT;
 use crate::worker::Worker;
 
-/// What went through a tunnel.
+/// How much was transferred through a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Bytes from the client to the upstream.
@@ -27,11 +27,11 @@ pub struct Traffic {
     pub sent_down: u64,
 }
 
-/// Joins `client` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's time
+/// Joins `client` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's lifetime
 /// is over. `received` are bytes that the client sent after its request.
 ///
-/// Each direction holds one buffer, and only while its bytes cannot be passed on. An end of one direction is
-/// passed on and leaves the other open.
+/// Each direction holds one buffer, and only while its bytes cannot be written. The end of one direction is forwarded
+/// and leaves the other open.
 pub async fn join(
     client: &RefCell<Stream>,
     received: Vec<u8>,
@@ -41,7 +41,7 @@ pub async fn join(
     join_counted(client, received, tunnel, worker).await;
 }
 
-/// As [`join`], and tells what went through.
+/// Like [`join`], and returns how much was transferred.
 pub async fn join_counted(
     client: &RefCell<Stream>,
     received: Vec<u8>,
@@ -81,12 +81,12 @@ pub async fn join_counted(
     }
 }
 
-/// How long a tunnel lasts whose sides would go on.
+/// The limits on the lifetime of a tunnel.
 pub(crate) struct Span {
     worker: Rc<Worker>,
     life: Option<Timer>,
     given: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Runs while one side has ended; and what had gone through when it was last set.
+    /// Runs while one side has ended; with the amount transferred when it was last set.
     closing: Option<(Timer, u64)>,
 }
 
@@ -108,7 +108,7 @@ impl Span {
         }
     }
 
-    /// Ready when it is over. Where one side has ended `half_closed` is what has gone through so far.
+    /// Ready when the time is over. If one side has ended, `half_closed` is the amount transferred so far.
     pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>, half_closed: Option<u64>) -> Poll<()> {
         if let Some(moved) = half_closed {
             let worker = &self.worker;
@@ -135,15 +135,15 @@ impl Span {
     }
 }
 
-/// Held by a configuration whose tunnels end with it; dropping it gives them notice.
+/// Held by a configuration whose tunnels end with it; dropping it ends them after a delay.
 pub struct Term {
-    /// Closed when the term has ended; nobody ever gets a permit.
+    /// Closed when the term has ended; never has a permit.
     ended: Arc<Semaphore>,
     delay: Duration,
 }
 
 impl Term {
-    /// Tunnels live for `delay` after this was dropped.
+    /// Tunnels end `delay` after this value was dropped.
     pub fn new(delay: Duration) -> Term {
         Term {
             ended: Arc::new(Semaphore::new(0)),
@@ -151,7 +151,7 @@ impl Term {
         }
     }
 
-    /// What a tunnel needs to notice the end.
+    /// A handle with which a tunnel notices the end.
     pub fn notice(&self) -> Notice {
         Notice {
             ended: self.ended.clone(),
@@ -166,7 +166,7 @@ impl Drop for Term {
     }
 }
 
-/// Tells one tunnel of the end of its [`Term`].
+/// Notifies one tunnel of the end of its [`Term`].
 pub struct Notice {
     ended: Arc<Semaphore>,
     delay: Duration,
@@ -175,7 +175,7 @@ pub struct Notice {
 impl Notice {
     /// Waits until the term has ended and its delay is over.
     async fn over(self, worker: Rc<Worker>) {
-        // No permit is ever given: this fails when the term has ended.
+        // There is never a permit: this fails when the term has ended.
         let _ = self.ended.acquire().await;
         let timer = timer(&worker, self.delay);
         poll_fn(|cx| timer.poll_expired(cx)).await;
@@ -184,9 +184,9 @@ impl Notice {
 
 /// One direction of a tunnel.
 struct Half {
-    /// Bytes taken at a time, where they are not those of the worker's buffers.
+    /// Buffer size; the worker's default if `None`.
     buffer_bytes: Option<usize>,
-    /// Bytes on their way; holds no memory while there are none.
+    /// Bytes being copied; holds no memory while empty.
     buf: Vec<u8>,
     sent: usize,
     stage: Stage,
@@ -196,7 +196,7 @@ struct Half {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// The source has ended; the sink is to be told.
+    /// The source has ended; the end still has to be sent to the sink.
     Ending,
     Ended,
 }
@@ -212,7 +212,7 @@ impl Half {
         }
     }
 
-    /// Passes bytes on. Ready when the direction has ended and the sink was told.
+    /// Copies bytes. Ready when the source has ended and the end was sent to the sink.
     fn poll(
         &mut self,
         source: &mut Stream,
@@ -237,7 +237,7 @@ impl Half {
                 Stage::Ended => return Poll::Ready(Ok(())),
                 Stage::Ending => {
                     ready!(sink.poll_flush(cx))?;
-                    // A peer that is gone already does not need to be told.
+                    // A peer that is already gone need not be notified.
                     let _ = ready!(sink.poll_shutdown(cx));
                     self.stage = Stage::Ended;
                 }
@@ -264,7 +264,7 @@ impl Half {
             worker.buffers.give_back(std::mem::take(&mut self.buf));
         }
         if polled.is_pending() {
-            // Whatever the sink still holds back has to leave before we sleep.
+            // Data that the sink still buffers must leave before the task sleeps.
             if let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
                 return Poll::Ready(Err(error));
             }

@@ -1,5 +1,5 @@
-//! One worker: a thread with a single-threaded runtime, its own listening sockets, clock, timers, buffers and
-//! upstream connections. Workers share nothing on the way of a request but the running configuration.
+//! One worker: a thread with a single-threaded runtime, its own listening sockets, clock, timers, buffers and upstream
+//! connections. While serving a request, workers share nothing but the running configuration.
 
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -21,39 +21,39 @@ use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
 
-/// What the tasks of one worker share.
+/// State shared by the tasks of one worker.
 #[derive(Default)]
 pub struct Worker {
-    /// Its number, from 0.
+    /// Its index, from 0.
     pub index: usize,
-    /// How many workers there are.
+    /// Number of workers.
     pub count: usize,
-    /// Its time.
+    /// Its clock.
     pub clock: Clock,
     /// Its timeouts.
     pub timers: Rc<Timers>,
-    /// Its spare buffers.
+    /// Its buffer pool.
     pub buffers: Buffers,
     /// Its upstream connections.
     pub upstreams: upstream::Pool,
-    /// The connections it may have.
+    /// Its connection slots.
     pub(crate) places: Rc<Places>,
     /// TLS handshakes in progress with clients.
     pub(crate) handshakes: Rc<Handshakes>,
-    /// Interim answers on their way to the client whose connection is being polled.
+    /// Interim responses for the client whose connection is being polled.
     pub interims: Interims,
-    /// Set by a step of an answer while it is polled: it goes on although its client is gone.
+    /// Set while polling a step of a response that must continue even if its client disconnects.
     pub stays: Cell<bool>,
-    /// What it has counted.
+    /// Its counters.
     pub counters: Arc<Counters>,
-    /// Whether the process is ending: connections close after the request they serve.
+    /// Whether the process is draining: connections close after the current request.
     pub draining: Cell<bool>,
-    /// When the process begins to end, once that is known.
+    /// When the process will start to shut down, if that is known.
     pub stop_at: Cell<Option<Moment>>,
     locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
 }
 
-/// Counts of one worker since its start, for anybody to read; they stand on cache lines of their own.
+/// Counters of one worker since its start, readable by all threads; on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counters {
@@ -61,68 +61,68 @@ pub struct Counters {
     pub accepted: Count,
     /// Connections open now.
     pub open: Count,
-    /// Connections that were closed at once, as the worker may have no more.
+    /// Connections closed immediately because the worker's slots were exhausted.
     pub refused: Count,
     /// TLS handshakes that failed.
     pub handshakes_failed: Count,
-    /// TLS handshakes that were not begun or not ended because there were too many.
+    /// TLS handshakes shed, before or during the handshake, because there were too many.
     pub handshakes_shed: Count,
     /// TLS handshakes that had to wait for their turn.
     pub handshakes_waited: Count,
     /// Requests whose handler panicked.
     pub panics: Count,
-    /// Connections on which HTTP/2 was spoken.
+    /// Connections that used HTTP/2.
     pub http2_connections: Count,
-    /// HTTP/2 connections that were ended because the client broke the protocol.
+    /// HTTP/2 connections closed because the client violated the protocol.
     pub http2_faults: Count,
-    /// HTTP/2 connections that were ended because the client made more work than its requests need.
+    /// HTTP/2 connections closed because the client caused more work than its requests need.
     pub http2_calmed: Count,
-    /// Requests that were ended because their bodies came slower than the lowest rate.
+    /// Requests aborted because their bodies arrived below the minimum data rate.
     pub requests_too_slow: Count,
-    /// Responses that were ended because clients took them slower than the lowest rate.
+    /// Responses aborted because clients received them below the minimum data rate.
     pub responses_too_slow: Count,
-    /// Times that accepting had to wait because a limit was reached.
+    /// How often accepting paused because a limit was reached.
     pub accept_pauses: Count,
-    /// Temporary files of bodies at the moment.
+    /// Current temporary files of bodies.
     pub spool_files: Count,
-    /// Bytes in them.
+    /// Their total size in bytes.
     pub spool_bytes: Count,
-    /// Temporary files of bodies so far.
+    /// Temporary files of bodies created so far.
     pub spooled: Count,
-    /// Bodies that got no temporary file because a limit was reached.
+    /// Bodies without a temporary file because a limit was reached.
     pub spool_refused: Count,
     /// Writes to temporary files that failed.
     pub spool_failures: Count,
 }
 
-/// A count that one worker writes and others read, so that a change is a load and a store.
+/// A counter that one worker writes and others read: a change is a load and a store.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// The count.
+    /// The current value.
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts one more.
+    /// Adds one.
     pub(crate) fn up(&self) {
         self.0
             .store(self.value().wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Counts one less.
+    /// Subtracts one.
     pub(crate) fn down(&self) {
         self.sub(1);
     }
 
-    /// Counts so many more.
+    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
         self.0
             .store(self.value().wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Counts so many less.
+    /// Subtracts `count`.
     pub(crate) fn sub(&self, count: u64) {
         self.0
             .store(self.value().wrapping_sub(count), Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Worker {
         Worker::counting(index, count, Arc::default())
     }
 
-    /// As [`Worker::new`], with counters that others read.
+    /// Like [`Worker::new`], with counters that others read.
     pub(crate) fn counting(index: usize, count: usize, counters: Arc<Counters>) -> Rc<Self> {
         Rc::new(Worker {
             index,
@@ -145,8 +145,8 @@ impl Worker {
         })
     }
 
-    /// The worker's own instance of `T`, made at first use: what the floor above keeps per worker, such as
-    /// opened files. It outlives configurations.
+    /// The worker's own instance of `T`, created at first use, for state of the layer above such as open files. It
+    /// survives configuration reloads.
     pub fn local<T: Default + 'static>(&self) -> Rc<T> {
         let found = self.locals.borrow().get(&TypeId::of::<T>()).cloned();
         let any = found.unwrap_or_else(|| {
@@ -161,24 +161,24 @@ impl Worker {
     }
 }
 
-/// The limit on client connections, which all workers share.
+/// The limit on client connections, shared by all workers.
 #[derive(Debug)]
 pub struct ConnectionLimit {
     open: AtomicUsize,
     max: AtomicUsize,
 }
 
-/// Whether clients may need a second open file each.
+/// Whether clients may need a second file descriptor each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecondFile {
-    /// One for its upstream, each.
+    /// One per client, for its upstream connection.
     PerClient,
-    /// Files are opened for many of them at once.
+    /// Few: open files are shared by many clients.
     Shared,
 }
 
 impl ConnectionLimit {
-    /// At most `max` connections at once.
+    /// At most `max` connections at a time.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(ConnectionLimit {
             open: AtomicUsize::new(0),
@@ -186,8 +186,9 @@ impl ConnectionLimit {
         })
     }
 
-    /// The limit that `files` open files allow. [`crate::limits::FILES_RESERVED`] stay free. Where each client may need a
-    /// second one for its upstream there are half as many; else a part is kept for the files that are sent.
+    /// The limit for a process that may have `files` open files. [`crate::limits::FILES_RESERVED`] are reserved. If
+    /// each client may need a second descriptor for its upstream, half of the rest; otherwise a part is reserved for
+    /// files being served.
     pub fn for_open_files(files: u64, second: SecondFile) -> usize {
         let free = files.saturating_sub(crate::limits::FILES_RESERVED);
         let clients = match second {
@@ -197,17 +198,17 @@ impl ConnectionLimit {
         usize::try_from(clients).unwrap_or(usize::MAX).max(8)
     }
 
-    /// How many connections there may be.
+    /// The maximum number of connections.
     pub fn max(&self) -> usize {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Sets how many there may be from now on. Those that are open stay.
+    /// Sets the maximum number of connections. Open connections are unaffected.
     pub fn set_max(&self, max: usize) {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Counts one connection in, if there is room.
+    /// Counts a connection, if there is room.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<Entered> {
         if self.open.fetch_add(1, Ordering::Relaxed) < self.max() {
             return Some(Entered(self.clone()));
@@ -216,7 +217,7 @@ impl ConnectionLimit {
         None
     }
 
-    /// Connections open now.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -232,7 +233,7 @@ impl ConnectionLimit {
     }
 }
 
-/// A connection that was counted in; dropping it counts it out.
+/// A counted connection; dropping it decrements the count.
 pub(crate) struct Entered(Arc<ConnectionLimit>);
 
 impl Drop for Entered {
@@ -241,7 +242,7 @@ impl Drop for Entered {
     }
 }
 
-/// What the connections of a worker share for one kind of service.
+/// State shared by the connections of a worker for one type of service.
 pub(crate) struct Shared<S: Service> {
     pub(crate) worker: Rc<Worker>,
     pub(crate) limit: Arc<ConnectionLimit>,
@@ -249,7 +250,7 @@ pub(crate) struct Shared<S: Service> {
 }
 
 impl<S: Service> Shared<S> {
-    /// Keeps a used exchange for the next request.
+    /// Returns a used exchange to the pool.
     pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
         let mut kept = self.exchanges.borrow_mut();
         if kept.len() < EXCHANGES_KEPT_MAX {
@@ -269,7 +270,7 @@ impl<S: Service> Shared<S> {
     }
 }
 
-/// The open files this process may have.
+/// The maximum number of open files of this process.
 pub fn open_files_max() -> io::Result<u64> {
     crate::sys::limits::open_files()
 }

@@ -1,5 +1,5 @@
-//! The workers as a group: starting them, giving them what to listen on, and ending them. What a worker does in
-//! between is left to `worker` and `connection`.
+//! The workers as a group: starting them, applying a set of listeners, draining them. `worker` and `connection` contain
+//! what a worker does.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -46,17 +46,17 @@ struct Handle<S: Service> {
     counters: Arc<Counters>,
 }
 
-/// What to listen on, and what to serve there.
+/// A listener and what it serves.
 pub struct Listen<S: Service> {
     /// The address.
     pub addr: ListenAddr,
-    /// Answers requests there.
+    /// Serves its requests.
     pub service: Arc<S>,
-    /// Makes TLS sessions; `None` on a plain listener.
+    /// Creates TLS sessions; `None` for a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
-    /// What connections begin with before that; `None` where nothing does.
+    /// The listener wrappers; `None` if there are none.
     pub entrance: Option<Arc<Entrance>>,
-    /// The versions of HTTP spoken on plain connections.
+    /// The HTTP versions on plain connections.
     pub protocols: Protocols,
 }
 
@@ -65,7 +65,7 @@ pub struct Listen<S: Service> {
 pub struct BindError {
     /// The address.
     pub addr: ListenAddr,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
@@ -81,21 +81,21 @@ impl std::error::Error for BindError {
     }
 }
 
-/// Under what conditions the threads of workers run. The default ones are those of the thread that starts them.
+/// How the threads of workers run. The defaults are inherited from the thread that starts them.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// Whom they are taken for; without it they do not start.
+    /// The user to run as; if the thread cannot become this user, it does not start.
     pub identity: Option<Identity>,
-    /// The processors of each worker; the last ones are those of all further workers.
+    /// The CPUs of each worker; the last entry applies to all further workers.
     pub processors: Vec<Processors>,
-    /// Their priority, from -20, which is the highest, to 20.
+    /// Their nice value, from -20 (highest priority) to 19.
     pub priority: Option<i32>,
-    /// The connections that each may have; no end of them if `None`.
+    /// The connection limit of each worker; unlimited if `None`.
     pub places: Option<PlaceLimit>,
 }
 
 impl Conditions {
-    /// Makes them those of the calling thread, worker `index`. Where it may not have processors or priority it does
+    /// Applies the conditions to the calling thread, worker `index`. If CPUs or priority cannot be set, the thread runs
     /// without.
     fn take(&self, index: usize) -> io::Result<()> {
         let processors = self.processors.get(index).or(self.processors.last());
@@ -105,29 +105,29 @@ impl Conditions {
         if let Some(priority) = self.priority {
             let _ = sys::placement::prefer(priority);
         }
-        // Last: it may be what allows the others.
+        // Last, because the previous steps may need root.
         self.identity.as_ref().map_or(Ok(()), Identity::assume)
     }
 }
 
 enum Command<S: Service> {
-    /// Listen on exactly these; sockets come with those that are new.
+    /// Listen on exactly these addresses; new ones come with their sockets.
     Apply(Vec<(Listen<S>, Vec<Socket>)>, std_mpsc::SyncSender<()>),
-    /// Give copies of all listening sockets.
+    /// Send duplicates of all listening sockets.
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
-    /// Go on as before, and know that a stop comes at that moment.
+    /// Record that the process will stop at this time.
     Announce(Moment),
-    /// Stop accepting, let requests end, close what is idle; answers when nothing is left or time is up.
+    /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
 
 impl<S: Service> Workers<S> {
-    /// Starts `count` workers that listen on nothing yet.
+    /// Starts `count` workers that do not listen yet.
     pub fn start(count: usize, limit: Arc<ConnectionLimit>) -> io::Result<Self> {
         Workers::start_under(&Conditions::default(), count, limit)
     }
 
-    /// As [`Workers::start`], under conditions.
+    /// Like [`Workers::start`], with conditions.
     pub fn start_under(
         conditions: &Conditions,
         count: usize,
@@ -146,7 +146,7 @@ impl<S: Service> Workers<S> {
                     .spawn(move || {
                         let outcome = conditions.take(index);
                         let is_fit = outcome.is_ok();
-                        // Whoever starts the worker waits for it.
+                        // The thread that starts the worker waits for this.
                         let _ = taken.send(outcome);
                         if is_fit {
                             let worker = Worker::counting(index, count, own);
@@ -172,7 +172,7 @@ impl<S: Service> Workers<S> {
         })
     }
 
-    /// What each worker has counted.
+    /// The counters of each worker.
     pub fn counters(&self) -> Vec<Arc<Counters>> {
         self.handles
             .iter()
@@ -180,13 +180,13 @@ impl<S: Service> Workers<S> {
             .collect()
     }
 
-    /// Client connections open now.
+    /// Number of open client connections.
     pub fn connections(&self) -> usize {
         self.limit.open()
     }
 
-    /// Makes the workers listen on exactly `wanted`. Addresses that stay keep their sockets, so no connection in
-    /// the kernel's queue is lost. If one cannot be bound nothing changes.
+    /// Makes the workers listen on exactly `wanted`. Addresses that were already in use keep their sockets, so no
+    /// connection in the accept queue is lost. If an address cannot be bound, nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
         for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
@@ -197,7 +197,7 @@ impl<S: Service> Workers<S> {
             })?;
             sockets.insert(listen.addr.clone(), found);
         }
-        // What nobody listens on any more is closed.
+        // Inherited sockets that are not in use are closed.
         self.handed = Handed::default();
         self.listening = wanted.iter().map(|l| l.addr.clone()).collect();
         for handle in &self.handles {
@@ -216,7 +216,7 @@ impl<S: Service> Workers<S> {
                 })
                 .collect();
             let (done, wait) = std_mpsc::sync_channel(1);
-            // A worker that is gone has nothing to apply; its thread's panic shows when it is joined.
+            // A worker that is gone has nothing to apply; its panic shows when its thread is joined.
             if handle
                 .commands
                 .blocking_send(Command::Apply(plan, done))
@@ -228,7 +228,7 @@ impl<S: Service> Workers<S> {
         Ok(())
     }
 
-    /// The sockets of each worker for an address that is new: those that were handed over, else new ones.
+    /// The sockets of each worker for a new address: inherited ones, else newly bound ones.
     fn sockets(&self, addr: &ListenAddr, ours: &[&ListenAddr]) -> io::Result<Vec<Vec<Socket>>> {
         let workers = self.handles.len();
         if let Some(found) = self.handed.for_workers(addr, workers)? {
@@ -238,18 +238,18 @@ impl<S: Service> Workers<S> {
         Ok(bound.into_iter().map(|socket| vec![socket]).collect())
     }
 
-    /// Takes over sockets that listen already. The next [`Workers::apply`] takes those that it has addresses for, and
-    /// closes the others.
+    /// Takes over listening sockets. The next [`Workers::apply`] uses those with a configured address and closes the
+    /// others.
     pub fn take_over(&mut self, sockets: Vec<OwnedFd>) {
         self.handed = Handed::new(sockets.into_iter().map(Socket::from).collect());
     }
 
-    /// Copies of all sockets that the workers listen on, for whoever is to listen after them.
+    /// Duplicates of all sockets that the workers listen on, for a binary upgrade.
     pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
         let mut lent = Vec::new();
         for handle in &self.handles {
             let (done, wait) = std_mpsc::sync_channel(1);
-            // A worker that is gone listens on nothing.
+            // A worker that is gone does not listen.
             if handle.commands.blocking_send(Command::Lend(done)).is_ok()
                 && let Ok(sockets) = wait.recv()
             {
@@ -259,26 +259,26 @@ impl<S: Service> Workers<S> {
         Ok(lent)
     }
 
-    /// Stops accepting and lets connections end with what they have begun. The sockets stay as they are, so that clients
-    /// can wait: the next [`Workers::apply`] goes on with them.
+    /// Stops accepting and drains the connections. The sockets stay open, so that clients can wait in the accept queue:
+    /// the next [`Workers::apply`] continues with them.
     pub fn withdraw(&mut self) -> io::Result<()> {
         let sockets = self.lend()?;
-        // Nothing has to be bound, so nothing can be refused.
+        // Nothing has to be bound, so nothing can fail.
         let _ = self.apply(Vec::new());
         self.take_over(sockets);
         Ok(())
     }
 
-    /// Tells the workers that a stop comes at `stop_at`; until then they go on as before.
+    /// Announces that the process will stop at `stop_at`; until then the workers run as before.
     pub fn announce_stop(&self, stop_at: Moment) {
         for handle in &self.handles {
-            // A worker that is gone has nobody to tell.
+            // A worker that is gone need not be notified.
             let _ = handle.commands.blocking_send(Command::Announce(stop_at));
         }
     }
 
-    /// Stops accepting, waits for running requests at most `grace`, and ends the workers. Gives the number of
-    /// connections that were cut off.
+    /// Stops accepting, waits at most `grace` for running requests, and ends the workers. Returns the number of
+    /// connections that were closed forcibly.
     pub fn drain(self, grace: Duration) -> u64 {
         let waiting: Vec<_> = self
             .handles
@@ -304,9 +304,9 @@ impl<S: Service> Workers<S> {
     }
 }
 
-/// Sockets found ready by one look at them, and tasks run between two looks. What the kernel and the look have touched of
-/// a connection is then still in the caches when its task runs; with a thousand at a time it is not: a proxied request
-/// of 9,500 connections cost 6 to 9 % more, and 200 connections show no difference.
+/// Maximum number of events fetched by one poll of the sockets, and of tasks run between two polls. The CPU caches then
+/// still hold what the kernel has touched of a connection when its task runs. With a thousand at a time they do not: a
+/// proxied request on 9,500 connections cost 6 to 9 % more, and with 200 connections there is no difference.
 const LOOK_INTERVAL: u32 = 16;
 
 fn run_thread<S: Service>(
@@ -317,7 +317,7 @@ fn run_thread<S: Service>(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        // Fewer looks at the outside between polls: under load a look finds many sockets at once.
+        // Poll external events less often: under load one poll finds many sockets at once.
         .event_interval(LOOK_INTERVAL)
         .global_queue_interval(LOOK_INTERVAL)
         .max_io_events_per_tick(LOOK_INTERVAL as usize)
@@ -331,7 +331,7 @@ struct Running<S: Service> {
     slots: RefCell<HashMap<ListenAddr, Listening<S>>>,
 }
 
-/// The listeners of an address at work, mostly one, and the task that accepts for each.
+/// The active listeners of an address, usually one, and the task that accepts for each.
 struct Listening<S: Service> {
     doors: Vec<(Rc<Listener>, AbortHandle)>,
     slot: Rc<Slot<S>>,
@@ -374,7 +374,7 @@ async fn run<S: Service>(
     giver.abort();
 }
 
-/// Moves the clock on and lets timeouts act.
+/// Advances the clock and fires timeouts.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(TIMER_TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -408,7 +408,7 @@ impl<S: Service> Running<S> {
             if let Some(listening) = before.remove(&listen.addr) {
                 listening.slot.replace(binding);
                 for (listener, _) in &listening.doors {
-                    // The kernel takes what it was asked before, or the socket is no TCP one.
+                    // If it fails, the kernel keeps the previous settings, or this is not a TCP socket.
                     let _ = listener.probe(probes.as_ref());
                     let _ = listener.set(&settings);
                 }
@@ -434,7 +434,7 @@ impl<S: Service> Running<S> {
             }
         }
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
-        // One more, for what nginx's workers hear from their master by.
+        // One more, for the channel between nginx's master and worker processes.
         self.shared.worker.places.keep_back(listeners + 1);
         if before.is_empty() {
             return;
@@ -465,7 +465,7 @@ impl<S: Service> Running<S> {
 }
 
 impl<S: Service> Listening<S> {
-    /// Accepts no more, but for those that the kernel has let in already: closing would reset them.
+    /// Stops accepting, except for connections already in the accept queue: closing would reset them.
     async fn close(self, shared: Rc<Shared<S>>) {
         for (_, task) in &self.doors {
             task.abort();
@@ -486,7 +486,7 @@ impl<S: Service> Listening<S> {
     }
 }
 
-/// Accepts for one listener, for ever.
+/// Accepts connections on one listener, for ever.
 async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: Rc<Shared<S>>) {
     let mut burst = 0;
     loop {
@@ -498,7 +498,7 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
                 continue;
             }
         };
-        // Only now: nobody has to go for a client that does not come.
+        // Only after a client has arrived, so that no idle connection is closed in vain.
         let entered = loop {
             match shared.limit.enter() {
                 Some(entered) => break entered,
@@ -510,7 +510,7 @@ async fn accept<S: Service>(listener: Rc<Listener>, slot: Rc<Slot<S>>, shared: R
     }
 }
 
-/// Serves a connection that was accepted.
+/// Serves an accepted connection.
 async fn admit<S: Service>(
     (stream, remote): (Stream, Remote),
     entered: Entered,
@@ -520,7 +520,7 @@ async fn admit<S: Service>(
     let counters = &shared.worker.counters;
     counters.accepted.up();
     let Ok(place) = places::take(&shared.worker).await else {
-        // As nginx does it. Whoever waits in the kernel's queue would not know that there is no room.
+        // As in nginx. A client left in the accept queue would not learn that the server is full.
         counters.refused.up();
         return;
     };
@@ -532,12 +532,13 @@ async fn admit<S: Service>(
     } else {
         let ends = (remote, stream.local_addr());
         let mut connection = Connection::new(stream, ends, slot, shared, open);
-        // Called in place: what a future is given by value it holds twice, and this is most of an idle connection.
+        // Called inside the async block: a future holds an argument passed by value twice, and this is most of an idle
+        // connection.
         tokio::task::spawn_local(async move { connection.run().await });
     }
 }
 
-/// Counts one more connection of a burst of so many, and lets others have their turn after many.
+/// Counts a connection of a burst, and yields after a number of them.
 async fn rest_after(burst: usize) -> usize {
     if burst + 1 < ACCEPT_BURST_MAX {
         return burst + 1;
@@ -546,8 +547,8 @@ async fn rest_after(burst: usize) -> usize {
     0
 }
 
-/// No more connections or files are to be had: what is idle longest goes, handshakes that do not go on among it, and
-/// accepting rests a moment.
+/// Connections or file descriptors have run out: closes the connections idle longest, including stalled handshakes, and
+/// pauses accepting.
 async fn make_room<S: Service>(shared: &Shared<S>) {
     shared.worker.counters.accept_pauses.up();
     let timers = &shared.worker.timers;
@@ -555,7 +556,7 @@ async fn make_room<S: Service>(shared: &Shared<S>) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-/// Whether accepting failed because of the one connection, which went away again.
+/// Whether accepting failed because of the connection itself, which is already gone.
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(
@@ -564,7 +565,7 @@ fn is_of_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Lets all others that can go on have their turn.
+/// Yields to all other ready tasks once.
 pub(crate) async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -578,7 +579,7 @@ pub(crate) async fn yield_once() {
     .await;
 }
 
-/// An open connection of a worker; dropping it, also by a panic, counts it out.
+/// An open connection of a worker; dropping it, also during a panic, decrements the counter.
 pub(crate) struct Open(
     Rc<Worker>,
     #[expect(dead_code, reason = "held to be counted")] (Entered, Place),

@@ -1,5 +1,5 @@
-//! A service that panics, in each of its steps: it costs the request its answer, and its connection or stream, nobody
-//! else anything.
+//! A service that panics, in each of its steps: this costs the request its response, and its connection or stream, and
+//! affects nothing else.
 
 #![allow(clippy::unwrap_used)] // doubles and readers here are outside of test functions
 
@@ -17,7 +17,7 @@ use sluice_wire::{h1, h2};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Says hello, but panics at the step that the path names.
+/// Responds with a greeting, but panics at the step that the path names.
 struct Fragile(Settings);
 
 impl Service for Fragile {
@@ -68,7 +68,7 @@ fn settings() -> Settings {
     }
 }
 
-/// Runs `test` beside one worker that serves [`Fragile`] on a unix socket; gives how many panics were counted.
+/// Runs `test` against one worker that serves [`Fragile`] on a Unix socket; returns how many panics were counted.
 fn panics_during(name: &str, test: impl FnOnce(&dyn Fn() -> UnixStream)) -> u64 {
     let path: PathBuf = std::env::temp_dir().join(format!("sluice-{name}-{}", std::process::id()));
     let mut workers = Workers::start(1, ConnectionLimit::new(16)).unwrap();
@@ -125,14 +125,14 @@ fn over_http1_it_ends_its_connection_and_no_other() {
     assert_eq!(panics, 3);
 }
 
-/// A frame of HTTP/2.
+/// An HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, content.len() as u8, kind, flags, 0, 0, 0, stream];
     bytes.extend_from_slice(content);
     bytes
 }
 
-/// HEADERS that end their stream: GET of `path` from `a`.
+/// HEADERS with END_STREAM: GET of `path` from `a`.
 fn head(stream: u8, path: &str) -> Vec<u8> {
     let mut block = vec![0x82, 0x86, 0x04, path.len() as u8];
     block.extend_from_slice(path.as_bytes());
@@ -140,7 +140,7 @@ fn head(stream: u8, path: &str) -> Vec<u8> {
     frame(1, 5, stream, &block)
 }
 
-/// Reads frames until `streams` have ended; gives the kinds of the frames that ended them.
+/// Reads frames until `streams` have ended; returns the types of the frames that ended them.
 fn ends_of(socket: &mut UnixStream, streams: [u8; 2]) -> [u8; 2] {
     let mut kinds = [None; 2];
     while kinds.contains(&None) {
@@ -170,7 +170,7 @@ fn greet(socket: &mut UnixStream) {
     socket.write_all(&frame(4, 0, 0, &[])).unwrap();
 }
 
-/// Its connection is asked to end too, once the other streams have.
+/// The connection is also drained, once the other streams have ended.
 #[test]
 fn over_http2_it_ends_its_stream_and_no_other() {
     let panics = panics_during("panics-h2", |connect| {

@@ -1,4 +1,4 @@
-//! `sluice adapt`: a configuration as JSON, which is what a server runs, or an nginx.conf or one of Caddy 1 as a Caddyfile.
+//! `sluice adapt`: converts a configuration to JSON, or an nginx.conf or a Caddy 1 configuration to a Caddyfile.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct Args {
     envfile: Vec<PathBuf>,
 }
 
-/// What `adapt` prints.
+/// The output format of `adapt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Target {
     /// What a server runs.
@@ -46,7 +46,7 @@ enum Target {
 }
 
 impl Args {
-    /// Prints the result; warnings go to standard error.
+    /// Prints the result to standard output and warnings to standard error.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         envfile::apply(&self.envfile)?;
         let path = self.path.as_deref().or(self.config.as_deref());
@@ -68,7 +68,7 @@ impl Args {
     }
 }
 
-/// Prints an nginx.conf, or a configuration of Caddy 1, in the language of Caddy 2.
+/// Prints an nginx.conf or a Caddy 1 configuration as a Caddyfile of Caddy 2.
 fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Failed> {
     let (name, text) = source.read()?;
     if source.adapter(&text) == Adapter::Nginx {
@@ -102,7 +102,7 @@ fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Fail
     }
 }
 
-/// With tabs, as Caddy prints it.
+/// Indented with tabs, as in Caddy.
 fn pretty(config: &sluice_model::Config) -> Result<String, serde_json::Error> {
     use serde::Serialize;
     let mut out = Vec::new();

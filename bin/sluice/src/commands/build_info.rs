@@ -1,4 +1,4 @@
-//! `sluice build-info`: the packages in this program, read from the lock file it was built with.
+//! `sluice build-info`: the packages in this program, read from the lock file of the build.
 
 use crate::Exit;
 use crate::commands::version;
@@ -6,7 +6,7 @@ use crate::messages::Failed;
 
 const LOCK: &str = include_str!("../../../../Cargo.lock");
 
-/// Prints what this program was built from.
+/// Prints the packages that this program was built from.
 pub fn run() -> Result<Exit, Failed> {
     say!("sluice\t{}", version::TEXT);
     say!("rust\t{}", env!("CARGO_PKG_RUST_VERSION"));
@@ -21,7 +21,7 @@ pub fn run() -> Result<Exit, Failed> {
     Ok(Exit::Done)
 }
 
-/// Names and versions of the packages from elsewhere.
+/// Names and versions of external packages.
 fn packages(lock: &str) -> impl Iterator<Item = (&str, &str)> {
     lock.split("[[package]]").skip(1).filter_map(|package| {
         let field = |name: &str| {

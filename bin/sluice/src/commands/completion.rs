@@ -1,4 +1,4 @@
-//! `sluice completion`: scripts that complete this command line in a shell.
+//! `sluice completion`: shell completion scripts for this command line.
 
 use clap::ValueEnum;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `sluice environ`: what a server started here would see.
+//! `sluice environ`: the environment that a server started here would have.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ impl Args {
     }
 }
 
-/// Prints what the server would use, then all variables.
+/// Prints the directories the server would use, then all variables.
 pub fn print() {
     say!("sluice.HomeDir={}", folders::home().display());
     say!("sluice.AppDataDir={}", folders::data().display());

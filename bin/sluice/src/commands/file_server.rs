@@ -1,4 +1,4 @@
-//! `sluice file-server`: the files of a folder.
+//! `sluice file-server`: serves the files of a directory.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ enum Action {
     ExportTemplate,
 }
 
-/// A template for lists.
+/// The default listing template.
 const LIST: &str = include_str!("list.html");
 
 impl Args {

@@ -1,4 +1,4 @@
-//! `sluice fmt`: a Caddyfile as it should look.
+//! `sluice fmt`: formats a Caddyfile.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Formats the file. Printing tells by the exit code whether it was formatted already.
+    /// Formats the file. When printing, the exit code says whether the file was already formatted.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let path = self.path.or(self.config).unwrap_or_else(|| ADJACENT.into());
         let is_stdin = path.as_os_str() == "-";
@@ -52,7 +52,7 @@ impl Args {
     }
 }
 
-/// Both texts line by line: `-` and `+` before lines of one only, two spaces before the others.
+/// A line-by-line comparison: `-` and `+` mark lines of one text only, two spaces the others.
 fn differences(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same = common(&old, &new);
@@ -74,7 +74,7 @@ fn differences(old: &str, new: &str) -> String {
     out
 }
 
-/// Pairs of equal lines in order. Looks ahead a little on both sides: formatting moves nothing far.
+/// Pairs of equal lines in order. Looks only a few lines ahead on both sides, as formatting does not move lines far.
 fn common(old: &[&str], new: &[&str]) -> Vec<(usize, usize)> {
     const AHEAD: usize = 64;
     let mut pairs = Vec::new();

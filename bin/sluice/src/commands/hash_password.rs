@@ -1,4 +1,4 @@
-//! `sluice hash-password`: what `basic_auth` wants instead of a password.
+//! `sluice hash-password`: hashes a password for `basic_auth`.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 
@@ -75,7 +75,7 @@ impl Args {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Cryptographically secure random bytes.
 fn random_bytes<const N: usize>() -> Result<[u8; N], Failed> {
     let mut bytes = [0; N];
     std::fs::File::open("/dev/urandom")
@@ -86,7 +86,7 @@ fn random_bytes<const N: usize>() -> Result<[u8; N], Failed> {
 
 /// The bcrypt hash of a password.
 pub fn hash_bcrypt(password: &str, cost: u32) -> Result<String, Failed> {
-    // bcrypt ignores what follows the 72nd byte, which makes long passwords that begin alike the same.
+    // bcrypt ignores everything after the 72nd byte, so long passwords with the same beginning would be equivalent.
     let parts = bcrypt::non_truncating_hash_with_result(password, cost).map_err(|error| {
         Failed::new(format!("bcrypt: {error}"))
             .help("use at most 71 bytes, or `--algorithm argon2id`")
@@ -94,7 +94,7 @@ pub fn hash_bcrypt(password: &str, cost: u32) -> Result<String, Failed> {
     Ok(parts.format_for_version(bcrypt::Version::TwoA))
 }
 
-/// Reads one line; from a terminal twice and without showing it.
+/// Reads one line; from a terminal, twice and without echo.
 fn read_password() -> Result<String, Failed> {
     if !std::io::stdin().is_terminal() {
         return read_line();

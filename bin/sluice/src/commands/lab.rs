@@ -1,4 +1,5 @@
-//! `sluice lab`: becomes the program `sluice-lab`. The lab is a program of its own so that it cannot favour this one.
+//! `sluice lab`: replaces itself by the program `sluice-lab`. The lab is a separate program so that it cannot favour
+//! this one.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,7 +9,7 @@ use std::process::Command;
 use crate::Exit;
 use crate::messages::Failed;
 
-/// The program's name, beside this one or in the path.
+/// The program's name, beside this one or in `PATH`.
 const PROGRAM: &str = "sluice-lab";
 
 /// Arguments of `sluice lab`.
@@ -33,7 +34,7 @@ impl Args {
     }
 }
 
-/// The lab in the folder of the running program.
+/// The lab in the directory of the running program.
 fn beside_us() -> Option<PathBuf> {
     let ours = std::env::current_exe().ok()?;
     let lab = ours.parent()?.join(PROGRAM);

@@ -1,4 +1,4 @@
-//! `sluice lint`: what a configuration may say and hardly means, with the line and what to write instead.
+//! `sluice lint`: finds likely mistakes in a configuration, with the line and a correction.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Prints what was found; ends with 1 if anything was.
+    /// Prints the findings; exits with 1 if there are any.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let path = self.path.as_deref().or(self.config.as_deref());
         let source = Source::required(path, self.adapter)?;

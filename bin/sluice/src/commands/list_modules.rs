@@ -1,4 +1,4 @@
-//! `sluice list-modules`: what configurations can use, by Caddy's names of modules.
+//! `sluice list-modules`: the modules that configurations can use, by their names in Caddy.
 
 use serde_json::json;
 
@@ -22,7 +22,8 @@ pub struct Args {
     json: bool,
 }
 
-/// The modules that this server runs. Those that it knows and cannot run yet are refused by name when they are used.
+/// The modules that this server supports. Modules that are known but not supported yet are rejected by name when they
+/// are used.
 const MODULES: &[&str] = &[
     "admin.api.load",
     "caddy.adapters.caddyfile",

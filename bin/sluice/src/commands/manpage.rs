@@ -47,7 +47,7 @@ fn write_pages(folder: &Path) -> std::io::Result<()> {
 
 fn write_page(folder: &Path, command: clap::Command, title: &str) -> std::io::Result<()> {
     let mut page = Vec::new();
-    // Section 8 is where administration tools are.
+    // Section 8 is for system administration commands.
     Man::new(command)
         .title(title)
         .section("8")

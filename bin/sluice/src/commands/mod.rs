@@ -146,12 +146,12 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
     }
 }
 
-/// The description of the whole command line, for completion and manual pages.
+/// The definition of the whole command line, for completion and manual pages.
 fn description() -> clap::Command {
     Cli::command()
 }
 
-/// The version, as people read it.
+/// The version as it is printed.
 pub fn version_text() -> &'static str {
     version::TEXT
 }
@@ -165,7 +165,7 @@ mod tests {
         description().debug_assert();
     }
 
-    /// Everything that Caddy's documentation has people type.
+    /// All command lines in Caddy's documentation.
     #[test]
     fn caddys_flags_are_understood() {
         for line in [

@@ -1,4 +1,4 @@
-//! `sluice nginx`: nginx's command line. What its words mean is left to the module `nginx`.
+//! `sluice nginx`: nginx's command line, parsed by the module `nginx`.
 
 use crate::Exit;
 use crate::messages::Failed;
@@ -14,7 +14,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does what they say.
+    /// Runs nginx's command line.
     pub fn run(self) -> Result<Exit, Failed> {
         Ok(nginx::run(self.words))
     }

@@ -1,4 +1,4 @@
-//! `sluice reload`: gives a running server another configuration.
+//! `sluice reload`: loads another configuration into a running server.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns when the new configuration is served, or was refused and the old one still is.
+    /// Returns once the new configuration is in effect, or was rejected and the old one remains in effect.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let source = Source::required(self.config.as_deref(), self.adapter)?;
         let loaded = source.load(format)?;
@@ -44,8 +44,8 @@ impl Args {
         } else {
             &[]
         };
-        // The configuration is what was read here, in this folder and environment. The texts go along so that the
-        // server can tell which of their lines handles a request.
+        // The configuration is the one parsed here, in this directory and environment. The texts are sent along so that
+        // the server can report which of their lines handles a request.
         let (kind, body) = match &loaded.texts {
             Some(texts) => (WITH_TEXTS, texts.with(&loaded.config).to_string()),
             None => ("application/json", loaded.config.to_json()),

@@ -1,4 +1,4 @@
-//! `sluice respond`: the same answer to all requests.
+//! `sluice respond`: sends the same response to every request.
 
 use std::io::{IsTerminal, Read};
 use std::net::TcpListener;
@@ -93,7 +93,7 @@ impl Args {
             handler["headers"] = Value::Object(headers);
         }
         let mut server = json!({ "listen": [address], "routes": [{ "handle": [handler] }] });
-        // A port of its own, whatever it is, is no reason for certificates.
+        // No automatic HTTPS, whatever the port.
         server["automatic_https"] = json!({ "disable": true });
         if self.access_log {
             server["logs"] = json!({});
@@ -102,7 +102,7 @@ impl Args {
     }
 }
 
-/// The body from standard input, if something is piped into it.
+/// Reads the body from standard input, if something is piped into it.
 fn piped() -> Result<String, Failed> {
     if std::io::stdin().is_terminal() {
         return Ok(String::new());
@@ -114,7 +114,7 @@ fn piped() -> Result<String, Failed> {
     Ok(body)
 }
 
-/// The single addresses that `listen` stands for; port 0 becomes a free one.
+/// Expands a port range to single addresses; port 0 becomes a free one.
 fn addresses(listen: &str) -> Result<Vec<String>, Failed> {
     let wrong = |why: &dyn std::fmt::Display| Failed::new(format!("address `{listen}`: {why}"));
     let address = sluice_model::Address::parse(listen).map_err(|error| wrong(&error))?;

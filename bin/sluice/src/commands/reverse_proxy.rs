@@ -1,4 +1,4 @@
-//! `sluice reverse-proxy`: requests to one address go to others.
+//! `sluice reverse-proxy`: forwards requests from one address to upstreams.
 
 use crate::Exit;
 use crate::load::{Adapter, parse};
@@ -55,7 +55,7 @@ impl Args {
         serve(loaded.config, format)
     }
 
-    /// The same in words of a Caddyfile.
+    /// The equivalent Caddyfile.
     fn caddyfile(&self) -> Result<String, Failed> {
         let mut text = String::from("{\n\tadmin off\n\tpersist_config off\n");
         for (wanted, line) in [

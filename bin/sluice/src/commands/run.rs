@@ -1,4 +1,4 @@
-//! `sluice run`: a server in the foreground.
+//! `sluice run`: runs a server in the foreground.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -88,7 +88,7 @@ struct Pingback {
 }
 
 impl Pingback {
-    /// Takes the secret of that process, and leaves its terminal.
+    /// Reads the secret of that process, and detaches from its terminal.
     fn read(address: String) -> Result<Pingback, Failed> {
         const SECRET_BYTES_MAX: u64 = 1024;
         let mut secret = Vec::new();
@@ -96,7 +96,7 @@ impl Pingback {
             .take(SECRET_BYTES_MAX)
             .read_to_end(&mut secret);
         read.map_err(Failed::new)?;
-        // It fails for the leader of a group, which has no terminal to lose.
+        // It fails for a process group leader, that is, if this was not started by `sluice start`.
         let _ = leave_terminal();
         Ok(Pingback { address, secret })
     }

@@ -1,4 +1,4 @@
-//! `sluice start`: a server in the background.
+//! `sluice start`: starts a server in the background.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ pub struct Args {
     pidfile: Option<PathBuf>,
 }
 
-/// How often the new process is looked at while it starts.
+/// How often the new process is polled while it starts.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a connecting process may take to prove that it is the one started here.
@@ -93,7 +93,7 @@ impl Args {
     }
 }
 
-/// Waits until the process proves that it serves, or ends.
+/// Waits until the process proves that it is ready, or exits.
 fn wait_for(listener: &TcpListener, secret: &[u8], child: &mut Child) -> Result<(), Failed> {
     listener.set_nonblocking(true).map_err(Failed::new)?;
     loop {

@@ -1,4 +1,4 @@
-//! `sluice stop`: asks a running server to end.
+//! `sluice stop`: stops a running server gracefully.
 
 use std::path::PathBuf;
 

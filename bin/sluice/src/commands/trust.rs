@@ -1,4 +1,4 @@
-//! `sluice trust`: the root certificate of the local authority into the system's trust store.
+//! `sluice trust`: installs the local CA's root certificate into the system trust store.
 
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Installs the root; makes it first if there is none yet.
+    /// Installs the root certificate, creating it first if necessary.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         let storage = storage(self.address, self.config, self.adapter, format)?;
         let options = LocalCaOptions {
@@ -64,7 +64,7 @@ pub fn installed_name(authority: &str) -> String {
     format!("sluice-{authority}")
 }
 
-/// Where the certificates are that the flags speak of.
+/// The certificate storage that the flags select.
 pub fn storage(
     address: Option<String>,
     config: Option<PathBuf>,

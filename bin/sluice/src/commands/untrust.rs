@@ -1,4 +1,4 @@
-//! `sluice untrust`: a root certificate out of the system's trust store.
+//! `sluice untrust`: removes a root certificate from the system trust store.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! `sluice validate`: whether a server could run a configuration, without opening a port.
+//! `sluice validate`: checks whether a server could run a configuration, without opening a port.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Prints everything that is wrong, or that nothing is.
+    /// Prints all errors, or that the configuration is valid.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         envfile::apply(&self.envfile)?;
         let source = Source::required(self.config.as_deref(), self.adapter)?;

@@ -3,7 +3,7 @@
 use crate::Exit;
 use crate::messages::Failed;
 
-/// The version, as all commands tell it.
+/// The version as all commands print it.
 pub const TEXT: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 /// Prints the version.

@@ -1,4 +1,4 @@
-//! Going to the background: the process that was started ends only when its successor serves, or has failed.
+//! Daemonizing: the original process exits only when the background process serves requests, or has failed.
 
 use std::fs::OpenOptions;
 
@@ -7,18 +7,18 @@ use sluice_net::sys::process::{Half, Ready, Standard, redirect, split};
 use crate::Exit;
 use crate::messages::Failed;
 
-/// Where this process is.
+/// Which process this is.
 pub enum Place {
-    /// Before the background: it ends like this.
+    /// The original one, which exits with this status.
     Before(Exit),
-    /// In the background, and somebody waits for it to serve.
+    /// The background process; the original one waits for it to be ready.
     Behind(Ready),
-    /// Where it was started.
+    /// The original one, running in the foreground.
     Here,
 }
 
 impl Place {
-    /// Goes to the background if that is wanted. What goes wrong behind is told by the process behind.
+    /// Goes to the background if `wanted`. Failures in the background are reported by the background process.
     pub fn take(wanted: bool) -> Result<Place, Failed> {
         if !wanted {
             return Ok(Place::Here);
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// Lets go of the input and the output of whoever started us.
+/// Closes the standard input and output inherited from the parent process.
 pub fn close_streams() -> Result<(), Failed> {
     let null = OpenOptions::new()
         .read(true)

@@ -1,4 +1,4 @@
-//! The configuration that a command line of nginx names, and where the usual files are.
+//! The configuration that an nginx command line selects, and the default paths.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,29 +15,29 @@ use crate::load::{self, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, write};
 use crate::supervise::successor::Program;
 
-/// The folder of relative paths. These five are those of nginx's own packages.
+/// The directory that relative paths refer to. These five paths are those of nginx's own packages.
 pub const PREFIX: &str = "/etc/nginx";
-/// The configuration.
+/// The default configuration file.
 pub const CONF: &str = "/etc/nginx/nginx.conf";
-/// The log of errors.
+/// The default error log.
 pub const ERROR_LOG: &str = "/var/log/nginx/error.log";
-/// The log of requests.
+/// The default access log.
 pub const ACCESS_LOG: &str = "/var/log/nginx/access.log";
-/// The file with the number of the process.
+/// The default PID file.
 pub const PID_FILE: &str = "/run/nginx.pid";
 
-/// What is to be run: a configuration, and what the command line adds to it.
+/// A configuration, and what the command line adds to it.
 #[derive(Clone, Debug)]
 pub struct Invocation {
     conf: PathBuf,
     added: sluice_nginx::Invocation,
-    /// Whether this process has left its terminal.
+    /// Whether this process has detached from its terminal.
     background: bool,
     program: Program,
 }
 
 impl Invocation {
-    /// What these switches mean. Relative paths begin in the prefix, and the prefix in the folder of this process.
+    /// Applies the switches. Relative paths refer to the prefix, and a relative prefix to the current directory.
     pub fn new(switches: &Switches) -> Result<Invocation, Failed> {
         let prefix = switches.prefix.as_deref().unwrap_or(PREFIX);
         let prefix = std::path::absolute(prefix).unwrap_or_else(|_| prefix.into());
@@ -60,22 +60,22 @@ impl Invocation {
         })
     }
 
-    /// The program that is to be started when this one is replaced.
+    /// The program to start for a binary upgrade.
     pub fn program(&self) -> &Program {
         &self.program
     }
 
-    /// Whether this process has left its terminal.
+    /// Whether this process has detached from its terminal.
     pub fn is_in_background(&self) -> bool {
         self.background
     }
 
-    /// What messages call the configuration.
+    /// The configuration file name used in messages.
     pub fn conf(&self) -> String {
         shown(&self.conf)
     }
 
-    /// Reads and understands it. nginx has no control interface, so there is none.
+    /// Loads the configuration. nginx has no admin endpoint, so it is disabled.
     pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
         let source = Source::File {
             path: self.conf.clone(),
@@ -102,24 +102,24 @@ impl Invocation {
         Ok(loaded)
     }
 
-    /// Tells the log of errors of the command line that this process sends a signal: that of the configuration belongs to the
+    /// Logs to the command line's error log that this process sends a signal: the configured error log belongs to the
     /// server.
     pub fn tell_sender(&self) {
         let line = notices::of_sender();
         match self.added.error_log.as_str() {
             "stderr" => write(&String::from_utf8_lossy(&line)),
-            // Where it cannot be opened that was told when the configuration was read.
+            // If it cannot be opened, that was reported when the configuration was loaded.
             path => _ = open_log(Path::new(path)).and_then(|mut file| file.write_all(&line)),
         }
     }
 
-    /// From now on this process has no terminal.
+    /// Records that this process has detached from its terminal.
     pub fn leave_terminal(&mut self) {
         self.background = true;
     }
 
-    /// In the background: makes standard error lead to the log of errors, as nginx does, so that what is told in a fall is
-    /// not lost. Where there is no such file it leads where it led.
+    /// In the background: redirects standard error to the error log, as nginx does, so that a crash message is not
+    /// lost. Without an error log file, standard error is unchanged.
     pub fn redirect_error(&self, config: &Config) {
         let logs = config.logging.as_ref().map(|logging| &logging.logs);
         let Some(log) = logs
@@ -139,7 +139,8 @@ impl Invocation {
     }
 }
 
-/// nginx's usual user, where root starts it and the configuration names none. Its group has another name on Debian.
+/// Sets nginx's default user if it is started as root and the configuration names none. Its group has another name on
+/// Debian.
 fn serve_as_nobody(config: &mut Config) {
     let process = config.apps.process.get_or_insert_default();
     if !process.user.is_empty() || !is_root() {

@@ -1,4 +1,4 @@
-//! The lines that nginx would say, for programs that look for them. People get our own messages in front.
+//! Messages in nginx's wording, for programs that parse them. Our own diagnostics are printed before them.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use sluice_diag::{Report, Severity};
 
 use crate::messages::{Failed, Gist, write};
 
-/// Prints a failure: the whole message, then its gist as nginx tells it.
+/// Prints a failure: the whole message, then a summary in nginx's wording.
 pub fn print(failed: &Failed) {
     let line = line("emerg", failed.gist());
-    // What has no place in a file is told by the line alone.
+    // If it does not refer to a file, the summary is enough.
     if failed.gist().place.is_some() || failed.text().lines().count() > 1 {
         failed.print();
     }
@@ -52,7 +52,7 @@ fn line(level: &str, gist: &Gist) -> String {
     format!("nginx: [{level}] {title}{place}\n")
 }
 
-/// nginx's words for an address that cannot be had: `bind() to 0.0.0.0:80 failed (98: Address already in use)`.
+/// nginx's wording for an address that cannot be bound: `bind() to 0.0.0.0:80 failed (98: Address already in use)`.
 fn as_bind(title: &str) -> Option<String> {
     let (addr, reason) = title.strip_prefix("cannot listen on ")?.split_once(": ")?;
     let (text, number) = reason.strip_suffix(')')?.split_once(" (os error ")?;

@@ -1,6 +1,6 @@
-//! nginx's command line: `sluice nginx …`, and this program started through a link named `nginx`. Flags, exit codes and the
-//! lines that other programs look for are nginx's (<https://nginx.org/en/docs/switches.html>); what serves is left to
-//! `supervise`.
+//! nginx's command line: `sluice nginx …`, and this program started through a link named `nginx`. Flags, exit codes and
+//! the messages that other programs parse are nginx's (<https://nginx.org/en/docs/switches.html>); `supervise` runs the
+//! server.
 
 mod background;
 mod invocation;
@@ -25,12 +25,12 @@ use crate::supervise::{self, Job, Manners, Origin};
 use background::Place;
 use switches::{Switches, Task};
 
-/// Whether a program of this name is to be nginx.
+/// Whether a program of this name behaves like nginx.
 pub fn is_nginx(program: &OsStr) -> bool {
     Path::new(program).file_name() == Some(OsStr::new("nginx"))
 }
 
-/// Does what the words behind the program's name say. All that is wrong has been told when it returns.
+/// Runs an nginx command line, without the program name. All errors have been printed when it returns.
 pub fn run(words: Vec<String>) -> Exit {
     let switches = match Switches::parse(words) {
         Ok(switches) => switches,
@@ -107,7 +107,7 @@ fn dump_texts(loaded: &Loaded) -> Result<Exit, Failed> {
     print_bytes(out.as_bytes())
 }
 
-/// Serves, in the background unless the configuration says otherwise.
+/// Runs the server, in the background unless the configuration says otherwise.
 fn serve(mut invocation: Invocation) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
     let loaded = invocation.load(MessageFormat::Human)?;
@@ -122,7 +122,7 @@ fn serve(mut invocation: Invocation) -> Result<Exit, Failed> {
         Place::Here => None,
     };
     if background {
-        // Whoever comes after another process is in the background already.
+        // After a binary upgrade the process is in the background already.
         invocation.leave_terminal();
     }
     let told = (invocation.clone(), loaded.config.clone());

@@ -1,12 +1,12 @@
-//! What nginx's master process tells its log of errors of its own life, at `notice` and in its words. Whoever waits for a container
-//! by a line of its log waits for `start worker process`, and people look for what came of a signal. Only what holds here is
-//! told: workers are threads, so no numbers of their processes.
+//! Life cycle messages of nginx's master process in its error log, at `notice` level and in its wording. Scripts that
+//! wait for a container look for `start worker process`, and administrators look for the effect of a signal. Workers
+//! are threads here, so there are no messages with their PIDs.
 
 use sluice_net::sys::process::Signal;
 use sluice_nginx::registry::variables::NGINX_VERSION;
 use sluice_observe::log::{Log, TimeFormat, Zone};
 
-/// Tells that the process begins.
+/// Logs the start of the process.
 pub fn begun(log: &Log) {
     let version = env!("CARGO_PKG_VERSION");
     tell(log, &format!("nginx/{NGINX_VERSION} (sluice {version})"));
@@ -16,13 +16,13 @@ pub fn begun(log: &Log) {
     }
 }
 
-/// Tells that a configuration is served.
+/// Logs that a configuration is in effect.
 pub fn serving(log: &Log) {
     tell(log, "using the \"epoll\" event method");
     tell(log, "start worker processes");
 }
 
-/// Tells that a signal has come, and what is done about it.
+/// Logs a received signal and its effect.
 pub fn received(log: &Log, signal: Signal) {
     tell(log, &of(signal));
     match signal {
@@ -32,7 +32,7 @@ pub fn received(log: &Log, signal: Signal) {
     }
 }
 
-/// Tells that the process ends.
+/// Logs the end of the process.
 pub fn ended(log: &Log) {
     tell(log, "exit");
 }
@@ -54,7 +54,7 @@ fn of(signal: Signal) -> String {
     format!("signal {number} ({name}) received, {done}")
 }
 
-/// The line of a process that sends a signal (`-s`), with its end.
+/// The message of a process that sends a signal (`-s`), with its line end.
 pub fn of_sender() -> Vec<u8> {
     let mut line = Vec::new();
     TimeFormat::from_name("wall").push(&mut line, std::time::SystemTime::now(), Zone::Local);

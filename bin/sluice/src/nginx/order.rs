@@ -1,4 +1,4 @@
-//! `-s`: a signal for the running server.
+//! `-s`: sends a signal to the running server.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::Exit;
 use crate::messages::{Failed, MessageFormat, write};
 use crate::supervise::pidfile;
 
-/// Sends `signal` to the process whose number stands in the file that the configuration names.
+/// Sends `signal` to the process named by the PID file of the configuration.
 pub fn send(invocation: &Invocation, signal: Signal) -> Result<Exit, Failed> {
     let loaded = invocation.load(MessageFormat::Human)?;
     invocation.tell_sender();

@@ -1,58 +1,57 @@
-//! The words of nginx's command line. What they ask for is left to the parent module.
+//! Parses nginx's command line. The parent module executes it.
 
 use sluice_net::sys::process::Signal;
 
-/// What a command line of nginx asks for.
+/// The options of an nginx command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
-    /// What is to be done.
+    /// What to do.
     pub task: Task,
-    /// `-v`, `-V` or `-?`: what is told first.
+    /// `-v`, `-V` or `-?`: what to print first.
     pub telling: Telling,
-    /// `-q`: good news is not told.
+    /// `-q`: print errors only.
     pub quiet: bool,
-    /// `-c`: the configuration.
+    /// `-c`: the configuration file.
     pub conf: Option<String>,
-    /// `-p`: the folder of relative paths.
+    /// `-p`: the directory that relative paths refer to.
     pub prefix: Option<String>,
-    /// `-g`: directives in front of the configuration.
+    /// `-g`: directives that precede the configuration.
     pub globals: String,
-    /// `-e`: the log of errors where the configuration names none.
+    /// `-e`: the error log, if the configuration names none.
     pub error_log: Option<String>,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Serving.
+    /// Run the server.
     Serve,
-    /// Telling whether the configuration is good.
+    /// Test the configuration.
     Test {
-        /// Whether its texts are printed as well.
+        /// Whether to print its files as well.
         dump: bool,
     },
-    /// Sending a signal to the running server.
+    /// Send a signal to the running server.
     Signal(Signal),
-    /// Nothing but what is told.
+    /// Only print information.
     Help,
 }
 
-/// What is told of the program itself.
+/// Information to print about the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Telling {
     /// Nothing.
     Nothing,
     /// The version.
     Version,
-    /// Everything about the build.
+    /// The version and build.
     Build,
     /// The switches.
     Help,
 }
 
 impl Switches {
-    /// Reads the words behind the program's name. Switches of one letter may stand together, and a value may stand in the
-    /// same word as its switch.
+    /// Parses the arguments. One-letter switches may be combined, and a value may be attached to its switch.
     pub fn parse(words: Vec<String>) -> Result<Switches, String> {
         let mut found = Switches {
             task: Task::Serve,
@@ -163,7 +162,7 @@ mod tests {
         );
     }
 
-    /// The sentences are nginx's: programs look for them.
+    /// The messages are nginx's, because other programs look for them.
     #[test]
     fn what_is_wrong_is_told_as_nginx_tells_it() {
         for (line, problem) in [

@@ -1,5 +1,5 @@
-//! What is told of the program: version, build, switches. Certbot, Ansible and others read these lines, so they have
-//! nginx's shape; `configure arguments` name the modules that are there, and no others.
+//! Information about the program: version, build, switches. Certbot, Ansible and others parse these lines, so they have
+//! nginx's format; `configure arguments` names only the modules that are supported.
 
 use sluice_nginx::registry::is_built;
 use sluice_nginx::registry::variables::NGINX_VERSION;
@@ -7,7 +7,7 @@ use sluice_nginx::registry::variables::NGINX_VERSION;
 use super::invocation::{ACCESS_LOG, CONF, ERROR_LOG, PID_FILE, PREFIX};
 use super::switches::{Switches, Telling};
 
-/// The modules that nginx builds only when it is asked to, as it is asked (<https://nginx.org/en/docs/configure.html>).
+/// nginx's optional modules, by the names of their configure options (<https://nginx.org/en/docs/configure.html>).
 const OPTIONAL: &[&str] = &[
     "http_addition_module",
     "http_auth_request_module",
@@ -26,7 +26,7 @@ const OPTIONAL: &[&str] = &[
     "stream",
 ];
 
-/// What is told first; `None` where nothing was asked.
+/// The information to print first; `None` if none was requested.
 pub fn text(switches: &Switches) -> Option<String> {
     let version = format!(
         "nginx version: nginx/{NGINX_VERSION} (sluice {})\n",

@@ -1,4 +1,4 @@
-//! What nginx's `worker_connections` comes to, and what is said when they do not suffice.
+//! nginx's `worker_connections`: computes the limit, and logs when it is exhausted.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use sluice_model::ProcessApp;
 use sluice_net::{Crowd, PlaceLimit};
 use sluice_observe::log::{CROWD, Log};
 
-/// The files that the process may have open, and the workers that share them.
+/// The maximum number of open files of the process, and the number of workers that share it.
 pub struct Files {
     pub max: u64,
     pub workers: usize,
 }
 
-/// How many connections each worker may have, where the configuration says so.
+/// The connection limit of each worker, if the configuration sets one.
 pub fn place_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<PlaceLimit> {
     let max = asked.worker_connections;
     if max == 0 {
@@ -20,7 +20,7 @@ pub fn place_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<PlaceL
     }
     let wanted = u64::from(max).saturating_mul(files.workers as u64);
     if wanted > files.max {
-        // In nginx each worker may open so many; here they are one process.
+        // In nginx each worker process may open this many files; here the workers share one process.
         log.warn("", "worker_connections exceed open file resource limit")
             .integer("connections", wanted)
             .integer("limit", files.max)

@@ -1,5 +1,5 @@
-//! A server from its start to its end: signals, orders of the control interface and changed files come in here, one
-//! at a time, and become reloads or the stop. What serves requests is left to `sluice-serve`.
+//! The life cycle of a server: handles signals, admin requests and changed files one at a time, and reloads or stops.
+//! `sluice-serve` serves the requests.
 
 mod crowd;
 pub mod pidfile;
@@ -45,61 +45,61 @@ use readiness::Readiness;
 pub use signals::Manners;
 use signals::{Listening, Wish};
 
-/// How long the last log lines may take to be written.
+/// How long to wait for the last log lines to be written.
 const LAST_LINES: Duration = Duration::from_secs(2);
 
-/// The most workers that may be asked for: more threads than any machine has cores only cost memory.
+/// The maximum number of workers: more threads than CPUs only cost memory.
 const WORKERS_MAX: usize = 1024;
 
-/// What stands for a grace period without an end: a clock can be asked for its end.
+/// Stands for an unlimited grace period, so that its end can still be computed.
 const GRACE_WITHOUT_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Where the configuration of a server comes from, and so what a reload means.
+/// The origin of a server's configuration, which determines how it is reloaded.
 #[derive(Debug)]
 pub enum Origin {
     /// A file or standard input.
     Source(Source),
-    /// Made from the command line.
+    /// Built from the command line.
     CommandLine(Config),
-    /// nginx's command line.
+    /// An nginx command line.
     Nginx(nginx::Invocation),
-    /// The one that was saved last.
+    /// The saved configuration (`--resume`).
     Saved(Config),
-    /// There was none: the welcome page, until a Caddyfile appears.
+    /// None: the welcome page, until a Caddyfile appears.
     Nothing,
 }
 
-/// What is to be run.
+/// A server to run.
 pub struct Job {
     /// The configuration.
     pub origin: Origin,
-    /// Whether its files are watched.
+    /// Whether to watch its files.
     pub watch: bool,
-    /// Where to write the number of the process.
+    /// The PID file, if any.
     pub pidfile: Option<PathBuf>,
     /// Called once requests are served.
     pub ready: Box<dyn FnOnce() -> Result<(), Failed>>,
-    /// How mistakes in the configuration are told.
+    /// The format of diagnostics.
     pub format: MessageFormat,
-    /// What signals mean.
+    /// The meaning of signals.
     pub manners: Manners,
-    /// Listening sockets of the process before this one.
+    /// Listening sockets inherited from the previous process.
     pub handed: Vec<OwnedFd>,
 }
 
-/// Something that a running server has to see to.
+/// An event that a running server handles.
 pub enum Event {
-    /// The control interface wants something.
+    /// A request of the admin endpoint.
     Order(Order),
-    /// A signal came.
+    /// A signal.
     Signal(Signal, Wish),
-    /// Files of the configuration changed.
+    /// Configuration files have changed.
     Changed,
-    /// The program that was to come after this one has ended, in this way.
+    /// The new process of a binary upgrade has exited, with this status.
     SuccessorEnded(String),
 }
 
-/// Serves until told to stop.
+/// Runs a server until it is stopped.
 pub fn run(job: Job) -> Result<Exit, Failed> {
     let signals = Signals::hold().map_err(Failed::new)?;
     let loaded = job.origin.load(job.format)?;
@@ -107,14 +107,14 @@ pub fn run(job: Job) -> Result<Exit, Failed> {
     run_loaded(job, loaded, signals)
 }
 
-/// As [`run`], with what was loaded for the job already. Warnings are left to the caller.
+/// Like [`run`], with a configuration that is already loaded. The caller prints warnings.
 pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit, Failed> {
     let asked = loaded.config.apps.process.clone().unwrap_or_default();
     let workers = worker_count(usize::try_from(asked.workers).unwrap_or(0))?;
     if job.pidfile.is_none() && !asked.pid_file.is_empty() {
         job.pidfile = Some(PathBuf::from(&asked.pid_file));
     }
-    // Before there are threads: the environment can be changed, and they inherit the rest.
+    // Before threads are started: the environment can still be changed, and threads inherit the rest.
     let denied = rights::prepare(&asked)?;
     let files_max = raise_open_files().map_err(Failed::new)?;
     let mut conditions = rights::conditions(&asked)?;
@@ -152,7 +152,7 @@ fn serve(
     let (sender, events) = sync_channel(ORDERS_MAX);
     let ending = Arc::new(AtomicBool::new(false));
     let pidfile = Pidfile::default();
-    // Before the server, which may take long to start: a second signal ends that too.
+    // Before the server starts, which may take long: a second signal ends that as well.
     let listening = Listening {
         signals,
         manners: job.manners,
@@ -170,7 +170,7 @@ fn serve(
         read_at,
         texts,
     } = loaded;
-    // They hold the texts, and this function lasts as long as the server.
+    // Free the texts, as this function lasts as long as the server.
     drop((report, texts));
     let read = Read {
         files,
@@ -242,8 +242,8 @@ pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     verdict.map_err(|refusals| Failed::refusals(refusals, loaded.written.as_deref(), format))
 }
 
-/// Worker threads: `$SLUICE_WORKERS`, else one for each processor that this process may use (affinity and the quota
-/// of its control group considered).
+/// Number of worker threads: `$SLUICE_WORKERS`, else one for each CPU that this process may use, considering affinity
+/// and the quota of its control group.
 pub fn worker_count(configured: usize) -> Result<usize, Failed> {
     match std::env::var("SLUICE_WORKERS") {
         Ok(text) if !text.is_empty() => {
@@ -281,7 +281,7 @@ impl Origin {
         }
     }
 
-    /// Loads again, for a reload.
+    /// Loads the configuration again, for a reload.
     fn reload(&self) -> Result<Loaded, Failed> {
         match self {
             Origin::Source(Source::Stdin { .. }) => {
@@ -297,7 +297,7 @@ impl Origin {
         }
     }
 
-    /// Adds to a failure what only this origin can know.
+    /// Adds details to a failure that depend on the origin.
     fn explain(&self, failed: Failed) -> Failed {
         match self {
             Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
@@ -309,7 +309,7 @@ impl Origin {
         }
     }
 
-    /// Whether the configuration is kept on disk for `--resume`.
+    /// Whether to save the configuration for `--resume`.
     fn is_kept(&self, config: &Config) -> bool {
         let settings = config
             .admin
@@ -320,7 +320,7 @@ impl Origin {
             .unwrap_or(true);
         let made = match self {
             Origin::CommandLine(_) | Origin::Nginx(_) => true,
-            // The welcome page is no configuration that anybody wants back.
+            // The welcome page is not worth saving.
             Origin::Nothing => welcome::is_welcome(config),
             Origin::Source(_) | Origin::Saved(_) => false,
         };
@@ -328,12 +328,12 @@ impl Origin {
     }
 }
 
-/// Why the server ends.
+/// Why the server stops.
 #[derive(Debug)]
 enum Stop {
-    /// Requests may end.
+    /// Drain the connections.
     Signal(Signal),
-    /// They are cut off.
+    /// Close the connections immediately.
     Halt(Signal),
     Order,
 }
@@ -350,18 +350,18 @@ struct Process {
     manners: Manners,
     pidfile: Pidfile,
     readiness: Readiness,
-    /// The number of the process that was started to come after this one, while it runs.
+    /// The PID of the new process of a binary upgrade, while it runs.
     successor: Option<u32>,
     sender: SyncSender<Event>,
 }
 
-/// The files of the configuration.
+/// The configuration files as they were loaded.
 #[derive(Clone, Debug)]
 struct Read {
     files: Vec<String>,
     /// When reading them began.
     at: SystemTime,
-    /// Where in them the routes being served were written.
+    /// The positions of the running configuration's routes in these files.
     written: Option<Arc<Written>>,
 }
 
@@ -383,7 +383,7 @@ impl Process {
                 })
         });
         let current = Current::default();
-        // Before anybody can ask for it.
+        // Before the admin endpoint opens.
         current.replace(server.config(), explain_with(&server, &read));
         current.set_counts(Arc::new(Counted(server.recorder())));
         let mut process = Process {
@@ -403,7 +403,7 @@ impl Process {
         };
         let config = process.server.config();
         if let Err(error) = process.open_endpoint(&config) {
-            // Nobody asked for the usual address, so a second server on this machine just does without.
+            // If the default address is in use, as by a second server on this machine, run without the endpoint.
             if config
                 .admin
                 .as_ref()
@@ -422,14 +422,15 @@ impl Process {
         Ok(process)
     }
 
-    /// Opens, moves or closes the control interface as `config` says.
+    /// Opens, moves or closes the admin endpoint as `config` says.
     fn open_endpoint(&mut self, config: &Config) -> Result<(), String> {
         let admin = config.admin.as_ref();
         let wanted = Address::of(admin, &default_address()).map_err(|error| error.to_string())?;
         match (wanted, &mut self.endpoint) {
             (None, None) => {}
             (None, endpoint @ Some(_)) => {
-                // In a thread, since the order that switches it off is still being answered there.
+                // In a separate thread, because the endpoint is still sending the response to the request that disabled
+                // it.
                 if let Some(endpoint) = endpoint.take() {
                     thread::spawn(|| endpoint.close());
                 }
@@ -454,7 +455,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes the running configuration known: to readers, to the log, and on disk.
+    /// Publishes the running configuration: to the admin endpoint, the log and the saved configuration.
     fn publish(&mut self) {
         let config = self.server.config();
         let explain = explain_with(&self.server, &self.read);
@@ -484,11 +485,11 @@ impl Process {
                     .send();
             }
         }
-        // What read and built the configuration is not needed to serve it.
+        // Code that was only needed to load the configuration need not stay in memory.
         sluice_net::sys::code::let_go();
     }
 
-    /// The files of the configuration; of one that there is not yet, the file that it would be.
+    /// The configuration files; if there is none yet, the default file.
     fn watched_files(&self) -> Vec<String> {
         match self.origin {
             Origin::Nothing if self.read.files.is_empty() => vec![ADJACENT.to_owned()],
@@ -502,7 +503,7 @@ impl Process {
 
     fn watch(&mut self, sender: SyncSender<Event>) -> Result<(), Failed> {
         let watched = Watched::new(&self.watched_files(), self.read.at);
-        // A full queue means that a reload is due anyway.
+        // If the queue is full, a reload is due anyway.
         let tell = move || {
             !matches!(
                 sender.try_send(Event::Changed),
@@ -514,7 +515,7 @@ impl Process {
         Ok(())
     }
 
-    /// Handles events until one of them is a stop.
+    /// Handles events until one of them stops the server.
     fn work(&mut self, events: &Receiver<Event>) -> Stop {
         loop {
             match events.recv() {
@@ -539,7 +540,7 @@ impl Process {
                     reply.send(Ok(()));
                     return Stop::Order;
                 }
-                // The thread for signals holds a sender for as long as the process lives.
+                // The signal thread holds a sender as long as the process lives.
                 Err(RecvError) => return Stop::Order,
             }
         }
@@ -561,7 +562,7 @@ impl Process {
                 .warn("", "a signal without a meaning")
                 .text("signal", signal.as_str())
                 .send(),
-            // The thread for signals sees to these.
+            // The signal thread handles these.
             Wish::Abort | Wish::Nothing => {}
         }
         None
@@ -575,7 +576,7 @@ impl Process {
         self.log.info("", "reopening logs").send();
     }
 
-    /// SIGUSR2: starts the program that stands where ours stood, with our sockets.
+    /// SIGUSR2: binary upgrade. Starts the program at our path, with our listening sockets.
     fn start_successor(&mut self) {
         let Origin::Nginx(invocation) = &self.origin else {
             return;
@@ -604,7 +605,7 @@ impl Process {
         }
     }
 
-    /// There is no successor any more, so the file with our number has its name back.
+    /// The new process of a binary upgrade is gone: the PID file gets its name back.
     fn be_last_again(&mut self, why: &str) {
         self.successor = None;
         self.log
@@ -619,8 +620,8 @@ impl Process {
         }
     }
 
-    /// SIGWINCH: accepts no more, while the successor does. A reload goes on. In the foreground the signal says that a
-    /// window was resized, so nginx passes over it there, too.
+    /// SIGWINCH: stops accepting connections while the new process accepts them. A reload resumes. In the foreground
+    /// the signal means that the terminal was resized, so it is ignored there, as in nginx.
     fn withdraw(&mut self) {
         let Origin::Nginx(invocation) = &self.origin else {
             return;
@@ -637,7 +638,7 @@ impl Process {
         }
     }
 
-    /// Reads the configuration again and serves it; on any mistake the old one stays.
+    /// Reloads the configuration; on any error the old one stays in effect.
     fn reload(&mut self, trigger: &str) {
         self.readiness.reloading();
         let outcome = match self.origin.reload() {
@@ -661,7 +662,7 @@ impl Process {
         self.tell(trigger, &outcome);
     }
 
-    /// Tells what came of a reload.
+    /// Logs the outcome of a reload.
     fn tell(&self, trigger: &str, outcome: &Result<(), String>) {
         self.readiness.ready();
         match outcome {
@@ -690,7 +691,7 @@ impl Process {
         self.open_endpoint(&config)?;
         if let Err(refusals) = self.server.replace(config, &read.files) {
             let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-            // The old address worked until now.
+            // Return to the old address, which worked until now.
             if let Err(error) = self.open_endpoint(&before) {
                 self.log
                     .error("admin", "admin interface is lost")
@@ -704,13 +705,13 @@ impl Process {
         Ok(())
     }
 
-    /// How long requests get to end.
+    /// The grace period for running requests.
     fn grace(&self, why: &Stop) -> Duration {
         let http = self.server.config().apps.http.clone();
         let is_given = http.is_some_and(|http| http.grace_period != Default::default());
         match (why, self.manners) {
             (Stop::Halt(_), _) => Duration::ZERO,
-            // Without `worker_shutdown_timeout` nginx waits for as long as they take.
+            // Without `worker_shutdown_timeout`, nginx waits without limit.
             (_, Manners::Nginx) if !is_given => GRACE_WITHOUT_LIMIT,
             _ => self.server.grace_period(),
         }
@@ -729,7 +730,7 @@ impl Process {
                 .duration("shutdown_delay", delay)
                 .send();
             self.server.announce_stop(delay);
-            // A second signal ends the process at once, here too.
+            // A second signal ends the process immediately, here too.
             thread::sleep(delay);
         }
         let entry = self
@@ -747,7 +748,7 @@ impl Process {
             .map(|endpoint| thread::spawn(|| endpoint.close()));
         let cut_off = self.server.drain(grace);
         if let Some(closing) = closing {
-            // It has panicked or closed; either way it is over.
+            // The thread has panicked or finished; either way it is over.
             let _ = closing.join();
         }
         self.log
@@ -760,7 +761,7 @@ impl Process {
     }
 }
 
-/// Explains requests with what is being served.
+/// Explains requests with the running configuration.
 fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
     let explainer = server.explainer(&read.files, read.written.clone());
     Arc::new(move |question: &[u8]| {
@@ -771,7 +772,7 @@ fn explain_with(server: &Server, read: &Read) -> Arc<Explain> {
     })
 }
 
-/// What the server counts, for the control interface.
+/// The server's counters, for the admin endpoint.
 #[derive(Debug)]
 struct Counted(Arc<Recorder>);
 

@@ -1,5 +1,5 @@
-//! The file with the number of the process. What a program reads there is always a whole number: the file is put in place
-//! by renaming. It is removed only while it still holds our number.
+//! The PID file. It is put in place by renaming, so readers always find a complete PID. It is removed only while it
+//! still contains ours.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -7,21 +7,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The file with the number of this process, or none. Clones are the same file.
+/// The PID file of this process, or none. Clones refer to the same file.
 #[derive(Clone, Debug, Default)]
 pub struct Pidfile(Arc<Mutex<Option<PathBuf>>>);
 
 impl Pidfile {
-    /// Writes the number of this process there.
+    /// Writes the PID of this process to `path`.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        // A folder that is left, or a removed one, must not lead elsewhere at the end.
+        // An absolute path, so that changing or removing the current directory does not matter at the end.
         let whole = std::path::absolute(path)?;
         put(&whole)?;
         *self.path() = Some(whole);
         Ok(())
     }
 
-    /// Renames it to `….oldbin`, as nginx does, to make room for that of a successor.
+    /// Renames it to `….oldbin`, as nginx does, to make room for the PID file of the new process.
     pub fn put_aside(&self) -> io::Result<()> {
         let mut path = self.path();
         let Some(current) = path.as_ref().filter(|path| is_ours(path)) else {
@@ -33,7 +33,7 @@ impl Pidfile {
         Ok(())
     }
 
-    /// Undoes [`Pidfile::put_aside`], when the successor is gone.
+    /// Undoes [`Pidfile::put_aside`] when the new process is gone.
     pub fn put_back(&self) -> io::Result<()> {
         let mut path = self.path();
         let Some(aside) = path.as_ref() else {
@@ -49,11 +49,11 @@ impl Pidfile {
         Ok(())
     }
 
-    /// Removes it, if it is there and ours. Done again, it does nothing.
+    /// Removes it if it exists and is ours. Further calls do nothing.
     pub fn remove(&self) {
         let path = self.path().take();
         if let Some(path) = path.filter(|path| is_ours(path)) {
-            // Somebody may have removed it meanwhile.
+            // It may have been removed meanwhile.
             let _ = fs::remove_file(path);
         }
     }
@@ -63,7 +63,7 @@ impl Pidfile {
     }
 }
 
-/// What nginx calls the file of a process that has a successor.
+/// The suffix of the old process's PID file during a binary upgrade, as in nginx.
 const ASIDE: &str = ".oldbin";
 
 fn beside(path: &Path) -> PathBuf {
@@ -72,8 +72,7 @@ fn beside(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Puts a file with our number at `path`. Others may not write to its folder, while they may to the file: it is then
-/// written in place.
+/// Writes our PID to `path`. If the directory is not writable but the file is, the file is written in place.
 fn put(path: &Path) -> io::Result<()> {
     let number = format!("{}\n", std::process::id());
     let mut beside = path.as_os_str().to_owned();
@@ -103,7 +102,7 @@ fn is_ours(path: &Path) -> bool {
     read(path).is_ok_and(|number| number == Some(std::process::id()))
 }
 
-/// The number in a file; `None` if there is no number of a process in it.
+/// The PID in a file; `None` if the file does not contain one.
 pub fn read(path: &Path) -> io::Result<Option<u32>> {
     let text = fs::read_to_string(path)?;
     Ok(text.trim().parse().ok().filter(|number| *number > 0))

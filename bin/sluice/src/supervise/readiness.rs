@@ -1,5 +1,5 @@
-//! Telling the program that started this one how far it is: systemd with `Type=notify`, as Caddy's own unit has it. The
-//! protocol is that of sd_notify(3): lines of `NAME=value` in a datagram to the socket that `$NOTIFY_SOCKET` names.
+//! Notifies the service manager: systemd with `Type=notify`, as in Caddy's own unit. The protocol is that of
+//! sd_notify(3): a datagram with `NAME=value` lines to the socket in `$NOTIFY_SOCKET`.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,16 +10,16 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use sluice_net::sys::process::monotonic_micros;
 use sluice_observe::log::Log;
 
-/// Where to tell it, if anybody wants to know.
+/// The notification socket, if there is one.
 #[derive(Debug)]
 pub struct Readiness {
-    /// The value of `$NOTIFY_SOCKET`: a path, or the name of an abstract socket behind `@`.
+    /// The value of `$NOTIFY_SOCKET`: a path, or an abstract socket name after `@`.
     socket: Option<OsString>,
     log: Log,
 }
 
 impl Readiness {
-    /// As the environment says.
+    /// Reads the environment.
     pub fn new(log: &Log) -> Readiness {
         Readiness {
             socket: std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()),
@@ -27,13 +27,13 @@ impl Readiness {
         }
     }
 
-    /// Requests are served, for the first time or with another configuration. The number of the process is told, too:
-    /// after a change of the program it is another one, which systemd takes over where the unit has `NotifyAccess=all`.
+    /// Requests are served, for the first time or with a new configuration. Includes the PID, which changes in a binary
+    /// upgrade; systemd accepts it if the unit has `NotifyAccess=all`.
     pub fn ready(&self) {
         self.tell(&format!("READY=1\nMAINPID={}", std::process::id()));
     }
 
-    /// A configuration is being read; [`Readiness::ready`] follows, whatever comes of it.
+    /// A configuration is being loaded; [`Readiness::ready`] follows, whatever the outcome.
     pub fn reloading(&self) {
         if self.socket.is_some() {
             let now = monotonic_micros();
@@ -41,12 +41,12 @@ impl Readiness {
         }
     }
 
-    /// The process is ending.
+    /// The process is stopping.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// That nobody hears it does not keep requests from being served.
+    /// Sends a notification. If that fails, the server runs on.
     fn tell(&self, what: &str) {
         let Some(socket) = &self.socket else {
             return;
@@ -68,7 +68,7 @@ fn send(socket: &OsStr, what: &str) -> io::Result<()> {
         None => SocketAddr::from_pathname(socket)?,
     };
     let sender = UnixDatagram::unbound()?;
-    // A full queue must not hold the server up.
+    // A full queue must not block the server.
     sender.set_nonblocking(true)?;
     sender.send_to_addr(what.as_bytes(), &address).map(drop)
 }

@@ -1,5 +1,4 @@
-//! What a configuration says of the process itself: whom its workers are taken for, where they run, how much it may take.
-//! How the system is told is left to `sluice-net`.
+//! Process settings of a configuration: user, CPUs, priority and resource limits. `sluice-net` makes the system calls.
 
 use std::io;
 
@@ -13,8 +12,8 @@ use sluice_net::sys::process::set_variables;
 use super::WORKERS_MAX;
 use crate::messages::Failed;
 
-/// Prepares the process, which must have one thread. Gives what the system denies; as with nginx the server goes on
-/// without it.
+/// Prepares the process, which must have a single thread. Returns what the system has denied; as in nginx the server
+/// runs on without it.
 pub fn prepare(asked: &ProcessApp) -> Result<Vec<String>, Failed> {
     let mut denied = Vec::new();
     let mut note = |what: String, outcome: io::Result<()>| {
@@ -49,7 +48,7 @@ pub fn prepare(asked: &ProcessApp) -> Result<Vec<String>, Failed> {
     Ok(denied)
 }
 
-/// Under what conditions workers run.
+/// The conditions under which workers run.
 pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
     let identity = match asked.user.as_str() {
         "" => None,
@@ -62,7 +61,7 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
                 Failed::new(error)
                     .help("name a user and a group of this machine, or leave `user` out")
             })?;
-            // Nobody else can become another user, and whoever is that user already need not.
+            // Only root can change the user; as in nginx the setting is ignored otherwise.
             is_root().then_some(identity)
         }
     };
@@ -75,7 +74,7 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
     })
 }
 
-/// The processors of each worker.
+/// The CPUs of each worker.
 fn processors(masks: &[String]) -> io::Result<Vec<Processors>> {
     let set = |mask: &String| {
         let bits = mask.bytes().rev().enumerate();
@@ -90,7 +89,7 @@ fn processors(masks: &[String]) -> io::Result<Vec<Processors>> {
             let allowed = Processors::allowed()?;
             let some = rest.first().map(|mask| set(mask).within(&allowed));
             let each = some.unwrap_or(allowed).each();
-            // One after the other, and then from the first again.
+            // Assigned round-robin.
             Ok(each.into_iter().cycle().take(WORKERS_MAX).collect())
         }
         Some(_) => Ok(masks.iter().map(set).collect()),

@@ -1,4 +1,4 @@
-//! Signals: what each means, and the thread that waits for them. What is done then is left to the parent module.
+//! Signals: their meanings, and the thread that waits for them. The parent module acts on them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use super::pidfile::Pidfile;
 use super::{Event, LAST_LINES};
 use crate::messages::Failed;
 
-/// Whose signals a server understands.
+/// Which program's signals a server understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manners {
     /// Those of Caddy, <https://caddyserver.com/docs/command-line#signals>.
@@ -21,31 +21,31 @@ pub enum Manners {
     Nginx,
 }
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Reading the configuration again.
+    /// Reload the configuration.
     Reload,
-    /// Opening the log files again.
+    /// Reopen the log files.
     Reopen,
-    /// Letting requests end, then ending.
+    /// Drain the connections, then exit.
     Stop,
-    /// Ending without waiting for requests.
+    /// Exit without waiting for requests.
     Halt,
-    /// Ending the process on the spot, as if it had failed.
+    /// Exit immediately with an error code.
     Abort,
-    /// Starting the program anew beside this process.
+    /// Binary upgrade: start the new program beside this process.
     Upgrade,
-    /// Accepting no more, and staying.
+    /// Stop accepting connections, but stay.
     Withdraw,
-    /// Nothing that there is.
+    /// Not supported.
     Unknown,
-    /// Nothing, and that needs no word.
+    /// Ignored silently.
     Nothing,
 }
 
 impl Manners {
-    /// What `signal` asks for.
+    /// The meaning of `signal`.
     pub fn wish(self, signal: Signal) -> Wish {
         match (self, signal) {
             (Manners::Caddy, Signal::Hangup | Signal::User1) => Wish::Reload,
@@ -62,7 +62,7 @@ impl Manners {
         }
     }
 
-    /// What the process ends with when a second signal cuts its end short.
+    /// The exit code if a second signal cuts the shutdown short.
     fn hasty_code(self) -> u8 {
         match self {
             Manners::Caddy => 2,
@@ -71,25 +71,25 @@ impl Manners {
     }
 }
 
-/// What the thread for signals needs.
+/// What the signal thread needs.
 pub struct Listening {
-    /// The right to wait for them.
+    /// Permission to wait for signals.
     pub signals: Signals,
-    /// What they mean.
+    /// Their meanings.
     pub manners: Manners,
-    /// Where wishes go.
+    /// Where events go.
     pub sender: SyncSender<Event>,
-    /// Set once the process ends.
+    /// Set once the process is stopping.
     pub ending: Arc<AtomicBool>,
-    /// To be removed by whoever ends the process.
+    /// Removed before an immediate exit.
     pub pidfile: Pidfile,
-    /// Where it is told.
+    /// The log for received signals.
     pub log: Log,
 }
 
 impl Listening {
-    /// Turns signals into events, in a thread of its own. The second wish to end ends the process at once, unless it is as
-    /// patient as the first.
+    /// Starts a thread that turns signals into events. A second request to exit ends the process immediately, unless it
+    /// is a graceful one like the first.
     pub fn start(self) -> Result<(), Failed> {
         thread::Builder::new()
             .name("signals".into())
@@ -123,8 +123,8 @@ impl Listening {
                 self.log.finish(LAST_LINES);
                 exit_now(self.manners.hasty_code());
             }
-            // A full queue has a reload in it already, or the process ends: a lost one changes nothing. A lost stop
-            // would, so that one waits.
+            // A full queue already contains a reload, or the process is stopping: losing this event changes nothing. A
+            // stop must not be lost, so it waits.
             if matches!(wish, Wish::Stop | Wish::Halt) {
                 let _ = self.sender.send(Event::Signal(signal, wish));
             } else {

@@ -1,6 +1,6 @@
-//! Another program in our place: it gets the listening sockets, so that nobody who connects meanwhile is lost. As with nginx
-//! (<https://nginx.org/en/docs/control.html#upgrade>) both serve until one of them is told to end, and the numbers of the
-//! sockets are in the variable `NGINX`: nginx itself can be our successor, and we its.
+//! Binary upgrade: another program inherits the listening sockets, so that no connection is lost. As with nginx
+//! (<https://nginx.org/en/docs/control.html#upgrade>), both processes serve until one of them is stopped, and the
+//! environment variable `NGINX` lists the descriptors: upgrades from and to nginx itself work as well.
 
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -16,10 +16,10 @@ use sluice_net::sys::process::{start_with, take_variable};
 use super::Event;
 use crate::messages::Failed;
 
-/// The variable that names the sockets.
+/// The environment variable that lists the sockets.
 const VARIABLE: &str = "NGINX";
 
-/// Sockets that are taken over at most: each is an open file, and nobody listens on so many addresses.
+/// Maximum number of inherited sockets: each is an open file, and no server listens on so many addresses.
 const SOCKETS_MAX: usize = 65_536;
 
 /// The program that this process was started from.
@@ -30,11 +30,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// As it was called. To be asked for before the process goes to another folder.
+    /// The program as it was called. To be called before the process changes its directory.
     pub fn of_this_process() -> Result<Program, Failed> {
         let words: Vec<OsString> = std::env::args_os().collect();
         let called = words.first().map(PathBuf::from).unwrap_or_default();
-        // A link may lead to another file by then; a bare name was looked up by whoever started us.
+        // Not resolving links, as a link may point to the new program by then. A bare name was looked up in `PATH` by
+        // our parent.
         let path = match called.components().count() {
             0 | 1 => std::env::current_exe(),
             _ => std::path::absolute(called),
@@ -45,7 +46,7 @@ impl Program {
         })
     }
 
-    /// Starts it once more, with these sockets. Its end becomes an event.
+    /// Starts the program again, with these sockets. Its exit becomes an event.
     pub fn start(&self, sockets: Vec<OwnedFd>, sender: SyncSender<Event>) -> Result<u32, String> {
         let (first, rest) = self.words.split_first().ok_or("it has no name")?;
         let mut command = Command::new(&self.path);
@@ -70,7 +71,7 @@ fn wait(mut child: Child, sender: &SyncSender<Event>) {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     };
-    // If nobody listens any more we have ended as well.
+    // If the receiver is gone, this process is exiting as well.
     let _ = sender.send(Event::SuccessorEnded(status));
 }
 
@@ -80,8 +81,8 @@ fn written(sockets: &[OwnedFd]) -> String {
     numbers.map(|number| format!("{number};")).collect()
 }
 
-/// Sockets from the process that started this one as its successor; `None` if none did. To be called before there are
-/// threads. What is no socket that listens is left out, as nginx leaves it out.
+/// The sockets inherited from a process that performs a binary upgrade; `None` if there is none. To be called before
+/// threads are started. Descriptors that are not listening sockets are ignored, as in nginx.
 pub fn taken_over() -> Result<Option<Vec<OwnedFd>>, Failed> {
     let Some(text) = take_variable(VARIABLE).map_err(Failed::new)? else {
         return Ok(None);

@@ -1,7 +1,7 @@
 //! The Caddyfile language of Caddy 0 and 1: detects such files and translates them to that of Caddy 2.
 //!
 //! Both languages have the same lexical syntax, so `parse` reads both; this module converts a tree of the old language
-//! to a tree of the new one, whose words still point into the old text. `lower` processes the result: there is one
+//! to a tree of the new one, in which words still point into the old text. `lower` processes the result: there is one
 //! lowering for both.
 
 mod address;

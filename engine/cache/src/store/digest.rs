@@ -1,27 +1,27 @@
-//! MD5 (RFC 1321), by which files of the cache are called: as nginx calls them, so that what people have to look for and
-//! to purge such files goes on working. Nothing is kept safe by it: keys are compared in full.
+//! MD5 (RFC 1321) for the names of cache files. nginx uses the same names, so existing tools that find and purge such
+//! files keep working. The digest is not relied on for security: keys are compared in full.
 
 use md5::{Digest as _, Md5};
 use sluice_message::hex::{hex_pair, hex_text};
 
-/// What a key comes to.
+/// The MD5 digest of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
-    /// That of several texts as if they were one.
+    /// The digest of several parts as if they were concatenated.
     pub fn of(parts: &[&[u8]]) -> Digest {
         let mut sum = Md5::new();
         parts.iter().for_each(|part| sum.update(part));
         Digest(sum.finalize().into())
     }
 
-    /// In 32 digits, letters in lower case.
+    /// As 32 lower-case hexadecimal digits.
     pub fn hex(&self) -> String {
         hex_text(&self.0)
     }
 
-    /// Reads 32 such digits.
+    /// Parses 32 lower-case hexadecimal digits.
     pub fn parse(text: &[u8]) -> Option<Digest> {
         if text.len() != 32 || text.iter().any(u8::is_ascii_uppercase) {
             return None;

@@ -1,4 +1,4 @@
-//! A file on its way into the store. It has a name of its own until it is whole.
+//! A cache file being written. It has a temporary name until it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,17 +10,17 @@ use super::record::Record;
 use super::{Digest, Store};
 use crate::limits::{BLOCK_BYTES_MAX, DISK_BLOCK_BYTES};
 
-/// Where files are that are not whole. Nothing else in the folder begins with a dot.
+/// The directory for incomplete files. Nothing else in the cache directory begins with a dot.
 pub(super) const FOLDER: &str = ".filling";
 
-/// A file on its way into the store. One that is dropped leaves nothing; one that cannot be written goes on as if it
-/// could, and is not stored in the end.
+/// A cache file being written. Dropping it removes the file. After a write error it accepts further writes, and nothing
+/// is cached in the end.
 pub struct Fill {
     store: Arc<Store>,
     digest: Digest,
     record: Record,
     path: PathBuf,
-    /// None once it could not be written.
+    /// `None` after a write error.
     file: Option<File>,
     bytes_max: u64,
 }
@@ -54,7 +54,7 @@ impl Fill {
         }
     }
 
-    /// Adds to the content.
+    /// Appends to the body.
     pub fn write(&mut self, content: &[u8]) {
         let Some(file) = &mut self.file else { return };
         self.record.content_len += content.len() as u64;
@@ -70,18 +70,18 @@ impl Fill {
         }
     }
 
-    /// Whether it will be stored, as far as is known.
+    /// Whether the response will be cached, as far as is known.
     pub fn is_going_on(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Another handle of the file, and where content begins in it; none where it cannot be read.
+    /// Another handle of the file, and the offset of the body in it; `None` if it cannot be read.
     pub fn reader(&self) -> Option<(File, u64)> {
         let file = self.file.as_ref()?.try_clone().ok()?;
         Some((file, self.record.block_len as u64))
     }
 
-    /// The content is whole: the answer is stored.
+    /// Completes the file: the response is now in the cache.
     pub fn finish(mut self) {
         let Some(file) = self.file.take() else { return };
         match self.put_in_place(&file) {
@@ -98,7 +98,7 @@ impl Fill {
     }
 
     fn put_in_place(&self, file: &File) -> io::Result<()> {
-        // It has the length that it had before, as numbers are written in full.
+        // The length has not changed, because numbers are encoded with a fixed width.
         let block = self.record.encode(Some(self.record.block_len));
         let block = block.ok_or(io::ErrorKind::InvalidData)?;
         file.write_all_at(&block, 0)?;
@@ -133,8 +133,8 @@ impl Drop for Fill {
     }
 }
 
-/// Makes a file that begins with a hole for its beginning. It is locked as long as it is being written: whoever cleans up
-/// after a process that was killed knows by that which files nobody goes on with.
+/// Creates a file with a hole for its header block. The file stays locked while it is written: the cleanup after a
+/// killed process recognizes abandoned files by the missing lock.
 fn create(path: &Path, block_len: u64) -> io::Result<File> {
     use std::io::Seek;
     let open = || {
@@ -159,20 +159,19 @@ fn create(path: &Path, block_len: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether nobody writes to this file, which lies where files are that are not whole.
+/// Whether an incomplete file was abandoned, that is, no process holds its lock.
 pub(super) fn is_left_behind(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether a file is one of ours, or one of which a crash of the system left nothing: those of other programs are left
-/// alone.
+/// Whether a broken file is ours, or is empty after a crash of the system. Files of other programs are left alone.
 pub(super) fn is_cut_off(path: &Path) -> bool {
     let mut start = [0; 8];
     let read = File::open(path).and_then(|file| file.read_at(&mut start, 0));
     read.is_ok_and(|count| count < start.len() || start == [0; 8] || Record::is_ours(&start))
 }
 
-/// Writes another beginning over that of a file, if it is still the same filling of it.
+/// Overwrites the header block of a file, if the file still has this nonce.
 pub(super) fn overwrite(path: &Path, nonce: u64, block: &[u8]) -> io::Result<()> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     let found = read_record(&file)?;
@@ -182,7 +181,7 @@ pub(super) fn overwrite(path: &Path, nonce: u64, block: &[u8]) -> io::Result<()>
     file.write_all_at(block, 0)
 }
 
-/// Reads the beginning of a file, which must be whole, and the file as long as it says.
+/// Reads the header block of a file; fails unless the block and the body are complete.
 pub(super) fn read_record(file: &File) -> io::Result<Record> {
     let mut start = vec![0; 4096];
     let mut had = 0;

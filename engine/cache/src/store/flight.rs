@@ -1,4 +1,4 @@
-//! Several requests for one answer that is not there: one of them asks, and the others wait for it.
+//! Concurrent requests for the same missing response: one fetches it, and the others wait.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use sluice_message::Moment;
 use super::{Digest, Store, lock};
 use crate::limits::{FLIGHTS_MAX, WAITERS_MAX};
 
-/// The places that are being filled, each with those who wait. All workers share them.
+/// The cache entries being filled, with the requests waiting for each. Shared by all workers.
 #[derive(Default)]
 pub(super) struct Flights(Mutex<HashMap<Digest, Arc<Flight>>>);
 
@@ -21,33 +21,33 @@ enum State {
     Landed(Outcome),
 }
 
-/// What becomes of those who waited.
+/// What waiting requests do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// They look again.
+    /// Look the response up again.
     Look,
-    /// The answer is not one to be stored: each asks for itself.
+    /// The response is not cacheable: each waiting request goes to the upstream itself.
     Pass,
 }
 
-/// Whose turn it is.
+/// Which request fills a cache entry.
 pub enum Turn {
-    /// That of whoever asked.
+    /// This one.
     Lead(Lead),
-    /// That of another request, which can be waited for.
+    /// Another request, which can be waited for.
     Wait(Wait),
-    /// Too many wait, or too many places are being filled: whoever asked goes his own way.
+    /// Too many requests wait, or too many entries are being filled: this request goes to the upstream without caching.
     Full,
 }
 
-/// It is our turn as long as this lives; then it is that of one of those who wait.
+/// The right to fill a cache entry. When it is dropped, one of the waiting requests takes over.
 pub struct Lead {
     store: Arc<Store>,
     digest: Digest,
     flight: Arc<Flight>,
 }
 
-/// The turn of another request.
+/// Waits for the request that fills the entry.
 pub struct Wait {
     flight: Arc<Flight>,
     place: Option<usize>,
@@ -78,7 +78,7 @@ impl Flights {
             Some(flight) => {
                 let mut state = lock(&flight.0);
                 match &mut *state {
-                    // It takes so long that another one may try as well.
+                    // The fetch has exceeded `age_max`, so one more request may try.
                     State::UnderWay { since, .. } if now.since(*since) >= age_max => *since = now,
                     State::UnderWay { wakers, .. } if wakers.len() >= WAITERS_MAX => {
                         return Turn::Full;
@@ -111,7 +111,7 @@ impl Flights {
 }
 
 impl Lead {
-    /// The answer is not one to be stored.
+    /// Releases the waiting requests: the response is not cacheable.
     pub fn pass(self) {
         self.land(Outcome::Pass);
     }
@@ -147,7 +147,7 @@ impl Wait {
         self.since
     }
 
-    /// Ready when the other request has done its part.
+    /// Ready when the other request has finished.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         match (&mut *lock(&self.flight.0), self.place) {
             (State::Landed(outcome), _) => return Poll::Ready(*outcome),

@@ -1,5 +1,5 @@
-//! What the store knows without looking at its files: which answers there are, how long they were not asked for, how
-//! much room they take. It is bounded by the memory it was given; files are left to the others.
+//! The in-memory index of a cache: its responses, when each was last used, and how much space they take. Its memory is
+//! bounded; it does not touch files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::Arc;
 use super::digest::Digest;
 use crate::limits::NODE_BYTES;
 
-/// All that is known.
+/// The index.
 pub(crate) struct Index {
     nodes: HashMap<Digest, Node>,
-    /// The digests in the order in which they were last asked for.
+    /// The digests, ordered by last use.
     order: BTreeMap<(u64, u64), Digest>,
     next: u64,
-    /// Bytes of files.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Answers among the nodes.
+    /// Number of nodes that are responses.
     pub entries: usize,
-    /// Memory that the nodes stand for.
+    /// Memory accounted for the nodes, in bytes.
     pub held: usize,
-    /// The most of it.
+    /// Limit of `held`.
     pub held_max: usize,
 }
 
@@ -31,26 +31,26 @@ struct Node {
 }
 
 enum Kind {
-    /// It was asked for.
+    /// Requested before, but not cached.
     Known,
-    /// Answers vary by these fields: they stand elsewhere.
+    /// Responses vary by these headers and are indexed under digests that include their values.
     Fork(Arc<[u8]>),
-    /// There is a file.
+    /// Cached in a file.
     Stored(Entry),
-    /// Asking failed with this status, which is to be told until then.
+    /// The upstream failed with this status, which is returned until the given time.
     Failed(u16, u64),
 }
 
-/// An answer in a file.
+/// A cached response.
 pub(crate) struct Entry {
     pub key: Box<[u8]>,
     /// Changes with each change of the file.
     pub id: u64,
-    /// What the file takes.
+    /// Disk space of the file.
     pub bytes: u64,
 }
 
-/// What is known of a digest.
+/// The result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Nothing,
@@ -72,7 +72,7 @@ impl Index {
         }
     }
 
-    /// What is known of `digest`, which counts as asked for at `now`.
+    /// Looks up `digest` and records the use at `now`.
     pub fn look(&mut self, digest: Digest, key: &[u8], now: u64) -> Look {
         self.touch(digest, now);
         let Some(node) = self.nodes.get(&digest) else {
@@ -80,7 +80,7 @@ impl Index {
         };
         match &node.kind {
             Kind::Fork(names) => Look::Fork(names.clone()),
-            // Two keys may come to one digest, if somebody takes pains.
+            // Two keys can have the same digest: MD5 collisions can be constructed.
             Kind::Stored(entry) if *entry.key == *key => Look::Stored(entry.id),
             Kind::Failed(status, until) if now < *until => Look::Failed(*status),
             Kind::Stored(_) | Kind::Failed(..) | Kind::Known => Look::Nothing,
@@ -91,7 +91,7 @@ impl Index {
         let Some(node) = self.nodes.get_mut(&digest) else {
             return;
         };
-        // Once a second is enough for the order, and spares the tree.
+        // Reordering at most once a second is accurate enough and spares the tree.
         if node.at.0 < now {
             self.order.remove(&node.at);
             node.at = (now, self.next);
@@ -100,7 +100,7 @@ impl Index {
         }
     }
 
-    /// Counts a use; gives how many there were so far, this one included.
+    /// Counts a use; returns the number of uses so far, including this one.
     pub fn count(&mut self, digest: Digest, now: u64) -> u32 {
         self.touch(digest, now);
         if !self.nodes.contains_key(&digest) {
@@ -115,12 +115,12 @@ impl Index {
         }
     }
 
-    /// There is a file now. Gives the id that the one before had.
+    /// Records a new file for `digest`, replacing the previous entry.
     pub fn store(&mut self, digest: Digest, entry: Entry, now: u64) {
         self.set(digest, Kind::Stored(entry), now);
     }
 
-    /// Answers vary by `names` from now on.
+    /// Records that responses vary by `names` from now on.
     pub fn fork(&mut self, digest: Digest, names: &[u8], now: u64) {
         let is_known = matches!(
             self.nodes.get(&digest).map(|node| &node.kind),
@@ -131,7 +131,7 @@ impl Index {
         }
     }
 
-    /// Asking has failed: that is told until then. What is stored stays.
+    /// Records a failure of the upstream, valid until `until`. A cached response stays.
     pub fn fail(&mut self, digest: Digest, status: u16, until: u64, now: u64) {
         let is_stored = matches!(
             self.nodes.get(&digest).map(|node| &node.kind),
@@ -142,7 +142,7 @@ impl Index {
         }
     }
 
-    /// The file was changed; says whether it is still the one with the id `before`.
+    /// Changes the id of an entry after its file was updated; returns false if its id is no longer `before`.
     pub fn renew(&mut self, digest: Digest, before: u64, id: u64) -> bool {
         match self.nodes.get_mut(&digest).map(|node| &mut node.kind) {
             Some(Kind::Stored(entry)) if entry.id == before => {
@@ -153,7 +153,7 @@ impl Index {
         }
     }
 
-    /// Notes that a fresh answer is fetched; says whether nobody else was doing so.
+    /// Marks the entry as being refreshed; returns false if another request is already doing so.
     pub fn begin_update(&mut self, digest: Digest) -> bool {
         let node = self.nodes.get_mut(&digest);
         node.is_some_and(|node| !std::mem::replace(&mut node.updating, true))
@@ -165,7 +165,7 @@ impl Index {
         }
     }
 
-    /// Forgets it; says whether there was a file.
+    /// Removes the entry; returns whether it had a file.
     pub fn remove(&mut self, digest: Digest) -> bool {
         let Some(node) = self.nodes.remove(&digest) else {
             return false;
@@ -174,38 +174,38 @@ impl Index {
         self.forget(&node.kind)
     }
 
-    /// As [`Index::remove`], if its file is still the one with this id.
+    /// Like [`Index::remove`], but only if its file still has this id.
     pub fn remove_id(&mut self, digest: Digest, id: u64) -> bool {
         let found = self.nodes.get(&digest).map(|node| &node.kind);
         matches!(found, Some(Kind::Stored(entry)) if entry.id == id) && self.remove(digest)
     }
 
-    /// Forgets what was asked for last before `time`; gives whether it has a file.
+    /// Removes the least recently used entry if its last use was before `time`; the flag says whether it has a file.
     pub fn take_idle(&mut self, time: u64) -> Option<(Digest, bool)> {
         let (at, digest) = self.order.first_key_value()?;
         let digest = *digest;
         (at.0 < time).then(|| (digest, self.remove(digest)))
     }
 
-    /// Forgets what was not asked for the longest.
+    /// Removes the least recently used entry.
     pub fn take_oldest(&mut self) -> Option<(Digest, bool)> {
         let digest = *self.order.first_key_value()?.1;
         Some((digest, self.remove(digest)))
     }
 
-    /// Whether there is more than there is memory for, besides what came last.
+    /// Whether the index exceeds its memory limit; the latest entry is always allowed.
     pub fn is_over(&self) -> bool {
         self.held > self.held_max && self.nodes.len() > 1
     }
 
-    /// The digests of all answers whose keys begin so.
+    /// The digests of all responses whose key starts with `prefix`.
     pub fn with_prefix(&self, prefix: &[u8]) -> Vec<Digest> {
         let is_one = |node: &Node| matches!(&node.kind, Kind::Stored(entry) if entry.key.starts_with(prefix));
         let found = self.nodes.iter().filter(|(_, node)| is_one(node));
         found.map(|(digest, _)| *digest).collect()
     }
 
-    /// The digests of all answers with this key, whatever they vary by.
+    /// The digests of all responses with this key, in all variants.
     pub fn with_key(&self, key: &[u8]) -> Vec<Digest> {
         let is_one = |node: &Node| matches!(&node.kind, Kind::Stored(entry) if *entry.key == *key);
         let found = self.nodes.iter().filter(|(_, node)| is_one(node));

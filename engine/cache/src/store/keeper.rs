@@ -1,5 +1,5 @@
-//! The thread of a store: it finds out which answers are there, and then keeps them within their bounds. It alone walks
-//! through folders and removes many files, so that no worker waits for that.
+//! The keeper thread of a cache: it loads the index and then keeps the cache within its limits. Only this thread walks
+//! directories and removes files in bulk, so workers never wait for that.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use super::fill::{self, FOLDER};
 use super::{Digest, Store, lock, unix_now};
 use crate::limits::{DISK_BLOCK_BYTES, EVICTED_AT_ONCE_MAX, KEEPER_PAUSE};
 
-/// Wakes the thread before its time.
+/// Wakes the thread early.
 #[derive(Default)]
 pub(super) struct Signal {
     state: Mutex<State>,
@@ -38,7 +38,7 @@ impl Signal {
         self.changed.notify_one();
     }
 
-    /// Waits until it is called, but no longer than `pause`. Says whether the store is still there.
+    /// Waits until it is woken, at most for `pause`. Returns whether the store still exists.
     fn wait(&self, pause: Duration) -> bool {
         let state = lock(&self.state);
         let is_idle = |state: &mut State| !state.is_called && !state.has_ended;
@@ -48,7 +48,7 @@ impl Signal {
         !state.has_ended
     }
 
-    /// Waits whether it is called or not.
+    /// Waits for `pause`, even if it is woken.
     fn rest(&self, pause: Duration) -> bool {
         let state = lock(&self.state);
         let waited = self
@@ -75,7 +75,7 @@ pub(super) fn start(store: &Arc<Store>) -> io::Result<()> {
     Ok(())
 }
 
-/// Looks at all files there are, some at a time.
+/// Reads all existing files, in batches.
 fn load(weak: &Weak<Store>, signal: &Signal) {
     let Some(store) = weak.upgrade() else { return };
     let (batch, pause) = lock(&store.bounds).loader;
@@ -118,14 +118,14 @@ fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// What a file of the store says of itself.
+/// The contents of a file's header block that the index needs.
 pub(super) struct Examined {
     pub key: Box<[u8]>,
     pub names: Vec<u8>,
     pub bytes: u64,
 }
 
-/// Reads the beginning of a file that is called `digest`; `None` if it is none of ours.
+/// Reads the header block of the file named `digest`; `None` if the file is not ours.
 pub(super) fn examine(path: &Path, digest: Digest) -> Option<Examined> {
     let file = File::open(path).ok()?;
     let record = fill::read_record(&file).ok()?;
@@ -143,19 +143,19 @@ pub(super) fn examine(path: &Path, digest: Digest) -> Option<Examined> {
 impl Store {
     fn load_file(&self, path: PathBuf) {
         let name = path.file_name().map(|name| name.as_encoded_bytes());
-        // What is not called as our files are is not ours.
+        // A file without such a name is not ours.
         let Some(digest) = name.and_then(Digest::parse) else {
             return;
         };
         match examine(&path, digest) {
             Some(found) => self.learn(digest, found, self.next_id(), unix_now()),
-            // One that is written anew at this moment is whole at any time.
+            // A file that is being replaced at this moment is always complete, because replacing renames it.
             None if fill::is_cut_off(&path) => _ = std::fs::remove_file(&path),
             None => {}
         }
     }
 
-    /// Removes files that a process did not come to finish.
+    /// Removes incomplete files of processes that ended before finishing them.
     fn clean_up(&self) {
         let Ok(entries) = std::fs::read_dir(self.path.join(FOLDER)) else {
             return;
@@ -167,7 +167,7 @@ impl Store {
         }
     }
 
-    /// Removes what nobody asked for, what there is no room for, and what was forgotten.
+    /// Removes inactive entries, entries beyond the limits, and files queued for removal.
     pub(super) fn tidy(&self) {
         let doomed = std::mem::take(&mut *lock(&self.doomed));
         doomed.into_iter().for_each(|digest| self.unlink(digest));
@@ -202,7 +202,7 @@ impl Store {
             return;
         }
         for _ in 0..EVICTED_AT_ONCE_MAX {
-            // What it cannot find out it does not act on.
+            // If the free space is unknown, evict nothing.
             if !free_bytes(&self.path).is_ok_and(|free| free < free_min) {
                 return;
             }

@@ -1,9 +1,9 @@
-//! Stored answers: a file for each, an index in memory, and a thread that loads the index and keeps both within their
-//! bounds. What may be stored and what an answer is used for is left to others.
+//! The HTTP response cache: one file per response, an index in memory, and a thread that loads the index and enforces
+//! the limits. Which responses may be cached and when they may be used is decided by the callers.
 //!
-//! A file is written under another name and renamed when it is whole, so that whatever ends the process leaves the old
-//! answer or none. Writing and opening block the worker. Both are short, as in `files`: what is written goes to the
-//! system's own cache, and contents that are not small are sent by the system itself.
+//! A file is written under a temporary name and renamed when complete, so a crash leaves the old response or none.
+//! Writing and opening block the worker. Both are short, as in `files`: writes go to the system's page cache, and
+//! larger bodies are sent by the kernel.
 
 mod digest;
 mod fill;
@@ -34,45 +34,45 @@ use index::{Entry, Index, Look};
 use keeper::Signal;
 use record::Record;
 
-/// Where answers are stored, and how many.
+/// Location and limits of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The folder.
+    /// The cache directory.
     pub path: PathBuf,
-    /// Into how many digits the names of each level of folders are cut: one or two, at most three levels.
+    /// Number of digits in the directory name at each level: one or two, at most three levels.
     pub levels: Vec<u8>,
-    /// The memory of the index in bytes.
+    /// Memory for the index in bytes.
     pub index_bytes: usize,
-    /// Answers that nobody asked for so long are removed.
+    /// Responses not used for this long are removed.
     pub inactive: Duration,
-    /// The most that the files may take; no limit when 0. It can be exceeded for a moment.
+    /// Maximum total size of the files in bytes, 0 for no limit. May be exceeded for a moment.
     pub bytes_max: u64,
-    /// What is to stay free on the file system; nothing when 0.
+    /// Free space in bytes to leave on the file system, 0 for none.
     pub free_min: u64,
-    /// How many files are looked at in one go when the index is loaded, and how long the pause is between two.
+    /// How many files the loader reads in one batch, and the pause between batches.
     pub loader: (usize, Duration),
 }
 
-/// What goes wrong without breaking a request is told to this.
+/// Receives errors that do not affect a request, for the log.
 pub type Tell = Box<dyn Fn(&str, &Path, &io::Error) + Send + Sync>;
 
-/// What a store has counted.
+/// Counters of a cache.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Requests by what the store had for them; the order is that of [`Counts::NAMES`].
+    /// Requests by cache status, in the order of [`Counts::NAMES`].
     pub requests: [AtomicU64; 7],
-    /// Bytes of contents that were sent from it.
+    /// Body bytes sent from the cache.
     pub sent: AtomicU64,
     /// Responses stored in a cache.
     pub stored: AtomicU64,
-    /// Answers that were removed because there was no room or nobody asked for them.
+    /// Responses removed because of a limit or inactivity.
     pub evicted: AtomicU64,
     /// Files that could not be written or read.
     pub failures: AtomicU64,
 }
 
 impl Counts {
-    /// What a store can have for a request, as nginx names it.
+    /// The cache statuses, named as in nginx.
     pub const NAMES: [&'static str; 7] = [
         "hit",
         "miss",
@@ -84,41 +84,41 @@ impl Counts {
     ];
 }
 
-/// How full a store is.
+/// Current usage of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fullness {
-    /// Answers in it.
+    /// Number of responses.
     pub entries: usize,
-    /// Bytes of their files.
+    /// Total size of their files in bytes.
     pub bytes: u64,
-    /// Memory that the index stands for.
+    /// Memory accounted for the index, in bytes.
     pub index_bytes: usize,
 }
 
-/// The answers in one folder.
+/// The cache in one directory.
 pub struct Store {
     path: PathBuf,
     levels: Vec<u8>,
-    /// Tells the entries of this store from those of others in the memory of a worker.
+    /// Distinguishes the entries of this cache from those of others in a worker's memory.
     number: u64,
     bounds: Mutex<Bounds>,
     index: Mutex<Index>,
     flights: Flights,
-    /// Whether the index does not know all files yet.
+    /// Whether the index is still being loaded.
     is_cold: AtomicBool,
     next: AtomicU64,
-    /// One at a time changes the beginning of a file.
+    /// Serializes changes to header blocks.
     renewing: Mutex<()>,
     /// Files to be removed.
     doomed: Mutex<Vec<Digest>>,
     signal: Arc<Signal>,
     tell: Tell,
     told: Mutex<Option<Instant>>,
-    /// What it has counted.
+    /// Its counters.
     pub counts: Counts,
 }
 
-/// What the keeper goes by.
+/// The limits enforced by the keeper thread.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     inactive: u64,
@@ -127,21 +127,21 @@ struct Bounds {
     loader: (usize, Duration),
 }
 
-/// Where the answer to a request is, or would be.
+/// The cache entry of a request, whether it exists or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What its file is called.
+    /// The digest that names its file.
     pub digest: Digest,
 }
 
-/// What there is for a request.
+/// The result of a cache lookup.
 #[derive(Clone, Debug)]
 pub enum Found {
-    /// An answer, fresh or not.
+    /// A response, fresh or stale.
     Stored(std::rc::Rc<Stored>),
-    /// Asking failed lately with this status, which is to be told.
+    /// The upstream failed recently with this status, which is to be returned.
     Failed(u16),
-    /// Nothing.
+    /// No entry.
     Nothing,
 }
 
@@ -164,11 +164,11 @@ impl Drop for Store {
 }
 
 impl Store {
-    /// Opens the folder, which is made if there is none, and begins to load what is in it.
+    /// Opens the directory, creating it if necessary, and starts loading the index.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made or written to, or there can be no more threads.
+    /// The directory cannot be created or written to, or the thread cannot be started.
     pub fn open(settings: &Settings, tell: Tell) -> io::Result<Arc<Store>> {
         static STORES: AtomicU64 = AtomicU64::new(0);
         std::fs::create_dir_all(settings.path.join(fill::FOLDER))?;
@@ -192,7 +192,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Goes by other bounds from now on. Folder and levels cannot change; says whether they are the same.
+    /// Applies new limits. Path and levels cannot change; returns false if they differ.
     pub fn change(&self, settings: &Settings) -> bool {
         if self.path != settings.path || self.levels != settings.levels {
             return false;
@@ -203,17 +203,17 @@ impl Store {
         true
     }
 
-    /// Its folder.
+    /// The cache directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is still being loaded.
+    /// Whether the index is still being loaded.
     pub fn is_loading(&self) -> bool {
         self.is_cold.load(Ordering::Acquire)
     }
 
-    /// How full it is.
+    /// Current usage.
     pub fn fullness(&self) -> Fullness {
         let index = lock(&self.index);
         Fullness {
@@ -223,7 +223,7 @@ impl Store {
         }
     }
 
-    /// What there is for a request with this key and these fields. `now` is in seconds since 1970.
+    /// Looks up the response for a request with this key and these headers. `now` is in seconds since the Unix epoch.
     pub fn find(
         &self,
         opened: &Opened,
@@ -263,7 +263,7 @@ impl Store {
         Digest::of(&[key, b"\0", names, b"\0", text])
     }
 
-    /// The file of an answer that the index knows; it forgets what cannot be read.
+    /// Opens the file of an indexed response; drops the entry if the file cannot be read.
     fn open_known(
         &self,
         opened: &Opened,
@@ -283,7 +283,7 @@ impl Store {
         }
     }
 
-    /// While the index is loaded its files are looked for directly.
+    /// While the index is being loaded, looks for the file directly.
     fn find_unloaded(
         &self,
         opened: &Opened,
@@ -305,7 +305,7 @@ impl Store {
         }
     }
 
-    /// Takes a file into the index that was there before, unless it knows that place.
+    /// Adds an existing file to the index unless the entry is already known.
     fn learn(&self, digest: Digest, found: keeper::Examined, id: u64, now: u64) {
         let mut index = lock(&self.index);
         if index.look(digest, &found.key, now) != Look::Nothing {
@@ -323,7 +323,7 @@ impl Store {
         self.shrink(&mut index);
     }
 
-    /// Counts a use of a place; gives how many there were, this one included.
+    /// Counts a use of an entry; returns the number of uses so far, including this one.
     pub fn count_use(&self, place: &Place, now: u64) -> u32 {
         let mut index = lock(&self.index);
         let uses = index.count(place.digest, now);
@@ -331,19 +331,19 @@ impl Store {
         uses
     }
 
-    /// Tells until `until` that asking has failed with this status.
+    /// Records that the upstream failed with this status; valid until `until`.
     pub fn note_failure(&self, place: &Place, status: u16, until: u64, now: u64) {
         let mut index = lock(&self.index);
         index.fail(place.digest, status, until, now);
         self.shrink(&mut index);
     }
 
-    /// Whether it is the turn of this request to fill a place, or whose turn it is to be waited for.
+    /// Decides whether this request fills the entry or waits for the one that does.
     pub fn turn(self: &Arc<Self>, place: &Place, age_max: Duration, now: Moment) -> Turn {
         self.flights.turn(self, place.digest, age_max, now)
     }
 
-    /// Notes that a fresh answer for a place is fetched, unless another request is doing so.
+    /// Marks the entry as being refreshed; `None` if another request is already doing so.
     pub fn begin_update(self: &Arc<Self>, place: &Place) -> Option<Updating> {
         let is_first = lock(&self.index).begin_update(place.digest);
         is_first.then(|| Updating {
@@ -352,7 +352,7 @@ impl Store {
         })
     }
 
-    /// Begins to store an answer; `None` where it has no room, which was told.
+    /// Starts writing a response to the cache; `None` if it does not fit or the file cannot be created.
     pub fn begin(
         self: &Arc<Self>,
         key: &[u8],
@@ -382,7 +382,7 @@ impl Store {
         Fill::begin(self, digest, record, bytes_max)
     }
 
-    /// Takes a new file into the index; the fill has renamed it.
+    /// Adds a new file to the index; the fill has already renamed it.
     fn take_in(&self, digest: Digest, record: &Record, bytes: u64) {
         let now = unix_now();
         let mut index = lock(&self.index);
@@ -404,8 +404,9 @@ impl Store {
         }
     }
 
-    /// Gives a stored answer other fields and times, as its upstream has said (RFC 9111, section 4.3.4). Where they take
-    /// more room than its file has, it is stored anew if it is small, and else forgotten: it may not stay as it was.
+    /// Updates headers and times of a cached response after a revalidation (RFC 9111, section 4.3.4). If they do not
+    /// fit into the header block, a small response is written to a new file and a large one is dropped: the outdated
+    /// headers must not remain.
     pub fn renew(self: &Arc<Self>, stored: &Stored, head: ResponseHead, times: Times) {
         let record = Record {
             head,
@@ -442,7 +443,7 @@ impl Store {
         }
     }
 
-    /// Removes all answers with this key, whatever they vary by. Gives how many there were.
+    /// Removes all responses with this key, in all variants. Returns how many there were.
     pub fn purge(&self, key: &[u8]) -> usize {
         let mut index = lock(&self.index);
         let digest = Digest::of(&[key]);
@@ -451,7 +452,7 @@ impl Store {
             Look::Stored(_) => vec![digest],
             Look::Failed(_) | Look::Nothing => {
                 index.remove(digest);
-                // It may be there, unknown to the index as yet.
+                // While the index is being loaded, the file may exist without being indexed.
                 match self.is_loading() && self.file(digest).exists() {
                     true => vec![digest],
                     false => Vec::new(),
@@ -461,7 +462,7 @@ impl Store {
         self.remove_all(index, found)
     }
 
-    /// Removes all answers whose keys begin so. Gives how many there were.
+    /// Removes all responses whose key starts with `prefix`. Returns how many there were.
     pub fn purge_beginning(&self, prefix: &[u8]) -> usize {
         let index = lock(&self.index);
         let found = index.with_prefix(prefix);
@@ -471,19 +472,19 @@ impl Store {
     fn remove_all(&self, mut index: MutexGuard<'_, Index>, found: Vec<Digest>) -> usize {
         found.iter().for_each(|digest| _ = index.remove(*digest));
         drop(index);
-        // Before the answer to whoever purges, so that not even a restart brings them back.
+        // Files are removed before the purge is acknowledged, so that not even a restart brings them back.
         found.iter().for_each(|digest| self.unlink(*digest));
         found.len()
     }
 
-    /// Forgets an answer that may not be used again.
+    /// Removes a response that must not be used again.
     pub fn forget(&self, stored: &Stored) {
         if lock(&self.index).remove_id(stored.digest, stored.id) {
             self.doom(stored.digest);
         }
     }
 
-    /// Forgets what there is no memory for; the keeper removes the files.
+    /// Evicts entries until the index fits its memory; the keeper removes the files.
     fn shrink(&self, index: &mut Index) {
         while index.is_over() {
             let Some((digest, has_file)) = index.take_oldest() else {
@@ -517,7 +518,7 @@ impl Store {
         }
     }
 
-    /// The file of an answer: its name is the digest, and folders are called by its last digits.
+    /// The file of a response: named by the digest, in directories named by its last digits.
     pub fn file(&self, digest: Digest) -> PathBuf {
         let name = digest.hex();
         let mut path = self.path.clone();
@@ -535,7 +536,7 @@ impl Store {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Counts what has gone wrong, and tells of it once in a while.
+    /// Counts an error and logs it at a limited rate.
     fn trouble(&self, what: &str, path: &Path, error: &io::Error) {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
@@ -547,7 +548,7 @@ impl Store {
     }
 }
 
-/// Notes that a fresh answer is fetched, as long as it lives.
+/// Marks an entry as being refreshed while it lives.
 #[derive(Debug)]
 pub struct Updating {
     store: Arc<Store>,
@@ -571,10 +572,10 @@ impl Bounds {
     }
 }
 
-/// Makes a folder that of the user who writes to it.
+/// Changes the owner of a directory to the user that writes to it.
 type Own = Box<dyn Fn(&Path) -> io::Result<()> + Send + Sync>;
 
-/// The stores in use, by their folders: they outlive configurations.
+/// The caches in use, by directory. They survive configuration reloads.
 #[derive(Default)]
 pub struct Stores {
     known: Mutex<HashMap<PathBuf, std::sync::Weak<Store>>>,
@@ -588,17 +589,17 @@ impl std::fmt::Debug for Stores {
 }
 
 impl Stores {
-    /// Has `own` make the folders of all stores opened from now on those of the user who writes to them, where that is not
-    /// who opens them. Counts once.
+    /// Sets the function that changes the owner of cache directories opened from now on, for workers that run as
+    /// another user than the process that opens them. Only the first call has an effect.
     pub fn hand_to(&self, own: Own) {
         let _ = self.own.set(own);
     }
 
-    /// Makes a folder that others may not write to that of the user who serves, where there is one.
+    /// Makes the serving user the owner of a directory that others may not write to.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of the system calls.
     pub fn hand_over(&self, folder: &Path) -> io::Result<()> {
         use std::os::unix::fs::MetadataExt;
         const OTHERS_WRITE: u32 = 0o002;
@@ -608,7 +609,7 @@ impl Stores {
         }
     }
 
-    /// The store of this folder, opened if nobody uses it. `None` if it is in use with other levels.
+    /// Returns the cache of this directory, opening it if it is not in use. `None` if it is in use with other levels.
     ///
     /// # Errors
     ///
@@ -628,7 +629,7 @@ impl Stores {
         Ok(Some(store))
     }
 
-    /// All that are in use.
+    /// All caches in use.
     pub fn all(&self) -> Vec<Arc<Store>> {
         let known = lock(&self.known);
         let mut all: Vec<_> = known
@@ -645,7 +646,7 @@ fn unix_now() -> u64 {
     now.unwrap_or_default().as_secs()
 }
 
-/// Numbers of one run are not those of another, for the fillings of files that both have made.
+/// First id of this run: ids of different runs must not coincide, because both may have written the same file.
 fn first_id() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     u64::try_from(now.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX / 2)

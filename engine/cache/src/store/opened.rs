@@ -1,4 +1,4 @@
-//! The answers that one worker has open: heads and small contents in memory, handles of larger ones.
+//! Cached responses that one worker has open: heads and small bodies in memory, handles of larger ones.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -16,22 +16,22 @@ use crate::files::Content;
 use crate::generations::{Generations, Weighed, Weight};
 use crate::limits::{CONTENT_BYTES_MAX, RECHECK_AFTER};
 
-/// A stored answer.
+/// A cached response.
 #[derive(Debug)]
 pub struct Stored {
     record: Record,
-    /// Its content.
+    /// Its body.
     pub content: Content,
-    /// Where its content begins in [`Content::Handle`].
+    /// Offset of the body in a [`Content::Handle`].
     pub start: u64,
     pub(super) digest: Digest,
     pub(super) id: u64,
-    /// Device and number of its file.
+    /// Device and inode of its file.
     file: (u64, u64),
 }
 
 impl Stored {
-    /// Its head, as its upstream gave it.
+    /// Its head as received from the upstream.
     pub fn head(&self) -> &ResponseHead {
         &self.record.head
     }
@@ -41,12 +41,12 @@ impl Stored {
         self.record.times
     }
 
-    /// The length of its content.
+    /// The length of its body.
     pub fn len(&self) -> u64 {
         self.record.content_len
     }
 
-    /// Whether it has no content.
+    /// Whether its body is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -67,7 +67,7 @@ impl Stored {
         &self.record
     }
 
-    /// Its content, if it is in memory.
+    /// Its body, if it is in memory.
     pub(super) fn small(&self) -> Option<&[u8]> {
         match &self.content {
             Content::Bytes(bytes) => Some(bytes),
@@ -76,7 +76,7 @@ impl Stored {
     }
 }
 
-/// The answers that one worker has open, those of all stores together.
+/// Cached responses that one worker has open, from all caches together.
 #[derive(Default)]
 pub struct Opened {
     entries: RefCell<Generations<Entry>>,
@@ -104,7 +104,7 @@ impl Weighed for Entry {
 }
 
 impl Opened {
-    /// The answer with this digest, as it is in its file.
+    /// The response with this digest, as it is in its file.
     pub(super) fn find(
         &self,
         store: &Store,
@@ -122,7 +122,7 @@ impl Opened {
             return Ok(entry.stored.clone());
         }
         let stored = match Stored::open(store, digest, id) {
-            // Another worker may be changing its beginning; and there may be too many open files.
+            // Another worker may be updating the header block; or there may be too many open files.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 let _one_at_a_time = lock(&store.renewing);
                 Stored::open(store, digest, id)?
@@ -144,7 +144,7 @@ impl Opened {
 }
 
 impl Entry {
-    /// Whether its file is still there: people purge by removing files.
+    /// Whether its file still exists: some tools purge by removing files.
     fn is_current(&mut self, store: &Store, now: Moment) -> bool {
         if now.since(self.checked) < RECHECK_AFTER {
             return true;
@@ -181,7 +181,7 @@ impl Stored {
         })
     }
 
-    /// Counts bytes of its content that are sent.
+    /// Counts body bytes that are sent.
     pub fn count_sent(&self, store: &Store, bytes: u64) {
         store.counts.sent.fetch_add(bytes, Ordering::Relaxed);
     }

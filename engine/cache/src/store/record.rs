@@ -1,23 +1,22 @@
-//! What stands at the beginning of each file of the store: the head of the answer, its key, its times. A file whose
-//! beginning does not add up is none.
+//! The header block of each cache file: response head, key and times. A file whose block fails its checksum is invalid.
 
 use sluice_message::caching::{Lifetime, Times};
 use sluice_message::{FieldId, Fields, ResponseHead, Status, Version};
 
 use crate::limits::{BLOCK_BYTES_MAX, BLOCK_SPARE_BYTES, BLOCK_STEP_BYTES, KEY_BYTES_MAX};
 
-/// The beginning of a file.
+/// The header block of a cache file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Where the content begins.
+    /// Length of the block, which is the offset of the body.
     pub block_len: usize,
-    /// Tells this filling of the file from all others.
+    /// Distinguishes this version of the file from all others.
     pub nonce: u64,
     pub head: ResponseHead,
     pub times: Times,
     pub content_len: u64,
     pub key: Vec<u8>,
-    /// The fields that the answer varies by, and what the request had in them.
+    /// The headers listed in `Vary`, and their values in the request.
     pub names: Vec<u8>,
     pub variant: Vec<u8>,
 }
@@ -26,7 +25,7 @@ const MAGIC: &[u8; 8] = b"sluice\0\x01";
 const FIXED: usize = 88;
 
 impl Record {
-    /// Writes it out; `None` if it is larger than a beginning may be, or than `block_len` where that is given.
+    /// Encodes the block; `None` if it exceeds the maximum size, or `block_len` if that is given.
     pub fn encode(&self, block_len: Option<usize>) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(1024);
         out.extend_from_slice(MAGIC);
@@ -43,7 +42,7 @@ impl Record {
         let used = out.len();
         let length = match block_len {
             Some(length) => length,
-            // There is room for an answer to a validation that says more.
+            // Leave room for headers that a revalidation adds.
             None => (used + BLOCK_SPARE_BYTES).next_multiple_of(BLOCK_STEP_BYTES),
         };
         if used > length || length > BLOCK_BYTES_MAX || self.key.len() > KEY_BYTES_MAX {
@@ -76,12 +75,12 @@ impl Record {
         Some(out)
     }
 
-    /// Whether a file that begins so was written by this program.
+    /// Whether a file that starts with these bytes was written by this program.
     pub fn is_ours(start: &[u8]) -> bool {
         start.starts_with(MAGIC)
     }
 
-    /// The length of the beginning of a file that begins so.
+    /// The block length, from the first bytes of a file.
     pub fn block_len(start: &[u8]) -> Option<usize> {
         let length = start.get(16..20)?.first_chunk::<4>()?;
         let length = u32::from_le_bytes(*length) as usize;
@@ -89,7 +88,7 @@ impl Record {
         is_known.then_some(length)
     }
 
-    /// Reads a whole beginning.
+    /// Decodes a complete block.
     pub fn decode(block: &[u8]) -> Option<Record> {
         if Record::block_len(block)? != block.len() {
             return None;
@@ -158,7 +157,7 @@ fn version(number: u32) -> Option<Version> {
     })
 }
 
-/// FNV-1a over words of eight bytes: it finds what was half written, which is all it is for.
+/// FNV-1a over words of eight bytes. It only has to detect partial writes.
 fn sum(bytes: &[u8]) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;

@@ -136,7 +136,7 @@ fn what_is_stored_is_found_again_also_by_the_next_process() {
     let store = folder.open();
     check(&store);
     assert_eq!(store.fullness().bytes, before.bytes);
-    // nginx calls the file so: the digest of the key, below folders called by its last digits.
+    // nginx uses the same name: the digest of the key, below directories named by its last digits.
     let name = Digest::of(&[b"small"]).hex();
     let path = folder.0.join(&name[31..]).join(&name[29..31]).join(&name);
     assert!(path.is_file(), "{path:?}");
@@ -154,7 +154,7 @@ fn what_is_not_finished_is_not_there() {
     assert_eq!(find(&store, "a").unwrap(), b"old");
     let left = || fs::read_dir(folder.0.join(fill::FOLDER)).unwrap().count();
     assert_eq!(left(), 0);
-    // As a process that was killed leaves them: nobody holds the lock.
+    // A file left by a killed process: nobody holds the lock.
     fs::write(folder.0.join(fill::FOLDER).join("0123"), b"part").unwrap();
     let mut going_on = begin(&store, "b", b"", &Fields::new()).unwrap();
     going_on.write(b"part");
@@ -192,7 +192,7 @@ fn answers_that_vary_stand_side_by_side() {
     }
     assert_eq!(store.purge(b"k"), 2);
     assert_eq!(look(&store, "a"), None);
-    // One that does not vary any more takes the place of all.
+    // A response without `Vary` replaces all variants.
     put(&store, "k", b"same");
     assert_eq!(look(&store, "c").unwrap(), b"same");
 }
@@ -233,7 +233,7 @@ fn files_that_are_removed_or_broken_are_not_there_any_more() {
     fs::write(file("short"), &bytes[..bytes.len() - 1]).unwrap();
     assert_eq!(find(&store, "short"), None);
     assert_eq!(store.counts.failures.load(Ordering::Relaxed), 2);
-    // Those of other programs are left alone, ours that are broken are removed.
+    // Files of other programs are left alone; our broken ones are removed.
     let foreign = folder.0.join("a/bc/0000000000000000000000000000bca0");
     fs::create_dir_all(foreign.parent().unwrap()).unwrap();
     fs::write(&foreign, b"\x05\0\0\0\0\0\0\0 nginx").unwrap();
@@ -260,7 +260,7 @@ fn a_store_keeps_to_its_room() {
     eventually(|| store.fullness().bytes <= 3 * DISK);
     assert_eq!(store.fullness().entries, 3);
     assert!(find(&store, "key 19").is_some() && find(&store, "key 0").is_none());
-    // One that is larger than all of it is not begun, or given up.
+    // A response larger than the whole cache is rejected at the start, or given up while it is written.
     let head = head("x");
     let large = store.begin(b"l", b"", &Fields::new(), (&head, times()), Some(4 * DISK));
     assert!(large.is_none());
@@ -358,7 +358,7 @@ fn a_validation_changes_the_beginning_of_the_file() {
         assert_eq!(found.times(), later);
         assert_eq!(content(&found), b"content");
     }
-    // More than there is room for: it is written anew.
+    // The headers exceed the spare room: the file is written anew.
     let found = find_at(&store, &opened, "a", 0).unwrap();
     let long = "x".repeat(5000);
     store.renew(&found, head(&long), later);
@@ -367,7 +367,7 @@ fn a_validation_changes_the_beginning_of_the_file() {
         found.head().fields.first(FieldId::ContentType),
         Some(long.as_bytes())
     );
-    // What another request has stored meanwhile is not touched.
+    // A response cached by another request in the meantime is not touched.
     put(&store, "a", b"newer");
     store.renew(&found, head("text/late"), later);
     let found = find_at(&store, &opened, "a", 0).unwrap();
@@ -389,7 +389,7 @@ fn a_folder_that_cannot_be_written_breaks_nothing_and_is_told_once() {
         count.fetch_add(1, Ordering::Relaxed);
     });
     let store = Store::open(&folder.settings(), tell).unwrap();
-    // A file where the folder was: that stops whoever is root, too.
+    // A file in place of the directory: that fails for root, too.
     let filling = folder.0.join(fill::FOLDER);
     fs::remove_dir(&filling).unwrap();
     fs::write(&filling, b"").unwrap();
@@ -427,7 +427,7 @@ fn one_request_fills_and_the_others_wait() {
     };
     let mut third = wait(5);
     assert!(third.poll(&mut cx).is_pending());
-    // After a second another one may try as well; whoever is first ends the waiting.
+    // After a second one more request may try; the first to finish ends the waiting.
     let Turn::Lead(late) = store.turn(&place, second, at(6)) else {
         panic!("it took too long")
     };

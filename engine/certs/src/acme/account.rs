@@ -1,5 +1,5 @@
-//! Accounts at authorities: one for each authority and address, made once and kept where Caddy keeps its own. Orders
-//! are left to `order`.
+//! ACME accounts: one for each CA and email address, created once and stored where Caddy stores its own. Orders are in
+//! `order`.
 
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine;
@@ -16,11 +16,11 @@ use crate::failure::CertsError;
 use crate::fetch::escaped;
 use crate::limits::REQUEST_TIMEOUT;
 
-/// The directory of ZeroSSL's ACME, which gives out bindings for an email address.
+/// ZeroSSL's ACME directory; external account bindings are available for an email address.
 pub const ZEROSSL: &str = "https://acme.zerossl.com/v2/DV90";
 const ZEROSSL_BINDINGS: &str = "https://api.zerossl.com/acme/eab-credentials-email";
 
-/// The stored account, by the place of its two files.
+/// The stored account, by the common prefix of its two file names.
 struct Stored {
     name: String,
 }
@@ -36,7 +36,7 @@ impl AcmeIssuer {
             return Ok(account);
         }
         let stored = self.place(authority);
-        // Two orders, or two processes, must not make two accounts.
+        // Concurrent orders or processes must not create two accounts.
         let lock = format!("acme_account_{}", stored.name.replace('/', "_"));
         let _lock = self
             .storage
@@ -48,7 +48,7 @@ impl AcmeIssuer {
         }
     }
 
-    /// The account that was made before, if there is one.
+    /// The stored account, if there is one.
     pub(super) async fn stored_account(
         &self,
         authority: &Authority,
@@ -60,7 +60,7 @@ impl AcmeIssuer {
         let (Some(about), Some(key)) = (about, key) else {
             return Ok(None);
         };
-        // What a crash or a hand has damaged is made anew: the authority knows the key, if it is still there.
+        // A damaged account is registered again: the CA recognizes the key, if that is still there.
         let about: Value = serde_json::from_slice(&about).unwrap_or_default();
         let (Some(location), Ok(key)) = (about["location"].as_str(), pkcs8(&key)) else {
             return Ok(None);
@@ -73,7 +73,7 @@ impl AcmeIssuer {
             .map(Some)
     }
 
-    /// Forgets the stored account, which the authority does not know any more.
+    /// Deletes the stored account, which the CA no longer knows.
     pub(super) fn forget_account(&self, authority: &Authority) -> Result<(), CertsError> {
         let stored = self.place(authority);
         self.storage.remove(&format!("{}.json", stored.name))
@@ -119,7 +119,7 @@ impl AcmeIssuer {
         Ok(account)
     }
 
-    /// Keeps an account as Caddy does. The key first: who has it finds the account again.
+    /// Stores an account as Caddy does. The key goes first: it is enough to find the account again.
     fn store(
         &self,
         authority: &Authority,
@@ -140,7 +140,7 @@ impl AcmeIssuer {
             .write(&format!("{name}.json"), format!("{about:#}").as_bytes())
     }
 
-    /// Where the key of the account at `authority` is in storage.
+    /// The storage name of the key of the account at `authority`.
     pub(super) fn account_key_name(&self, authority: &Authority) -> String {
         format!("{}.key", self.place(authority).name)
     }
@@ -161,7 +161,7 @@ impl AcmeIssuer {
         }
     }
 
-    /// The binding to an account outside of ACME (RFC 8555, section 7.3.4), where one is set or can be had.
+    /// The external account binding (RFC 8555, section 7.3.4), if one is configured or can be obtained.
     fn binding(&self, authority: &Authority) -> Result<Option<ExternalAccountKey>, Error> {
         let bound = |id: &str, key: &str| {
             let key = URL_SAFE_NO_PAD
@@ -179,7 +179,7 @@ impl AcmeIssuer {
         }
     }
 
-    /// ZeroSSL gives a binding to whoever names an email address.
+    /// Obtains a binding from ZeroSSL, which issues one for any email address.
     fn zerossl_binding(&self) -> Result<(String, String), Error> {
         let email = escaped(&self.options.email);
         let request = Request::post(ZEROSSL_BINDINGS)
@@ -197,7 +197,7 @@ impl AcmeIssuer {
     }
 }
 
-/// A name as Caddy makes it fit for file names.
+/// A name made safe for file names, as in Caddy.
 pub(super) fn safe(text: &str) -> String {
     let text = text.trim().to_lowercase();
     let text = text
@@ -222,7 +222,7 @@ fn pem(pkcs8: &[u8]) -> Vec<u8> {
     out.into_bytes()
 }
 
-/// The key in a PEM text, in the form the library takes; Caddy writes the older one of RFC 5915.
+/// Decodes a PEM key and converts it to PKCS #8, as the library expects; Caddy writes the older format of RFC 5915.
 pub(super) fn pkcs8(text: &[u8]) -> Result<PrivatePkcs8KeyDer<'static>, CertsError> {
     let refuse = |what: &str| CertsError::Setting {
         name: "account_key",

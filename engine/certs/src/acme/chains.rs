@@ -1,27 +1,27 @@
-//! Which chain is taken where an authority offers several. Fetching them is left to `order`.
+//! Selects a certificate chain if a CA offers several. `order` downloads them.
 
 use pki_types::CertificateDer;
 use pki_types::pem::PemObject;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// What is preferred; the authority's own choice where nothing is.
+/// The preferred chain; the CA's default if nothing is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChainChoice {
-    /// The one with the fewest bytes.
+    /// Prefer the chain with the fewest bytes.
     pub smallest: bool,
-    /// The first whose root has one of these names, the names in order of preference.
+    /// Prefer the first chain whose root has one of these common names, in order of preference.
     pub root_names: Vec<String>,
-    /// The first in which any certificate was issued by one of these names.
+    /// Prefer the first chain in which any certificate was issued by one of these common names.
     pub any_names: Vec<String>,
 }
 
 impl ChainChoice {
-    /// Whether the authority's own choice does.
+    /// Whether the CA's default is used.
     pub(super) fn is_indifferent(&self) -> bool {
         *self == ChainChoice::default()
     }
 
-    /// The best of `chains`, the first of which is the authority's choice.
+    /// The preferred one of `chains`, of which the first is the CA's default.
     pub(super) fn choose(&self, mut chains: Vec<String>) -> Option<String> {
         if self.smallest {
             return chains.into_iter().min_by_key(String::len);
@@ -41,7 +41,7 @@ impl ChainChoice {
     }
 }
 
-/// The common names of who issued each certificate of a chain, the leaf's first.
+/// The common names of the issuer of each certificate in a chain, starting with the leaf's.
 fn issuers(chain: &str) -> Vec<String> {
     CertificateDer::pem_slice_iter(chain.as_bytes())
         .filter_map(|cert| {
@@ -57,7 +57,7 @@ fn issuers(chain: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A chain of one certificate that `name` issued to itself.
+    /// A chain of one self-signed certificate for `name`.
     fn chain(name: &str) -> String {
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();

@@ -1,5 +1,5 @@
-//! Certificates from authorities that speak ACME (RFC 8555), by way of a library that knows the protocol. Each order
-//! runs on the thread of whoever asks for it, and takes as long as it takes; when to ask is left to `maintain`.
+//! Certificates from ACME CAs (RFC 8555), using a library that implements the protocol. Each order blocks the thread of
+//! its caller until it is done; `maintain` decides when to order.
 
 mod account;
 mod chains;
@@ -34,51 +34,51 @@ use crate::subject::Subject;
 use account::safe;
 use transport::Transport;
 
-/// The directory of Let's Encrypt, the authority that is asked where none is named.
+/// The directory of Let's Encrypt, the default CA.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The directory of its rehearsals.
+/// The directory of the Let's Encrypt staging environment.
 pub const LETS_ENCRYPT_STAGING: &str = "https://acme-staging-v02.api.letsencrypt.org/directory";
 
-/// How an authority is asked.
+/// Options for an ACME CA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeOptions {
-    /// The address of its directory.
+    /// The URL of its directory.
     pub directory: String,
-    /// The directory of another that orders are rehearsed at after a failure; empty for none.
+    /// The directory of its staging CA, tried first after a failure; empty for none.
     pub test_directory: String,
-    /// The address the account is for; empty for none.
+    /// The email address of the account; empty for none.
     pub email: String,
-    /// The key of the account, as PEM; empty where one is made.
+    /// The account key as PEM; empty to create one.
     pub account_key: String,
-    /// The account outside of ACME that the authority wants to know.
+    /// The external account that the CA requires, if any.
     pub eab: Option<ExternalAccount>,
-    /// The profile of certificates; empty for the authority's own.
+    /// The certificate profile; empty for the CA's default.
     pub profile: String,
-    /// How long a certificate shall live; the authority's own choice where `None`. Few authorities take a wish.
+    /// The requested certificate lifetime; the CA's default if `None`. Few CAs accept a request.
     pub lifetime: Option<Duration>,
-    /// How long one order may take.
+    /// Timeout of one order.
     pub timeout: Duration,
-    /// How http-01 is answered; `None` not at all.
+    /// The port for http-01 challenges; `None` disables them.
     pub http_port: Option<u16>,
-    /// How tls-alpn-01 is answered; `None` not at all.
+    /// The port for tls-alpn-01 challenges; `None` disables them.
     pub alpn_port: Option<u16>,
-    /// How dns-01 is answered; then the other kinds are left alone. `None` not at all.
+    /// Options for dns-01 challenges, which then replace the other types; `None` disables them.
     pub dns: Option<DnsOptions>,
-    /// The address on which challenges are answered where no server of ours listens; all when empty.
+    /// The address to listen on for challenges if no server of ours does; all addresses if empty.
     pub bind_host: String,
-    /// Whose certificates the authority itself may have; the system's where `None`.
+    /// The root certificates trusted for connections to the CA; the system's if `None`.
     pub roots: Option<Vec<CertificateDer<'static>>>,
-    /// Which chain is taken where several are offered.
+    /// The preferred chain.
     pub chains: ChainChoice,
 }
 
-/// The account outside of ACME that an authority wants to know.
+/// An external account (RFC 8555, section 7.3.4).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAccount {
-    /// Its id.
+    /// Its key ID.
     pub key_id: String,
-    /// Its key, base64url.
+    /// Its MAC key, base64url.
     pub mac_key: String,
 }
 
@@ -103,7 +103,7 @@ impl Default for AcmeOptions {
     }
 }
 
-/// An authority that speaks ACME.
+/// An issuer that uses an ACME CA.
 pub struct AcmeIssuer {
     options: AcmeOptions,
     storage: Storage,
@@ -111,16 +111,16 @@ pub struct AcmeIssuer {
     fetcher: Fetcher,
     authority: Authority,
     rehearsal: Option<Authority>,
-    /// The place among the kinds of challenges of the one that worked last.
+    /// The index of the challenge type that succeeded last.
     preferred: AtomicUsize,
 }
 
-/// One directory.
+/// One ACME CA.
 struct Authority {
     directory: String,
     /// Its name in storage.
     key: String,
-    /// It asked not to be asked before then.
+    /// No requests before this time, because the CA has sent `Retry-After`.
     closed_until: Mutex<Option<SystemTime>>,
 }
 
@@ -153,7 +153,7 @@ impl Authority {
         }
     }
 
-    /// What went wrong, with what the transport noted of it.
+    /// The error for a failed request, with the details that the transport recorded.
     fn failed(&self, error: &Error, transport: &Transport) -> CertsError {
         let notes = transport.notes();
         let is_limit = match error {
@@ -188,7 +188,7 @@ impl Authority {
 }
 
 impl AcmeIssuer {
-    /// Asks as `options` say, keeping the account in `storage`; `challenges` are those that our servers answer.
+    /// Creates an issuer that stores its account in `storage`; our servers respond to `challenges`.
     pub fn new(options: AcmeOptions, storage: Storage, challenges: Arc<Challenges>) -> AcmeIssuer {
         let fetcher = Fetcher::new(&FetchOptions {
             roots: options.roots.clone(),
@@ -206,7 +206,7 @@ impl AcmeIssuer {
         }
     }
 
-    /// The kinds of challenges to try for `subject`, best first.
+    /// The challenge types to try for `subject`, in order of preference.
     fn kinds(&self, subject: &Subject) -> Vec<ChallengeType> {
         if self.options.dns.is_some() && subject.ip().is_none() {
             return vec![ChallengeType::Dns01];
@@ -224,7 +224,7 @@ impl AcmeIssuer {
         kinds
     }
 
-    /// Orders at one directory, by one kind of challenge after the other.
+    /// Orders from one CA, trying the challenge types in turn.
     fn order_at(
         &self,
         authority: &Authority,
@@ -350,7 +350,7 @@ impl Issuer for AcmeIssuer {
     }
 }
 
-/// Runs the library on this thread: it needs a clock that wakes it, and looking for DNS records needs sockets.
+/// Runs the library on this thread, in a runtime with timers and, for DNS lookups, sockets.
 pub(crate) fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! One order from its beginning to the certificate: RFC 8555, section 7.4. Accounts are left to `account`.
+//! One order from beginning to certificate: RFC 8555, section 7.4. Accounts are in `account`.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ use crate::subject::Subject;
 const TLS_FEATURE: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 1, 24];
 const STATUS_REQUEST: &[u8] = &[0x30, 3, 2, 1, 5];
 
-/// The first pause between two looks at an order; each further one is longer by half.
+/// The first pause between two polls of an order; each further one is 1.5 times as long.
 const POLL_PAUSE: Duration = Duration::from_millis(500);
 
-/// What answers a challenge, for as long as it is kept.
+/// A challenge response, active while this is held.
 enum Answering<'a> {
     Ours { _shown: Shown, _gate: Option<Gate> },
     Dns { _record: DnsRecord<'a> },
 }
 
 impl AcmeIssuer {
-    /// Orders a certificate, proving by `kind` of challenge that the name is ours.
+    /// Orders a certificate, proving control of the name by challenges of this `kind`.
     pub(super) async fn order(
         &self,
         authority: &Authority,
@@ -79,8 +79,7 @@ impl AcmeIssuer {
         })
     }
 
-    /// Opens the order. An authority that cannot or will not take it as a replacement (RFC 9773, section 5) gets
-    /// it as a new one.
+    /// Creates the order. If the CA does not accept it as a replacement (RFC 9773, section 5), creates it as a new one.
     async fn begin(
         &self,
         account: &Account,
@@ -110,8 +109,7 @@ impl AcmeIssuer {
         account.new_order(&new()).await
     }
 
-    /// Answers the challenges of all authorizations that are still open. Nothing is left to wait for where there
-    /// were none.
+    /// Responds to the challenges of all pending authorizations. If there are none, nothing is left to wait for.
     async fn prove(
         &self,
         order: &mut Order,
@@ -175,7 +173,7 @@ impl AcmeIssuer {
         })
     }
 
-    /// The chain to take: the one at hand, or one of the others that came with it.
+    /// The preferred chain: the default one or one of its alternates.
     async fn preferred_chain(
         &self,
         account: &Account,
@@ -188,7 +186,8 @@ impl AcmeIssuer {
         let alternates = std::mem::take(&mut transport.notes().alternates);
         let mut chains = vec![chain.clone()];
         for url in alternates {
-            // The library signs requests for orders only, and rightly takes the answer for none; the transport has it.
+            // The library signs requests for orders only and rejects the response as invalid; the transport has
+            // recorded it.
             let _ = account.order(url).await;
             let body = transport.notes().body.clone();
             if body.starts_with(b"-----BEGIN CERTIFICATE-----") {
@@ -199,7 +198,7 @@ impl AcmeIssuer {
     }
 }
 
-/// Why the authority did not believe us; only the challenges tell.
+/// Why validation failed; only the challenges say so.
 async fn refusal(order: &mut Order) -> Option<Error> {
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
@@ -216,14 +215,14 @@ async fn refusal(order: &mut Order) -> Option<Error> {
     None
 }
 
-/// The request for a certificate, as DER; with the name as its common name, too, where the authority insists on one.
+/// The certificate signing request as DER; includes the name as common name if the CA requires one.
 pub(crate) fn csr(request: &Request<'_>, with_common_name: bool) -> Result<Vec<u8>, Error> {
     let made = || -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
         params.subject_alt_names = vec![alternative_name(request.subject)?];
         let name = request.subject.to_string();
-        // X.520: a common name has 64 characters at most.
+        // X.520: a common name has at most 64 characters.
         if with_common_name && name.len() <= 64 {
             params.distinguished_name.push(DnType::CommonName, name);
         }
@@ -236,7 +235,7 @@ pub(crate) fn csr(request: &Request<'_>, with_common_name: bool) -> Result<Vec<u
     made().map_err(Error::Other)
 }
 
-/// What Caddy remembers of a certificate.
+/// The metadata that Caddy stores with a certificate.
 fn about(authority: &Authority, account: &Account, url: Option<String>) -> Value {
     json!({"url": url, "ca": authority.directory, "account": account.id()})
 }
@@ -262,7 +261,7 @@ mod tests {
             };
             let made = csr(&request, false).unwrap();
             X509CertificationRequest::from_der(&made).unwrap();
-            // The identifier of the feature, and the list behind it as an OCTET STRING.
+            // The OID of the extension, and its value as an OCTET STRING.
             let feature = [0x2b, 6, 1, 5, 5, 7, 1, 24, 4, 5, 0x30, 3, 2, 1, 5];
             let is_there = made.windows(feature.len()).any(|window| window == feature);
             assert_eq!(is_there, must_staple);

@@ -1,5 +1,5 @@
-//! Carries the ACME library's requests, and notes what it does not tell: when an authority asks to wait, and which
-//! other chains it offers. What the requests say is left to the library.
+//! The HTTP transport of the ACME library. Records what the library does not expose: `Retry-After` and alternate
+//! chains.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,20 +14,20 @@ use ureq::http::{HeaderMap, Request, Response, header};
 
 use crate::fetch::Fetcher;
 
-/// What was noted of the answers so far.
+/// Details recorded from the responses so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
-    /// When the last answer asked to be asked again.
+    /// The `Retry-After` time of the last response.
     pub(super) retry_at: Option<SystemTime>,
-    /// Where the last answer with a chain offers others.
+    /// The alternate chains offered by the last response with a chain.
     pub(super) alternates: Vec<String>,
-    /// The body of the last answer.
+    /// The body of the last response.
     pub(super) body: Bytes,
-    /// Whether a request got no answer at all.
+    /// Whether a request got no response at all.
     pub(super) unreachable: bool,
 }
 
-/// Makes the library's requests on the thread that polls them: each order has one of its own.
+/// Sends the library's requests on the thread that polls them: each order has its own thread.
 #[derive(Clone)]
 pub(super) struct Transport {
     fetcher: Fetcher,
@@ -43,7 +43,7 @@ impl Transport {
     }
 
     pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
-        // Notes are written whole.
+        // Notes are never left incomplete.
         self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,7 +56,7 @@ impl Transport {
         })
     }
 
-    /// Makes one request and notes what its answer tells.
+    /// Sends one request and records details of its response.
     pub(super) fn exchange(
         &self,
         request: Request<Vec<u8>>,
@@ -100,7 +100,7 @@ fn is_chain(headers: &HeaderMap) -> bool {
     })
 }
 
-/// RFC 8555, section 7.4.2: links of relation `alternate` lead to other chains.
+/// RFC 8555, section 7.4.2: links with relation `alternate` refer to other chains.
 fn alternates(headers: &HeaderMap) -> Vec<String> {
     let links = headers.get_all(header::LINK).into_iter();
     let texts = links.filter_map(|link| link.to_str().ok());

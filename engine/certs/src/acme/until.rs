@@ -1,5 +1,5 @@
-//! Orders that say how long the certificate shall live (RFC 8555, section 7.4, `notAfter`), which the library cannot: one
-//! request signed here, after which the library goes on. What the order is for is left to `order`.
+//! Orders with a requested lifetime (RFC 8555, section 7.4, `notAfter`), which the library does not support: this signs
+//! the request, and the library continues with the order.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
@@ -17,7 +17,7 @@ use super::{AcmeIssuer, Authority};
 use crate::limits::STALE_NONCES_MAX;
 
 impl AcmeIssuer {
-    /// Opens an order whose certificate ends at `until`. What it would replace is not said.
+    /// Creates an order for a certificate that ends at `until`, without the `replaces` field.
     pub(super) async fn begin_until(
         &self,
         authority: &Authority,

@@ -1,4 +1,4 @@
-//! Accounts of ACME clients: making, changing and ending them (RFC 8555, section 7.3). Orders are left to `orders`.
+//! Accounts of ACME clients: creation, update and deactivation (RFC 8555, section 7.3). Orders are in `orders`.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{AcmeAnswer, Answered, Visit};
 use crate::limits::{ACME_CONTACT_BYTES_MAX, ACME_CONTACTS_MAX};
 
 impl Visit<'_> {
-    /// RFC 8555, sections 7.3 and 7.3.1. A binding to another account is not asked for, and ignored if it comes.
+    /// RFC 8555, sections 7.3 and 7.3.1. An external account binding is not required, and ignored if present.
     pub(super) fn new_account(&mut self, jws: &Jws) -> Answered {
         let Signer::Key(key) = &jws.signer else {
             return Err(Problem::malformed(
@@ -119,7 +119,7 @@ impl Visit<'_> {
     }
 }
 
-/// The addresses that a client names for itself, if it does.
+/// The contact URLs in a request, if it has any.
 fn contacts(wish: &Value) -> Result<Option<Vec<String>>, Problem> {
     let Some(found) = wish.get("contact").filter(|found| !found.is_null()) else {
         return Ok(None);

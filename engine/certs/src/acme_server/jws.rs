@@ -1,5 +1,5 @@
-//! Signed requests of ACME clients: JSON Web Signatures in their flattened form (RFC 7515, section 7.2.2) with the
-//! limits of RFC 8555, section 6.2. What a request asks for is left to the rest of `acme_server`.
+//! Signed requests of ACME clients: flattened JSON Web Signatures (RFC 7515, section 7.2.2) with the restrictions of
+//! RFC 8555, section 6.2. The rest of `acme_server` processes the requests.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::signature::{
@@ -12,35 +12,35 @@ use serde_json::{Map, Value, json};
 
 use super::problem::{ALGORITHMS, Problem};
 
-/// A request whose signature is still to be verified.
+/// A request whose signature has not been verified yet.
 #[derive(Debug)]
 pub(super) struct Jws {
     signed: String,
     signature: Vec<u8>,
     algorithm: String,
-    /// Who signed it.
+    /// The signer.
     pub(super) signer: Signer,
-    /// The nonce, if one is there.
+    /// The nonce, if present.
     pub(super) nonce: Option<String>,
-    /// The address that it was signed for.
+    /// The URL that it was signed for.
     pub(super) url: String,
-    /// What it says; empty for a request that only reads (RFC 8555, section 6.3).
+    /// The payload; empty for a POST-as-GET request (RFC 8555, section 6.3).
     pub(super) payload: Vec<u8>,
 }
 
-/// Who signed a request.
+/// The signer of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Signer {
-    /// Whoever holds this key.
+    /// The holder of this key.
     Key(Jwk),
-    /// The account at this address.
+    /// The account with this URL.
     Account(String),
 }
 
-/// A public key (RFC 7517), with the members that matter.
+/// A public key (RFC 7517), with the relevant members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Jwk {
-    /// On an elliptic curve: its name and the two coordinates.
+    /// On an elliptic curve: the curve and the two coordinates.
     Ec {
         curve: Curve,
         x: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) enum Jwk {
     Ed25519 { x: Vec<u8> },
 }
 
-/// A curve of ECDSA.
+/// An elliptic curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Curve {
     P256,
@@ -75,7 +75,7 @@ impl Curve {
         }
     }
 
-    /// The bytes of one coordinate (RFC 7518, section 6.2.1.2).
+    /// The length of one coordinate in bytes (RFC 7518, section 6.2.1.2).
     fn bytes(self) -> usize {
         match self {
             Curve::P256 => 32,
@@ -86,23 +86,23 @@ impl Curve {
 }
 
 impl Jws {
-    /// Takes a body apart.
+    /// Parses a request body.
     ///
     /// # Errors
-    /// What is malformed, or an algorithm that is not taken.
+    /// The body is malformed, or the algorithm is not supported.
     pub(super) fn parse(body: &[u8]) -> Result<Jws, Problem> {
         let value: Value =
             serde_json::from_slice(body).map_err(|_| Problem::malformed("the body is not JSON"))?;
         Jws::from_value(&value)
     }
 
-    /// As [`Jws::parse`], for one that stands inside another.
+    /// Like [`Jws::parse`], for a JWS nested in another.
     pub(super) fn from_value(value: &Value) -> Result<Jws, Problem> {
         let text = |name: &'static str| {
             let found = value.get(name).and_then(Value::as_str);
             found.ok_or_else(|| Problem::malformed(format!("the signed request has no `{name}`")))
         };
-        // Several signatures and fields outside of the signature are forbidden (RFC 8555, section 6.2).
+        // Multiple signatures and unprotected headers are forbidden (RFC 8555, section 6.2).
         if value.get("signatures").is_some() || value.get("header").is_some() {
             return Err(Problem::malformed(
                 "only one signature, and all of it protected",
@@ -137,7 +137,7 @@ impl Jws {
         })
     }
 
-    /// Whether `key` signed it.
+    /// Verifies the signature with `key`.
     pub(super) fn verify(&self, key: &Jwk) -> Result<(), Problem> {
         let of_curve = |curve: Curve| -> (&str, &'static dyn VerificationAlgorithm) {
             match curve {
@@ -175,7 +175,7 @@ impl Jws {
         key.verify(self.signed.as_bytes(), &self.signature).is_ok()
     }
 
-    /// What it says, as a JSON object.
+    /// The payload as a JSON object.
     pub(super) fn json(&self) -> Result<Value, Problem> {
         let value: Value = serde_json::from_slice(&self.payload)
             .map_err(|_| Problem::malformed("the payload is not JSON"))?;
@@ -187,10 +187,10 @@ impl Jws {
 }
 
 impl Jwk {
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// One of a kind that is not taken, or damaged.
+    /// The key type is not supported, or the key is malformed.
     pub(super) fn parse(value: &Value) -> Result<Jwk, Problem> {
         let bad = |what: &str| Problem::of("badPublicKey", 400, what);
         let bytes = |name: &str| {
@@ -219,10 +219,10 @@ impl Jwk {
         }
     }
 
-    /// The members that make the key, in the order of RFC 7638, section 3.2.
+    /// The required members, in the order of RFC 7638, section 3.2.
     pub(super) fn to_json(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        // serde_json keeps the members of objects sorted, as the thumbprint needs them.
+        // serde_json sorts the members of objects, as the thumbprint requires.
         match self {
             Jwk::Ec { curve, x, y } => {
                 json!({"crv": curve.name(), "kty": "EC", "x": text(x), "y": text(y)})
@@ -232,14 +232,14 @@ impl Jwk {
         }
     }
 
-    /// The thumbprint of RFC 7638 with SHA-256, as base64url.
+    /// The SHA-256 thumbprint (RFC 7638), as base64url.
     pub(super) fn thumbprint(&self) -> String {
         let text = self.to_json().to_string();
         URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, text.as_bytes()))
     }
 
-    /// Whether `spki`, the public key of a certificate, is this very key: an account's must be no certificate's
-    /// (RFC 8555, section 11.1).
+    /// Whether `spki`, the public key of a certificate, is this very key: an account key must not be used for a
+    /// certificate (RFC 8555, section 11.1).
     pub(super) fn is_within(&self, spki: &[u8]) -> bool {
         let holds = |part: &[u8]| spki.windows(part.len()).any(|window| window == part);
         match self {
@@ -317,7 +317,7 @@ pub(super) mod tests {
             }
         }
 
-        /// A signed request; `head` has what its header says besides the algorithm.
+        /// A signed request; `head` contains the protected header except for the algorithm.
         pub(in crate::acme_server) fn sign(&self, mut head: Value, payload: &str) -> Value {
             head["alg"] = self.algorithm().into();
             let protected = URL_SAFE_NO_PAD.encode(head.to_string());

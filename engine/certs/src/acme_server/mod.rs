@@ -1,7 +1,7 @@
-//! An ACME server (RFC 8555) in front of our own authority: other machines get certificates from it as they would from
-//! a public one. Requests come in as values and answers go out as such; HTTP is left to `sluice-serve`.
+//! An ACME server (RFC 8555) for the local CA: other machines obtain certificates from it as from a public CA. Requests
+//! and responses are plain values; `sluice-serve` handles HTTP.
 //!
-//! What it remembers are files (`records`), so a restart loses nothing; proofs are looked for on threads of their own.
+//! All state is stored in files (`records`), so a restart loses nothing; challenges are validated on separate threads.
 
 mod accounts;
 mod jws;
@@ -32,23 +32,23 @@ use jws::{Jwk, Jws, Signer};
 use nonces::Nonces;
 use records::{Account, AccountStatus, Records};
 
-/// An authority of ours as ACME clients see it.
+/// A local CA with its ACME interface.
 pub struct AcmeServer {
     ca: Arc<LocalCa>,
     desk: Arc<AcmeDesk>,
 }
 
-/// What one authority remembers of its clients. It outlives configurations.
+/// The ACME state of one CA. It survives configuration reloads.
 pub struct AcmeDesk {
     state: Mutex<State>,
-    /// Requests in flight.
+    /// Number of requests in progress.
     answering: AtomicUsize,
 }
 
 struct State {
     records: Records,
     nonces: Nonces,
-    /// Proofs that are being looked for: the order and the place of the authorization in it.
+    /// Validations in progress: the order and the index of the authorization in it.
     looking: HashSet<(String, usize)>,
 }
 
@@ -57,18 +57,17 @@ struct State {
 pub struct AcmeRequest {
     /// Its method.
     pub method: AcmeMethod,
-    /// The address of all resources of the authority, without a slash at its end:
-    /// `https://ca.example.com/acme/local`.
+    /// The common prefix of all URLs of the CA, without a trailing slash: `https://ca.example.com/acme/local`.
     pub base: String,
-    /// What follows it in the address asked for, such as `new-order`.
+    /// The part of the requested URL after the prefix, such as `new-order`.
     pub resource: String,
-    /// Whether its body says that it is `application/jose+json`.
+    /// Whether its `Content-Type` is `application/jose+json`.
     pub is_jose: bool,
-    /// Its body; `None` for one above [`ACME_BODY_BYTES_MAX`].
+    /// Its body; `None` if it exceeds [`ACME_BODY_BYTES_MAX`].
     pub body: Option<Vec<u8>>,
 }
 
-/// The methods that mean something here.
+/// The methods of ACME requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcmeMethod {
     /// GET
@@ -81,33 +80,33 @@ pub enum AcmeMethod {
     Other,
 }
 
-/// An answer to a client.
+/// A response to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeAnswer {
     /// The status.
     pub status: u16,
-    /// The type of the body; empty where there is none.
+    /// The media type of the body; empty if there is no body.
     pub media_type: &'static str,
-    /// Where the resource is, for the field Location.
+    /// The value of the `Location` header.
     pub location: Option<String>,
-    /// Values of the field Link.
+    /// Values of `Link` headers.
     pub links: Vec<String>,
-    /// The next nonce, for the field Replay-Nonce.
+    /// The next nonce, for the `Replay-Nonce` header.
     pub nonce: Option<String>,
-    /// Seconds after which to ask again, for the field Retry-After.
+    /// The value of the `Retry-After` header, in seconds.
     pub retry_after: Option<u32>,
     /// The body.
     pub body: Vec<u8>,
-    /// What went wrong on our side, for the log.
+    /// The internal error, for the log.
     pub cause: Option<String>,
 }
 
-/// Too many requests are being answered.
+/// Too many requests are in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
 impl AcmeDesk {
-    /// What the authority `id` remembers, in `storage`.
+    /// The state of the CA `id` in `storage`.
     pub fn new(storage: Storage, id: &str) -> AcmeDesk {
         AcmeDesk {
             state: Mutex::new(State {
@@ -120,21 +119,21 @@ impl AcmeDesk {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // What a panic left half done is a file that was written or was not.
+        // A panic cannot leave the state inconsistent: a file was either written or not.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AcmeServer {
-    /// Signs with `ca` and remembers what `desk` does.
+    /// Signs with `ca` and keeps its state in `desk`.
     pub fn new(ca: Arc<LocalCa>, desk: Arc<AcmeDesk>) -> AcmeServer {
         AcmeServer { ca, desk }
     }
 
-    /// Answers on a thread of its own: storage and signatures take longer than a worker may wait.
+    /// Processes a request on a separate thread: storage and signatures would block a worker for too long.
     ///
     /// # Errors
-    /// [`Busy`] where [`ACME_ANSWERS_MAX`] requests are being answered already.
+    /// [`Busy`] if [`ACME_ANSWERS_MAX`] requests are in progress already.
     pub fn answer_aside(
         self: &Arc<Self>,
         rules: &Arc<AcmeRules>,
@@ -155,7 +154,7 @@ impl AcmeServer {
         Ok(Answering(shared))
     }
 
-    /// Answers a request.
+    /// Processes a request.
     pub fn answer(
         &self,
         rules: &Arc<AcmeRules>,
@@ -184,7 +183,7 @@ impl AcmeServer {
     }
 }
 
-/// One request being answered, with the authority's memory in hand.
+/// One request being processed, with the CA's state locked.
 struct Visit<'a> {
     server: &'a AcmeServer,
     state: MutexGuard<'a, State>,
@@ -272,7 +271,7 @@ impl Visit<'_> {
         }
     }
 
-    /// The account that signed, with its key.
+    /// The account that signed the request, with its key.
     fn signer(&self, jws: &Jws) -> Result<(Account, Jwk), Problem> {
         let unknown = || Problem::of("accountDoesNotExist", 400, "there is no such account");
         let Signer::Account(kid) = &jws.signer else {
@@ -314,7 +313,7 @@ impl AcmeAnswer {
         }
     }
 
-    /// What is told when too many requests come at once.
+    /// The response if too many requests arrive at once.
     pub fn busy() -> AcmeAnswer {
         let mut problem = Problem::full("requests");
         problem.status = 503;
@@ -331,7 +330,7 @@ fn refusal(problem: &Problem) -> AcmeAnswer {
     }
 }
 
-/// A place among the requests being answered, given back when it is dropped.
+/// Counts a request in progress until it is dropped.
 struct Place(Arc<AcmeDesk>);
 
 impl Place {
@@ -348,7 +347,7 @@ impl Drop for Place {
     }
 }
 
-/// An answer that comes.
+/// A pending response.
 pub struct Answering(Arc<Mutex<Coming>>);
 
 #[derive(Default)]
@@ -357,7 +356,7 @@ struct Coming {
     waiting: Option<Waker>,
 }
 
-/// Whoever holds it gives an answer, even by a panic.
+/// Guarantees a response: if it is dropped without one, as by a panic, it sends an error.
 struct Promise(Arc<Mutex<Coming>>);
 
 impl Promise {

@@ -1,5 +1,5 @@
-//! Nonces (RFC 8555, section 6.5): each is taken once. They live in memory: after a restart clients get a fresh one and
-//! go on, as they do with any stale one.
+//! Nonces (RFC 8555, section 6.5): each is accepted once. They are kept in memory: after a restart, clients get a fresh
+//! one and retry, as with any stale nonce.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -9,16 +9,16 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use crate::limits::ACME_NONCES_MAX;
 
-/// The nonces that were given out and not used yet; beyond [`ACME_NONCES_MAX`] the oldest are forgotten.
+/// Nonces issued and not used yet; beyond [`ACME_NONCES_MAX`] the oldest are dropped.
 #[derive(Default)]
 pub(super) struct Nonces {
     open: HashSet<[u8; 16]>,
-    /// In the order they were made; used ones are left until their turn.
+    /// In order of creation; used ones are removed when they come up.
     order: VecDeque<[u8; 16]>,
 }
 
 impl Nonces {
-    /// A new one; `None` where the system gives no randomness.
+    /// Creates a nonce; `None` if the system provides no randomness.
     pub(super) fn make(&mut self) -> Option<String> {
         let nonce = random()?;
         self.open.insert(nonce);
@@ -31,7 +31,7 @@ impl Nonces {
         Some(URL_SAFE_NO_PAD.encode(nonce))
     }
 
-    /// Uses one up; tells whether it was there.
+    /// Consumes a nonce; returns whether it was valid.
     pub(super) fn take(&mut self, text: &str) -> bool {
         let decoded = URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
         <[u8; 16]>::try_from(decoded).is_ok_and(|nonce| self.open.remove(&nonce))

@@ -1,4 +1,4 @@
-//! Orders of ACME clients from the wish to the certificate and its revocation (RFC 8555, sections 7.4 to 7.6).
+//! Orders of ACME clients, from creation to the certificate and its revocation (RFC 8555, sections 7.4 to 7.6).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -58,7 +58,7 @@ impl Visit<'_> {
         Ok(self.order_answer(&order, 201))
     }
 
-    /// The names of a wish, each allowed.
+    /// The identifiers of a new order, if all are allowed.
     fn wanted(&self, wish: &Value) -> Result<BTreeSet<Subject>, Problem> {
         let identifiers = wish["identifiers"].as_array();
         let identifiers = identifiers.ok_or_else(|| Problem::malformed("no `identifiers`"))?;
@@ -88,7 +88,7 @@ impl Visit<'_> {
         Ok(subjects)
     }
 
-    /// An authorization that is still to be proven. All its challenges have tokens of their own.
+    /// A pending authorization. Each of its challenges has its own token.
     fn open(&self, subject: &Subject) -> Result<Authorization, Problem> {
         let challenge = |kind: ChallengeKind| {
             Ok(Challenge {
@@ -110,7 +110,7 @@ impl Visit<'_> {
         })
     }
 
-    /// From when to when the client wants its certificate to live.
+    /// The requested validity period of the certificate.
     fn span(&self, wish: &Value) -> Result<(Option<u64>, Option<u64>), Problem> {
         let date = |name: &str| match wish.get(name).filter(|value| !value.is_null()) {
             None => Ok(None),
@@ -123,7 +123,7 @@ impl Visit<'_> {
             let length = after
                 .duration_since(before.unwrap_or(self.now))
                 .unwrap_or_default();
-            // The end is given in whole seconds and the order takes a moment.
+            // The end is given in whole seconds, and processing the order takes a moment.
             if !(ACME_LIFETIME_MIN..=ACME_LIFETIME_MAX).contains(&length) {
                 return Err(Problem::malformed(format!(
                     "a certificate lives between {} minutes and {} days",
@@ -135,7 +135,7 @@ impl Visit<'_> {
         Ok((before.map(seconds), after.map(seconds)))
     }
 
-    /// An order of `account`, as it stands now.
+    /// An order of `account` in its current state.
     fn order(&self, account: &Account, id: &str) -> Result<Order, Problem> {
         let found = self.state.records.order(id)?;
         let mut order = found
@@ -226,7 +226,7 @@ impl Visit<'_> {
         Ok(AcmeAnswer::of(200, body))
     }
 
-    /// RFC 8555, section 7.5.1: a request that says anything at all has the proof looked for.
+    /// RFC 8555, section 7.5.1: any request with a payload starts the validation.
     pub(super) fn challenge(
         &mut self,
         account: &Account,
@@ -276,7 +276,7 @@ impl Visit<'_> {
         body
     }
 
-    /// Goes on looking for proofs that a restart has interrupted.
+    /// Resumes validations that were interrupted by a restart.
     fn resume(&mut self, account: &Account, order: &mut Order) -> Result<(), Problem> {
         for place in 0..order.authorizations.len() {
             let authorization = &order.authorizations[place];
@@ -291,7 +291,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Looks for a proof on a thread of its own.
+    /// Validates a challenge on a separate thread.
     fn look(
         &mut self,
         account: &Account,
@@ -326,7 +326,7 @@ impl Visit<'_> {
             .spawn(move || {
                 let looking = Looking(&desk, (id.clone(), place));
                 let found = look.run(&rules);
-                // One that cannot be written is looked for again when the client asks.
+                // If the result cannot be stored, the validation is repeated at the client's next request.
                 let _ = desk.found(&id, place, number, found);
                 drop(looking);
             });
@@ -337,7 +337,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// RFC 8555, section 7.4: the certificate is made at once.
+    /// RFC 8555, section 7.4: issues the certificate immediately.
     pub(super) fn finalize(&mut self, account: &Account, id: &str, jws: &Jws) -> Answered {
         let mut order = self.order(account, id)?;
         if order.status != OrderStatus::Ready {
@@ -390,7 +390,7 @@ impl Visit<'_> {
         })
     }
 
-    /// RFC 8555, section 7.6. Who trusts our root is not told: there is no list of revoked certificates, they are
+    /// RFC 8555, section 7.6. Relying parties are not informed: there is no revocation list; the certificates are
     /// short-lived instead.
     pub(super) fn revoke(&mut self, jws: &Jws) -> Answered {
         let account = match &jws.signer {
@@ -406,7 +406,7 @@ impl Visit<'_> {
         let (_, cert) = X509Certificate::from_der(&der)
             .map_err(|_| Problem::malformed("`certificate` is not a certificate"))?;
         let reason = wish["reason"].as_u64().unwrap_or(0);
-        // RFC 5280, section 5.3.1; 7 is not used.
+        // RFC 5280, section 5.3.1; 7 is unused.
         if reason > 10 || reason == 7 || wish.get("reason").is_some_and(|r| !r.is_u64()) {
             return Err(Problem::of(
                 "badRevocationReason",
@@ -442,7 +442,7 @@ impl Visit<'_> {
         Ok(AcmeAnswer::of(200, Value::Null))
     }
 
-    /// Whether a certificate is the account's, or all its names are proven to be.
+    /// Whether the account owns a certificate, or has valid authorizations for all its names.
     fn may_revoke(&self, account: &Account, order: &Order) -> Result<bool, Problem> {
         if order.account == account.id {
             return Ok(true);
@@ -464,7 +464,7 @@ impl Visit<'_> {
 }
 
 impl AcmeDesk {
-    /// Notes what came of looking for a proof.
+    /// Records the result of a validation.
     fn found(
         &self,
         id: &str,
@@ -479,7 +479,7 @@ impl AcmeDesk {
         let Some(authorization) = order.authorizations.get_mut(place) else {
             return Ok(());
         };
-        // The client may have given it up meanwhile.
+        // The client may have deactivated it meanwhile.
         if authorization.status != AuthorizationStatus::Pending {
             return Ok(());
         }
@@ -507,7 +507,7 @@ impl AcmeDesk {
     }
 }
 
-/// A proof that is looked for until this is dropped, even by a panic.
+/// A validation in progress, until this is dropped, even by a panic.
 struct Looking<'a>(&'a AcmeDesk, (String, usize));
 
 impl Drop for Looking<'_> {
@@ -534,7 +534,7 @@ fn identifier(subject: &str) -> Value {
     json!({"type": if is_ip { "ip" } else { "dns" }, "value": subject})
 }
 
-/// As RFC 3339 writes it; years beyond 9999 are all that cannot be written.
+/// Formats a date as in RFC 3339, which fails only for years after 9999.
 fn date(at: u64) -> String {
     let at = OffsetDateTime::from(moment(at));
     at.format(&Rfc3339).unwrap_or_default()
@@ -550,7 +550,8 @@ fn bad_csr(detail: impl Into<String>) -> Problem {
     Problem::of("badCSR", 400, detail)
 }
 
-/// A request for a certificate (PKCS 10) that asks for exactly `subjects` with a key of its own.
+/// Checks that a certificate signing request (PKCS #10) is for exactly `subjects`, with a key that is not the account
+/// key.
 fn checked(
     der: &[u8],
     subjects: &[Subject],
@@ -580,7 +581,7 @@ fn checked(
     let (_, parsed) = x509_parser::certification_request::X509CertificationRequest::from_der(der)
         .map_err(|_| bad_csr("it is damaged"))?;
     let key = parsed.certification_request_info.subject_pki.raw;
-    // What is signed must be the very key that asked; of some kinds only the signature's is known.
+    // The certificate must contain the very key of the request, but the library cannot represent all key types.
     if csr.public_key.subject_public_key_info() != key {
         return Err(bad_csr("keys of this kind are not signed"));
     }

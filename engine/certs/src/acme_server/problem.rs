@@ -1,4 +1,4 @@
-//! What an ACME client is told when something cannot be (RFC 8555, section 6.7), as a problem document (RFC 7807).
+//! Errors reported to ACME clients (RFC 8555, section 6.7), as problem documents (RFC 7807).
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use serde_json::{Value, json};
 
 use crate::failure::CertsError;
 
-/// The algorithms that are taken, as a client is told (RFC 8555, section 6.2).
+/// The supported algorithms, as reported to clients (RFC 8555, section 6.2).
 pub(super) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "ES512", "EdDSA", "RS256"];
 
-/// Why a request is refused.
+/// Why a request is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The last part of its type, such as `badNonce`.
+    /// The last part of the problem type, such as `badNonce`.
     pub kind: &'static str,
-    /// The status of the answer.
+    /// The status of the response.
     pub status: u16,
-    /// For people.
+    /// A human-readable explanation.
     pub detail: String,
-    /// What went wrong on our side, for our log only.
+    /// The internal error, for our log only.
     pub cause: Option<String>,
-    /// The algorithms that are taken, where another was used.
+    /// Whether to list the supported algorithms, because another one was used.
     algorithms: bool,
-    /// The name or address that it is about.
+    /// The identifier that the problem refers to.
     identifier: Option<Value>,
 }
 
 impl Problem {
-    /// A problem of a kind of RFC 8555, section 6.7.
+    /// A problem of a type of RFC 8555, section 6.7.
     pub(super) fn of(kind: &'static str, status: u16, detail: impl Into<String>) -> Problem {
         Problem {
             kind,
@@ -39,22 +39,22 @@ impl Problem {
         }
     }
 
-    /// The request is not what the protocol says.
+    /// The request violates the protocol.
     pub(super) fn malformed(detail: impl Into<String>) -> Problem {
         Problem::of("malformed", 400, detail)
     }
 
-    /// There is no such thing.
+    /// The resource does not exist.
     pub(super) fn not_found(what: &str) -> Problem {
         Problem::of("malformed", 404, format!("there is no such {what}"))
     }
 
-    /// The client may not do this.
+    /// The client is not authorized to do this.
     pub(super) fn unauthorized(detail: impl Into<String>) -> Problem {
         Problem::of("unauthorized", 401, detail)
     }
 
-    /// Something is full; later it may be well.
+    /// A limit is reached; the client may retry later.
     pub(super) fn full(what: &str) -> Problem {
         Problem::of(
             "rateLimited",
@@ -63,7 +63,7 @@ impl Problem {
         )
     }
 
-    /// No certificate is made for this name.
+    /// Certificates for this identifier are not allowed.
     pub(super) fn rejected(identifier: Value, detail: impl Into<String>) -> Problem {
         Problem {
             identifier: Some(identifier),
@@ -82,7 +82,7 @@ impl Problem {
         }
     }
 
-    /// The document.
+    /// The problem document.
     pub(super) fn to_json(&self) -> Value {
         let mut value = json!({
             "type": format!("urn:ietf:params:acme:error:{}", self.kind),
@@ -100,7 +100,7 @@ impl Problem {
 }
 
 impl From<CertsError> for Problem {
-    /// Our own failures: a client gets no inner detail.
+    /// An internal error, whose details are not sent to the client.
     fn from(error: CertsError) -> Problem {
         Problem {
             cause: Some(error.to_string()),

@@ -1,5 +1,5 @@
-//! What an authority remembers of its clients: accounts and orders, each a file in storage, so that a restart loses
-//! nothing. What they mean is left to `accounts` and `orders`.
+//! The persistent state of the ACME server: accounts and orders, each a file in storage. `accounts` and `orders`
+//! implement their semantics.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,14 +35,14 @@ pub(super) enum AccountStatus {
     Deactivated,
 }
 
-/// What a client wants a certificate for, and how far that is.
+/// An order for a certificate.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Order {
-    /// Also the serial number of its certificate, so that a certificate leads to its order.
+    /// Also the serial number of its certificate, so that the order can be found by the certificate.
     pub(super) id: String,
     pub(super) account: String,
     pub(super) status: OrderStatus,
-    /// Seconds since 1970.
+    /// Seconds since the Unix epoch.
     pub(super) expires: u64,
     pub(super) authorizations: Vec<Authorization>,
     #[serde(default)]
@@ -64,10 +64,10 @@ pub(super) enum OrderStatus {
     Invalid,
 }
 
-/// The proof that one name is the client's.
+/// An authorization for one identifier.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Authorization {
-    /// The name or address; of a wildcard the wildcard.
+    /// The name or IP address, including the `*.` of a wildcard.
     pub(super) subject: String,
     pub(super) status: AuthorizationStatus,
     pub(super) challenges: Vec<Challenge>,
@@ -83,14 +83,14 @@ pub(super) enum AuthorizationStatus {
     Expired,
 }
 
-/// One way to prove it.
+/// One challenge of an authorization.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Challenge {
-    /// Its name in the protocol.
+    /// Its type in the protocol.
     pub(super) kind: String,
     pub(super) token: String,
     pub(super) status: ChallengeStatus,
-    /// When it was proven, seconds since 1970.
+    /// When it was validated, in seconds since the Unix epoch.
     #[serde(default)]
     pub(super) validated: Option<u64>,
     #[serde(default)]
@@ -106,38 +106,38 @@ pub(super) enum ChallengeStatus {
     Invalid,
 }
 
-/// What came of an order.
+/// The certificate issued for an order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Certificate {
     /// The chain, as PEM.
     pub(super) chain: String,
-    /// Its last second, since 1970.
+    /// The end of its validity, in seconds since the Unix epoch.
     pub(super) until: u64,
-    /// When it was revoked and why (RFC 5280, section 5.3.1).
+    /// When and for which reason it was revoked (RFC 5280, section 5.3.1).
     #[serde(default)]
     pub(super) revoked: Option<(u64, u64)>,
 }
 
 impl Order {
-    /// Until when it is remembered.
+    /// When it may be deleted.
     fn ends(&self) -> u64 {
         let certificate = self.certificate.as_ref();
         certificate.map_or(0, |made| made.until).max(self.expires)
     }
 }
 
-/// The files of one authority. Not to be used by two at once: who writes holds the authority's lock.
+/// The files of one CA. Not safe for concurrent use: writers hold the CA's lock.
 pub(super) struct Records {
     storage: Storage,
     folder: String,
-    /// How many accounts and orders there are, once they were counted.
+    /// The numbers of accounts and orders, once they were counted.
     counted: Option<(usize, usize)>,
     accounts_max: usize,
     swept: Option<SystemTime>,
 }
 
 impl Records {
-    /// Those of the authority `id`.
+    /// The records of the CA `id`.
     pub(super) fn new(storage: Storage, id: &str) -> Records {
         Records {
             storage,
@@ -152,12 +152,12 @@ impl Records {
         self.read("accounts", id)
     }
 
-    /// The id of the account with this key.
+    /// The ID of the account with this key.
     pub(super) fn account_of(&self, thumbprint: &str) -> Result<Option<String>, Problem> {
         self.read("keys", thumbprint)
     }
 
-    /// Keeps a new account and finds it by its key from now on.
+    /// Stores a new account and the mapping from its key.
     pub(super) fn add_account(
         &mut self,
         account: &Account,
@@ -169,7 +169,7 @@ impl Records {
         if self.count()?.0 >= self.accounts_max {
             return Err(Problem::full("accounts"));
         }
-        // The account first: a key that leads nowhere would keep its holder out.
+        // The account goes first: a key without its account would lock out its holder.
         self.put_account(account)?;
         self.write("keys", thumbprint, &account.id)?;
         if let Some((accounts, _)) = &mut self.counted {
@@ -178,8 +178,8 @@ impl Records {
         Ok(())
     }
 
-    /// Lets go of accounts that have had no order for a while: their holders make new ones, and nobody who fills the
-    /// table keeps others out for long.
+    /// Deletes accounts without an order for some time: their holders can create new ones, and an attacker who fills
+    /// the table does not lock others out for long.
     fn drop_idle_accounts(&mut self) -> Result<(), Problem> {
         for id in self.ids("accounts")? {
             let name = self.name("accounts", &id);
@@ -209,7 +209,7 @@ impl Records {
         self.write("accounts", &account.id, account)
     }
 
-    /// Gives an account another key.
+    /// Changes the key of an account.
     pub(super) fn change_key(
         &self,
         account: &Account,
@@ -226,7 +226,7 @@ impl Records {
         self.read("orders", id)
     }
 
-    /// Keeps a new order, after letting go of those that have ended.
+    /// Stores a new order, after deleting expired ones.
     pub(super) fn add_order(&mut self, order: &Order, now: SystemTime) -> Result<(), Problem> {
         self.sweep(now)?;
         if self.count()?.1 >= ACME_ORDERS_MAX {
@@ -243,7 +243,7 @@ impl Records {
         self.write("orders", &order.id, order)
     }
 
-    /// Removes orders that have ended and whose certificates have; looks rarely.
+    /// Deletes orders that have expired together with their certificates; runs only once in a while.
     fn sweep(&mut self, now: SystemTime) -> Result<(), Problem> {
         let since = self.swept.and_then(|swept| now.duration_since(swept).ok());
         if since.is_some_and(|since| since < ACME_SWEEP_PAUSE) {
@@ -251,7 +251,7 @@ impl Records {
         }
         self.swept = Some(now);
         for id in self.ids("orders")? {
-            // One that cannot be read is of no use to anybody.
+            // An unreadable order is useless.
             let has_ended = match self.order(&id) {
                 Ok(Some(order)) => order.ends() < seconds(now),
                 Ok(None) => false,
@@ -294,7 +294,7 @@ impl Records {
     }
 
     fn read<T: DeserializeOwned>(&self, kind: &str, id: &str) -> Result<Option<T>, Problem> {
-        // Ids come from clients and become names of files.
+        // IDs come from clients and become file names.
         if !is_id(id) {
             return Ok(None);
         }
@@ -314,13 +314,13 @@ impl Records {
     }
 }
 
-/// Whether a text may be an id: base64url and no more.
+/// Whether a text may be an ID: base64url characters only.
 fn is_id(text: &str) -> bool {
     let is_letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
     (1..=64).contains(&text.len()) && text.bytes().all(is_letter)
 }
 
-/// A new id, which is a positive serial number as well (RFC 5280, section 4.1.2.2).
+/// A new ID, which is also a positive serial number (RFC 5280, section 4.1.2.2).
 pub(super) fn new_id() -> Result<String, Problem> {
     let mut bytes =
         random().ok_or_else(|| CertsError::Signing("the system gives no randomness".to_owned()))?;
@@ -328,23 +328,23 @@ pub(super) fn new_id() -> Result<String, Problem> {
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// The serial number that an order's certificate has.
+/// The serial number of an order's certificate.
 pub(super) fn serial_of(id: &str) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(id).unwrap_or_default()
 }
 
-/// The id of the order whose certificate has this serial number.
+/// The ID of the order whose certificate has this serial number.
 pub(super) fn id_of(serial: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(serial)
 }
 
-/// Seconds since 1970.
+/// Converts to seconds since the Unix epoch.
 pub(super) fn seconds(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// The moment so many seconds after the beginning of 1970.
+/// Converts from seconds since the Unix epoch.
 pub(super) fn moment(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }

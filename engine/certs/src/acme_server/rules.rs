@@ -1,4 +1,4 @@
-//! Which names an authority makes certificates for, and how clients prove that a name is theirs.
+//! The rules for ACME clients: which names are allowed, and which challenges are offered.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -6,26 +6,26 @@ use std::time::Duration;
 use crate::limits::LEAF_LIFETIME;
 use crate::subject::Subject;
 
-/// The settings of one place where an authority answers ACME clients.
+/// The settings of one ACME server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcmeRules {
-    /// How long a certificate lives where the client asks for nothing else, never longer than who signed it.
+    /// The default lifetime of a certificate; it never exceeds that of its issuer.
     pub lifetime: Duration,
-    /// Signs with the root rather than with the intermediate.
+    /// Whether to sign with the root instead of the intermediate.
     pub sign_with_root: bool,
-    /// The ways to prove that a name is ours, in the order they are offered.
+    /// The challenge types offered, in this order.
     pub challenges: Vec<ChallengeKind>,
-    /// The DNS servers that are asked for the records of dns-01; the system's where there are none.
+    /// The DNS servers for dns-01; the system's if empty.
     pub resolvers: Vec<SocketAddr>,
-    /// Which names may be asked for; all but wildcards when absent.
+    /// The allowed names; all but wildcards if `None`.
     pub allow: Option<Names>,
-    /// Which names may not, whatever `allow` says.
+    /// The denied names, which take precedence over `allow`.
     pub deny: Option<Names>,
-    /// Whether wildcards may be asked for, within the rest.
+    /// Whether wildcards are allowed, subject to the other rules.
     pub allows_wildcards: bool,
-    /// Where http-01 looks.
+    /// The port for http-01 validation.
     pub http_port: u16,
-    /// Where tls-alpn-01 looks.
+    /// The port for tls-alpn-01 validation.
     pub tls_port: u16,
 }
 
@@ -49,19 +49,19 @@ impl Default for AcmeRules {
     }
 }
 
-/// A way to prove that a name is ours.
+/// A challenge type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChallengeKind {
-    /// A text at an address of the name (RFC 8555, section 8.3).
+    /// A resource below the name (RFC 8555, section 8.3).
     Http01,
-    /// A record in DNS (RFC 8555, section 8.4).
+    /// A DNS record (RFC 8555, section 8.4).
     Dns01,
-    /// A certificate in a handshake (RFC 8737).
+    /// A certificate in a TLS handshake (RFC 8737).
     TlsAlpn01,
 }
 
 impl ChallengeKind {
-    /// By its name in the protocol.
+    /// Parses the name in the protocol.
     pub fn parse(name: &str) -> Option<ChallengeKind> {
         use ChallengeKind::{Dns01, Http01, TlsAlpn01};
         [Http01, Dns01, TlsAlpn01]
@@ -69,7 +69,7 @@ impl ChallengeKind {
             .find(|kind| kind.name() == name)
     }
 
-    /// Its name in the protocol.
+    /// The name in the protocol.
     pub fn name(self) -> &'static str {
         match self {
             ChallengeKind::Http01 => "http-01",
@@ -78,8 +78,8 @@ impl ChallengeKind {
         }
     }
 
-    /// Whether it can prove this kind of name: wildcards only by DNS (RFC 8555, section 7.1.3), addresses only
-    /// otherwise (RFC 8738, section 7).
+    /// Whether it can validate this identifier: wildcards require dns-01 (RFC 8555, section 7.1.3), IP addresses do not
+    /// permit it (RFC 8738, section 7).
     fn proves(self, subject: &Subject) -> bool {
         match self {
             ChallengeKind::Http01 | ChallengeKind::TlsAlpn01 => !subject.is_wildcard(),
@@ -88,7 +88,7 @@ impl ChallengeKind {
     }
 }
 
-/// Names and addresses.
+/// A set of names and IP addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     domains: Vec<String>,
@@ -96,8 +96,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// `domains` are names, or `*.name` for those with exactly one label more; `ranges` are addresses or blocks of
-    /// them such as `10.0.0.0/8`.
+    /// `domains` are names, or `*.name` for names with exactly one more label; `ranges` are IP addresses or prefixes
+    /// such as `10.0.0.0/8`.
     ///
     /// # Errors
     /// The first text that is neither.
@@ -117,7 +117,7 @@ impl Names {
         self.domains.is_empty() && self.ranges.is_empty()
     }
 
-    /// Whether `subject` is a wildcard that would stand for one of the names.
+    /// Whether `subject` is a wildcard that covers one of the names.
     fn is_covered_by(&self, subject: &Subject) -> bool {
         let name = subject.name().filter(|_| subject.is_wildcard());
         name.is_some_and(|wildcard| self.domains.iter().any(|domain| names(wildcard, domain)))
@@ -135,10 +135,10 @@ impl Names {
 }
 
 impl AcmeRules {
-    /// Whether a certificate for `subject` may be asked for.
+    /// Checks whether a certificate for `subject` may be ordered.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// The reason, as a human-readable message.
     pub(super) fn check(&self, subject: &Subject) -> Result<(), String> {
         if subject.is_wildcard() && !self.allows_wildcards {
             return Err(format!(
@@ -163,14 +163,14 @@ impl AcmeRules {
         Ok(())
     }
 
-    /// The ways to prove `subject`.
+    /// The challenge types for `subject`.
     pub(super) fn kinds(&self, subject: &Subject) -> impl Iterator<Item = ChallengeKind> {
         let kinds = self.challenges.iter().copied();
         kinds.filter(|kind| kind.proves(subject))
     }
 }
 
-/// Whether the rule `domain` is for `name`; a wildcard is taken as one of the names below it.
+/// Whether the rule `domain` applies to `name`; a wildcard is treated like one of the names it covers.
 fn names(domain: &str, name: &str) -> bool {
     match domain.strip_prefix("*.") {
         None => domain == name,
@@ -178,7 +178,7 @@ fn names(domain: &str, name: &str) -> bool {
     }
 }
 
-/// An address with the number of its first bits that count.
+/// Parses an IP address or prefix.
 fn block(text: &str) -> Option<(IpAddr, u8)> {
     let (ip, bits) = match text.split_once('/') {
         Some((ip, bits)) => (ip.parse::<IpAddr>().ok()?, Some(bits.parse::<u8>().ok()?)),
@@ -249,7 +249,7 @@ mod tests {
             allows_wildcards: true,
             ..rules
         };
-        // It would stand for a name that is denied.
+        // It would cover a name that is denied.
         assert!(wild.check(&Subject::parse("*.one.test").unwrap()).is_err());
         let wild = AcmeRules { deny: None, ..wild };
         assert!(wild.check(&Subject::parse("*.one.test").unwrap()).is_ok());

@@ -15,7 +15,7 @@ use crate::tests::TempFolder;
 
 const BASE: &str = "https://ca.test/acme/local";
 
-/// A client with its key and, once it has one, its account.
+/// A client with its key and, once registered, its account.
 struct Client<'a> {
     server: &'a AcmeServer,
     rules: Arc<AcmeRules>,
@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
         self.send(resource, signed.to_string().into_bytes())
     }
 
-    /// Orders a certificate for `identifiers`; gives the order.
+    /// Orders a certificate for `identifiers`; returns the order.
     fn order(&self, identifiers: Value) -> AcmeAnswer {
         self.post(
             "new-order",
@@ -87,7 +87,7 @@ impl<'a> Client<'a> {
         )
     }
 
-    /// Has the first authorization of an order proven by http-01 and waits for what comes of it.
+    /// Starts validation of an order's first authorization by http-01 and waits for the result.
     fn prove(&self, order: &Value) -> Value {
         let authorization = order["authorizations"][0].as_str().unwrap();
         let shown = body(&self.post(authorization, ""));
@@ -149,7 +149,7 @@ fn dns(name: &str) -> Value {
     json!([{"type": "dns", "value": name}])
 }
 
-/// Answers every request for a token with the token and this thumbprint; gives its port.
+/// Serves the key authorization for every token, with this thumbprint; returns its port.
 fn prover(thumbprint: String) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -199,7 +199,7 @@ fn a_name_is_proven_signed_and_revoked_and_a_restart_forgets_nothing() {
     assert_eq!(kind(&early), "orderNotReady");
     let proven = client.prove(&order);
     assert_eq!(proven["status"], "valid", "{proven}");
-    // Another process goes on where this one was.
+    // Another process continues with the stored state.
     let again = start(&folder);
     client.server = &again;
     for (names, why) in [
@@ -396,7 +396,7 @@ fn accounts_are_found_by_their_key_changed_and_ended() {
     );
     let old = std::mem::replace(&mut client.key, next);
     assert_eq!(client.post(&account, "").status, 200);
-    // A key that leads to an account leads to no other.
+    // A key that belongs to an account cannot be used for another.
     let other = Client::new(&server, AcmeRules::default());
     let said = json!({"account": other.account, "oldKey": other.key.jwk().to_json()});
     let head = json!({"jwk": client.key.jwk().to_json(), "url": format!("{BASE}/key-change")});

@@ -1,5 +1,4 @@
-//! Looking whether a name is a client's: what each challenge asks for, over the network. Which names are looked at is
-//! left to `orders`.
+//! Validates challenges over the network. `orders` decides which ones.
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
@@ -30,18 +29,18 @@ use crate::subject::Subject;
 /// The extension that tls-alpn-01 looks for, `id-pe-acmeIdentifier` (RFC 8737, section 3).
 const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";
 
-/// What has to be found.
+/// A challenge to validate.
 pub(super) struct Look {
     pub(super) kind: ChallengeKind,
     pub(super) subject: Subject,
     pub(super) token: String,
-    /// The token with the thumbprint of the account's key (RFC 8555, section 8.1).
+    /// The key authorization: the token with the thumbprint of the account's key (RFC 8555, section 8.1).
     pub(super) authorization: String,
 }
 
 impl Look {
-    /// Looks, a few times where it fails: a client's own network may be late. Takes as long as it takes, at most
-    /// [`ACME_LOOKS`] times [`ACME_LOOK_TIMEOUT`] and the pauses between.
+    /// Validates the challenge, retrying a few times: the client's network may be slow to update. Blocks for at most
+    /// [`ACME_LOOKS`] times [`ACME_LOOK_TIMEOUT`] plus the pauses.
     pub(super) fn run(&self, rules: &AcmeRules) -> Result<(), Problem> {
         let mut looks = 1;
         loop {
@@ -141,7 +140,7 @@ impl Look {
         }
     }
 
-    /// The certificate that is shown and the protocol that was agreed on.
+    /// The server's certificate and the negotiated protocol.
     fn handshake(&self, mut socket: TcpStream) -> io::Result<Shown> {
         let crypto = Arc::new(provider::default_provider());
         let verifier = Arc::new(BelieveAnyone(Signatures::new(crypto.clone())));
@@ -157,7 +156,7 @@ impl Look {
             ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         let until = Instant::now() + ACME_LOOK_TIMEOUT;
         while session.is_handshaking() {
-            // Each read waits; together they must not wait for longer.
+            // Each read may block; together they must not exceed the timeout.
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Err(io::ErrorKind::TimedOut.into());
@@ -171,7 +170,7 @@ impl Look {
         Ok((chain, session.alpn_protocol().map(<[u8]>::to_vec)))
     }
 
-    /// Whether a certificate is the proof: for this name alone, with the digest in its extension.
+    /// Checks a certificate: it must be for this name alone, with the digest in its extension.
     fn is_proof(&self, cert: &CertificateDer<'_>) -> Result<(), String> {
         let Ok((_, cert)) = X509Certificate::from_der(cert) else {
             return Err("the certificate is damaged".to_owned());
@@ -221,7 +220,7 @@ impl Look {
 
 type Shown = (Vec<CertificateDer<'static>>, Option<Vec<u8>>);
 
-/// A connection to the first of a name's addresses that takes one.
+/// Connects to the first of a name's addresses that accepts.
 fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     let mut failed = io::Error::from(io::ErrorKind::NotFound);
     let until = Instant::now() + ACME_LOOK_TIMEOUT;
@@ -239,15 +238,15 @@ fn connection(what: String) -> Problem {
     Problem::of("connection", 400, what)
 }
 
-/// The bits of a certificate's public key. The library reads no certificate with a critical extension that it does not
-/// know, and that of tls-alpn-01 is one.
+/// The raw public key of a certificate. The library rejects certificates with unknown critical extensions, such as that
+/// of tls-alpn-01.
 fn key_of(cert: &CertificateDer<'_>) -> Result<Vec<u8>, rustls::Error> {
     let (_, cert) =
         X509Certificate::from_der(cert).map_err(|_| rustls::CertificateError::BadEncoding)?;
     Ok(cert.public_key().subject_public_key.data.to_vec())
 }
 
-/// Takes every certificate: what is looked for stands in the certificate itself.
+/// Accepts any certificate: the proof is in the certificate itself.
 #[derive(Debug)]
 struct BelieveAnyone(Signatures);
 

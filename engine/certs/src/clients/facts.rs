@@ -1,4 +1,4 @@
-//! What a certificate says, as far as chains of clients need it.
+//! The contents of a certificate needed to verify client certificate chains.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{KeyUsage, ParsedExtension};
@@ -7,36 +7,36 @@ use x509_parser::x509::X509Version;
 
 use crate::signed::Signed;
 
-/// What a certificate says.
+/// The contents of a certificate.
 pub(super) struct Facts {
     pub(super) der: Vec<u8>,
-    /// The names, as they stand.
+    /// The names, as raw DER.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
-    /// The key, as it stands.
+    /// The public key, as raw DER.
     pub(super) key: Vec<u8>,
     pub(super) serial: Vec<u8>,
-    /// From when and until when, in seconds since 1970.
+    /// The validity period, in seconds since the Unix epoch.
     pub(super) from: i64,
     pub(super) until: i64,
-    /// What it calls its key, and that of its issuer.
+    /// Subject and issuer key identifiers.
     own_key_id: Option<Vec<u8>>,
     issuer_key_id: Option<Vec<u8>>,
     is_of_first_version: bool,
-    /// Whether it says that it is an authority; `None` where it says nothing of that.
+    /// The CA flag of the basic constraints; `None` if there are none.
     says_authority: Option<bool>,
-    /// How many authorities may stand below it.
+    /// The path length constraint.
     pub(super) path_length: Option<u32>,
     signs_certificates: bool,
-    /// Whether it may sign lists of revoked certificates.
+    /// Whether its key usage permits signing revocation lists.
     pub(super) signs_lists: bool,
-    /// Whether it may sign what it says in a handshake.
+    /// Whether its key usage permits signatures in a handshake.
     pub(super) signs_messages: bool,
-    /// Whether it, or what it signs, may be shown by clients.
+    /// Whether it, or what it signs, may be used for client authentication.
     pub(super) is_for_clients: bool,
-    /// Whether it is for clients, and whether for authorities, as Netscape had it.
+    /// The client and CA flags of the Netscape certificate type.
     old_kind: Option<[bool; 2]>,
-    /// Whether it demands something that is not looked at here, such as limits for names.
+    /// Whether it has a critical extension that is not supported here, such as name constraints.
     pub(super) is_odd: bool,
 }
 
@@ -85,7 +85,7 @@ impl Facts {
             }
             ParsedExtension::KeyUsage(usage) => self.note_usage(usage),
             ParsedExtension::ExtendedKeyUsage(usage) => {
-                // As in OpenSSL a certificate for everything is not one for clients.
+                // As in OpenSSL, `anyExtendedKeyUsage` does not include client authentication.
                 self.is_for_clients &= usage.client_auth;
             }
             ParsedExtension::NSCertType(kind) => {
@@ -95,11 +95,11 @@ impl Facts {
             ParsedExtension::AuthorityKeyIdentifier(id) => {
                 self.issuer_key_id = id.key_identifier.as_ref().map(|id| id.0.to_vec());
             }
-            // Who limits names has to be taken at its word, and names are not compared here.
+            // Name constraints must be enforced, and that is not implemented here.
             ParsedExtension::NameConstraints(_) | ParsedExtension::ParseError { .. } => {
                 self.is_odd = true;
             }
-            // Policies are not asked for; where a list is to be had is nobody's business here.
+            // Policies are not required, and locations of revocation lists are not used.
             ParsedExtension::CertificatePolicies(_)
             | ParsedExtension::PolicyMappings(_)
             | ParsedExtension::PolicyConstraints(_)
@@ -116,7 +116,7 @@ impl Facts {
         self.signs_messages = usage.digital_signature() || usage.key_agreement();
     }
 
-    /// Whether it names itself as the one who signed it.
+    /// Whether it names itself as its issuer.
     pub(super) fn is_self_issued(&self) -> bool {
         self.subject == self.issuer && self.has_fitting_id(self)
     }
@@ -128,17 +128,17 @@ impl Facts {
         }
     }
 
-    /// Whether names and keys fit.
+    /// Whether issuer name and key identifier match.
     pub(super) fn may_be_signed_by(&self, issuer: &Facts) -> bool {
         self.issuer == issuer.subject && self.has_fitting_id(issuer)
     }
 
-    /// Whether `issuer` did sign it.
+    /// Whether it is signed with the key of `issuer`.
     pub(super) fn is_signed_by(&self, issuer: &Facts) -> bool {
         Signed::parse(&self.der).is_some_and(|signed| signed.is_by(&issuer.key))
     }
 
-    /// Whether it may sign others. Roots of the first version cannot say so, and may.
+    /// Whether it may sign certificates. X.509 v1 roots have no CA flag and are accepted.
     pub(super) fn is_authority(&self) -> bool {
         let says = match self.says_authority {
             Some(says) => says,

@@ -1,5 +1,4 @@
-//! Lists of revoked certificates (RFC 5280, section 5), those of the first version included, which is what `openssl ca`
-//! makes unless it is told otherwise.
+//! Certificate revocation lists (RFC 5280, section 5), including version 1, which `openssl ca` creates by default.
 
 use std::collections::HashSet;
 
@@ -11,16 +10,16 @@ use super::Doubt;
 use super::facts::Facts;
 use crate::signed::Signed;
 
-/// A list.
+/// A revocation list.
 pub(super) struct RevokedList {
     der: Vec<u8>,
     issuer: Vec<u8>,
-    /// From when, and until when the next one is due, in seconds since 1970.
+    /// When it was issued and when the next one is due, in seconds since the Unix epoch.
     from: i64,
     until: Option<i64>,
-    /// The serial numbers.
+    /// The serial numbers of revoked certificates.
     revoked: HashSet<Vec<u8>>,
-    /// Whether it is for some certificates only, or adds to another list: it is not used then.
+    /// Whether it covers only some certificates, or is a delta list: then it is not used.
     is_partial: bool,
 }
 
@@ -54,7 +53,7 @@ impl RevokedList {
     }
 }
 
-/// What the lists say of a certificate of `issuer`.
+/// Checks a certificate issued by `issuer` against the lists.
 pub(super) fn doubt(
     lists: &[RevokedList],
     cert: &Facts,
@@ -68,7 +67,7 @@ pub(super) fn doubt(
     if of_issuer.is_empty() {
         return Some(Doubt::NoList);
     }
-    // The newest counts; what it does not name is not revoked.
+    // The newest list is used; certificates that it does not contain are not revoked.
     of_issuer.sort_by_key(|list| std::cmp::Reverse(list.from));
     let Some(list) = of_issuer.into_iter().find(|list| list.is_signed_by(issuer)) else {
         return Some(Doubt::ListSignature);

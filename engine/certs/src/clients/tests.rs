@@ -7,7 +7,7 @@ use super::*;
 
 macro_rules! fixtures {
     ($($name:literal)*) => {
-        /// Certificates and lists; `fixtures/make.sh` tells how they were made.
+        /// Certificates and lists; created by `fixtures/make.sh`.
         const FIXTURES: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("fixtures/", $name)))),*];
     };
@@ -59,7 +59,8 @@ fn clients_are_judged_as_by_openssl() {
     use Doubt as D;
     let plain = trust(&["ca"], &[], 3);
     let listed = trust(&["ca"], &["ca", "i1"], 3);
-    // What nginx 1.22 with OpenSSL 3.0 said of the same files, but for `belown`: names are not compared here.
+    // The results of nginx 1.22 with OpenSSL 3.0 for the same files, except for `belown`: name constraints are not
+    // supported here.
     for (chain, expected, with_lists) in [
         ("client", None, None),
         ("revoked", None, Some(D::Revoked)),
@@ -125,7 +126,7 @@ fn lists_have_to_be_of_their_time_and_signed_by_their_authority() {
     );
     assert_eq!(
         judge(&trust(&["ca"], &["old"], 1), "revoked"),
-        // The root is looked for last.
+        // The root is checked last.
         Some(Doubt::ListExpired)
     );
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Records at Azure DNS, by its interface of 2018: a token for a client secret, and the texts of a name as one set.
+//! DNS records at Azure DNS, API version 2018: a client secret is exchanged for a token, and the TXT values of a name
+//! form one record set.
 
 use std::time::Duration;
 
@@ -67,7 +68,7 @@ fn record(service: &Service, name: &str, zone: &str) -> String {
     format!("{}/TXT/{name}?{VERSION}", place(service, zone))
 }
 
-/// The texts of a name; each record is a list of pieces.
+/// The TXT values of a name; each record is a list of strings.
 fn values(
     api: &Rest<'_>,
     service: &Service,
@@ -100,7 +101,7 @@ fn put(
 }
 
 fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, String> {
-    // Tests have one server for both.
+    // Tests use one server for both.
     let login = match service.base().starts_with("https://") {
         true => LOGIN,
         false => service.base(),

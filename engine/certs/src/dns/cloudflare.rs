@@ -1,4 +1,4 @@
-//! Records at Cloudflare, by its interface of version 4.
+//! DNS records at Cloudflare, API version 4.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use ureq::http::{Method, Request};
 
 use crate::fetch::Fetcher;
 
-/// The interface with a token.
+/// The API with a token.
 pub(super) struct Api<'a> {
     fetcher: &'a Fetcher,
     token: &'a str,
@@ -23,13 +23,13 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// Adds a text; gives the path by which it can be removed.
+    /// Adds a TXT record; returns the path for its removal.
     pub(super) fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
         let record = json!({"type": "TXT", "name": name, "content": format!("\"{text}\"")});
         self.add(name, record, ttl)
     }
 
-    /// Adds an alias; gives the path by which it can be removed. It is not put behind their proxy, where nobody would see it.
+    /// Adds a CNAME record; returns the path for its removal. It is not proxied, because then it would not be visible.
     pub(super) fn set_alias(
         &self,
         name: &str,
@@ -42,7 +42,7 @@ impl<'a> Api<'a> {
 
     fn add(&self, name: &str, mut record: Value, ttl: Duration) -> Result<String, String> {
         let zone = self.zone(name)?;
-        // 1 stands for their own choice; less than a minute is refused.
+        // 1 means automatic; less than a minute is rejected.
         let ttl = if ttl.is_zero() {
             1
         } else {
@@ -61,7 +61,7 @@ impl<'a> Api<'a> {
         self.ask(Method::DELETE, path, None).map(drop)
     }
 
-    /// The zone that holds `name`: the longest ending of it that is one.
+    /// The zone that contains `name`: its longest suffix that is a zone.
     fn zone(&self, name: &str) -> Result<String, String> {
         let mut rest = name;
         while let Some((_, ending)) = rest.split_once('.') {
@@ -74,7 +74,7 @@ impl<'a> Api<'a> {
         Err(format!("no zone for `{name}` is open to this token"))
     }
 
-    /// The `result` of an answer.
+    /// The `result` of a response.
     fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
         let request = Request::builder()
@@ -102,7 +102,7 @@ mod tests {
     use crate::dns::fake::Fake;
     use crate::fetch::FetchOptions;
 
-    /// An interface that knows the zone `example.test`, and where it is.
+    /// An API with the zone `example.test`, and its address.
     fn fake() -> (String, Fake) {
         let fake = Fake::start(|asked| {
             let fields = asked.fields.to_ascii_lowercase();

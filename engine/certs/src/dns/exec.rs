@@ -1,4 +1,4 @@
-//! Records set by a command of the user's, for providers that have no file here.
+//! DNS records set by a user-defined command, for providers without built-in support.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::limits::{EXEC_TIMEOUT, LOCK_PAUSE, SMALL_FILE_BYTES_MAX};
 
-/// Runs `command` with `args` behind its own; it has to end with success, and in time.
+/// Runs `command` with its own arguments and `args`; it must succeed within the time limit.
 pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
     let Some((program, own)) = command.split_first() else {
         return Err("no command is given".to_owned());
@@ -19,13 +19,13 @@ pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("`{program}` cannot be started: {error}"))?;
-    // Read beside the waiting: who writes much would wait for us else.
+    // Read concurrently: a command that writes much would block otherwise.
     let said = child.stderr.take().map(|stderr| {
         std::thread::spawn(move || {
             let mut said = Vec::new();
             let mut first = stderr.take(SMALL_FILE_BYTES_MAX);
             let _ = first.read_to_end(&mut said);
-            // The rest is let go, so that nobody waits for room.
+            // Discard the rest, so that the command never blocks.
             let _ = std::io::copy(&mut first.into_inner(), &mut std::io::sink());
             String::from_utf8_lossy(&said).trim().to_owned()
         })

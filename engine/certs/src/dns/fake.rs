@@ -1,4 +1,4 @@
-//! Services for tests: what one is asked is kept, and what it answers is made by a function.
+//! A fake HTTP service for tests: records the requests and responds with the result of a function.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) struct Asked {
     /// Method and target: `GET /zones`.
     pub(crate) line: String,
-    /// The fields in lower case, a line each.
+    /// The headers in lower case, one per line.
     pub(crate) fields: String,
     pub(crate) body: String,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Fake {
 }
 
 impl Fake {
-    /// Answers with a status and a body.
+    /// Starts a service that responds with a status and a body.
     pub(crate) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -56,12 +56,12 @@ impl Fake {
         Fake { base, asked }
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The lines of it, with the bodies behind.
+    /// The request lines, each followed by the body.
     pub(crate) fn lines(&self) -> Vec<String> {
         let asked = self.asked();
         let lines = asked.iter().map(|one| format!("{} {}", one.line, one.body));

@@ -1,5 +1,5 @@
-//! Records at Google Cloud DNS, by its interface of version 1: a service account signs for a token (RFC 7523), and the
-//! texts of a name are one set that a change replaces as a whole.
+//! DNS records at Google Cloud DNS, API version 1: a service account obtains a token with a signed request (RFC 7523),
+//! and the TXT values of a name form one record set, which is replaced as a whole.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -22,7 +22,7 @@ use crate::storage::read_file;
 const SCOPE: &str = "https://www.googleapis.com/auth/ndev.clouddns.readwrite";
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
 
-/// Whether the file of the service account can be read.
+/// Checks whether the service account file can be used.
 pub(super) fn check(service: &Service) -> Result<(), String> {
     account(service).map(drop)
 }
@@ -39,7 +39,7 @@ pub(super) fn set(
     for zone in zones_of(name) {
         let asked = format!("{zones}?dnsName={}", escaped(&format!("{zone}.")));
         let found = api.demand(Method::GET, &asked, None)?;
-        // Zones that only a network of theirs sees have the same names.
+        // Private zones may have the same names.
         let list = found["managedZones"].as_array().into_iter().flatten();
         let mut open_ones = list.filter(|zone| zone["visibility"] != "private");
         let Some(id) = open_ones.find_map(|zone| zone["name"].as_str()) else {
@@ -67,7 +67,7 @@ pub(super) fn clear(
     })
 }
 
-/// Replaces the texts of `name` by what `edit` makes of them.
+/// Replaces the TXT values of `name` by the result of `edit`.
 fn change(
     api: &Rest<'_>,
     place: &str,
@@ -114,7 +114,7 @@ fn account(service: &Service) -> Result<Value, String> {
 
 fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, String> {
     let account = account(service)?;
-    // Tests have one server for both.
+    // Tests use one server for both.
     let tokens = match service.base().starts_with("https://") {
         true => TOKENS.to_owned(),
         false => format!("{}/token", service.base()),
@@ -137,7 +137,7 @@ fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, Stri
     })
 }
 
-/// A JSON Web Token by RS256.
+/// A JSON Web Token signed with RS256.
 fn signed(pem: &str, claims: &Value) -> Result<String, String> {
     let unusable = "the private key of the service account cannot be used";
     let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| unusable)?;

@@ -1,5 +1,5 @@
-//! Records in DNS by which dns-01 (RFC 8555, section 8.4) or ZeroSSL's CNAME check proves that a name is ours: setting them,
-//! waiting until others see them, and removing them. Each way to set one has a file; orders are left to `acme`, `zerossl`.
+//! DNS records for dns-01 challenges (RFC 8555, section 8.4) and ZeroSSL's CNAME validation: setting them, waiting
+//! until they are visible, and removing them. There is one file per provider; orders are in `acme` and `zerossl`.
 
 mod azure;
 mod cloudflare;
@@ -26,56 +26,56 @@ use crate::fetch::Fetcher;
 use crate::limits::DNS_LOOK_PAUSE;
 use crate::subject::Subject;
 
-/// How dns-01 is answered.
+/// Options for dns-01 challenges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsOptions {
-    /// Who sets the records.
+    /// The provider that sets the records.
     pub provider: DnsProvider,
-    /// How long others may remember a record.
+    /// The TTL of the records.
     pub ttl: Duration,
-    /// How long to wait before looking for a record.
+    /// How long to wait before checking whether a record is visible.
     pub delay: Duration,
-    /// How long to look for a record; `None` does not look.
+    /// How long to check for a record; `None` disables the check.
     pub timeout: Option<Duration>,
-    /// The DNS servers that are asked; the system's where there are none.
+    /// The DNS servers for the check; the system's if empty.
     pub resolvers: Vec<SocketAddr>,
-    /// The name that carries the records instead; empty for none.
+    /// The name to set the records at instead; empty for none.
     pub override_domain: String,
 }
 
-/// Who sets records.
+/// A provider that sets DNS records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsProvider {
-    /// A command, called with `present` or `cleanup`, the name and the text; with a fourth word `CNAME` where the record is
-    /// an alias instead of a text.
+    /// A command, called with `present` or `cleanup`, the name and the value; with a fourth argument `CNAME` if the
+    /// record is an alias.
     Exec(Vec<String>),
-    /// A service that is known by name.
+    /// A supported DNS service.
     Service(DnsService),
 }
 
-/// What kind of record proves that a name is ours.
+/// The record type that proves control of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
-    /// A text (TXT), for dns-01.
+    /// TXT, for dns-01.
     Text,
-    /// An alias (CNAME), for ZeroSSL.
+    /// CNAME, for ZeroSSL.
     Alias,
 }
 
-/// A record that is there until it is dropped.
+/// A record that exists until this is dropped.
 pub(crate) struct DnsRecord<'a> {
     provider: &'a DnsProvider,
     fetcher: &'a Fetcher,
     kind: RecordKind,
     name: String,
-    /// The text, or the name that an alias stands for.
+    /// The TXT value, or the target of the alias.
     text: String,
-    /// What the provider calls it.
+    /// The provider's identifier of the record.
     handle: String,
 }
 
 impl DnsOptions {
-    /// Sets the record that proves `subject` by `text`, and waits until it is seen.
+    /// Sets the TXT record that validates `subject`, and waits until it is visible.
     pub(crate) async fn show<'a>(
         &'a self,
         fetcher: &'a Fetcher,
@@ -86,7 +86,7 @@ impl DnsOptions {
             .await
     }
 
-    /// Makes `name` an alias of `target`, both without a dot at the end, and waits until it is seen.
+    /// Makes `name` an alias of `target`, both without a trailing dot, and waits until the record is visible.
     pub(crate) async fn show_alias<'a>(
         &'a self,
         fetcher: &'a Fetcher,
@@ -123,7 +123,7 @@ impl DnsOptions {
         Ok(record)
     }
 
-    /// Where the record of `subject` is; a wildcard's is that of the name below which it stands.
+    /// The name of the record for `subject`; for a wildcard, that of its parent domain.
     fn name(&self, subject: &Subject) -> String {
         if !self.override_domain.is_empty() {
             return self.override_domain.clone();
@@ -177,7 +177,7 @@ impl DnsProvider {
         }
     }
 
-    /// Whether it can set aliases.
+    /// Whether it supports aliases.
     pub fn sets_aliases(&self) -> bool {
         match self {
             DnsProvider::Exec(_) => true,
@@ -191,7 +191,7 @@ impl DnsProvider {
             DnsProvider::Exec(command) => {
                 exec::run(command, &words("cleanup", record.kind, name, text))
             }
-            // Services that set aliases know them by their handle.
+            // Services that support aliases identify them by their handle.
             DnsProvider::Service(service) => {
                 service.clear(record.fetcher, name, text, &record.handle)
             }
@@ -199,7 +199,7 @@ impl DnsProvider {
     }
 }
 
-/// What a command is told.
+/// The arguments of a command.
 fn words<'a>(verb: &'a str, kind: RecordKind, name: &'a str, text: &'a str) -> Vec<&'a str> {
     let mut words = vec![verb, name, text];
     if kind == RecordKind::Alias {
@@ -210,7 +210,7 @@ fn words<'a>(verb: &'a str, kind: RecordKind, name: &'a str, text: &'a str) -> V
 
 impl DnsRecord<'_> {
     async fn is_seen(&self, resolver: &Resolver) -> bool {
-        // The dot at its end keeps the system's search list away.
+        // The trailing dot disables the system's search list.
         let name = format!("{}.", self.name);
         match self.kind {
             RecordKind::Text => {
@@ -229,7 +229,7 @@ impl DnsRecord<'_> {
 
 impl Drop for DnsRecord<'_> {
     fn drop(&mut self) {
-        // A record that is left behind proves nothing to anybody any more.
+        // A record that is left behind is harmless.
         let _ = self.provider.clear(self);
     }
 }

@@ -1,4 +1,4 @@
-//! Records at OVH, by its API of version 1: requests are signed with a secret and the service's own time.
+//! DNS records at OVH, API version 1: requests are signed with a secret and the service's own time.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::rest::{Rest, no_zone, relative, seconds, zones_of};
 use super::service::Service;
 use crate::fetch::Fetcher;
 
-/// Where the interface of a region is, by its name in OVH's own tools.
+/// The base URL of a region, by its name in OVH's own tools.
 pub(super) fn base(endpoint: &str) -> Result<&'static str, String> {
     match endpoint {
         "" | "ovh-eu" => Ok("https://eu.api.ovh.com/1.0"),
@@ -63,7 +63,7 @@ pub(super) fn clear(service: &Service, fetcher: &Fetcher, handle: &str) -> Resul
 struct Api<'a> {
     rest: Rest<'a>,
     service: &'a Service,
-    /// Seconds since 1970 as the service counts them, when this was opened.
+    /// The service's time in seconds since the Unix epoch, when this was opened.
     time: u64,
 }
 
@@ -84,7 +84,7 @@ impl<'a> Api<'a> {
         })
     }
 
-    /// What is there; `None` for nothing.
+    /// Sends a request; `None` if the resource does not exist.
     fn ask(
         &self,
         method: Method,
@@ -117,7 +117,7 @@ impl<'a> Api<'a> {
         }
     }
 
-    /// Makes a change known to the name servers.
+    /// Publishes a change to the name servers.
     fn refresh(&self, zone: &str) -> Result<(), String> {
         self.ask(Method::POST, &format!("/domain/zone/{zone}/refresh"), None)
             .map(drop)

@@ -1,30 +1,29 @@
-//! What the interfaces of DNS services have in common: zones that are looked for from the longest name on, requests with
-//! JSON, refusals in words. Each service has a file of its own.
+//! Common parts of DNS service APIs: finding the zone, JSON requests, error messages. Each service has its own file.
 
 use serde_json::Value;
 use ureq::http::{Method, Request};
 
 use crate::fetch::{Fetcher, escaped};
 
-/// Makes requests to one interface.
+/// Sends requests to one API.
 pub(super) struct Rest<'a> {
     pub(super) fetcher: &'a Fetcher,
-    /// Who is asked, for messages.
+    /// The service's name, for messages.
     pub(super) service: &'static str,
-    /// The beginning of all addresses.
+    /// The base URL.
     pub(super) base: &'a str,
-    /// Fields of all requests, such as the one with the token.
+    /// Headers of all requests, such as the one with the token.
     pub(super) fields: Vec<(&'static str, String)>,
 }
 
-/// An answer of 2xx, or that there is no such thing.
+/// A 2xx response, or 404.
 pub(super) enum Found {
     There(Value),
     Nothing,
 }
 
 impl Found {
-    /// What is there, `null` for nothing.
+    /// The body, or `null` for 404.
     pub(super) fn value(self) -> Value {
         match self {
             Found::There(value) => value,
@@ -34,7 +33,7 @@ impl Found {
 }
 
 impl Rest<'_> {
-    /// Asks for `path`; everything but 2xx and 404 is an error.
+    /// Sends a request for `path`; any status but 2xx and 404 is an error.
     pub(super) fn ask(
         &self,
         method: Method,
@@ -50,7 +49,7 @@ impl Rest<'_> {
         }
     }
 
-    /// As [`Rest::ask`], where there has to be something.
+    /// Like [`Rest::ask`], but 404 is an error as well.
     pub(super) fn demand(
         &self,
         method: Method,
@@ -63,7 +62,7 @@ impl Rest<'_> {
         }
     }
 
-    /// The status of an answer, and its body as far as it is JSON.
+    /// Sends a request; returns the status and the body, `null` if it is not JSON.
     pub(super) fn send(
         &self,
         method: Method,
@@ -90,7 +89,7 @@ impl Rest<'_> {
     }
 
     pub(super) fn refused(&self, status: u16, read: &Value) -> String {
-        // Where the services say what is wrong.
+        // Where the services report the error.
         let places = [
             &read["message"],
             &read["error"]["message"],
@@ -106,7 +105,7 @@ impl Rest<'_> {
     }
 }
 
-/// The zones that may hold `name`, the longest first.
+/// The zones that may contain `name`, the longest first.
 pub(super) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
     fn parent(text: &str) -> Option<&str> {
         text.split_once('.').map(|(_, rest)| rest)
@@ -114,35 +113,35 @@ pub(super) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(parent(name), |text| parent(text))
 }
 
-/// `name` within `zone`; empty for the zone itself.
+/// `name` relative to `zone`; empty for the zone itself.
 pub(super) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
     let bare = name.strip_suffix(zone).unwrap_or(name);
     bare.strip_suffix('.').unwrap_or(bare)
 }
 
-/// No zone was found.
+/// The error if no zone was found.
 pub(super) fn no_zone(service: &str, name: &str) -> String {
     format!("{service} has no zone for `{name}` that is open to these credentials")
 }
 
-/// Seconds of a record's life, at least `min`, which also stands where nothing is said.
+/// A TTL in seconds, at least `min`, which is also the default.
 pub(super) fn seconds(ttl: std::time::Duration, min: u64) -> u64 {
     ttl.as_secs().max(min)
 }
 
-/// A text as zone files have it.
+/// A string as in zone files.
 pub(super) fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
-/// The texts of a list of strings.
+/// Converts a list of strings.
 pub(super) fn texts(list: &Value) -> Vec<String> {
     let list = list.as_array().into_iter().flatten();
     list.filter_map(|text| text.as_str().map(str::to_owned))
         .collect()
 }
 
-/// A token of OAuth 2.0 (RFC 6749, section 4.4) for what `form` says.
+/// Obtains an OAuth 2.0 token (RFC 6749, section 4.4) with the parameters `form`.
 pub(super) fn token(
     fetcher: &Fetcher,
     service: &'static str,

@@ -1,5 +1,5 @@
-//! Records at a name server of one's own, by dynamic updates (RFC 2136) that a shared key signs (TSIG, RFC 8945), over
-//! TCP. Both directions are verified.
+//! DNS records at a name server of the user's, by dynamic updates (RFC 2136) over TCP, signed with a shared key (TSIG,
+//! RFC 8945). Requests and responses are both verified.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -20,10 +20,10 @@ const IN: u16 = 1;
 const NONE: u16 = 254;
 const ANY: u16 = 255;
 const QUERY: u16 = 0;
-/// The opcode of updates, in its place among the flags.
+/// The opcode of updates, shifted to its position in the flags.
 const UPDATE: u16 = 5 << 11;
 
-/// Whether the settings can be used.
+/// Checks the settings.
 pub(super) fn check(service: &Service) -> Result<(), String> {
     Server::open(service).map(drop)
 }
@@ -45,7 +45,7 @@ pub(super) fn set(
 
 pub(super) fn clear(service: &Service, name: &str, text: &str, zone: &str) -> Result<(), String> {
     let server = Server::open(service)?;
-    // The class says that this very record goes (RFC 2136, section 2.5.4).
+    // Class NONE deletes exactly this record (RFC 2136, section 2.5.4).
     server.update(zone, &record(name, NONE, 0, text)?)
 }
 
@@ -60,12 +60,12 @@ fn record(name: &str, class: u16, ttl: u32, text: &str) -> Result<Vec<u8>, Strin
     Ok(record)
 }
 
-/// The server with the key for it.
+/// The server with its key.
 struct Server {
     addr: SocketAddr,
-    /// The name of the key, as it stands in messages.
+    /// The name of the key, in wire format.
     key_name: Vec<u8>,
-    /// The name of the algorithm, likewise.
+    /// The name of the algorithm, in wire format.
     algorithm: Vec<u8>,
     key: hmac::Key,
 }
@@ -98,7 +98,7 @@ impl Server {
         })
     }
 
-    /// The zone that holds `name`: the longest that has a record of authority.
+    /// The zone that contains `name`: the longest suffix with an SOA record.
     fn zone(&self, name: &str) -> Result<String, String> {
         for zone in zones_of(name) {
             let mut query = head(QUERY, [1, 0, 0, 0])?;
@@ -130,7 +130,7 @@ impl Server {
         }
     }
 
-    /// A message with its signature behind it, and that signature. `request` is the one of the request that it answers.
+    /// A message with its signature appended, and the MAC. `request` is the MAC of the request, if this is a response.
     fn signed(&self, message: &[u8], now: u64, request: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let mac = hmac::sign(&self.key, &self.digested(message, now, request));
         let mac = mac.as_ref().to_vec();
@@ -149,7 +149,7 @@ impl Server {
         (signed, mac)
     }
 
-    /// What is signed (RFC 8945, section 4.3).
+    /// The data to sign (RFC 8945, section 4.3).
     fn digested(&self, message: &[u8], now: u64, request: &[u8]) -> Vec<u8> {
         let mut text = Vec::new();
         if !request.is_empty() {
@@ -165,7 +165,7 @@ impl Server {
         text
     }
 
-    /// Whether the server has the key as well.
+    /// Verifies that a response is signed with the key.
     fn verify(&self, answer: &Message, request: &[u8], now: u64) -> Result<(), String> {
         let forged = || "the DNS answer is not signed with the key".to_owned();
         let signature = answer.signature().ok_or_else(forged)?;
@@ -176,7 +176,7 @@ impl Server {
         let additional = u16::from_be_bytes([unsigned[10], unsigned[11]]).wrapping_sub(1);
         unsigned[10..12].copy_from_slice(&additional.to_be_bytes());
         let mut text = self.digested(&unsigned, signature.time, request);
-        // The server's own fudge, error and other data stand in the place of ours.
+        // Replace our fudge, error and other data by the server's.
         text.truncate(text.len() - 6);
         put(&mut text, &[signature.fudge, signature.error]);
         put(&mut text, &[signature.other.len() as u16]);
@@ -209,7 +209,7 @@ impl Server {
     }
 }
 
-/// The beginning of a message with a random number; `counts` are its sections.
+/// A message header with a random ID; `counts` are the record counts of its sections.
 fn head(flags: u16, counts: [u16; 4]) -> Result<Vec<u8>, String> {
     let mut id = [0; 2];
     rand::fill(&mut id).map_err(|_| "the system gives no randomness".to_owned())?;
@@ -223,7 +223,7 @@ fn put(out: &mut Vec<u8>, numbers: &[u16]) {
     out.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
 }
 
-/// A name as messages have it, in lower case.
+/// A name in wire format, in lower case.
 fn wire(name: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::new();
     for label in name.trim_end_matches('.').split('.') {
@@ -253,7 +253,7 @@ fn code_name(code: u8) -> &'static str {
     }
 }
 
-/// An answer, with the places of its records.
+/// A response, with the positions of its records.
 struct Message {
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -261,14 +261,14 @@ struct Message {
 
 #[derive(Clone, Copy)]
 struct Record {
-    /// Where it begins.
+    /// Its offset in the message.
     at: usize,
     kind: u16,
     data: usize,
     end: usize,
 }
 
-/// The signature of an answer.
+/// The TSIG record of a response.
 struct Signature {
     at: usize,
     time: u64,
@@ -289,7 +289,7 @@ impl Message {
     }
 
     fn has(&self, kind: u16) -> bool {
-        // Those of authority come with refusals, too: only answers count.
+        // A negative response has an SOA record as well, in another section: only the answer section counts.
         let answers = usize::from(u16::from_be_bytes([self.bytes[6], self.bytes[7]]));
         self.records
             .iter()
@@ -317,7 +317,7 @@ impl Message {
     }
 }
 
-/// The records behind the questions; `None` for a message that ends too early.
+/// The records after the question section; `None` if the message is truncated.
 fn records(bytes: &[u8]) -> Option<Vec<Record>> {
     let number = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
     let mut at = 12;
@@ -343,7 +343,7 @@ fn records(bytes: &[u8]) -> Option<Vec<Record>> {
     Some(records)
 }
 
-/// Where a name that begins at `at` ends; a pointer is its last part.
+/// The end of a name that starts at `at`; a pointer is its last part.
 fn skip_name(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {
@@ -376,7 +376,7 @@ mod tests {
         )
     }
 
-    /// A server of the zone `example.test` that knows one key; gives the records it was sent.
+    /// A server for the zone `example.test` that accepts one key; returns the records it receives.
     fn fake() -> (String, Receiver<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap().to_string();
@@ -457,7 +457,7 @@ mod tests {
         assert!(error.contains("NOTAUTH"), "{error}");
         let error = set(&stranger, "_acme-challenge.b.other", "text", Duration::ZERO).unwrap_err();
         assert!(error.contains("no zone"), "{error}");
-        // An answer without a signature could be anybody's.
+        // A response without a signature may be forged.
         let server = Server::open(&stranger).unwrap();
         let plain = Message::parse(vec![0, 1, 0xa8, 0, 0, 0, 0, 0, 0, 0, 0, 0]).unwrap();
         assert!(server.verify(&plain, &[1], 0).is_err());

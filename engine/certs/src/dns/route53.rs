@@ -1,5 +1,5 @@
-//! Records at Amazon Route 53, by its interface of 2013: requests are signed (Signature Version 4) and bodies are XML, of
-//! which a few elements matter. The texts of a name are one set that a change replaces as a whole.
+//! DNS records at Amazon Route 53, API version 2013: requests are signed (Signature Version 4) and bodies are XML, of
+//! which only a few elements are used. The TXT values of a name form one record set, which is replaced as a whole.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,10 +12,10 @@ use super::service::Service;
 use crate::fetch::{Fetcher, escaped};
 
 const VERSION: &str = "/2013-04-01";
-/// The one that signs for all regions: the service is the same for them.
+/// The region used for signatures: the service is global.
 const REGION: &str = "us-east-1";
 
-/// Whether the region is one of those that share the service.
+/// Checks that the region belongs to the global service.
 pub(super) fn check(service: &Service) -> Result<(), String> {
     let region = service.value("region");
     match region.starts_with("cn-") || region.starts_with("us-gov-") {
@@ -53,7 +53,7 @@ pub(super) fn clear(
     let mut found = api.found(zone, name)?;
     let wanted = quoted(text);
     if found.values == [wanted.as_str()] {
-        // What is deleted has to be named exactly.
+        // A deletion must repeat the record set exactly.
         return api.change(zone, name, "DELETE", &found);
     }
     found.values.retain(|value| *value != wanted);
@@ -68,14 +68,14 @@ struct Api<'a> {
     fetcher: &'a Fetcher,
 }
 
-/// The texts of a name, quoted as the service has them.
+/// The TXT values of a name, quoted as in the API.
 struct Texts {
     values: Vec<String>,
     ttl: u64,
 }
 
 impl Api<'_> {
-    /// The id of the zone that holds `name`.
+    /// The ID of the zone that contains `name`.
     fn zone(&self, name: &str) -> Result<String, String> {
         let set = self.service.value("hosted_zone_id");
         if !set.is_empty() {
@@ -102,7 +102,7 @@ impl Api<'_> {
         let query = format!("maxitems=1&name={}&type=TXT", escaped(&name));
         let path = format!("{VERSION}/hostedzone/{zone}/rrset");
         let listed = self.ask(Method::GET, &path, &query, "")?;
-        // The list begins at the name, and with another one where it is not there.
+        // The list begins at the name; if the name does not exist, with the next one.
         let of_name =
             |one: &&str| element(one, "Name") == Some(&name) && element(one, "Type") == Some("TXT");
         let set = elements(&listed, "ResourceRecordSet")
@@ -181,13 +181,13 @@ impl Api<'_> {
     }
 }
 
-/// What Signature Version 4 signs of a request.
+/// The parts of a request that Signature Version 4 covers.
 struct Signed<'a> {
     method: &'a str,
     path: &'a str,
-    /// With its parameters in order and escaped.
+    /// With sorted and escaped parameters.
     query: &'a str,
-    /// In order, in lower case; the date is among them.
+    /// Sorted, in lower case, including the date.
     fields: &'a [(&'a str, &'a str)],
     body: &'a str,
     region: &'a str,
@@ -246,7 +246,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A moment as signatures have it: `20150830T123600Z`.
+/// A time as in signatures: `20150830T123600Z`.
 fn stamp(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     let (year, month, day) = at.to_calendar_date();
@@ -255,7 +255,7 @@ fn stamp(at: SystemTime) -> String {
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
 }
 
-/// The contents of all elements with this name, none of which holds another of its name.
+/// The contents of all elements with this name, which must not be nested.
 fn elements<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
     let (start, end) = (format!("<{name}>"), format!("</{name}>"));
     let parts = xml.split(start.as_str()).skip(1);

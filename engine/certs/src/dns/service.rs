@@ -1,4 +1,4 @@
-//! The DNS services that are known by name, and what each has to be told. How each is spoken to is left to its file.
+//! The supported DNS services and their settings. Each service's API is in its own file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::{azure, cloudflare, google, ovh, rfc2136, route53, simple};
 use crate::fetch::Fetcher;
 use crate::renewal::seed_of;
 
-/// A service: its name, where its interface is, and its settings, those that may be left out behind a question mark.
+/// A service: its name, its base URL, and its settings; optional settings begin with a question mark.
 struct Kind {
     name: &'static str,
     base: &'static str,
@@ -90,7 +90,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// A DNS service with the credentials for it.
+/// A DNS service with its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Service {
     name: &'static str,
@@ -102,7 +102,7 @@ impl Service {
     /// The service called `name` with these settings.
     ///
     /// # Errors
-    /// A name that is not known, or a setting that is missing, empty or not known; for people.
+    /// The name is unknown, or a setting is missing, empty or unknown; as a human-readable message.
     pub fn parse(name: &str, values: BTreeMap<String, String>) -> Result<Service, String> {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
             return Err(format!("no DNS service `{name}` is known"));
@@ -150,12 +150,12 @@ impl Service {
         &self.base
     }
 
-    /// A setting; empty where it was left out.
+    /// A setting; empty if it was omitted.
     pub(super) fn value(&self, name: &str) -> &str {
         self.values.get(name).map_or("", String::as_str)
     }
 
-    /// The same service at another address, for tests.
+    /// The same service with another base URL, for tests.
     #[cfg(test)]
     pub(super) fn at(self, base: &str) -> Service {
         Service {
@@ -164,14 +164,14 @@ impl Service {
         }
     }
 
-    /// What a service has to be told, for tests.
+    /// The settings of a service, for tests.
     #[cfg(test)]
     pub(super) fn settings_of(name: &str) -> Option<&'static [&'static str]> {
         let kind = KINDS.iter().find(|kind| kind.name == name)?;
         Some(kind.settings)
     }
 
-    /// Adds a text at `name`; gives what [`Service::clear`] needs.
+    /// Adds a TXT record at `name`; returns the handle for [`Service::clear`].
     pub(super) fn set(
         &self,
         fetcher: &Fetcher,
@@ -193,12 +193,12 @@ impl Service {
         }
     }
 
-    /// Whether it can make a name an alias of another.
+    /// Whether it supports CNAME records.
     pub(super) fn sets_aliases(&self) -> bool {
         self.name == "cloudflare"
     }
 
-    /// Makes `name` an alias of `target`; gives what [`Service::clear`] needs.
+    /// Makes `name` an alias of `target`; returns the handle for [`Service::clear`].
     pub(super) fn set_alias(
         &self,
         fetcher: &Fetcher,
@@ -213,7 +213,7 @@ impl Service {
         cloudflare::Api::new(fetcher, token, &self.base).set_alias(name, target, ttl)
     }
 
-    /// Takes a text or an alias away again.
+    /// Removes a TXT or CNAME record.
     pub(super) fn clear(
         &self,
         fetcher: &Fetcher,
@@ -237,7 +237,7 @@ impl Service {
 }
 
 impl fmt::Debug for Service {
-    /// Secrets are nobody's business, but others make another service.
+    /// Omits the secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
             .field("name", &self.name)

@@ -1,5 +1,5 @@
-//! Services that take a token and JSON: DigitalOcean, Hetzner, deSEC, Gandi, Porkbun. Each is a few requests, as its
-//! documentation describes them; where a record has no number of its own, the handle of it is its zone.
+//! Services with a token and a JSON API: DigitalOcean, Hetzner, deSEC, Gandi, Porkbun. Each needs a few requests, as
+//! its documentation describes; if a record has no ID, its handle is the zone.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::rest::{Found, Rest, no_zone, quoted, relative, seconds, texts, zones_
 use super::service::Service;
 use crate::fetch::Fetcher;
 
-/// Adds a text at `name`; gives what [`clear`] needs.
+/// Adds a TXT record at `name`; returns the handle for [`clear`].
 pub(super) fn set(
     service: &Service,
     fetcher: &Fetcher,
@@ -27,7 +27,7 @@ pub(super) fn set(
     }
 }
 
-/// Takes it away again.
+/// Removes it.
 pub(super) fn clear(
     service: &Service,
     fetcher: &Fetcher,
@@ -62,7 +62,7 @@ fn bearer(token: &str) -> Vec<(&'static str, String)> {
     vec![("Authorization", format!("Bearer {token}"))]
 }
 
-/// DigitalOcean's API of version 2: records have numbers.
+/// DigitalOcean's API version 2: records have numeric IDs.
 struct DigitalOcean<'a>(Rest<'a>);
 
 fn digitalocean<'a>(service: &'a Service, fetcher: &'a Fetcher) -> DigitalOcean<'a> {
@@ -93,7 +93,7 @@ impl DigitalOcean<'_> {
     }
 }
 
-/// Hetzner's Cloud API, which adds to the texts of a name and takes away from them.
+/// Hetzner's Cloud API, which adds and removes single TXT values of a name.
 struct Hetzner<'a>(Rest<'a>);
 
 fn hetzner<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Hetzner<'a> {
@@ -131,7 +131,7 @@ fn actions(zone: &str, name: &str, action: &str) -> String {
     format!("/zones/{zone}/rrsets/{name}/TXT/actions/{action}")
 }
 
-/// deSEC's API: the texts of a name are one set.
+/// deSEC's API: the TXT values of a name form one record set.
 struct Desec<'a>(Rest<'a>);
 
 fn desec<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Desec<'a> {
@@ -177,7 +177,7 @@ impl Desec<'_> {
         Ok(texts(&found["records"]))
     }
 
-    /// A set without values is removed.
+    /// Replaces the record set; without values it is deleted.
     fn put(&self, name: &str, zone: &str, values: &[String], ttl: u64) -> Result<(), String> {
         let sets = json!([{"subname": relative(name, zone), "type": "TXT", "ttl": ttl,
             "records": values}]);
@@ -186,7 +186,7 @@ impl Desec<'_> {
     }
 }
 
-/// Gandi's LiveDNS: the texts of a name are one set.
+/// Gandi's LiveDNS: the TXT values of a name form one record set.
 struct Gandi<'a>(Rest<'a>);
 
 fn gandi<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Gandi<'a> {
@@ -242,7 +242,7 @@ impl Gandi<'_> {
     }
 }
 
-/// Porkbun's API: every request carries the keys, and what is no success says so in its body.
+/// Porkbun's API: every request contains the keys, and errors are reported in the body.
 struct Porkbun<'a> {
     rest: Rest<'a>,
     keys: Value,
@@ -260,7 +260,7 @@ fn porkbun<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Porkbun<'a> {
 impl Porkbun<'_> {
     fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
         for zone in zones_of(name) {
-            // A domain of somebody else is refused, not told apart from a wrong key: the last says which.
+            // The API rejects a foreign domain like a wrong key; the last error tells them apart.
             let (_, found) = self.ask(&format!("/dns/retrieve/{zone}"), &self.keys)?;
             if found["status"] != "SUCCESS" {
                 continue;
@@ -303,7 +303,7 @@ mod tests {
 
     const NAME: &str = "_acme-challenge.a.example.test";
 
-    /// Sets and clears a record at a service that answers so; gives what it was asked.
+    /// Sets and clears a record at a service with these responses; returns the requests.
     fn run(
         name: &str,
         values: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Finding or making one certificate. When, is left to the rest of `maintain`.
+//! Obtains a single certificate: from memory, storage or an issuer. The rest of `maintain` decides when.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,7 +17,7 @@ use crate::storage::StoredPair;
 use crate::subject::Subject;
 
 impl Maintainer {
-    /// The certificate to begin with; `None` where it has to be ordered.
+    /// The certificate to start with; `None` if it has to be ordered.
     pub(super) fn obtain(
         &self,
         plan: &Plan,
@@ -30,7 +30,7 @@ impl Maintainer {
             .get(&(plan.id.clone(), subject.clone()))
             .and_then(|managed| Some((managed.pair.clone()?, managed.attempts)));
         if let Some((pair, attempts)) = known {
-            // Not to be asked again so soon after a failure, however often the configuration is loaded.
+            // After a failure, reloading the configuration does not cause an earlier retry.
             let is_good = !pair.lifetime.has_ended(now) && accepts(plan, &pair);
             if is_good || !attempts.allow(now) {
                 return Ok(Some(pair));
@@ -38,7 +38,7 @@ impl Maintainer {
         }
         let loaded = self.load_newest(plan, subject);
         if plan.is_remote() {
-            // One that has ended is shown until there is another: clients tell their users what is wrong.
+            // An expired certificate is served until it is replaced: clients then report the actual problem.
             return Ok(loaded);
         }
         match loaded {
@@ -47,7 +47,7 @@ impl Maintainer {
         }
     }
 
-    /// The certificate for a name that a client asks for: the stored one, or a new one.
+    /// The certificate for a name requested by a client: the stored one, or a new one.
     pub(crate) fn make_on_demand(
         &self,
         plan: &Plan,
@@ -64,7 +64,7 @@ impl Maintainer {
         }
     }
 
-    /// Makes or renews a certificate that is managed, and shows it.
+    /// Issues or renews a managed certificate, and serves it.
     pub(super) fn renew(&self, key: Key, now: SystemTime) -> Result<(), CertsError> {
         let known = self.state().managed.get(&key).map(|managed| {
             let failures = managed.attempts.failures;
@@ -110,7 +110,7 @@ impl Maintainer {
         }
     }
 
-    /// Has a certificate made by an authority, unless another process with this storage has just done so.
+    /// Orders a certificate, unless another process with this storage has just done so.
     fn order(
         &self,
         plan: &Plan,
@@ -120,7 +120,8 @@ impl Maintainer {
         now: SystemTime,
     ) -> Result<Arc<Pair>, CertsError> {
         if self.rhythm().tries_storage {
-            // What cannot be kept is ordered again after each start, until the authority has enough of it.
+            // A certificate that cannot be stored would be ordered again at each start, until the CA's rate limit is
+            // reached.
             self.storage.try_out()?;
         }
         let name = format!("issue_cert_{}", subject.file_name());
@@ -128,7 +129,7 @@ impl Maintainer {
         let _lock = match lock {
             Ok(lock) => Some(lock),
             Err(error @ CertsError::Locked(_)) => return Err(error),
-            // A storage that cannot be written keeps nobody from having a certificate in memory.
+            // If the storage is not writable, a certificate in memory is better than none.
             Err(_) => None,
         };
         let seed = seed_of(&subject.to_string());
@@ -142,7 +143,7 @@ impl Maintainer {
         self.make(plan, subject, old.map(|old| &**old), failures, now)
     }
 
-    /// The newest of the stored certificates that an issuer of the plan made.
+    /// The newest stored certificate among those of the plan's issuers.
     fn load_newest(&self, plan: &Plan, subject: &Subject) -> Option<Arc<Pair>> {
         let load = |issuer: &Arc<dyn Issuer>| match self.load(&**issuer, subject) {
             Ok(found) => found,
@@ -183,7 +184,7 @@ impl Maintainer {
         Ok(fits.then_some(pair))
     }
 
-    /// Asks the issuers of a plan one after the other.
+    /// Tries the issuers of a plan in order.
     fn make(
         &self,
         plan: &Plan,
@@ -218,7 +219,7 @@ impl Maintainer {
         Err(failed.unwrap_or_else(|| CertsError::Subject(subject.to_string())))
     }
 
-    /// Stores a certificate. One that cannot be stored is still shown.
+    /// Stores a certificate. If that fails, it is served anyway.
     fn finish(
         &self,
         issuer: &dyn Issuer,
@@ -237,7 +238,7 @@ impl Maintainer {
             key: key.serialize_pem().into_bytes(),
         };
         let pair = Pair::from_pem(&stored, origin)?;
-        // Caddy's companion file, for tools that read its storage, and for Caddy.
+        // Caddy's metadata file, for Caddy itself and for tools that read its storage.
         let about = json!({"sans": [subject.to_string()], "issuer_data": issued.about});
         let kept = self.storage.write_pair(&name, &stored).and_then(|()| {
             self.storage
@@ -256,7 +257,7 @@ impl Maintainer {
         Ok(Arc::new(pair))
     }
 
-    /// The key of the certificate at hand, where the plan keeps keys; one that cannot be read is left behind.
+    /// The key of the current certificate, if the plan reuses keys; an unreadable key is not reused.
     fn kept_key(&self, plan: &Plan, subject: &Subject) -> Option<KeyPair> {
         if !plan.keeps_keys {
             return None;
@@ -268,7 +269,7 @@ impl Maintainer {
         })
     }
 
-    /// Whether `issuer` made `pair`.
+    /// Whether `issuer` has issued `pair`.
     pub(super) fn is_of(&self, issuer: &dyn Issuer, subject: &Subject, pair: &Pair) -> bool {
         let path = self
             .storage
@@ -283,7 +284,7 @@ fn accepts(plan: &Plan, pair: &Pair) -> bool {
         .any(|issuer| issuer.accepts(&pair.certified.cert))
 }
 
-/// The clock, or `now` where that is ahead of it, as in tests.
+/// The current time, or `now` if that is later, as in tests.
 fn later(now: SystemTime) -> SystemTime {
     SystemTime::now().max(now)
 }

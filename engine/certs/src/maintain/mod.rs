@@ -1,6 +1,6 @@
-//! Certificates that are made and renewed by ourselves: what has to be done when, and doing it. Issuers that answer at
-//! once are asked at once; orders at authorities run on threads of their own, a few at a time. The thread that sleeps
-//! in between is left to the process, and so is writing the notices into a log.
+//! Maintenance of managed certificates: determines which jobs are due when, and runs them. Local issuers are called
+//! directly; orders at CAs run on separate threads, a few at a time. The process provides the maintenance thread and
+//! logs the notices.
 
 mod make;
 mod plan;
@@ -27,14 +27,14 @@ use crate::tickets::SharedKeys;
 use plan::{Attempts, Key, Managed, ManagedTable};
 use staple::Staples;
 
-/// Keeps certificates alive over reloads. One for a process.
+/// Keeps certificates valid, across reloads. One instance per process.
 pub struct Maintainer {
     storage: Storage,
     challenges: Arc<Challenges>,
-    /// Those that need upkeep, by id. Several plans may each have one of their own for the same authority.
+    /// Issuers that need upkeep, by ID. Several plans may each have an instance for the same CA.
     issuers: RwLock<BTreeMap<String, Vec<Weak<dyn Issuer>>>>,
     state: Mutex<State>,
-    /// Files of the configuration that is served.
+    /// Certificate files of the current configuration.
     files: Mutex<Option<Arc<WatchedFiles>>>,
     rhythm: Mutex<Rhythm>,
     ticket_keys: Mutex<TicketKeys>,
@@ -42,11 +42,11 @@ pub struct Maintainer {
     bell: Arc<Bell>,
 }
 
-/// The keys of session tickets that other instances have, too.
+/// Session ticket keys shared with other instances.
 #[derive(Default)]
 struct TicketKeys {
     keys: Option<Arc<SharedKeys>>,
-    /// What was wrong at the last look.
+    /// The problem found by the last check.
     trouble: Option<String>,
 }
 
@@ -55,19 +55,19 @@ struct State {
     managed: ManagedTable,
     /// Failed attempts at upkeep, by issuer.
     upkeep: BTreeMap<String, Attempts>,
-    /// Jobs that threads of their own are doing.
+    /// Jobs running on separate threads.
     under_way: BTreeSet<Job>,
     notices: VecDeque<Notice>,
 }
 
-/// How often things are looked at that nothing tells of.
+/// Intervals of polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rhythm {
-    /// The longest pause between two looks at what is due. What is known to be due is done when it is, besides.
+    /// Maximum pause between two checks for due jobs. Jobs with a known time run at that time.
     pub look: Duration,
-    /// The pause between two cleanings of the storage; `None` never cleans.
+    /// The pause between two cleanups of the storage; `None` disables them.
     pub clean: Option<Duration>,
-    /// Whether the storage is tried out before each order at an authority.
+    /// Whether to test the storage before each order.
     pub tries_storage: bool,
 }
 
@@ -81,7 +81,7 @@ impl Default for Rhythm {
     }
 }
 
-/// Wakes the thread of the maintenance up.
+/// Wakes the maintenance thread.
 #[derive(Default)]
 pub struct Bell {
     rung: Mutex<bool>,
@@ -89,7 +89,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Wakes whoever waits, now or next.
+    /// Wakes the waiting thread, or the next one that waits.
     pub fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
@@ -106,26 +106,27 @@ impl Bell {
     }
 }
 
-/// Something that has to be done.
+/// A job of the maintenance.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Job {
-    /// The issuer has to renew something of its own, such as an intermediate. Sorted first: leafs are signed by it.
+    /// The issuer has to renew something of its own, such as an intermediate. Sorted first: it signs the leaf
+    /// certificates.
     Upkeep {
-        /// Its id.
+        /// The ID of the issuer.
         issuer: String,
     },
-    /// A certificate has to be made or renewed.
+    /// A certificate has to be issued or renewed.
     Renew {
-        /// The id of its plan.
+        /// The ID of its plan.
         plan: String,
-        /// Whom it is for.
+        /// Its subject.
         subject: Subject,
     },
-    /// The authority has to be asked when to renew.
+    /// The CA has to be queried for renewal information.
     Ask {
-        /// The id of the certificate's plan.
+        /// The ID of the certificate's plan.
         plan: String,
-        /// Whom it is for.
+        /// Its subject.
         subject: Subject,
     },
 }
@@ -145,12 +146,12 @@ impl fmt::Display for Job {
 pub struct Outcome {
     /// The job.
     pub job: Job,
-    /// Nothing, or why it will be tried again later. Until then the old certificate is shown.
+    /// Success, or the error; the job will be retried later. Until then the old certificate is served.
     pub result: Result<(), CertsError>,
 }
 
-/// Certificates found for a store, and those still to be ordered. Nothing is kept alive or ordered before it is
-/// handed to [`Maintainer::keep`].
+/// Certificates found for a store, and those still to be ordered. Renewals and orders start only when it is passed to
+/// [`Maintainer::keep`].
 pub struct Provision {
     store: Weak<CertStore>,
     found: Vec<(Arc<Plan>, Subject, Option<Arc<Pair>>)>,
@@ -172,12 +173,12 @@ impl Maintainer {
         }
     }
 
-    /// Looks at these files from now on, in place of others.
+    /// Watches these files from now on, instead of previous ones.
     pub fn watch(&self, files: WatchedFiles) {
         *self.files.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(files));
     }
 
-    /// Works in this rhythm from now on.
+    /// Sets the polling intervals.
     pub fn set_rhythm(&self, rhythm: Rhythm) {
         *self.rhythm.lock().unwrap_or_else(PoisonError::into_inner) = rhythm;
     }
@@ -186,10 +187,10 @@ impl Maintainer {
         *self.rhythm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes certificates that ended long ago from storage, where that is due.
+    /// Deletes certificates that expired long ago from storage, if a cleanup is due.
     ///
     /// # Errors
-    /// A storage that cannot be read or written.
+    /// The storage cannot be read or written.
     pub fn clean(&self, now: SystemTime) -> Result<(), CertsError> {
         let Some(pause) = self.rhythm().clean else {
             return Ok(());
@@ -200,7 +201,7 @@ impl Maintainer {
         Ok(())
     }
 
-    /// Shows what has changed in the files that are watched.
+    /// Serves changed certificate files.
     pub fn refresh_files(&self) {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let files = files.clone();
@@ -209,7 +210,7 @@ impl Maintainer {
         }
     }
 
-    /// Looks after these keys of session tickets from now on, in place of others.
+    /// Maintains these shared session ticket keys from now on, instead of previous ones.
     pub fn share_tickets(&self, keys: Option<Arc<SharedKeys>>) {
         let trouble = None;
         let mut own = self
@@ -219,7 +220,7 @@ impl Maintainer {
         *own = TicketKeys { keys, trouble };
     }
 
-    /// Takes over what other instances have changed in the keys of session tickets, and changes them where it is time.
+    /// Loads changes that other instances made to the session ticket keys, and rotates them if due.
     pub fn refresh_ticket_keys(&self, now: SystemTime) {
         let mut own = self
             .ticket_keys
@@ -239,17 +240,17 @@ impl Maintainer {
         }
     }
 
-    /// The challenges of orders under way, which servers answer.
+    /// The challenges of orders in progress, for servers to respond to.
     pub fn challenges(&self) -> Arc<Challenges> {
         self.challenges.clone()
     }
 
-    /// What is rung when there is something new to do.
+    /// The bell to ring when there is a new job.
     pub fn bell(&self) -> Arc<Bell> {
         self.bell.clone()
     }
 
-    /// Adds an issuer that needs upkeep for as long as a plan asks it.
+    /// Adds an issuer that needs upkeep as long as a plan uses it.
     pub fn add_issuer(&self, issuer: &Arc<dyn Issuer>) {
         let mut issuers = self.issuers.write().unwrap_or_else(PoisonError::into_inner);
         issuers.retain(|_, same| {
@@ -260,15 +261,15 @@ impl Maintainer {
         same.push(Arc::downgrade(issuer));
     }
 
-    /// The issuers with this id that are still asked.
+    /// The issuers with this ID that are still in use.
     fn issuers(&self, id: &str) -> Vec<Arc<dyn Issuer>> {
         let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
         let same = issuers.get(id).into_iter().flatten();
         same.filter_map(Weak::upgrade).collect()
     }
 
-    /// Puts certificates by `plan` for all `subjects` into `store`. They come from memory, from storage, or are made
-    /// where that takes no time; the store knows of those that have to be ordered. On an error the store is unchanged.
+    /// Adds certificates by `plan` for all `subjects` to `store`: from memory, from storage, or newly issued if that
+    /// takes no time. The store records those that have to be ordered. On an error the store is unchanged.
     pub fn provide(
         &self,
         store: &Arc<CertStore>,
@@ -293,7 +294,7 @@ impl Maintainer {
         })
     }
 
-    /// Orders what was not found, and renews all for as long as the store lives.
+    /// Orders the missing certificates, and renews all of them as long as the store lives.
     pub fn keep(&self, provision: Provision) {
         let mut state = self.state();
         for (plan, subject, pair) in provision.found {
@@ -319,7 +320,7 @@ impl Maintainer {
                 managed.attempts = Attempts::default();
                 managed.advice = None;
             } else {
-                // One that came while the configuration was being built.
+                // It was obtained while the configuration was being built.
                 managed.show();
             }
         }
@@ -327,11 +328,11 @@ impl Maintainer {
         self.bell.ring();
     }
 
-    /// What has to be done at `now`, in order. Certificates that no store shows any more are forgotten.
+    /// The jobs that are due at `now`, in order. Drops certificates that no store serves any more.
     pub fn due(&self, now: SystemTime) -> Vec<Job> {
         let moments = self.moments().into_iter();
         let mut due: Vec<(Job, SystemTime)> = moments.filter(|(_, at)| *at <= now).collect();
-        // What waits longest comes first among the orders, so that no name starves behind failing ones.
+        // The order that has waited longest goes first, so that failing ones do not starve others.
         due.sort_by(|(a, a_at), (b, b_at)| {
             let rank = |job: &Job| !matches!(job, Job::Upkeep { .. });
             (rank(a), a_at, a).cmp(&(rank(b), b_at, b))
@@ -339,7 +340,7 @@ impl Maintainer {
         due.into_iter().map(|(job, _)| job).collect()
     }
 
-    /// When to look again, at the latest.
+    /// When to check again, at the latest.
     pub fn wake_at(&self, now: SystemTime) -> SystemTime {
         let latest = now + self.rhythm().look;
         self.moments()
@@ -349,7 +350,7 @@ impl Maintainer {
             .map_or(latest, |at| at.clamp(now, latest))
     }
 
-    /// Does one job, however long it takes.
+    /// Runs one job, however long it takes.
     pub fn run(&self, job: &Job, now: SystemTime) -> Result<(), CertsError> {
         match job {
             Job::Upkeep { issuer } => self.keep_up(issuer, now),
@@ -361,8 +362,8 @@ impl Maintainer {
         }
     }
 
-    /// Does everything that is due and takes no time, and starts as many of the orders as may be under way at once:
-    /// those tell how they ended by a notice.
+    /// Runs all due jobs that take no time, and starts as many orders as are allowed concurrently: these report their
+    /// outcome by a notice.
     pub fn tick(self: &Arc<Self>, now: SystemTime) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for job in self.due(now) {
@@ -376,7 +377,7 @@ impl Maintainer {
         outcomes
     }
 
-    /// Starts a job on a thread of its own, unless too many are under way.
+    /// Starts a job on a separate thread, unless too many are running.
     fn start(self: &Arc<Self>, job: Job) {
         {
             let mut state = self.state();
@@ -389,7 +390,7 @@ impl Maintainer {
             .name("order".to_owned())
             .spawn(move || {
                 let under_way = UnderWay(&maintainer, &ours);
-                // How it ended was noticed.
+                // The outcome is reported by a notice.
                 let _ = maintainer.run(&ours, SystemTime::now());
                 drop(under_way);
                 maintainer.bell.ring();
@@ -411,17 +412,17 @@ impl Maintainer {
         }
     }
 
-    /// What happened since it was asked last.
+    /// Takes the notices since the last call.
     pub fn take_notices(&self) -> Vec<Notice> {
         self.state().notices.drain(..).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic while it was held leaves at worst a certificate that is renewed once more.
+        // A panic while the lock was held causes at worst one extra renewal.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes something to tell, and wakes up who tells it.
+    /// Queues a notice and wakes the thread that logs it.
     pub(crate) fn tell(&self, notice: Notice) {
         self.notice(notice);
         self.bell.ring();
@@ -435,7 +436,7 @@ impl Maintainer {
         state.notices.push_back(notice);
     }
 
-    /// All jobs that nobody is doing, with the moment each is due.
+    /// All jobs that are not running, with their due times.
     fn moments(&self) -> Vec<(Job, SystemTime)> {
         let ids: Vec<String> = {
             let issuers = self.issuers.read().unwrap_or_else(PoisonError::into_inner);
@@ -457,7 +458,7 @@ impl Maintainer {
             let at = next.map_or(at, |next| next.max(at));
             moments.push((Job::Upkeep { issuer: id }, at));
         }
-        // Whoever finishes an order rings; looking again before would find the same.
+        // Each finished order rings the bell; checking earlier would find the same.
         let is_full = state.under_way.len() >= ORDERS_MAX;
         for ((plan, subject), managed) in &state.managed {
             if is_full && managed.plan.is_remote() {
@@ -478,7 +479,7 @@ impl Maintainer {
     }
 
     fn keep_up(&self, id: &str, now: SystemTime) -> Result<(), CertsError> {
-        // One that fails does not keep the others from being kept up.
+        // A failure does not prevent the upkeep of the others.
         let each: Vec<_> = self
             .issuers(id)
             .iter()
@@ -494,8 +495,8 @@ impl Maintainer {
         done
     }
 
-    /// Asks the authority of a certificate when to renew it. One that fails is asked again later; until then what it
-    /// said before holds.
+    /// Queries the CA for renewal information. After a failure there will be a retry; until then the previous
+    /// information remains in effect.
     fn ask(&self, key: Key, now: SystemTime) {
         let known = self.state().managed.get(&key).and_then(|managed| {
             let pair = managed.pair.clone()?;
@@ -526,7 +527,7 @@ impl Maintainer {
     }
 }
 
-/// Takes a job off the list when its thread ends, even by a panic.
+/// Unregisters a job when its thread ends, even by a panic.
 struct UnderWay<'a>(&'a Maintainer, &'a Job);
 
 impl Drop for UnderWay<'_> {

@@ -1,5 +1,4 @@
-//! How the certificates of some names are to be made: who is asked, and for what. Making them is left to the rest of
-//! `maintain`.
+//! How to obtain the certificates of a set of names: issuers and options. The rest of `maintain` executes the plans.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,24 +12,24 @@ use crate::renewal::{Advice, Setback, believed, retry_pause, seed_of};
 use crate::store::CertStore;
 use crate::subject::Subject;
 
-/// How the certificates of some names are made.
+/// How to obtain the certificates of a set of names.
 pub struct Plan {
-    /// What makes two plans the same: certificates in memory go from one configuration to the next by it.
+    /// Equal for equal plans: by this ID, certificates in memory are carried over to a new configuration.
     pub id: String,
-    /// Who is asked, one after the other.
+    /// The issuers, tried in order.
     pub issuers: Vec<Arc<dyn Issuer>>,
     /// The type of new keys.
     pub key_type: KeyType,
-    /// Renewed certificates keep their key.
+    /// Whether renewed certificates keep their key.
     pub keeps_keys: bool,
-    /// The share of a lifetime that is left when a renewal starts; the issuer's where `None`.
+    /// The fraction of the lifetime that remains when renewal starts; the issuer's default if `None`.
     pub renewal_share: Option<f64>,
-    /// Asks for certificates that no client takes without a fresh OCSP answer (RFC 7633).
+    /// Whether to request the must-staple extension (RFC 7633).
     pub must_staple: bool,
 }
 
 impl Plan {
-    /// A plan for one issuer, with what is usual for the rest.
+    /// A plan for one issuer, with defaults for the rest.
     pub fn of(issuer: Arc<dyn Issuer>) -> Plan {
         Plan {
             id: issuer.id().to_owned(),
@@ -42,7 +41,7 @@ impl Plan {
         }
     }
 
-    /// Whether anybody is asked over the network.
+    /// Whether any issuer is reached over the network.
     pub(super) fn is_remote(&self) -> bool {
         self.issuers.iter().any(|issuer| issuer.is_remote())
     }
@@ -55,24 +54,24 @@ impl Plan {
     }
 }
 
-/// Which certificate: the plan it is made by, and whom it is for.
+/// The key of a managed certificate: its plan and its subject.
 pub(super) type Key = (String, Subject);
 
-/// A certificate and the stores that show it.
+/// A certificate and the stores that serve it.
 pub(super) struct Managed {
     pub(super) plan: Arc<Plan>,
-    /// `None` while it is waited for.
+    /// `None` until it was obtained.
     pub(super) pair: Option<Arc<Pair>>,
     pub(super) stores: Vec<Weak<CertStore>>,
     pub(super) attempts: Attempts,
-    /// When the authority says to renew it.
+    /// The CA's renewal information.
     pub(super) advice: Option<Advice>,
-    /// When to ask for that next; `None` where nobody gives any.
+    /// When to query it next; `None` if the CA provides none.
     pub(super) ask_at: Option<SystemTime>,
 }
 
 impl Managed {
-    /// When it has to be made or renewed.
+    /// When it has to be issued or renewed.
     pub(super) fn due_at(&self, seed: u64) -> SystemTime {
         let at = match (&self.pair, self.advice) {
             (None, _) => SystemTime::UNIX_EPOCH,
@@ -90,14 +89,14 @@ impl Managed {
     }
 }
 
-/// All that is managed.
+/// All managed certificates.
 pub(super) type ManagedTable = BTreeMap<Key, Managed>;
 
-/// Failed attempts in a row.
+/// Consecutive failed attempts.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Attempts {
     pub(super) failures: u32,
-    /// Not before then.
+    /// The earliest time of the next attempt.
     pub(super) next: Option<SystemTime>,
 }
 

@@ -1,4 +1,4 @@
-//! When responders are asked what to staple. Asking, and what becomes of the answers, is left to `ocsp`.
+//! Schedules OCSP requests. `ocsp` sends them and handles the responses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
@@ -9,14 +9,14 @@ use crate::renewal::Advice;
 use crate::storage::Storage;
 use crate::store::CertStore;
 
-/// What is stapled, and when that is looked at next.
+/// The certificates to staple to, and the time of the next check.
 pub(super) struct Staples {
     stapler: Stapler,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The certificates that are served; nothing where nothing is stapled.
+    /// The options and the served certificates; `None` if stapling is disabled.
     what: Option<(Stapling, Weak<CertStore>)>,
     next: SystemTime,
     under_way: bool,
@@ -38,21 +38,21 @@ impl Staples {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is a certificate that was not looked at.
+    /// Checks soon, because there is a new certificate.
     pub(super) fn look_soon(&self) {
         self.state().next = SystemTime::UNIX_EPOCH;
     }
 }
 
 impl Maintainer {
-    /// Staples to the certificates of `store` from now on, and to no others; nothing where `how` is `None`.
+    /// Staples to the certificates of `store` from now on, instead of previous ones; `None` disables stapling.
     pub fn set_stapling(&self, how: Option<Stapling>, store: &Arc<CertStore>) {
         let mut state = self.staples.state();
         state.what = how.map(|how| (how, Arc::downgrade(store)));
         state.next = SystemTime::UNIX_EPOCH;
     }
 
-    /// Has all certificates looked at on a thread of its own, where that is due.
+    /// Checks all certificates on a separate thread, if due.
     pub fn staple(self: &Arc<Self>, now: SystemTime) {
         let (how, store) = {
             let mut state = self.staples.state();
@@ -88,7 +88,7 @@ impl Maintainer {
         }
     }
 
-    /// Has a certificate of ours renewed at once: it was revoked.
+    /// Renews a managed certificate immediately because it was revoked.
     fn replace(&self, pair: &Arc<crate::Pair>, now: SystemTime) {
         for managed in self.state().managed.values_mut() {
             if managed
@@ -107,7 +107,7 @@ impl Maintainer {
     }
 }
 
-/// A round that goes on until this is dropped, even by a panic.
+/// A check in progress, until this is dropped, even by a panic.
 struct UnderWay<'a>(&'a Staples);
 
 impl Drop for UnderWay<'_> {

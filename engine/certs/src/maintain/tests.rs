@@ -1,4 +1,4 @@
-//! Certificates made and renewed in virtual time.
+//! Issuance and renewal in virtual time.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,7 +13,7 @@ use crate::local_ca::{LocalCa, LocalCaOptions};
 use crate::renewal::Advice;
 use crate::tests::TempFolder;
 
-/// A local CA that can be made to fail, and counts.
+/// A local CA that counts its calls and can be made to fail.
 struct Flaky {
     ca: LocalCa,
     fails: AtomicBool,
@@ -204,7 +204,7 @@ fn damaged_and_foreign_stored_certificates_are_replaced() {
         let notices = restarted.take_notices();
         assert!(matches!(notices[0], Notice::Replaced { .. }), "{notices:?}");
     }
-    // Of another root, after somebody deleted ours.
+    // The root has changed because the stored CA was deleted.
     let s = setup(&["a.test"]);
     fs::remove_dir_all(s.folder.path().join("pki")).unwrap();
     let storage = Storage::new(s.folder.path());
@@ -217,7 +217,7 @@ fn damaged_and_foreign_stored_certificates_are_replaced() {
 #[test]
 fn a_certificate_that_cannot_be_stored_is_still_shown() {
     let s = setup(&[]);
-    // A file where a folder is needed stands for a full or read-only disk, also for root.
+    // A file in place of a directory simulates a full or read-only disk, even for root.
     fs::write(s.folder.path().join("certificates"), b"in the way").unwrap();
     provide(&s.maintainer, &s.store, &s.issuer, &["a.test"], s.start).unwrap();
     assert!(!shown(&s.store, "a.test").is_empty());
@@ -238,7 +238,7 @@ fn a_failure_leaves_the_store_unchanged() {
     assert!(failed.is_err() && s.store.is_empty());
 }
 
-/// An authority that is asked over the network: each order takes until it is let through.
+/// A remote CA: each order blocks until it is released.
 struct Remote {
     ca: LocalCa,
     answer: Mutex<Box<dyn FnMut() -> Result<(), CertsError> + Send>>,
@@ -279,7 +279,7 @@ fn remote(
     })
 }
 
-/// Starts what is due and waits for it.
+/// Starts the due jobs and waits for them.
 fn finish(maintainer: &Arc<Maintainer>, now: SystemTime) {
     maintainer.tick(now);
     while !maintainer.state().under_way.is_empty() {
@@ -417,7 +417,7 @@ fn advice_moves_a_renewal_and_is_asked_for_again() {
         end: hours(1),
         ask_again: hours(3),
     });
-    // The clock of the thread is the real one, which is close to the start.
+    // The thread uses the real clock, which is close to the start.
     let soon = s.start + Duration::from_secs(30);
     assert!(matches!(s.maintainer.due(soon)[..], [Job::Ask { .. }]));
     finish(&s.maintainer, soon);

@@ -1,5 +1,5 @@
-//! What a responder says of a certificate (RFC 6960, section 4.2), verified: for which certificate it is, from when to when
-//! it holds, and that its issuer or somebody whom that named has signed it.
+//! OCSP responses (RFC 6960, section 4.2), verified: the certificate they are for, their validity period, and the
+//! signature of the issuer or its delegate.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,17 +15,17 @@ use crate::der::{
 use crate::limits::OCSP_CLOCK_SKEW;
 use crate::signed::{Signed, key_parts};
 
-/// `id-sha1` and `id-pkix-ocsp-basic`, as their contents.
+/// The OIDs `id-sha1` and `id-pkix-ocsp-basic`, without tag and length.
 const SHA1: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x1a];
 const BASIC: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x30, 0x01, 0x01];
 
-/// What is said of a certificate.
+/// The status of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) status: Status,
-    /// From when it holds.
+    /// Start of its validity.
     pub(super) from: SystemTime,
-    /// Until when; responders that name no end are asked again after a day.
+    /// End of its validity; if the responder specifies none, a day.
     pub(super) until: SystemTime,
 }
 
@@ -36,14 +36,14 @@ pub(super) enum Status {
     Unknown,
 }
 
-/// The certificate asked about and the one that signed it.
+/// The certificate in question and its issuer.
 pub(super) struct Question<'a> {
     leaf: X509Certificate<'a>,
     issuer: X509Certificate<'a>,
 }
 
 impl<'a> Question<'a> {
-    /// About the first of a chain; `None` where its issuer is not there or one of them is damaged.
+    /// For the first certificate of a chain; `None` if its issuer is missing or one of them cannot be parsed.
     pub(super) fn new(chain: &'a [CertificateDer<'_>]) -> Option<Question<'a>> {
         let [leaf, issuer, ..] = chain else {
             return None;
@@ -53,19 +53,19 @@ impl<'a> Question<'a> {
         (leaf.issuer().as_raw() == issuer.subject().as_raw()).then_some(Question { leaf, issuer })
     }
 
-    /// The certificate asked about.
+    /// The certificate in question.
     pub(super) fn leaf(&self) -> &X509Certificate<'a> {
         &self.leaf
     }
 
-    /// The request (RFC 6960, section 4.1), with hashes by SHA-1 as RFC 5019 has them: all responders know those.
+    /// The request (RFC 6960, section 4.1), with SHA-1 hashes as in RFC 5019, which all responders support.
     pub(super) fn encode(&self) -> Vec<u8> {
         let request = element(SEQUENCE, &[&self.id()]);
         let list = element(SEQUENCE, &[&request]);
         element(SEQUENCE, &[&element(SEQUENCE, &[&list])])
     }
 
-    /// The names and keys that stand for the certificate.
+    /// The identifier of the certificate.
     fn id(&self) -> Vec<u8> {
         let algorithm = element(SEQUENCE, &[&element(OID, &[SHA1]), &element(NULL, &[])]);
         element(
@@ -79,7 +79,8 @@ impl<'a> Question<'a> {
         )
     }
 
-    /// What an answer says at `now`; `None` for one that is damaged, another's, or signed by a stranger.
+    /// The status in a response at `now`; `None` if it is malformed, for another certificate, or not signed by the
+    /// issuer.
     pub(super) fn read(&self, answer: &[u8], now: SystemTime) -> Option<Said> {
         let signed = Signed::parse(basic_of(answer)?)?;
         if !self.is_believed(&signed, now) {
@@ -88,9 +89,9 @@ impl<'a> Question<'a> {
         self.find(Reader(signed.said.content))
     }
 
-    /// The part of an answer that is about our certificate.
+    /// The part of a response that is about this certificate.
     fn find(&self, mut data: Reader<'_>) -> Option<Said> {
-        // The version, where it is not the usual one; the responder; the time of the answer.
+        // Skip the version, if present, the responder ID and the production time.
         data.take(0xa0);
         data.next()?;
         data.take(GENERALIZED_TIME)?;
@@ -120,7 +121,7 @@ impl<'a> Question<'a> {
         None
     }
 
-    /// Whether the issuer signed, or somebody with a certificate of the issuer's for it (section 4.2.2.2).
+    /// Whether the issuer has signed, or a delegate with a certificate of the issuer (section 4.2.2.2).
     fn is_believed(&self, signed: &Signed<'_>, now: SystemTime) -> bool {
         let key = self.issuer.public_key().raw;
         if signed.is_by(key) {
@@ -142,7 +143,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What is signed in an answer that says something.
+/// The signed part of a successful response.
 fn basic_of(answer: &[u8]) -> Option<&[u8]> {
     let mut outer = Reader(Reader(answer).take(SEQUENCE)?.content);
     if outer.take(ENUMERATED)?.content != [0] {
@@ -155,13 +156,13 @@ fn basic_of(answer: &[u8]) -> Option<&[u8]> {
     Some(bytes.take(OCTET_STRING)?.content)
 }
 
-/// Whether bytes are an answer that says something.
+/// Whether bytes are a successful response.
 pub(super) fn is_answer(bytes: &[u8]) -> bool {
     basic_of(bytes).and_then(Signed::parse).is_some()
 }
 
 impl Said {
-    /// Whether it holds at `now`, allowing for clocks that differ.
+    /// Whether it is valid at `now`, allowing for clock skew.
     pub(super) fn holds(&self, now: SystemTime) -> bool {
         now + OCSP_CLOCK_SKEW >= self.from && now <= self.until
     }
@@ -171,7 +172,7 @@ fn key_bits<'a>(cert: &'a X509Certificate<'_>) -> &'a [u8] {
     key_parts(cert.public_key().raw).map_or(&[], |(_, bits)| bits)
 }
 
-/// Whether two ids are of one certificate; the NULL behind the algorithm may be left out.
+/// Whether two certificate identifiers are equal; the NULL after the algorithm may be omitted.
 fn is_same(found: Element<'_>, own: &[u8]) -> bool {
     let parts = |content| {
         let mut parts = Reader(content);
@@ -189,7 +190,7 @@ fn sha1(bytes: &[u8]) -> Vec<u8> {
         .to_vec()
 }
 
-/// A time such as `20260131235959Z`, which DER knows no other form of.
+/// A time such as `20260131235959Z`, the only form in DER.
 fn moment(text: &[u8]) -> Option<SystemTime> {
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     if text.len() != 14 || !text.bytes().all(|b| b.is_ascii_digit()) {

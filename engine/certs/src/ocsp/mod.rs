@@ -1,6 +1,6 @@
-//! Stapling (RFC 6066, section 8): what the responders of authorities say of certificates is shown with them, so that
-//! clients need not ask. Answers are asked for in the background, verified, and kept in storage; one that cannot be had
-//! costs nothing but the staple.
+//! OCSP stapling (RFC 6066, section 8): responses of OCSP responders are sent with certificates, so that clients need
+//! not request them. Responses are fetched in the background, verified, and stored; if that fails, only the staple is
+//! missing.
 
 mod answer;
 
@@ -25,15 +25,15 @@ use answer::{Question, Said, Status};
 /// `id-ad-ocsp` (RFC 5280, section 4.2.2.1).
 const RESPONDER: &str = "1.3.6.1.5.5.7.48.1";
 
-/// Gives for a name and the address of a responder the address that is asked.
+/// Returns the responder URL to use for a name, given the URL in the certificate.
 pub type Responder = Arc<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
 
-/// What the configuration says of stapling.
+/// Options for stapling.
 #[derive(Clone)]
 pub struct Stapling {
-    /// How often answers are looked at.
+    /// How often responses are checked.
     pub interval: Duration,
-    /// Who is asked of a certificate for a name, in place of the responder that it names; nobody where `None`.
+    /// Selects the responder of a certificate, given the one that it names; `None` disables stapling for it.
     pub responder: Responder,
 }
 
@@ -46,23 +46,23 @@ impl Default for Stapling {
     }
 }
 
-/// What was learned of a round over all certificates.
+/// The results of checking all certificates.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// What happened.
+    /// Notices to log.
     pub(crate) notices: Vec<Notice>,
-    /// Certificates that their authority has revoked.
+    /// Certificates that were revoked by their CA.
     pub(crate) revoked: Vec<Arc<Pair>>,
 }
 
-/// Asks responders and remembers what they say.
+/// Fetches and caches OCSP responses.
 pub(crate) struct Stapler {
     storage: Storage,
     fetcher: Fetcher,
     known: Mutex<HashMap<Vec<u8>, Known>>,
 }
 
-/// An answer at hand, and when to ask for the next.
+/// A response, and when to request the next.
 #[derive(Clone)]
 struct Known {
     answer: Option<(Vec<u8>, Said)>,
@@ -82,13 +82,13 @@ impl Stapler {
         }
     }
 
-    /// Looks at all certificates of `store` and staples what there is to staple. Takes as long as the responders take.
+    /// Checks all certificates of `store` and staples the responses. Blocks until the responders have replied.
     pub(crate) fn round(&self, store: &CertStore, how: &Stapling, now: SystemTime) -> Round {
         let mut round = Round::default();
         let mut seen = Vec::new();
         for pair in store.pairs() {
             if pair.certified.ocsp.is_some() {
-                // It has what somebody else keeps up to date.
+                // Its staple is maintained externally.
                 continue;
             }
             let chain = &pair.certified.cert;
@@ -127,11 +127,11 @@ impl Stapler {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Vec<u8>, Known>> {
-        // Entries are replaced whole.
+        // Entries are replaced as a whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of a certificate after asking, where it is time to ask.
+    /// The response for a certificate, fetching a new one if due.
     fn renewed(
         &self,
         one: &One<'_>,
@@ -145,7 +145,7 @@ impl Stapler {
         }
         match self.ask(one, now) {
             Ok((bytes, said)) => {
-                // What cannot be kept is asked for again after a restart.
+                // If it cannot be stored, it is requested again after a restart.
                 let _ = self.storage.write(&one.place, &bytes);
                 let ask_at = half_way(&said).max(now + OCSP_PAUSE_MIN);
                 Known {
@@ -166,7 +166,7 @@ impl Stapler {
         }
     }
 
-    /// The answer that an earlier process has kept.
+    /// The response stored by an earlier process.
     fn stored(&self, one: &One<'_>, now: SystemTime) -> Known {
         let bytes = self.storage.read(&one.place).ok().flatten();
         let answer = bytes.and_then(|bytes| {
@@ -198,13 +198,13 @@ impl Stapler {
     }
 }
 
-/// A certificate that somebody can be asked about.
+/// A certificate with a responder.
 struct One<'a> {
     pair: &'a Pair,
     question: Question<'a>,
-    /// Who is asked.
+    /// The URL of the responder.
     url: String,
-    /// Where the answer is kept.
+    /// The storage name of the response.
     place: String,
 }
 
@@ -220,7 +220,7 @@ fn show(store: &CertStore, pair: &Arc<Pair>, known: &Known, now: SystemTime, rou
     }
 }
 
-/// Where an answer is kept, as in Caddy: beside each other, by name and certificate.
+/// The storage name of a response, as in Caddy: in one directory, by name and certificate.
 fn place(pair: &Pair, hash: &[u8]) -> String {
     let name = pair
         .subjects
@@ -235,18 +235,18 @@ fn place(pair: &Pair, hash: &[u8]) -> String {
     place.display().to_string()
 }
 
-/// Whether bytes are an answer of a responder that says something, whatever it is (RFC 6960, section 4.2.1).
+/// Whether bytes are a successful OCSP response, whatever its contents (RFC 6960, section 4.2.1).
 pub(crate) fn is_answer(bytes: &[u8]) -> bool {
     answer::is_answer(bytes)
 }
 
-/// Answers are renewed in the middle of their time, so that a responder may be away for as long again.
+/// Responses are renewed in the middle of their validity, so that the responder may be unavailable for as long again.
 fn half_way(said: &Said) -> SystemTime {
     let length = said.until.duration_since(said.from).unwrap_or_default();
     said.from + length / 2
 }
 
-/// The address of the responder that a certificate names.
+/// The responder URL in a certificate.
 fn responder(cert: &X509Certificate<'_>) -> Option<String> {
     cert.extensions().iter().find_map(|extension| {
         let ParsedExtension::AuthorityInfoAccess(access) = extension.parsed_extension() else {

@@ -32,7 +32,7 @@ const DELEGATED: u8 = 4;
 const STRANGER: u8 = 5;
 const OTHER: u8 = 6;
 
-/// An authority with a responder, whose manners can be changed.
+/// A CA with a responder whose behaviour can be changed.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     cert: CertificateDer<'static>,
@@ -52,7 +52,7 @@ fn time_text(at: OffsetDateTime) -> Vec<u8> {
     element(GENERALIZED_TIME, &[text.as_bytes()])
 }
 
-/// An answer about the certificate that a request names, signed by `signer`.
+/// A response for the certificate in a request, signed by `signer`.
 fn answer(request: &[u8], manner: u8, signer: &KeyPair, delegate: Option<&[u8]>) -> Vec<u8> {
     let mut inner = Reader(request);
     for _ in 0..4 {
@@ -178,7 +178,7 @@ impl Authority {
     }
 }
 
-/// A certificate that may sign answers, or one that may not.
+/// A certificate with or without the OCSP signing usage.
 fn delegate(issuer: &Issuer<'static, KeyPair>, may: bool) -> (Vec<u8>, KeyPair) {
     let own = key();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -220,17 +220,17 @@ fn an_answer_is_stapled_kept_and_asked_for_again_half_way() {
         1,
         "it is still good"
     );
-    // A new process has it at once, even when the responder is away.
+    // A new process has the response immediately, even if the responder is unavailable.
     authority.manner.store(AWAY, Ordering::SeqCst);
     let fresh = CertStore::new(store.pairs());
     let again = Stapler::new(storage);
     assert!(again.round(&fresh, &how, now).notices.is_empty());
     assert_eq!(stapled(&fresh, "a.test"), Some(first.clone()));
-    // It is renewed half way; who is away then does not take the old one.
+    // It is renewed in the middle of its validity; a failure does not remove the old one.
     let later = now + Duration::from_secs(2000);
     assert_eq!(again.round(&fresh, &how, later).notices.len(), 1);
     assert_eq!(stapled(&fresh, "a.test"), Some(first));
-    // What no longer holds is not shown.
+    // An expired response is not served.
     again.round(&fresh, &how, now + Duration::from_secs(4000));
     assert_eq!(stapled(&fresh, "a.test"), None);
 }
@@ -275,7 +275,7 @@ fn a_revoked_certificate_is_told_and_responders_can_be_replaced() {
     let asked = authority.asked.load(Ordering::SeqCst);
     stapler.round(&store, &off, SystemTime::now());
     assert_eq!(authority.asked.load(Ordering::SeqCst), asked);
-    // An INTEGER in a request is the serial number as it stands in the certificate.
+    // An INTEGER in a request is the serial number exactly as in the certificate.
     let question = Question::new(&pair.certified.cert).unwrap();
     let request = question.encode();
     let serial = element(INTEGER, &[question.leaf().raw_serial()]);

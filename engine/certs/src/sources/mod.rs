@@ -1,5 +1,5 @@
-//! Certificates that somebody else hands out while a handshake waits: an HTTP endpoint, or the Tailscale daemon of this
-//! machine. When they are asked, and what is kept of it, is left to `on_demand`.
+//! Certificate sources queried while a handshake waits: an HTTP endpoint, or the Tailscale daemon of this machine.
+//! `on_demand` decides when to query them and caches the results.
 
 mod tailscale;
 
@@ -17,19 +17,19 @@ use crate::storage::StoredPair;
 use crate::store::wildcard_of;
 use crate::subject::Subject;
 
-/// Where the Tailscale daemon listens on Linux (`paths.DefaultTailscaledSocket` of its client).
+/// The default socket of the Tailscale daemon on Linux (`paths.DefaultTailscaledSocket` of its client).
 pub const TAILSCALE_SOCKET: &str = "/var/run/tailscale/tailscaled.sock";
 
-/// Who is asked for a certificate, before anything is opened.
+/// The configuration of a certificate source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceOptions {
-    /// An endpoint at this `http` or `https` address (Caddy's module `tls.get_certificate.http`).
+    /// An endpoint at this `http` or `https` URL (Caddy's module `tls.get_certificate.http`).
     Http(String),
     /// The Tailscale daemon at this socket, for names below `ts.net` (Caddy's `tls.get_certificate.tailscale`).
     Tailscale(PathBuf),
 }
 
-/// Somebody who is asked for certificates.
+/// A certificate source.
 pub struct Source(Kind);
 
 enum Kind {
@@ -37,19 +37,19 @@ enum Kind {
     Tailscale(PathBuf),
 }
 
-/// What the endpoint is told of a client.
+/// ClientHello data sent to the endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// The signature schemes it takes, by their numbers (RFC 8446, section 4.2.3).
+    /// The client's signature schemes, by number (RFC 8446, section 4.2.3).
     pub signature_schemes: Vec<u16>,
-    /// The cipher suites it offers, by their numbers (RFC 8446, appendix B.4).
+    /// The client's cipher suites, by number (RFC 8446, appendix B.4).
     pub cipher_suites: Vec<u16>,
-    /// Our address that it connected to, where known.
+    /// The local address that the client connected to, if known.
     pub local: Option<IpAddr>,
 }
 
 impl SourceOptions {
-    /// An endpoint; what is wrong with its address is for people.
+    /// An HTTP endpoint; the error for an invalid URL is a human-readable message.
     pub fn http(url: &str) -> Result<SourceOptions, String> {
         let uri: Uri = url
             .parse()
@@ -66,11 +66,11 @@ impl SourceOptions {
 }
 
 impl Source {
-    /// Opens what is needed to ask; nobody is asked yet.
+    /// Creates the source without connecting to it.
     pub fn new(options: &SourceOptions) -> Source {
         Source(match options {
             SourceOptions::Http(url) => Kind::Http {
-                // What stands behind `#` is for readers, not for servers.
+                // The fragment of a URL is not sent to servers.
                 url: url.split('#').next().unwrap_or_default().to_owned(),
                 fetcher: Fetcher::new(&FetchOptions {
                     timeout: SOURCE_TIMEOUT,
@@ -81,8 +81,8 @@ impl Source {
         })
     }
 
-    /// The certificate for `subject`; `None` where it is not this source's affair. It takes up to
-    /// [`SOURCE_TIMEOUT`], for Tailscale a minute. One that has ended, or is for another name, is an error.
+    /// The certificate for `subject`; `None` if the source is not responsible for it. Blocks for up to
+    /// [`SOURCE_TIMEOUT`], or a minute for Tailscale. An expired certificate, or one for another name, is an error.
     pub(crate) fn ask(
         &self,
         subject: &Subject,
@@ -120,7 +120,7 @@ impl Source {
         if !pair.subjects.iter().any(is_for_it) {
             return Err(refuse("the certificate is for other names".to_owned()));
         }
-        // It is shown for the name that was asked for: for its other names the source may have a better one.
+        // Serve it only for the requested name: for its other names, the source may have a better certificate.
         Ok(Some(Pair {
             subjects: vec![subject.clone()],
             ..pair
@@ -128,7 +128,7 @@ impl Source {
     }
 }
 
-/// An address without what may be secret in it.
+/// The URL without parts that may be secret.
 fn shown(url: &str) -> String {
     let Ok(uri) = url.parse::<Uri>() else {
         return "get_certificate".to_owned();
@@ -139,7 +139,7 @@ fn shown(url: &str) -> String {
     format!("{scheme}://{host}{port}{}", uri.path())
 }
 
-/// Caddy's protocol: 200 with the chain and the key, 204 for a name that the endpoint has nothing for.
+/// Caddy's protocol: 200 with chain and key, 204 if the endpoint has no certificate for the name.
 fn ask_http(
     fetcher: &Fetcher,
     url: &str,
@@ -157,7 +157,7 @@ fn ask_http(
     }
 }
 
-/// The address with what is known of the client.
+/// The URL with the ClientHello data as query parameters.
 fn asked_address(url: &str, subject: &Subject, hello: &Hello) -> String {
     let numbers = |list: &[u16]| {
         let words = list.iter().take(HELLO_NUMBERS_MAX);
@@ -165,7 +165,7 @@ fn asked_address(url: &str, subject: &Subject, hello: &Hello) -> String {
         words.join("%2C")
     };
     let joint = if url.contains('?') { '&' } else { '?' };
-    // Names hold no character that would have to be escaped.
+    // Names contain nothing that needs escaping.
     let mut address = format!(
         "{url}{joint}server_name={subject}&signature_schemes={}&cipher_suites={}",
         numbers(&hello.signature_schemes),

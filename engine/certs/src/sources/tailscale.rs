@@ -1,4 +1,4 @@
-//! The local interface of the Tailscale daemon: HTTP over a socket of this machine.
+//! The local API of the Tailscale daemon: HTTP over a Unix socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,21 +10,21 @@ use serde::Deserialize;
 use crate::limits::{ANSWER_BYTES_MAX, TAILSCALE_TIMEOUT};
 use crate::subject::Subject;
 
-/// What the daemon says of itself, as far as it matters here.
+/// The status of the daemon, as far as it is used here.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Status {
-    /// Names that it can get certificates for; `null` where the network has switched them off.
+    /// Names that it can obtain certificates for; `null` if certificates are disabled for the network.
     cert_domains: Option<Vec<String>>,
 }
 
-/// Key and chain for `subject` as PEM; `None` where the daemon has nothing to do with the name.
+/// Key and chain for `subject` as PEM; `None` if the daemon is not responsible for the name.
 pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, String> {
     let name = match subject.name() {
         Some(name) if name.ends_with(".ts.net") => name,
         Some(_) | None => return Ok(None),
     };
-    // As in Caddy, one that does not tell its names is asked all the same. Other machines are not of interest.
+    // As in Caddy, a daemon that does not report its names is queried anyway. Information about peers is not needed.
     let status = get(socket, "/localapi/v0/status?peers=false");
     let status = status.ok().filter(|(status, _)| *status == 200);
     let status = status.and_then(|(_, text)| serde_json::from_slice::<Status>(&text).ok());
@@ -47,7 +47,7 @@ pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, S
     }
 }
 
-/// The status and the body of an answer. Spoken is HTTP/1.0: an answer ends with its connection.
+/// Sends a request and returns status and body. Uses HTTP/1.0, where a response ends with its connection.
 fn get(socket: &Path, path: &str) -> Result<(u16, Vec<u8>), String> {
     let answer = exchange(socket, path).map_err(|error| error.to_string())?;
     let odd = || "the daemon sent an unexpected response".to_owned();
@@ -65,7 +65,7 @@ fn get(socket: &Path, path: &str) -> Result<(u16, Vec<u8>), String> {
         };
         let is_whole = match name {
             "content-length" => value.trim().parse() == Ok(body.len()),
-            // RFC 9112, section 6.1: never sent to who speaks 1.0.
+            // RFC 9112, section 6.1: must not be sent to an HTTP/1.0 client.
             "transfer-encoding" => false,
             _ => true,
         };
@@ -80,7 +80,7 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     let end = Instant::now() + TAILSCALE_TIMEOUT;
     let mut stream = UnixStream::connect(socket)?;
     stream.set_write_timeout(Some(TAILSCALE_TIMEOUT))?;
-    // In one piece: who reads only the beginning before it answers would close on the rest.
+    // In one piece: a server that reads only the beginning before it responds would close on the rest.
     let request = format!("GET {path} HTTP/1.0\r\nHost: local-tailscaled.sock\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::tests::TempFolder;
 
-    /// A daemon that answers `status` and `cert` so; tells what it was asked.
+    /// A daemon with these responses for `status` and `cert`; also returns the requests it receives.
     fn daemon(
         folder: &TempFolder,
         status: &'static str,
@@ -182,7 +182,7 @@ mod tests {
             ("nonsense", "unexpected response"),
             ("", "unexpected response"),
         ] {
-            // What does not tell its names is asked all the same.
+            // A daemon that does not report its names is queried anyway.
             let (socket, _) = daemon(&folder, "HTTP/1.0 500 Oh\r\n\r\n", answer);
             let said = asked_for("me.tail.ts.net", &socket).unwrap_err();
             assert!(said.contains(wanted), "{answer:?}: {said}");

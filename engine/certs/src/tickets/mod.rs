@@ -1,5 +1,5 @@
-//! Session tickets: the keys that seal them, and when those change. Each policy has keys of its own, so that a session goes on
-//! under the policy it began under and no other. Keys that several instances share are left to `shared`.
+//! Session tickets: their keys and key rotation. Each policy has its own keys, so that a session can only be resumed
+//! under the policy it began under. Keys shared between instances are in `shared`.
 
 mod shared;
 
@@ -23,13 +23,13 @@ use crate::policy::PolicyError;
 /// How sessions are resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tickets {
-    /// By tickets whose keys nobody else has; they end with the process.
+    /// By tickets with keys of this process only.
     Own(Rotation),
-    /// By tickets whose keys all instances with one storage have.
+    /// By tickets with keys shared by all instances with the same storage.
     Shared(Arc<SharedKeys>),
-    /// By tickets whose keys somebody has made, for all instances that have them.
+    /// By tickets with configured keys, shared by all instances that have them.
     Given(GivenKeys),
-    /// By what this process remembers, without tickets.
+    /// From the session cache of this process, without tickets.
     Kept,
     /// Not at all.
     Off,
@@ -41,12 +41,12 @@ impl Default for Tickets {
     }
 }
 
-/// When keys change.
+/// The rotation of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
     interval: Duration,
     keys_max: usize,
-    /// Whether they change at all.
+    /// Whether keys are rotated at all.
     changes: bool,
 }
 
@@ -57,8 +57,8 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// A new key each `interval`, at least [`TICKET_ROTATION_MIN`]. Tickets are taken while their key is one of the last
-    /// `keys_max`, of which there are one to [`TICKET_KEYS_MAX`].
+    /// A new key each `interval`, at least [`TICKET_ROTATION_MIN`]. Tickets are accepted while their key is one of the
+    /// last `keys_max`, from one to [`TICKET_KEYS_MAX`].
     pub fn new(interval: Duration, keys_max: usize) -> Rotation {
         Rotation {
             interval: interval.max(TICKET_ROTATION_MIN),
@@ -67,13 +67,13 @@ impl Rotation {
         }
     }
 
-    /// Keys by which tickets are taken for `lifetime`, and no longer than half as long again; [`TICKET_ROTATION_MIN`]
-    /// at least.
+    /// A rotation with which tickets are accepted for `lifetime`, and at most for one and a half times as long; the
+    /// interval is at least [`TICKET_ROTATION_MIN`].
     pub fn lasting(lifetime: Duration) -> Rotation {
         Rotation::new(lifetime / 2, 3)
     }
 
-    /// One key for ever.
+    /// A single key without rotation.
     pub fn never() -> Rotation {
         Rotation {
             changes: false,
@@ -81,7 +81,7 @@ impl Rotation {
         }
     }
 
-    /// Until when tickets are taken whose key was used from `from`.
+    /// Until when tickets are accepted if their key became active at `from`.
     fn until(&self, from: u64) -> u64 {
         if !self.changes {
             return u64::MAX;
@@ -90,34 +90,34 @@ impl Rotation {
         from.saturating_add(self.interval.as_secs().saturating_mul(keys))
     }
 
-    /// Whether a key that is used from `from` is still the one to seal with. One from the future was made by a clock that
-    /// was set since.
+    /// Whether a key that became active at `from` is still the current one. A key from the future was created before
+    /// the clock was set back.
     fn is_current(&self, from: u64, now: u64) -> bool {
         !self.changes || (from <= now && now - from < self.interval.as_secs())
     }
 
-    /// What clients are told of how long their tickets are good for.
+    /// The ticket lifetime hint sent to clients, in seconds.
     fn lifetime(&self) -> u32 {
         let most = u32::try_from(TICKET_LIFETIME_MAX.as_secs()).unwrap_or(u32::MAX);
         u32::try_from(self.until(0)).unwrap_or(u32::MAX).min(most)
     }
 }
 
-/// Keys that somebody has made: the first seals, all of them open. All instances that have them, and the same policy, take
-/// the tickets of one another.
+/// Configured keys: the first encrypts tickets, all of them decrypt. All instances with the same keys and policy accept
+/// each other's tickets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GivenKeys {
     secrets: Arc<[Secret]>,
 }
 
-/// How long keys are that somebody has made: those of OpenSSL, with AES-128 and with AES-256.
+/// The lengths of configured keys: those of OpenSSL, with AES-128 and with AES-256.
 const GIVEN_BYTES: [usize; 2] = [48, 80];
 
 impl GivenKeys {
-    /// From the contents of files.
+    /// Creates keys from the contents of files.
     ///
     /// # Errors
-    /// The place of one that has neither 48 nor 80 bytes.
+    /// The index of a file with neither 48 nor 80 bytes.
     pub fn new(files: &[Vec<u8>]) -> Result<GivenKeys, usize> {
         if let Some(at) = files
             .iter()
@@ -142,7 +142,7 @@ impl fmt::Debug for GivenKeys {
     }
 }
 
-/// What seals tickets under the policy that `scope` tells from all others.
+/// Creates the ticketer of the policy that `scope` identifies.
 pub(crate) fn ticketer(
     tickets: &Tickets,
     scope: &str,
@@ -158,19 +158,19 @@ pub(crate) fn ticketer(
         scope: scope.to_owned(),
         ring: RwLock::default(),
     };
-    // Whether there is randomness shows now, not in a handshake.
+    // Detect missing randomness now, not in a handshake.
     let made = sealer.refresh(now());
     made.map_err(|NoRandom| PolicyError::Tickets("the system has no randomness".to_owned()))?;
     Ok(Arc::new(sealer))
 }
 
-/// The system gives no randomness.
+/// The system provides no randomness.
 struct NoRandom;
 
-/// Of what keys are made.
+/// The secret that keys are derived from.
 #[derive(Clone, PartialEq, Eq)]
 struct Secret {
-    /// From when on tickets are sealed with it, in seconds since 1970.
+    /// When it becomes active, in seconds since the Unix epoch.
     from: u64,
     bytes: [u8; SECRET_BYTES],
 }
@@ -185,7 +185,7 @@ impl Secret {
     }
 }
 
-/// The keys of one policy.
+/// The ticketer of one policy, with its keys.
 struct Sealer {
     source: Source,
     scope: String,
@@ -200,13 +200,13 @@ enum Source {
 
 #[derive(Default)]
 struct Ring {
-    /// Which state of the shared secrets they are made of.
+    /// The generation of the shared secrets they are derived from.
     generation: u64,
     /// The newest first.
     keys: Vec<Key>,
 }
 
-/// A key that was made for one policy.
+/// A key derived for one policy.
 struct Key {
     name: [u8; NAME_BYTES],
     from: u64,
@@ -214,11 +214,12 @@ struct Key {
     seal: RandomizedNonceKey,
 }
 
-/// What tickets begin with: chance finds no other key by it.
+/// Length of the key name that tickets begin with: long enough that names never collide by chance.
 const NAME_BYTES: usize = 16;
 
 impl Key {
-    /// Binds a secret to a policy: from the key of one nobody can tell that of another (RFC 5869).
+    /// Derives the key of a policy from a secret: the key of one policy reveals nothing about that of another (RFC
+    /// 5869).
     fn new(secret: &Secret, scope: &str, rotation: Rotation) -> Result<Key, NoRandom> {
         let bound = Salt::new(HKDF_SHA256, LABEL).extract(&secret.bytes);
         let mut material = [0; NAME_BYTES + SECRET_BYTES];
@@ -232,7 +233,7 @@ impl Key {
             name: name.try_into().map_err(|_| NoRandom)?,
             from: secret.from,
             until: rotation.until(secret.from),
-            // Nonces are random, and this way of sealing survives that one comes twice (RFC 8452).
+            // Nonces are random, and the cipher tolerates a repeated one (RFC 8452).
             seal: RandomizedNonceKey::new(&AES_256_GCM_SIV, key).map_err(|_| NoRandom)?,
         })
     }
@@ -260,7 +261,7 @@ impl Key {
     }
 }
 
-/// Tells the keys made here from any others of the same secret.
+/// Separates these keys from others derived from the same secret.
 const LABEL: &[u8] = b"sluice session tickets 1";
 
 struct Length(usize);
@@ -280,7 +281,7 @@ impl Sealer {
         }
     }
 
-    /// Sees to it that the newest key is the one to seal with, if it can be.
+    /// Rotates or reloads the keys if due.
     fn refresh(&self, now: u64) -> Result<(), NoRandom> {
         match &self.source {
             Source::Own(rotation) => self.rotate(*rotation, now),
@@ -343,13 +344,13 @@ impl Sealer {
     fn seal(&self, plain: &[u8], now: u64) -> Option<Vec<u8>> {
         self.refresh(now).ok()?;
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
-        // One that is not used yet is there for the tickets of instances whose clocks are ahead.
+        // A key that is not active yet is there for tickets of instances whose clocks are ahead.
         let usable = |key: &&Key| key.from <= now && now < key.until;
         ring.keys.iter().find(usable)?.seal(plain)
     }
 
     fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
-        // Without it old keys are still good for what they sealed.
+        // After a failure, old keys still decrypt the tickets they encrypted.
         let _ = self.refresh(now);
         let (name, rest) = ticket.split_at_checked(NAME_BYTES)?;
         let ring = self.ring.read().unwrap_or_else(PoisonError::into_inner);
@@ -386,7 +387,7 @@ fn now() -> u64 {
     seconds(SystemTime::now())
 }
 
-/// Since 1970; a clock before that is as good as 1970.
+/// Seconds since the Unix epoch; 0 for an earlier clock.
 fn seconds(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -483,7 +484,8 @@ mod tests {
         assert_eq!(sealer.ring.read().unwrap().keys.len(), 1);
     }
 
-    /// Row 37: whoever knows an old key, or guesses that there is none, opens and forges nothing.
+    /// Attack row 37: without the current key, even with an old one or a guess that there is none, no ticket can be
+    /// decrypted or forged.
     #[test]
     fn nobody_opens_the_tickets_of_another_key_however_often_they_change() {
         let sealer = hourly(1);
@@ -493,7 +495,7 @@ mod tests {
             let ticket = sealer.seal(b"session", now).unwrap();
             assert_eq!(sealer.open(&ticket, now).as_deref(), Some(&b"session"[..]));
             assert_eq!(sealer.ring.read().unwrap().keys.len(), 1);
-            // Tickets of old keys, none at all, and those that an all-zero key or name would take.
+            // Tickets of old keys, empty ones, and those for an all-zero key or name.
             let old = before.replace(ticket.clone());
             assert!(old.is_none_or(|old| sealer.open(&old, now).is_none()));
             let mut forged = ticket.clone();

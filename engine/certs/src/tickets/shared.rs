@@ -1,8 +1,9 @@
-//! Secrets of session tickets in a storage that several instances share, so that a session begun with one goes on with
-//! another. Binding them to policies is left to the module above.
+//! Session ticket secrets in a storage shared by several instances, so that a session begun with one can be resumed
+//! with another. The parent module derives the keys of policies from them.
 //!
-//! The file is no secret of Caddy's: what our tickets hold only we can read, so its keys would be of no use. A key is in
-//! the file for a while before it is used, so that no instance meets a ticket whose key it has not seen.
+//! The file is not shared with Caddy: only sluice can read the contents of its tickets, so the keys would be useless to
+//! Caddy. A key is in the file for a while before it becomes active, so that no instance receives a ticket whose key it
+//! does not know.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,27 +19,27 @@ use crate::failure::CertsError;
 use crate::limits::{TICKET_KEY_LEAD, TICKET_KEYS_MAX, TICKET_LOCK_WAIT};
 use crate::storage::Storage;
 
-/// Where they are.
+/// The file in the storage.
 const FILE: &str = "session_tickets/keys.json";
 
-/// What whoever changes them holds.
+/// The lock for changes.
 const LOCK: &str = "session_tickets";
 
-/// Secrets that all instances with one storage have.
+/// The secrets shared by all instances with the same storage.
 pub struct SharedKeys {
     storage: Storage,
     rotation: Rotation,
     /// The newest first.
     secrets: RwLock<Vec<Secret>>,
-    /// Counts how often they have changed here, from 1.
+    /// Incremented on each change, starting at 1.
     generation: AtomicU64,
 }
 
 impl SharedKeys {
-    /// Those in `storage`; makes them if there are none.
+    /// The secrets in `storage`; creates them if there are none.
     ///
     /// # Errors
-    /// A storage that cannot be read or written, or whose file is damaged.
+    /// The storage cannot be read or written, or the file is malformed.
     pub fn open(
         storage: Storage,
         rotation: Rotation,
@@ -54,21 +55,21 @@ impl SharedKeys {
         Ok(Arc::new(keys))
     }
 
-    /// Whether these are the keys of `storage` that change like `rotation`.
+    /// Whether these are the keys of `storage` with this `rotation`.
     pub fn are_of(&self, storage: &Storage, rotation: Rotation) -> bool {
         self.storage.path("") == storage.path("") && self.rotation == rotation
     }
 
-    /// Takes over what others have changed, and makes a new secret where it is time. What was known stays on an error.
+    /// Loads changes of other instances, and creates a new secret if due. On an error the known secrets remain in use.
     ///
     /// # Errors
-    /// As of [`SharedKeys::open`].
+    /// Like [`SharedKeys::open`].
     pub fn refresh(&self, now: SystemTime) -> Result<(), CertsError> {
         let now = seconds(now);
         let mut found = self.read()?;
         if self.next(&found, now).is_some() {
             let lock = self.storage.shared_lock(LOCK, TICKET_LOCK_WAIT)?;
-            // Somebody else may have been first.
+            // Another instance may have been faster.
             found = self.read()?;
             if let Some(from) = self.next(&found, now) {
                 let made = Secret::new(from).map_err(|super::NoRandom| {
@@ -77,7 +78,7 @@ impl SharedKeys {
                 let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
                 found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
                 found.insert(0, made);
-                // One of them is not used yet.
+                // One of them is not active yet.
                 found.truncate(self.rotation.keys_max + 1);
                 self.write(&found)?;
             }
@@ -91,7 +92,7 @@ impl SharedKeys {
         Ok(())
     }
 
-    /// From when on a new secret is to be used; `None` as long as none is needed.
+    /// When a new secret should become active; `None` if none is due.
     fn next(&self, found: &[Secret], now: u64) -> Option<u64> {
         let lead = TICKET_KEY_LEAD.as_secs();
         let Some(newest) = found.first() else {
@@ -102,10 +103,11 @@ impl SharedKeys {
         }
         let end = newest.from.saturating_add(self.rotation.interval.as_secs());
         if end <= now {
-            // Nobody was there for a while, so nobody has to be waited for.
+            // No instance was running for a while, so none has to be waited for.
             return Some(now);
         }
-        // One that is further ahead than any instance makes it was made by a clock that was set since, and goes.
+        // A secret further in the future than any instance creates them was made before the clock was set back; replace
+        // it.
         if newest.from > now.saturating_add(2 * lead) {
             return Some(now);
         }
@@ -147,7 +149,7 @@ impl SharedKeys {
     }
 }
 
-/// Strict: a key of zeros, or of another length, is no key.
+/// Strict: a secret of zeros or of the wrong length is rejected.
 fn decode(text: &[u8]) -> Option<Vec<Secret>> {
     let text: Value = serde_json::from_slice(text).ok()?;
     let keys = text.get("keys")?.as_array()?;
@@ -164,12 +166,12 @@ fn decode(text: &[u8]) -> Option<Vec<Secret>> {
         let from = key.get("from")?.as_u64()?;
         secrets.push(Secret { from, bytes });
     }
-    // The newest first, whoever wrote them.
+    // The newest first, whatever the order in the file.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.from));
     Some(secrets)
 }
 
-/// Two policies have the same keys if they have the same object.
+/// Policies share keys only if they refer to the same object.
 impl PartialEq for SharedKeys {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
@@ -237,14 +239,14 @@ mod tests {
         let (here, there) = (sealer(&one, "a"), sealer(&two, "a"));
         let first = here.seal(b"1", HOUR).unwrap();
         let lead = TICKET_KEY_LEAD.as_secs();
-        // One of them makes the next key, and seals with the old one still.
+        // One of them creates the next key, and still encrypts with the old one.
         let soon = 2 * HOUR - lead;
         one.refresh(at(soon)).unwrap();
         let second = here.seal(b"2", soon).unwrap();
         assert_eq!(first[..16], second[..16]);
         two.refresh(at(soon + 5)).unwrap();
         assert_eq!(one.secrets().len(), 2);
-        // It is used from the same moment on by all, and what one seals all open.
+        // All use it from the same time on, and each accepts the tickets of the others.
         let third = here.seal(b"3", 2 * HOUR).unwrap();
         assert_ne!(second[..16], third[..16]);
         assert!(there.open(&third, 2 * HOUR).is_some());
@@ -296,7 +298,7 @@ mod tests {
             assert!(SharedKeys::open(storage, rotation, at(HOUR)).is_err());
         }
         assert!(sealer(&keys, "a").open(&ticket, HOUR).is_some());
-        // They end all the same.
+        // They expire nevertheless.
         assert!(sealer(&keys, "a").open(&ticket, 3 * HOUR).is_none());
         assert!(sealer(&keys, "a").seal(b"x", 3 * HOUR).is_none());
     }

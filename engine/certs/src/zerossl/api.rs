@@ -1,4 +1,4 @@
-//! One request to ZeroSSL's interface and what its answer says. Which requests are made is left to `zerossl`.
+//! Single requests to ZeroSSL's API and their responses. `zerossl` decides which requests are made.
 
 use std::time::SystemTime;
 
@@ -11,7 +11,7 @@ use crate::failure::{CertsError, Fault};
 use crate::fetch::{Fetcher, escaped};
 use crate::limits::ZEROSSL_DETAILS_MAX;
 
-/// The interface with a key.
+/// The API with an access key.
 pub(super) struct Api<'a> {
     pub(super) fetcher: &'a Fetcher,
     pub(super) base: &'a str,
@@ -52,20 +52,20 @@ impl Api<'_> {
                 .filter(|_| fault != Fault::Refused),
         };
         match read {
-            // Refusals come with any status, 200 included.
+            // Errors may have any status, including 200.
             Some(read) if is_refusal(&read) => Err(refused(told(&read))),
             Some(read) if status.is_success() => Ok(read),
             Some(_) | None => Err(refused(format!("it responded with status {status}"))),
         }
     }
 
-    /// Messages get into logs, where the key has no business.
+    /// Removes the access key from messages, which are logged.
     fn without_key(&self, what: &str) -> String {
         what.replace(&escaped(self.key), "…").replace(self.key, "…")
     }
 }
 
-/// `success` is a boolean or a number, and missing where things are well.
+/// `success` is a boolean or a number, and absent on success.
 fn is_refusal(read: &Value) -> bool {
     match &read["success"] {
         Value::Bool(is_well) => !is_well,
@@ -74,7 +74,7 @@ fn is_refusal(read: &Value) -> bool {
     }
 }
 
-/// The words of a refusal.
+/// The message of an error.
 fn told(read: &Value) -> String {
     let error = &read["error"];
     let kind = error["type"].as_str().unwrap_or("no reason given");

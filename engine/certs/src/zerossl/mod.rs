@@ -1,6 +1,6 @@
-//! Certificates by ZeroSSL's own interface (zerossl.com/documentation/api), which is neither ACME nor free: a certificate
-//! is asked for with a key of an account, proved by a file or a CNAME record, and fetched. Each order runs on the thread of
-//! whoever asks for it; when to ask is left to `maintain`, how one request is made to `api`.
+//! Certificates from ZeroSSL's own API (zerossl.com/documentation/api), which is neither ACME nor free: a certificate
+//! is requested with the access key of an account, validated by a file or a CNAME record, and downloaded. Each order
+//! blocks the thread of its caller; `maintain` decides when to order, `api` makes single requests.
 
 mod api;
 #[cfg(test)]
@@ -25,52 +25,53 @@ use crate::limits::{RENEWAL_SHARE, ZEROSSL_PAUSE_MAX, ZEROSSL_PAUSE_MIN};
 use crate::subject::Subject;
 use api::Api;
 
-/// Where the interface is.
+/// The base URL of the API.
 pub const ZEROSSL_API: &str = "https://api.zerossl.com";
 
-/// The name under which its certificates are stored, as Caddy's.
+/// The issuer name under which its certificates are stored, as in Caddy.
 const ID: &str = "zerossl";
 
-/// How ZeroSSL is asked.
+/// Options for ZeroSSL's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZeroSslOptions {
-    /// The address of the interface, without a slash at its end.
+    /// The base URL of the API, without a trailing slash.
     pub api_url: String,
-    /// The key of the account.
+    /// The access key of the account.
     pub api_key: String,
-    /// How long a certificate shall live; ZeroSSL's own choice where `None`. They take 90 and, of some accounts, 365.
+    /// The requested certificate lifetime; ZeroSSL's default if `None`. They accept 90 days and, for some accounts,
+    /// 365.
     pub validity_days: Option<u32>,
-    /// The port on which they look for the file.
+    /// The port for file validation.
     pub http_port: u16,
-    /// The address on which the file is served where no server of ours listens; all when empty.
+    /// The address to listen on for file validation if no server of ours does; all addresses if empty.
     pub listen_host: String,
-    /// How CNAME records are set; a file is served where `None`.
+    /// Options for CNAME validation; `None` for file validation.
     pub cname: Option<DnsOptions>,
-    /// How long one order may take.
+    /// Timeout of one order.
     pub timeout: Duration,
 }
 
-/// ZeroSSL.
+/// An issuer that uses ZeroSSL's API.
 pub struct ZeroSslIssuer {
     options: ZeroSslOptions,
     challenges: Arc<Challenges>,
     fetcher: Fetcher,
 }
 
-/// What proves that a name is ours, for as long as it is kept.
+/// A validation response, active while this is held.
 enum Proof<'a> {
     File { _shown: Shown, _gate: Option<Gate> },
     Cname { _record: DnsRecord<'a> },
 }
 
 impl ZeroSslIssuer {
-    /// Asks as `options` say; `challenges` are those that our servers answer.
+    /// Creates an issuer; our servers respond to `challenges`.
     pub fn new(options: ZeroSslOptions, challenges: Arc<Challenges>) -> ZeroSslIssuer {
         ZeroSslIssuer {
             options,
             challenges,
             fetcher: Fetcher::new(&FetchOptions {
-                // A redirect would take the key along.
+                // A redirect would leak the access key.
                 redirects: 0,
                 ..FetchOptions::default()
             }),
@@ -99,15 +100,15 @@ impl ZeroSslIssuer {
         })
     }
 
-    /// Opens an order.
+    /// Creates an order.
     fn create(&self, request: &Request<'_>) -> Result<Value, CertsError> {
-        // As Caddy does, though no client looks at it any more: ZeroSSL insists on a common name.
+        // As in Caddy: ZeroSSL requires a common name, although clients ignore it.
         let made =
             csr(request, true).map_err(|error| CertsError::Signing(format!("a CSR: {error}")))?;
         let mut wish = json!({
             "certificate_domains": request.subject.to_string(),
             "certificate_csr": pem(&made),
-            // Without it `www.` is added to names.
+            // Otherwise ZeroSSL adds the `www.` variant of names.
             "strict_domains": 1,
         });
         if let Some(days) = self.options.validity_days {
@@ -116,7 +117,7 @@ impl ZeroSslIssuer {
         self.api().post("/certificates", Some(&wish))
     }
 
-    /// From an open order to the certificate.
+    /// Validates an order and downloads the certificate.
     fn complete(&self, subject: &Subject, id: &str, order: &Value) -> Result<Issued, CertsError> {
         let begun = Instant::now();
         let proof = self.prove(subject, order)?;
@@ -156,11 +157,11 @@ impl ZeroSslIssuer {
         })
     }
 
-    /// Shows what the order asks to be shown.
+    /// Provides the validation response that the order requires.
     fn prove(&self, subject: &Subject, order: &Value) -> Result<Proof<'_>, CertsError> {
         let methods = order["validation"]["other_methods"].as_object();
         let name = subject.to_string();
-        // There is one name in an order; how it is written there does not matter.
+        // An order has a single name; its spelling in the response does not matter.
         let method = methods.and_then(|all| all.get(&name).or_else(|| all.values().next()));
         let method = method.ok_or_else(|| odd("no way to prove the name"))?;
         if let Some(dns) = &self.options.cname {
@@ -209,13 +210,13 @@ impl Issuer for ZeroSslIssuer {
         self.check(request.subject)?;
         let order = self.create(request)?;
         let id = order["id"].as_str().unwrap_or_default();
-        // It becomes a part of paths.
+        // It becomes part of URL paths.
         if id.is_empty() || !id.bytes().all(|b| b.is_ascii_alphanumeric()) {
             return Err(odd("an order without an id"));
         }
         let done = self.complete(request.subject, id, &order);
         if done.is_err() {
-            // Open orders count against the account. One that cannot be cancelled has ended, or will by itself.
+            // Pending orders count against the account. If one cannot be cancelled, it has ended or will expire.
             let _ = self.api().post(&format!("/certificates/{id}/cancel"), None);
         }
         done
@@ -234,7 +235,7 @@ impl Issuer for ZeroSslIssuer {
     }
 }
 
-/// Whether `record` stands below `name`, or below what a wildcard stands for: nothing else of a zone is to be changed.
+/// Whether `record` is below `name`, or below a wildcard's parent domain: no other part of the zone must be changed.
 fn is_below(record: &str, name: &str) -> bool {
     let bare = name.strip_prefix("*.").unwrap_or(name).to_ascii_lowercase();
     let record = record.to_ascii_lowercase();
@@ -242,7 +243,7 @@ fn is_below(record: &str, name: &str) -> bool {
     label.is_some_and(|label| !label.is_empty())
 }
 
-/// The leaf, then those above it.
+/// The leaf, followed by the intermediates.
 fn chain(bundle: &Value) -> Result<Vec<u8>, CertsError> {
     let mut chain = String::new();
     for part in ["certificate.crt", "ca_bundle.crt"] {
@@ -270,7 +271,7 @@ fn pem(der: &[u8]) -> String {
     text + "\n-----END CERTIFICATE REQUEST-----\n"
 }
 
-/// What ZeroSSL gives that it never gives.
+/// The error for an unexpected response of ZeroSSL.
 fn odd(what: &str) -> CertsError {
     failed(Fault::Refused, format!("it gives {what}"))
 }

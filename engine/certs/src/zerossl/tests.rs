@@ -1,4 +1,4 @@
-//! Orders at an interface of our own that answers as ZeroSSL's does.
+//! Orders with a fake API that responds like ZeroSSL's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -62,7 +62,7 @@ fn fetched(port: u16) -> String {
     answer
 }
 
-/// Answers an order for `name` whole; what is asked for the check is given by `check`.
+/// The responses for a complete order for `name`; `check` provides the validation details.
 fn whole(
     name: &'static str,
     check: impl Fn(&Asked) -> String + Send + 'static,
@@ -110,7 +110,7 @@ fn a_certificate_comes_by_a_file_that_is_served_meanwhile() {
     assert_eq!(created["strict_domains"], 1);
     let csr = created["certificate_csr"].as_str().unwrap();
     let (_, csr) = x509_parser::pem::parse_x509_pem(csr.as_bytes()).unwrap();
-    // The common name: its identifier (2.5.4.3) and the text.
+    // The common name: its OID (2.5.4.3) and the text.
     let name = [&[0x55, 4, 3, 0x0c, 6][..], b"a.test"].concat();
     assert!(csr.contents.windows(name.len()).any(|w| w == name));
     assert!(fake.lines().iter().all(|line| !line.contains("cancel")));

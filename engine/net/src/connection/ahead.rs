@@ -1,5 +1,5 @@
-//! What a client gets before its answer: interim answers, those of upstreams and our own `100 Continue`. They are sent
-//! as the client takes them; what it has not taken goes before the head of the answer.
+//! Interim responses sent before the final one: those of upstreams and our own `100 Continue`. They are sent as the
+//! client accepts them; what is left goes out before the head of the final response.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use crate::limits::INTERIM_BYTES_MAX;
 use crate::stream::Stream;
 
-/// Bytes that go before the answer. Few answers have any, so they take memory of their own.
+/// Bytes to send before the response. Rare, therefore in a separate allocation.
 #[derive(Default)]
 pub(super) struct Ahead(Cell<Option<Box<Waiting>>>);
 
@@ -19,7 +19,7 @@ struct Waiting {
 }
 
 impl Ahead {
-    /// Adds what `write` writes, unless too much waits already.
+    /// Appends what `write` writes, unless too much is waiting already.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
         let mut waiting = self.0.take().unwrap_or_default();
         let before = waiting.bytes.len();
@@ -30,7 +30,7 @@ impl Ahead {
         self.0.set(Some(waiting));
     }
 
-    /// Sends what there is. Ready when all of it was handed over.
+    /// Sends the waiting bytes. Ready when all of them are written.
     pub(super) fn poll_send(
         &self,
         stream: &mut Stream,
@@ -46,7 +46,7 @@ impl Ahead {
         polled
     }
 
-    /// Moves what was not sent to `out`, which is empty.
+    /// Moves the unsent bytes to `out`, which is empty.
     pub(super) fn move_to(&self, out: &mut Vec<u8>) {
         if let Some(waiting) = self.0.take() {
             out.extend_from_slice(&waiting.bytes[waiting.sent..]);

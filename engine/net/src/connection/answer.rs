@@ -1,5 +1,4 @@
-//! Asking the service for the answer to one request, whatever version carried it. Sending it is left to the
-//! connection.
+//! Runs the service for one request, independent of the HTTP version. The connection sends the response.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,16 +14,16 @@ use crate::service::{Answer, Exchange, Refused, Service};
 use crate::sys::prefetch::Lines;
 use crate::worker::Worker;
 
-/// Whoever waits for an answer.
+/// The recipient of a response: an HTTP/1 connection or an HTTP/2 stream.
 pub(super) trait Asker {
-    /// Gets an interim answer.
+    /// Sends an interim response.
     fn tell(&self, interim: &Interim);
 
-    /// Asked whenever the service waits: ready once nobody waits for the answer any more.
+    /// Polled whenever the service is pending: ready once the client no longer waits for the response.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Failure>;
 }
 
-/// Lets the service answer, or refuse. A panic in it ends this request with 500.
+/// Runs the service to produce a response or to refuse the request. A panic in it ends this request with 500.
 pub(super) async fn answer<S: Service>(
     service: &S,
     x: &mut Exchange<S::Context>,
@@ -35,7 +34,7 @@ pub(super) async fn answer<S: Service>(
     let mut outcome = None;
     let exchange = Lines::of(x);
     let body = loop {
-        // Borrowed anew for each step: a step keeps the exchange until it is over.
+        // Reborrowed for each step: a step borrows the exchange until it ends.
         let y = &mut *x;
         let step = guarded(move || match (outcome, refused) {
             (None, None) => service.serve(y),
@@ -48,8 +47,8 @@ pub(super) async fn answer<S: Service>(
             None => break None,
         };
         outcome = poll_fn(|cx| {
-            // Among thousands of connections nothing of this one is left in the caches when it is woken. Asked for
-            // together, it comes while the kernel is asked for the bytes.
+            // With thousands of connections, the data of this one has left the CPU caches when it is woken. Prefetching
+            // all of it overlaps the misses with the system call that reads from the socket.
             Lines::of(&*future).fetch();
             exchange.fetch();
             poll_step(cx, future.as_mut(), worker, asker)
@@ -69,9 +68,9 @@ pub(super) async fn answer<S: Service>(
     Ok(Body::Empty)
 }
 
-/// A response with a status below 200 is none that a request ends with (RFC 9110, section 15.2), unless it switches the
-/// protocol: the client would wait for another one. A configuration can ask for such a status, and so can whoever fills
-/// its placeholders.
+/// A status below 200 cannot be final (RFC 9110, section 15.2) unless it switches protocols: the client would wait for
+/// another response. A configuration may ask for such a status, directly or through a placeholder that the client
+/// controls.
 fn final_response<C>(x: &mut Exchange<C>, body: Body) -> Body {
     if !x.res.status.is_informational() || matches!(body, Body::Tunnel(_) | Body::Abort) {
         return body;
@@ -81,7 +80,7 @@ fn final_response<C>(x: &mut Exchange<C>, body: Body) -> Body {
     Body::Empty
 }
 
-/// Polls a step of the answer, and meanwhile notices a client that goes away. `None` is a panic.
+/// Polls a step of the service and watches for a client that disconnects. `None` means that the step panicked.
 fn poll_step<T>(
     cx: &mut Context<'_>,
     future: Pin<&mut (dyn Future<Output = T> + '_)>,
@@ -92,7 +91,7 @@ fn poll_step<T>(
     left.iter().for_each(|interim| asker.tell(interim));
     let stays = worker.stays.take();
     match polled {
-        // What was told and not sent goes before the head of the answer.
+        // Interim responses not yet sent go before the head of the response.
         Some(Poll::Ready(outcome)) => Poll::Ready(Ok(Some(outcome))),
         Some(Poll::Pending) if stays => Poll::Pending,
         Some(Poll::Pending) => asker.poll_gone(cx).map(Err),
@@ -100,8 +99,8 @@ fn poll_step<T>(
     }
 }
 
-/// Runs a step of the service; `None` if it panicked. The exchange is thrown away then, or only its head is
-/// used again, so a half-made change cannot be seen.
+/// Runs a step of the service; `None` if it panicked. The exchange is then discarded, or only its head is reused, so a
+/// partial change is never visible.
 pub(super) fn guarded<T>(step: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(step)).ok()
 }

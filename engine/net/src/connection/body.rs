@@ -1,5 +1,5 @@
-//! The body of a request, read from the connection by whoever handles the request. It reads straight into a
-//! buffer of its own, decodes there, and gives back what belongs to the next request.
+//! An HTTP/1 request body, read from the connection by the handler. It is read into a separate buffer and decoded in
+//! place; bytes of the next request go back to the connection.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -22,36 +22,36 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 pub(crate) struct H1Body {
     link: Rc<Link>,
     unread: Unread,
-    /// Content in `unread.buf`, shown and not yet consumed.
+    /// Range of decoded content in `unread.buf` that was returned and not yet consumed.
     data: (usize, usize),
     stage: Stage,
     idle_timeout: Duration,
     pace: Pace,
 }
 
-/// How far a body was read.
+/// How far the body has been read.
 #[derive(Clone, Copy, PartialEq)]
 enum Stage {
     /// More is to come.
     Open,
-    /// All of it is here; the connection is given back once it was taken.
+    /// All of it has been read; once it is consumed, the connection gets its input back.
     Whole,
-    /// The connection was given back.
+    /// The connection has its input back.
     Ended,
 }
 
-/// A body that is not read to its end.
+/// A body that has not been read to its end.
 pub(crate) struct Unread {
     buf: Vec<u8>,
-    /// Everything before this offset of `buf` is done with.
+    /// Everything before this offset of `buf` has been consumed.
     done: usize,
     decoder: BodyDecoder,
-    /// Content still to come, where its length is known.
+    /// Content still to come, if its length is known.
     left: Option<u64>,
     expects: Expects,
 }
 
-/// Whether the client waits for a go-ahead before it sends the body (RFC 9110, section 10.1.1).
+/// Whether the client waits for `100 Continue` before it sends the body (RFC 9110, section 10.1.1).
 #[derive(Clone, Copy, PartialEq)]
 enum Expects {
     Nothing,
@@ -59,19 +59,19 @@ enum Expects {
 }
 
 impl Unread {
-    /// Whether the client still waits to be asked for its body, so that none of it will come.
+    /// Whether the client still waits for `100 Continue`, so that nothing of the body will arrive.
     pub(crate) fn awaits_continue(&self) -> bool {
         self.expects != Expects::Nothing
     }
 
-    /// Content still to come, where its length is known.
+    /// Content still to come, if its length is known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.left
     }
 }
 
 impl H1Body {
-    /// Takes over the connection's input for a body framed so.
+    /// Takes over the connection's input for a body with this framing.
     pub(super) fn new(
         link: &Rc<Link>,
         framing: BodyFraming,
@@ -86,7 +86,7 @@ impl H1Body {
             BodyFraming::None => Some(0),
             BodyFraming::Chunked | BodyFraming::UntilClose => None,
         };
-        // Content that is already here shows that the client does not wait.
+        // If content has already arrived, the client does not wait for `100 Continue`.
         let expects = if awaits_continue && buf.is_empty() {
             Expects::Continue
         } else {
@@ -110,7 +110,7 @@ impl H1Body {
         }
     }
 
-    /// Goes on with what an earlier reader left.
+    /// Continues a body that an earlier reader left.
     pub(super) fn resume(link: &Rc<Link>, unread: Unread, client: &ClientLimits) -> Self {
         *link.body.borrow_mut() = BodyState::Lent;
         H1Body {
@@ -137,7 +137,7 @@ impl H1Body {
         *self.link.body.borrow_mut() = BodyState::Finished;
     }
 
-    /// Decodes what is here, tiny chunks together; tells whether that gave content or the end.
+    /// Decodes the bytes read so far, merging small chunks; returns whether there is content or the end was reached.
     fn decode(&mut self) -> Result<bool, Failure> {
         let Unread {
             buf, done, decoder, ..
@@ -166,7 +166,8 @@ impl H1Body {
             unread.expects = Expects::Nothing;
             let ahead = &self.link.ahead;
             ahead.push(|out| out.extend_from_slice(CONTINUE));
-            // What the client does not take now goes when it is ready; the body is read all the same.
+            // If the client does not accept it now, it is sent once the socket is writable; the body is read
+            // regardless.
             if let Poll::Ready(Err(error)) = ahead.poll_send(&mut stream, cx) {
                 return Poll::Ready(Err(client_failure(error)));
             }
@@ -174,7 +175,7 @@ impl H1Body {
         let Unread { buf, done, .. } = unread;
         buf.drain(..*done);
         *done = 0;
-        // A first large read pays off where much is still to come; the small buffer was for the head.
+        // A large read pays off if much is still to come; the small buffer was for the head.
         if buf.is_empty() && buf.capacity() < crate::limits::BODY_BUFFER_BYTES {
             let large = self.link.worker.buffers.large();
             self.link
@@ -204,11 +205,11 @@ impl H1Body {
         }
     }
 
-    /// Gives the memory back while nothing comes: thousands of clients may stall inside of their bodies.
+    /// Frees the buffer while nothing arrives: thousands of clients may stall in the middle of their bodies.
     fn rest(&mut self) {
         let buf = &mut self.unread.buf;
         if buf.len() <= STALLED_BYTES_MAX && buf.capacity() > STALLED_BYTES_MAX {
-            // Of nothing that is no memory at all.
+            // A copy of an empty buffer does not allocate.
             let begun = buf.to_vec();
             let buf = std::mem::replace(buf, begun);
             self.link.worker.buffers.give_back(buf);
@@ -231,7 +232,7 @@ impl H1Body {
             link.timer.set(&link.worker.clock, self.idle_timeout);
         }
         ready!(link.timer.poll_expired(cx));
-        // The answer to this gets its own time.
+        // The response to this gets a timeout of its own.
         link.timer.clear();
         Poll::Ready(Err(
             self.break_off(Failure::new(Side::Client, FailureKind::Timeout))

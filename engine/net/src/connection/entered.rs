@@ -1,4 +1,5 @@
-//! Connections of listeners where something comes before TLS and HTTP: it is read, and then they are like others.
+//! Connections of listeners with a listener wrapper: it reads what precedes TLS and HTTP, then the connection is served
+//! like any other.
 
 use std::io;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use crate::upstream::within;
 use crate::worker::{Shared, Worker};
 use crate::workers::Open;
 
-/// Serves a connection from what stands at its entrance to its end.
+/// Serves a connection from its listener wrapper to its end.
 pub(crate) async fn enter<S: Service>(
     mut stream: Stream,
     remote: Remote,
@@ -27,7 +28,7 @@ pub(crate) async fn enter<S: Service>(
     let (mut told, mut is_plain) = (None, false);
     if let Some(entrance) = &binding.entrance {
         let reading = read(&shared.worker, &mut stream, remote, entrance, &binding);
-        // In memory of its own: the connection goes on without it.
+        // In a separate allocation, freed before the connection is served.
         match Box::pin(reading).await {
             Err(_) => return,
             Ok(found) => {
@@ -54,13 +55,13 @@ pub(crate) async fn enter<S: Service>(
     connection.run().await;
 }
 
-/// What was found at the entrance.
+/// The result of the listener wrapper.
 struct Found {
-    /// What a proxy in front tells.
+    /// Data from the PROXY protocol header.
     heard: Heard,
-    /// The answer for a client that speaks plain HTTP where it should not.
+    /// The response for a client that speaks plain HTTP to a TLS listener.
     plain_answer: Option<String>,
-    /// Whether it is to be served without TLS, although TLS is spoken here.
+    /// Whether to serve without TLS, although this is a TLS listener.
     is_plain: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The life of an HTTP/1 connection: head, answer, next head. Its parts are in the modules beside.
+//! The life cycle of an HTTP/1 connection: request head, response, next request head. The submodules contain the parts.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -43,9 +43,9 @@ impl<S: Service> Asker for Connection<S> {
 }
 
 impl<S: Service> Connection<S> {
-    /// Serves request after request, to the end of the connection.
+    /// Serves requests until the connection ends.
     pub(crate) async fn run(&mut self) {
-        // Boxed, here and below: what is rare shall not take room in every connection.
+        // Boxed, here and below: rare futures must not enlarge every connection.
         if self.is_secure() {
             if !Box::pin(self.secure()).await {
                 return;
@@ -56,7 +56,7 @@ impl<S: Service> Connection<S> {
         }
         let binding = self.slot.binding();
         let settings = binding.service.settings_for(&self.info);
-        // Who has connected and not asked is worth no more than who has asked and been answered.
+        // A connection that has not sent a request is closed under pressure as readily as an idle one.
         self.link
             .timer
             .set_yielding(&self.link.worker.clock, settings.first_byte_timeout);
@@ -86,11 +86,11 @@ impl<S: Service> Connection<S> {
         tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
     }
 
-    /// Serves one request. Sets how long its connection waits for the next, or how it closes.
+    /// Serves one request. Then sets how long the connection waits for the next one, or how it closes.
     async fn serve_next(&mut self, linger: &mut Linger) -> Next {
         self.head_wait = HeadWait::Nothing;
         let is_pipelined = !self.is_new && !self.link.input.borrow().is_empty();
-        // While nothing has come a connection holds no exchange: that is most of its memory.
+        // An idle connection holds no exchange, which is most of its memory.
         if self.link.input.borrow().is_empty() {
             self.link.rest();
             if poll_fn(|cx| self.poll_first_byte(cx)).await.is_err() {
@@ -148,7 +148,7 @@ impl<S: Service> Connection<S> {
         next
     }
 
-    /// Whether the client begins to speak HTTP/2 without asking (RFC 9113, section 3.3), and may.
+    /// Whether the client starts HTTP/2 with prior knowledge (RFC 9113, section 3.3) and is allowed to.
     fn is_preface(&self, error: &RequestError, binding: &Binding<S>) -> bool {
         error.fault == RequestFault::Http2Preface
             && self.is_new
@@ -173,7 +173,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Prepares for the answer to a request whose head is here.
+    /// Prepares for a request whose head has been read.
     fn begin(
         &mut self,
         x: &mut Exchange<S::Context>,
@@ -192,7 +192,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Counts a request, and forgets the one before.
+    /// Counts a request and clears the state of the previous one.
     fn count_request(&mut self, x: &mut Exchange<S::Context>, settings: &Settings) {
         let link = &self.link;
         link.timer.clear();
@@ -208,7 +208,7 @@ impl<S: Service> Connection<S> {
 
     /// Records how an exchange ended.
     fn end(&self, service: &S, x: &mut Exchange<S::Context>, ended: Ended) -> Next {
-        // What a handler took and forgot is given back before the rest of it is looked at.
+        // A body that a handler took and dropped is returned before its rest is inspected.
         x.body = RequestBody::None;
         let completion = Completion {
             ending: ended.ending,
@@ -239,7 +239,7 @@ impl<S: Service> Connection<S> {
         now.since(started)
     }
 
-    /// Begins to send an answer, if there is one.
+    /// Starts sending the response, if there is one.
     fn begin_sending(
         &self,
         service: &S,
@@ -268,11 +268,11 @@ impl<S: Service> Connection<S> {
         matches!(*self.link.body.borrow(), BodyState::Finished)
     }
 
-    /// Whether what is unread of the request is worth reading to keep the connection.
+    /// Whether the unread rest of the request body is small enough to read it for the sake of keep-alive.
     fn body_can_end(&self, x: &Exchange<S::Context>) -> bool {
         match &*self.link.body.borrow() {
             BodyState::Finished => true,
-            // Still in the exchange, or with the body of the answer, which may read it to its end.
+            // Still in the exchange, or owned by the response body, which may read it to its end.
             BodyState::Lent => x.body.len().is_none_or(|left| left <= DRAIN_BYTES_MAX),
             BodyState::Unread(unread) => {
                 !unread.awaits_continue()
@@ -282,7 +282,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Reads what the handler left of the request, within limits, so that it is not taken for the next one.
+    /// Reads the rest of the request body, within limits, so that it is not mistaken for the next request.
     async fn clear_body(&self, limits: &ClientLimits) -> Next {
         let state = std::mem::replace(&mut *self.link.body.borrow_mut(), BodyState::Finished);
         let unread = match state {
@@ -343,7 +343,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// The first line of what was received, without its end.
+/// The first line of the input, without its line ending.
 fn first_line(input: &[u8]) -> Vec<u8> {
     let start = input.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
     let line = &input[start.unwrap_or(input.len())..];
@@ -352,7 +352,7 @@ fn first_line(input: &[u8]) -> Vec<u8> {
     line[..end].to_vec()
 }
 
-/// How much of a head was read and found right, in whole lines: all before the one with the fault, or what came in time.
+/// How many bytes of a head are valid, in whole lines: the lines before the faulty one, or those that arrived in time.
 fn head_bytes(input: &[u8], error: Option<&RequestError>) -> usize {
     let read = match error.map(|error| (error.fault, error.offset)) {
         None => input,

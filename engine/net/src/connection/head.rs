@@ -1,4 +1,4 @@
-//! Waiting for the head of the next request. What a head means is left to the codec.
+//! Waits for the head of the next request. The codec parses it.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,20 +9,20 @@ use super::{Connection, HeadWait};
 use crate::clock;
 use crate::service::{Service, Settings};
 
-/// What came of waiting.
+/// The result of waiting.
 pub(super) enum Awaited {
-    /// A request; its head, of so many bytes, is in the exchange and no longer in the input.
+    /// A request; its head has this many bytes, is in the exchange, and was removed from the input.
     Head(RequestFraming, usize),
-    /// Bytes that are no request.
+    /// Bytes that are not a valid request.
     Refused(RequestError),
-    /// A head began and did not end in time.
+    /// A head began and was not completed in time.
     TimedOut,
-    /// The connection is over, and nothing has to be said.
+    /// The connection is over, and no response is needed.
     Closed,
 }
 
 impl<S: Service> Connection<S> {
-    /// Waits for the next head. The timer runs: idle until the first byte, then for the whole head.
+    /// Waits for the next head. Runs the idle timeout until the first byte, then the timeout of the whole head.
     pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -34,7 +34,7 @@ impl<S: Service> Connection<S> {
                 return Poll::Ready(awaited);
             }
             let idle = self.link.input.borrow().is_empty();
-            // From its first byte that is not a whole head, also one that came behind the request before.
+            // Runs from the first byte of an incomplete head, even if it arrived together with the previous request.
             if !idle && self.head_wait == HeadWait::Nothing {
                 let clock = &self.link.worker.clock;
                 self.head_wait = HeadWait::Begun(clock.coarse());
@@ -79,7 +79,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// When a request began: exact where its duration is logged, else the time of the last sweep.
+/// The start time of a request: exact if its duration is logged, else the time of the last sweep.
 pub(super) fn start_of(settings: &Settings, clock: &clock::Clock) -> sluice_message::Moment {
     if settings.exact_times {
         clock::now()

@@ -1,5 +1,5 @@
-//! Closing so that the client gets to read the last answer: a socket closed over unread input is reset, and a
-//! reset overtakes what was sent.
+//! Lingering close: lets the client read the last response. Closing a socket with unread input resets the connection,
+//! and the reset discards data that the client has not read.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -9,7 +9,7 @@ use super::{BodyState, Link};
 use crate::service::{Linger, Lingering};
 use crate::stream::Stream;
 
-/// Ends our direction, then reads and throws away what the client still sends, for a limited time and amount.
+/// Shuts down the sending direction, then reads and discards what the client still sends, up to a time and size limit.
 pub(super) async fn close(link: &Link, linger: Linger) {
     let clock = &link.worker.clock;
     let until = clock.coarse() + linger.time;
@@ -53,7 +53,7 @@ pub(super) async fn close(link: &Link, linger: Linger) {
     link.rest();
 }
 
-/// Has the kernel forget what it holds of a connection, and its client told so, once it is closed.
+/// Makes the kernel discard all data of a connection and reset it when it is closed.
 pub(super) fn reset(link: &Link) {
     link.stream.borrow().reset_on_close();
 }
@@ -61,7 +61,7 @@ pub(super) fn reset(link: &Link) {
 const PLAIN_ON_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
-/// Tells a client that spoke plain HTTP to a TLS listener what is wrong.
+/// Sends an error to a client that speaks plain HTTP to a TLS listener.
 pub(super) async fn refuse_plain_http(link: &Link) {
     poll_fn(|cx| {
         let mut stream = link.stream.borrow_mut();
@@ -69,7 +69,7 @@ pub(super) async fn refuse_plain_http(link: &Link) {
             let plain = tls.take_socket();
             *stream = plain;
         }
-        // A short answer fits the empty send buffer of a new connection; if not, the client learns nothing.
+        // A short response fits into the empty send buffer of a new connection; if not, it is dropped.
         stream
             .poll_write(cx, &[IoSlice::new(PLAIN_ON_TLS)])
             .map(|_| ())

@@ -1,5 +1,5 @@
-//! One client connection: it owns socket and timers and moves bytes between them and the codec. Which answer is
-//! given is left to the [`Service`].
+//! One client connection: it owns socket and timers and moves bytes between them and the codec. The [`Service`]
+//! produces the responses.
 
 mod ahead;
 mod answer;
@@ -34,29 +34,29 @@ use ahead::Ahead;
 pub(crate) use body::Unread;
 pub(crate) use entered::enter;
 
-/// The socket of a connection and what was received from it, shared with whoever reads a request body.
+/// The socket of a connection and its input, shared with the reader of a request body.
 pub(crate) struct Link {
     pub(crate) stream: RefCell<Stream>,
     /// Received and not yet consumed. Holds no memory while the connection is idle.
     pub(crate) input: RefCell<Vec<u8>>,
-    /// Where the current request body is.
+    /// The state of the current request body.
     pub(crate) body: RefCell<BodyState>,
     pub(crate) body_bytes: Cell<u64>,
-    /// What the client gets before its answer; nothing, nearly always.
+    /// Interim responses to send before the response; nearly always empty.
     ahead: Ahead,
     pub(crate) timer: Timer,
     pub(crate) worker: Rc<Worker>,
 }
 
-/// Who has the current request body.
+/// The state of the current request body.
 pub(crate) enum BodyState {
-    /// Read to its end, or there was none: what follows is the next request.
+    /// Read to its end, or absent: the input continues with the next request.
     Finished,
     /// A handler reads it.
     Lent,
-    /// Given up before its end.
+    /// Dropped before its end.
     Unread(Box<Unread>),
-    /// Its framing broke, or the client went away inside it.
+    /// Its framing is invalid, or the client disconnected in the middle.
     Broken,
 }
 
@@ -77,11 +77,12 @@ impl Link {
         matches!(*self.body.borrow(), BodyState::Lent)
     }
 
-    /// Reads once into the input. 0 is the end of the stream. A buffer is taken only when there is something.
+    /// Reads once into the input. 0 is the end of the stream. A buffer is allocated only when there is something to
+    /// read.
     fn poll_fill(&self, cx: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
         let (mut stream, mut input) = (self.stream.borrow_mut(), self.input.borrow_mut());
         if input.capacity() == 0 {
-            // Taken for the moment of the read only: asking first whether there is something costs more.
+            // Allocated for the read only: checking for readability first would cost more.
             *input = self.worker.buffers.small();
         } else if input.capacity() == input.len() {
             let more = input.capacity();
@@ -94,8 +95,8 @@ impl Link {
         read
     }
 
-    /// Notices a client that goes away while its answer is made or stalls. What it sends meanwhile is kept, up to a limit. The
-    /// kernel is asked only once the runtime has heard of something.
+    /// Notices a client that disconnects while its response is produced or stalls. Input that arrives meanwhile is
+    /// buffered, up to a limit. Makes no system call unless the runtime has reported readiness.
     fn poll_silence(&self, cx: &mut Context<'_>) -> Poll<Failure> {
         if self.is_lent() || self.input.borrow().len() >= crate::limits::PIPELINE_BYTES_MAX {
             return Poll::Pending;
@@ -113,7 +114,7 @@ impl Link {
         }
     }
 
-    /// Takes `count` bytes off the input.
+    /// Removes `count` bytes from the input.
     fn consume(&self, count: usize) {
         let mut input = self.input.borrow_mut();
         if count == input.len() {
@@ -123,7 +124,7 @@ impl Link {
         }
     }
 
-    /// Gives the input's memory back while nothing is in it.
+    /// Frees the input buffer while it is empty.
     fn rest(&self) {
         let mut input = self.input.borrow_mut();
         if input.is_empty() && input.capacity() > 0 {
@@ -132,7 +133,7 @@ impl Link {
     }
 }
 
-/// A client connection at work.
+/// A client connection.
 pub(crate) struct Connection<S: Service> {
     link: Rc<Link>,
     slot: Rc<Slot<S>>,
@@ -140,24 +141,24 @@ pub(crate) struct Connection<S: Service> {
     info: Rc<ConnInfo>,
     decoder: RequestDecoder,
     head_wait: HeadWait,
-    /// Whether nothing was served on it yet.
+    /// Whether no request was served on it yet.
     is_new: bool,
-    /// Requests answered without letting other connections have a turn.
+    /// Requests served since the task last yielded to other connections.
     burst: u32,
     _open: Open,
 }
 
-/// What has come of the next head.
+/// How much of the next head has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeadWait {
     /// Nothing: the connection is idle.
     Nothing,
-    /// A part, since then; the time for the whole runs.
+    /// A part, since this time; the head timeout runs.
     Begun(Moment),
 }
 
 impl<S: Service> Connection<S> {
-    /// A connection that was just accepted, and its ends; [`Connection::run`] serves it to its end. `open` is held as
+    /// A newly accepted connection with its two addresses; [`Connection::run`] serves it to its end and holds `open` as
     /// long.
     pub(crate) fn new(
         stream: Stream,
@@ -182,7 +183,7 @@ impl<S: Service> Connection<S> {
         Connection::plain(stream, (remote, local), slot, shared, open)
     }
 
-    /// As [`Connection::new`] without TLS, whatever is spoken at its address.
+    /// Like [`Connection::new`] but without TLS, even on a TLS listener.
     pub(crate) fn plain(
         stream: Stream,
         (remote, local): (Remote, Option<SocketAddr>),
@@ -216,24 +217,24 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Notes what a proxy in front tells of the ends.
+    /// Records the addresses from a PROXY protocol header that is not trusted.
     pub(crate) fn note(&mut self, told: Told) {
         Rc::make_mut(&mut self.info).facts.told = Some(Box::new(told));
     }
 
-    /// Whether no request after this one is wanted: the process ends, or its address is listened on no more.
+    /// Whether the connection should close after the current request: the process drains, or the listener was removed.
     fn is_ending(&self) -> bool {
         self.link.worker.draining.get() || self.slot.is_retired()
     }
 
-    /// Whether a connection on which nothing was asked is to be closed. Only to be looked at once nothing was there to be
-    /// read: whoever closes then resets a request that has just come. Who has just connected is about to ask.
+    /// Whether an idle connection should be closed. Check it only when there is no input: closing would reset a request
+    /// that has just arrived. A new connection is about to send its first request and is left open.
     fn is_unwanted(&self) -> bool {
         let timer = &self.link.timer;
         timer.has_expired() || (self.is_ending() && !self.is_new && !timer.is_kept())
     }
 
-    /// Whether something has come at the very end, which the runtime will soon wake us for: whoever closes now resets it.
+    /// Whether input has arrived in the last moment, before the runtime reports it: closing now would reset a request.
     fn has_just_asked(&self) -> bool {
         self.link.stream.borrow().has_arrived()
     }
@@ -242,7 +243,7 @@ impl<S: Service> Connection<S> {
         matches!(*self.link.stream.borrow(), Stream::Tls(_))
     }
 
-    /// Shakes hands; tells whether requests may come.
+    /// Performs the TLS handshake; returns whether requests may follow.
     async fn secure(&mut self) -> bool {
         let binding = self.slot.binding();
         let timeout = binding.service.settings().handshake_timeout;
@@ -261,7 +262,7 @@ impl<S: Service> Connection<S> {
         drop(handshake);
         match shaken {
             Ok(tls) => {
-                // Nobody else has it before there are requests.
+                // Not shared before the first request.
                 let info = Rc::make_mut(&mut self.info);
                 info.tls = Some(Box::new(tls));
                 return true;
@@ -276,10 +277,10 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Why a connection is not secure.
+/// Why a handshake did not complete.
 enum Unsecured {
     Failed(HandshakeError),
-    /// Too many wait for their turn.
+    /// Shed: too many handshakes wait for their turn.
     Shed,
 }
 
@@ -294,7 +295,7 @@ async fn shake_hands(
                 return Poll::Ready(done);
             }
             if tls.is_preparing() && !has_prepared {
-                // The client is not to blame for the time that we take.
+                // The time that we take does not count against the client.
                 has_prepared = true;
                 link.timer
                     .set(&link.worker.clock, crate::limits::TLS_PREPARATION_TIMEOUT);
@@ -307,7 +308,7 @@ async fn shake_hands(
     .await
 }
 
-/// A step of a handshake, once there is something to do and it has its turn.
+/// Performs a handshake step once there is input and it is this handshake's turn.
 fn poll_step(
     tls: &mut TlsStream,
     handshake: &Handshake,
@@ -321,7 +322,7 @@ fn poll_step(
         .map(|done| done.map_err(Unsecured::Failed))
 }
 
-/// A used or new exchange for the next request of a connection.
+/// A pooled or new exchange for the next request of a connection.
 fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exchange<S::Context>> {
     if let Some(mut x) = shared.exchanges.borrow_mut().pop() {
         x.conn = info.clone();
@@ -330,19 +331,19 @@ fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exc
     Box::new(Exchange::new(info.clone(), shared.worker.clone()))
 }
 
-/// How serving one request ended for its connection.
+/// What the connection does after a request.
 enum Next {
-    /// The next request.
+    /// Serve the next request.
     Reuse,
     /// Close; the client may still be sending.
     Linger,
-    /// Close at once.
+    /// Close immediately.
     Drop,
-    /// The same, and the kernel keeps nothing of it.
+    /// Close immediately and reset, discarding data in the kernel's buffers.
     Reset,
-    /// HTTP/2 is spoken from here on; its first bytes are in the input.
+    /// Switch to HTTP/2; its first bytes are in the input.
     Http2,
-    /// It became a tunnel.
+    /// Become a tunnel.
     Tunnel(Box<crate::body::Tunnel>),
 }
 

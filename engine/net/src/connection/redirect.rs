@@ -1,5 +1,5 @@
-//! Plain HTTP on a TLS listener that is to be redirected: found before the handshake, answered, and closed. What else
-//! may stand there is left to `entrance`.
+//! Detects plain HTTP on a TLS listener before the handshake, redirects the client to HTTPS, and closes the connection.
+//! Other listener wrappers are in `entrance`.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -14,10 +14,10 @@ use crate::service::Linger;
 use crate::stream::Stream;
 use crate::worker::Worker;
 
-/// The first byte of a TLS handshake record (RFC 8446, section 5.1); no method of HTTP begins with it.
+/// The first byte of a TLS handshake record (RFC 8446, section 5.1); no HTTP method begins with it.
 const HANDSHAKE: u8 = 0x16;
 
-/// The answer for a client that speaks plain HTTP; `None` if it does not. Its bytes stay in the socket.
+/// The redirect for a client that speaks plain HTTP; `None` if it does not. Its bytes stay in the socket.
 pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<Option<String>> {
     let mut bytes = vec![0; limits.head_bytes_max];
     let mut decoder = RequestDecoder::new();
@@ -40,11 +40,11 @@ pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<O
     }
 }
 
-/// Whether a client speaks something else than TLS. Its bytes stay in the socket.
+/// Whether the client does not speak TLS. Its bytes stay in the socket.
 pub(super) async fn is_plain(stream: &mut Stream) -> io::Result<bool> {
     let mut first = [0];
     entrance::look_for_more(stream, &mut first, 0).await?;
-    // nginx looks at the highest bit as well, which the hellos of SSLv2 have; nobody speaks that, and TLS refuses it.
+    // Like nginx, also treat a set highest bit (an SSLv2 hello) as TLS; the TLS library rejects it.
     Ok(first[0] != HANDSHAKE && first[0] & 0x80 == 0)
 }
 
@@ -63,7 +63,7 @@ fn refusal() -> String {
 pub(super) async fn send(stream: Stream, worker: Rc<Worker>, answer: &str) {
     let link = Link::new(stream, worker);
     poll_fn(|cx| {
-        // A short answer fits the empty send buffer of a new connection; if not, the client learns nothing.
+        // A short response fits into the empty send buffer of a new connection; if not, it is dropped.
         let mut stream = link.stream.borrow_mut();
         stream
             .poll_write(cx, &[IoSlice::new(answer.as_bytes())])

@@ -1,5 +1,4 @@
-//! Sending an answer: framing it, and getting its bytes into the socket in as few system calls as its kind of
-//! body allows.
+//! Sends an HTTP/1 response: frames it and writes it to the socket with as few system calls as its kind of body allows.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -21,60 +20,59 @@ use crate::service::{Ending, Exchange};
 use crate::stream::Stream;
 use crate::sys;
 
-/// An answer on its way to the client.
+/// A response being sent.
 pub(super) enum Sending<'a> {
-    /// All of it is here.
+    /// The response is complete in memory.
     Bytes {
         sender: Sender<'a>,
         source: Source,
-        /// Bytes handed over so far, those of the head included.
+        /// Bytes written so far, including the head.
         done: usize,
-        /// What the connection is joined to after it.
+        /// The tunnel to join afterwards.
         tunnel: Option<Box<Tunnel>>,
     },
-    /// The head and what comes from elsewhere; boxed, so that what few answers need takes no room in every
-    /// connection.
+    /// The head and a body from elsewhere; boxed, so that rare state does not enlarge every connection.
     Flow(Pin<Box<dyn Future<Output = Sent> + 'a>>),
-    /// There is none, for this reason; taken when it was told.
+    /// No response, for this reason; `None` once it was returned.
     Nothing(Option<Ending>),
 }
 
-/// How long a client may take for an answer.
+/// Limits on the time a client may take to receive a response.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// For taking anything at all.
+    /// Maximum time without progress.
     pub(super) idle: Duration,
-    /// The lowest rate at which it may be taken.
+    /// The minimum data rate.
     pub(super) min_rate: Option<MinDataRate>,
-    /// For all of it, where there is such a time.
+    /// Deadline for the whole response, if there is one.
     pub(super) until: Option<Moment>,
 }
 
-/// What sending came to, and how much was handed to the kernel.
+/// The result of sending, and how much was written to the kernel.
 type Sent = (Result<(), Failure>, Count);
 
-/// How much of an answer was handed to the kernel, before it was encrypted.
+/// How much of a response was written to the kernel, counted before encryption.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Count {
-    /// Content without its framing.
+    /// Body bytes without framing.
     pub(super) content: u64,
-    /// The head, and what went before it.
+    /// The head, and interim responses before it.
     pub(super) head: u64,
-    /// All of it.
+    /// All bytes.
     pub(super) all: u64,
 }
 
-/// How an exchange ended, and what becomes of its connection.
+/// How an exchange ended, and what the connection does next.
 pub(super) struct Ended {
     pub(super) next: Next,
     pub(super) ending: Ending,
-    /// What was handed to the kernel.
+    /// What was written to the kernel.
     pub(super) sent: Count,
 }
 
 impl<'a> Sending<'a> {
-    /// Encodes the head, and puts a short content behind it. Clients are `told` for how many seconds the connection waits
-    /// for another request, unless that is 0. `x.close` may be set by what the framing demands.
+    /// Encodes the head and appends a short body. `told` is the timeout for the `Keep-Alive` header in seconds, 0 for
+    /// none. Sets `x.close` if the framing requires it.
     pub(super) fn new<C>(
         link: &'a Link,
         patience: Patience,
@@ -106,7 +104,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Sends on; `x` is that of [`Sending::new`].
+    /// Continues sending; `x` is the exchange passed to [`Sending::new`].
     pub(super) fn poll<C>(&mut self, cx: &mut Context<'_>, x: &Exchange<C>) -> Poll<Ended> {
         let (result, sent) = match self {
             Sending::Nothing(ending) => {
@@ -129,7 +127,7 @@ impl<'a> Sending<'a> {
                 let result = ready!(sender.poll_flush_with(cx, parts, done));
                 let mut sent = sender.sent;
                 if result.is_err() {
-                    // The content, all of which was to follow, as far as it did.
+                    // Of the body, which follows the head, count what was written.
                     let content = sent.all.saturating_sub(sent.head);
                     sent.content = sent.content.min(content);
                 }
@@ -152,9 +150,9 @@ impl<'a> Sending<'a> {
     }
 }
 
-/// Content that is all here.
+/// A body that is complete in memory.
 pub(super) enum Source {
-    /// Nowhere: it stands behind the head, or there is none.
+    /// Appended to the head, or empty.
     None,
     /// In the exchange.
     Inline,
@@ -171,7 +169,7 @@ impl Source {
     }
 }
 
-/// Gets the bytes of one answer into its connection.
+/// Writes the bytes of one response to its connection.
 pub(super) struct Sender<'a> {
     link: &'a Link,
     patience: Patience,
@@ -194,7 +192,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// An answer whose content is all here; a short one goes behind the head.
+    /// Sends a response that is complete in memory; a short body is appended to the head.
     fn bytes<C>(
         mut self,
         x: &Exchange<C>,
@@ -219,7 +217,7 @@ impl<'a> Sender<'a> {
     fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body, told: u32) -> BodyFraming {
         let framing = match body.len(x.inline.len()) {
             _ if x.res.status.is_bodiless() => BodyFraming::None,
-            // Nothing is said of the content of an answer to HEAD that its handler did not make.
+            // For HEAD, an empty body may mean that the handler made none: declare no length.
             Some(0) if x.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
             None if x.req.version == Version::Http10 => BodyFraming::UntilClose,
@@ -255,7 +253,7 @@ impl<'a> Sender<'a> {
         self.flush_with(&[]).await
     }
 
-    /// Sends what is in `out`, then the parts.
+    /// Sends `out`, then `parts`.
     async fn flush_with(&mut self, parts: &[&[u8]]) -> Result<(), Failure> {
         let mut done = 0;
         poll_fn(|cx| self.poll_flush_with(cx, parts, &mut done)).await
@@ -302,14 +300,14 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The client has taken so many bytes.
+    /// The client has accepted `count` bytes.
     fn note_taken(&mut self, count: usize) {
         let link = self.link;
         link.timer.clear();
         self.pace.moved(count as u64, link.worker.clock.coarse());
     }
 
-    /// The client takes nothing at the moment: it has a while to take something.
+    /// The client accepts nothing at the moment: runs the write timeout.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let clock = &self.link.worker.clock;
         if self.pace.wait(clock.coarse()) == Verdict::TooSlow {
@@ -325,7 +323,7 @@ impl<'a> Sender<'a> {
         Poll::Ready(Err(late()))
     }
 
-    /// Whether the time for the whole answer is over.
+    /// Whether the deadline of the whole response has passed.
     fn is_late(&self) -> bool {
         let now = || self.link.worker.clock.coarse();
         self.patience.until.is_some_and(|until| until <= now())
@@ -346,14 +344,14 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// A socket that cannot be corked sends as it is.
+    /// If the socket cannot be corked, sending works without.
     fn cork(&self, corked: sys::send::Corked) {
         if let Stream::Tcp(socket) = &*self.link.stream.borrow() {
             let _ = sys::send::cork(socket.as_fd(), corked);
         }
     }
 
-    /// Head and file share segments, and the file does not pass through this process.
+    /// Sends a file with `sendfile`; head and file share segments.
     async fn send_file_plain(&mut self, file: &FileSlice) -> Result<(), Failure> {
         let (mut head_done, mut done) = (0, 0);
         let sent = poll_fn(|cx| {
@@ -401,7 +399,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Through memory, for TLS and unix sockets.
+    /// Sends a file through memory, for TLS and Unix sockets.
     async fn send_file_copied(&mut self, file: &FileSlice) -> Result<(), Failure> {
         use std::os::unix::fs::FileExt;
         let mut buf = self.link.worker.buffers.large();
@@ -431,7 +429,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Passes a stream on as it comes. What is there at once goes out together, also the end.
+    /// Forwards a stream as it arrives. All data available at once is sent together, including the end.
     async fn send_stream(
         &mut self,
         stream: &mut dyn BodyStream,
@@ -446,7 +444,7 @@ impl<'a> Sender<'a> {
                     poll_fn(|cx| self.poll_flush_beside(cx, stream, &mut done)).await?;
                 }
                 Streamed::Large(count) => {
-                    // The slice is asked for again: it could not be kept over the wait above.
+                    // The slice is requested again: the borrow cannot last across the await above.
                     let mut done = 0;
                     poll_fn(|cx| self.poll_large(cx, stream, chunked, &mut done, count)).await?;
                     stream.consume(count);
@@ -467,8 +465,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// What came before a stream broke is the client's: an end without any answer would have it ask again, as if nobody
-    /// had been asked (RFC 9110, section 9.2.2), and its status would be told nowhere.
+    /// If the stream fails, sends what came before: a connection closed without any response would make the client
+    /// retry as if the request had not been processed (RFC 9110, section 9.2.2), and the status would be lost.
     async fn told(&mut self, step: Result<Streamed, Failure>) -> Result<Streamed, Failure> {
         if step.is_err() && !self.out.is_empty() {
             let _ = self.flush().await;
@@ -476,7 +474,7 @@ impl<'a> Sender<'a> {
         step
     }
 
-    /// Sends what is in `out`. While the client takes nothing the stream goes on beside.
+    /// Sends `out`. While the client accepts nothing, the stream reads ahead.
     fn poll_flush_beside(
         &mut self,
         cx: &mut Context<'_>,
@@ -516,7 +514,7 @@ impl<'a> Sender<'a> {
         }
         let data = match stream.poll_data(cx) {
             Poll::Ready(data) => data?,
-            // Nobody may be left to wait for the rest, and it may never come.
+            // The client may have disconnected, and the rest may never come.
             Poll::Pending if self.out.is_empty() => return self.link.poll_silence(cx).map(Err),
             Poll::Pending => return Poll::Ready(Ok(Streamed::Pause)),
         };
@@ -575,19 +573,19 @@ impl Drop for Sender<'_> {
     }
 }
 
-/// What one look at a stream gave.
+/// The result of polling a stream.
 enum Streamed {
-    /// Nothing more now: send what there is.
+    /// Nothing more for now: send what is there.
     Pause,
-    /// So many bytes are in `out`.
+    /// This many bytes were copied to `out`.
     Small(usize),
-    /// So many bytes are to be sent from where they are.
+    /// This many bytes are to be sent from the stream's buffer.
     Large(usize),
     /// The stream has ended.
     End,
 }
 
-/// Runs an operation on a socket once it is ready for writing.
+/// Runs an operation on a socket once it is writable.
 fn poll_socket(
     cx: &mut Context<'_>,
     socket: &tokio::net::TcpStream,
@@ -602,7 +600,7 @@ fn poll_socket(
     }
 }
 
-/// Collects what follows the first `done` bytes of `out` and `parts`; gives the number of slices.
+/// Collects what follows the first `done` bytes of `out` and `parts`; returns the number of slices.
 fn remaining<'s>(
     out: &'s [u8],
     parts: &[&'s [u8]],
@@ -630,7 +628,7 @@ fn closed() -> Failure {
     Failure::new(Side::Client, FailureKind::Closed)
 }
 
-/// A body turned out shorter or longer than it was declared.
+/// A body turned out shorter or longer than declared.
 fn shrunk() -> Failure {
     Failure::new(Side::Internal, FailureKind::Protocol)
         .because("body differs from its declared length")

@@ -1,5 +1,5 @@
-//! Temporary files for bodies that wait: their content is written by a helper thread, so that a slow disk never holds up
-//! a worker. What is written and when is left to the floor above.
+//! Temporary files for buffered bodies. A helper thread writes them, so a slow disk never blocks a worker. The layer
+//! above decides what is written and when.
 
 mod writer;
 
@@ -18,29 +18,29 @@ use crate::worker::Worker;
 
 use writer::{Job, Slot, Writer};
 
-/// A folder for temporary files.
+/// A directory for temporary files.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// The folder `path`, which need not be there yet.
+    /// The directory `path`, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Arc<Folder> {
         Arc::new(Folder { path: path.into() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes the folder where it is missing, for its owner alone; tells whether it did. Tries whether a file can be made
-    /// in it.
+    /// Creates the directory if it is missing, accessible only by its owner; returns whether it did. Checks that files
+    /// can be created in it.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of the system calls.
     pub fn prepare(&self) -> io::Result<bool> {
         use std::os::unix::fs::DirBuilderExt;
         let is_new = !self.path.is_dir();
@@ -52,24 +52,24 @@ impl Folder {
     }
 }
 
-/// A temporary file of one body. It has no name, and is made with the first write.
+/// A temporary file for one body. It has no name, and is created by the first write.
 pub struct SpoolFile {
     target: Arc<Target>,
     slot: Arc<Slot>,
     spools: Rc<Spools>,
     worker: Rc<Worker>,
-    /// Bytes that it was counted with.
+    /// How many bytes were added to the counters for this file.
     counted: u64,
 }
 
-/// The file itself, which the helper thread makes and the worker reads.
+/// The file itself, created by the helper thread and read by the worker.
 struct Target {
     folder: Arc<Folder>,
     file: OnceLock<File>,
 }
 
-/// The spool files of one worker, and the thread that writes them; started with the first file. A thread that a worker
-/// starts has its user.
+/// The spool files of one worker, and the thread that writes them. The thread starts with the first file; started by a
+/// worker, it runs as the worker's user.
 #[derive(Default)]
 struct Spools {
     writer: RefCell<Option<Arc<Writer>>>,
@@ -93,16 +93,16 @@ impl Drop for Spools {
     }
 }
 
-/// What became of a write.
+/// The result of a write.
 pub struct Written {
-    /// The pieces, as they were handed over.
+    /// The buffers, returned for reuse.
     pub pieces: Vec<Vec<u8>>,
-    /// Whether all of them are in the file.
+    /// Whether all of them were written.
     pub outcome: io::Result<()>,
 }
 
 impl SpoolFile {
-    /// A file in `folder`, to be made with the first write. `None` where the worker may have no more of them
+    /// A file in `folder`, to be created by the first write. `None` if the worker has reached its limits
     /// ([`SPOOL_FILES_MAX`], [`SPOOL_BYTES_MAX`]).
     pub fn begin(worker: &Rc<Worker>, folder: &Arc<Folder>) -> Option<SpoolFile> {
         let counters = &worker.counters;
@@ -126,12 +126,12 @@ impl SpoolFile {
         })
     }
 
-    /// Hands `pieces` to the helper thread, which writes them at `at`; leaves none. Pending while its queue is full. One
-    /// write is under way at a time: ask [`SpoolFile::poll_written`] before the next.
+    /// Queues `pieces` for the helper thread to write at `at`, leaving `pieces` empty. Pending while the queue is full.
+    /// Only one write may be in progress at a time: wait for [`SpoolFile::poll_written`] before the next.
     ///
     /// # Errors
     ///
-    /// There is no such thread.
+    /// The helper thread cannot be started.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -151,7 +151,7 @@ impl SpoolFile {
         writer.poll_enter(cx, job).map(Ok)
     }
 
-    /// Ready once the write under way has ended.
+    /// Ready once the write in progress has ended.
     pub fn poll_written(&mut self, cx: &mut Context<'_>) -> Poll<Written> {
         let written = self.slot.poll(cx);
         if let Poll::Ready(written) = &written {
@@ -168,7 +168,7 @@ impl SpoolFile {
         self.worker.counters.spool_bytes.add(bytes);
     }
 
-    /// Its content was taken: the file is written from its beginning.
+    /// All content was consumed: the file is reused from its beginning.
     pub fn note_drained(&mut self) {
         self.worker.counters.spool_bytes.sub(self.counted);
         self.counted = 0;
@@ -178,7 +178,7 @@ impl SpoolFile {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// Those of the system calls.
     pub fn read(&self, out: &mut Vec<u8>, at: u64, count: usize) -> io::Result<()> {
         let file = self.target.file.get().ok_or(io::ErrorKind::NotFound)?;
         out.resize(count, 0);
@@ -191,7 +191,7 @@ impl Drop for SpoolFile {
         let counters = &self.worker.counters;
         counters.spool_files.down();
         counters.spool_bytes.sub(self.counted);
-        // What is large takes a while to free, too.
+        // Closing a large file takes time as well, so the helper thread does it.
         if let (true, Some(writer)) = (self.counted > 0, &*self.spools.writer.borrow()) {
             writer.close(self.target.clone());
         }

@@ -1,5 +1,5 @@
-//! The helper thread that writes spool files for one worker, and its queue. Jobs wait in order; whoever finds the queue
-//! full waits until there is room.
+//! The helper thread that writes spool files for one worker, and its queue. Jobs run in order; a body that finds the
+//! queue full waits until there is room.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,9 +21,9 @@ pub(super) struct Writer {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Writes that wait or are being done; closing a file is not counted, as each was counted when it was made.
+    /// Writes queued or in progress. Closing a file does not count, as each file was counted when it was created.
     writes: usize,
-    /// Those who found the queue full.
+    /// Tasks that found the queue full.
     waiting: Vec<Waker>,
     has_ended: bool,
 }
@@ -35,11 +35,11 @@ pub(super) enum Job {
         pieces: Vec<Vec<u8>>,
         at: u64,
     },
-    /// The last handle of a file is closed here, as freeing what is large takes time.
+    /// Closes the last handle of a file here, because freeing a large file takes time.
     Close(Arc<Target>),
 }
 
-/// Where the outcome of a write is left for its body.
+/// Where the result of a write is left for its body.
 #[derive(Default)]
 pub(super) struct Slot(Mutex<Outcome>);
 
@@ -92,7 +92,7 @@ impl Writer {
         self.has_jobs.notify_one();
     }
 
-    /// Enters a job once there is room.
+    /// Queues a job once there is room.
     pub(super) fn poll_enter(&self, cx: &mut Context<'_>, job: impl FnOnce() -> Job) -> Poll<()> {
         let mut queue = self.queue.lock().expect(NEVER_POISONED);
         if queue.writes >= SPOOL_QUEUE_MAX {
@@ -151,8 +151,8 @@ impl Writer {
         }
     }
 
-    /// Those who wait are woken together once half of the queue is free: one of them may be gone, and would take the
-    /// turn of another with it.
+    /// Wakes all waiting tasks together once half of the queue is free: waking them one by one would lose a wake-up if
+    /// the task is gone.
     fn note_done(&self) {
         let mut queue = self.queue.lock().expect(NEVER_POISONED);
         queue.writes -= 1;
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_lets_wait_and_wakes() {
-        // Without a thread, so that nothing moves by itself.
+        // Without a thread, so that nothing is dequeued.
         let writer = Writer {
             queue: Mutex::default(),
             has_jobs: Condvar::new(),

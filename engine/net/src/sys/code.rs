@@ -2,18 +2,18 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Lets go of the pages of the program's code and constants. Most of those that are there after the start were only
-/// needed by it: reading configurations, making regular expressions and TLS settings. The kernel brings back those
-/// that are used, from its own copy of the file.
+/// Releases the memory pages of the program's code and constants. Most pages resident after startup were only needed
+/// for it: parsing configurations, compiling regular expressions, building TLS settings. The kernel reloads pages in
+/// use from its page cache.
 pub fn let_go() {
-    // SAFETY: the callback gets no data and keeps nothing that it is shown.
+    // SAFETY: the callback takes no data and does not retain its arguments.
     unsafe { libc::dl_iterate_phdr(Some(let_go_of), std::ptr::null_mut()) };
 }
 
-/// Sees the first object, which is the program; those after it are libraries.
+/// Called with the first object, which is the program; later ones are libraries.
 ///
 /// # Safety
-/// `info` must be what the linker gives to the callback of `dl_iterate_phdr`.
+/// `info` must be the pointer that `dl_iterate_phdr` passes to its callback.
 unsafe extern "C" fn let_go_of(
     info: *mut libc::dl_phdr_info,
     _size: libc::size_t,
@@ -27,21 +27,21 @@ unsafe extern "C" fn let_go_of(
     };
     for header in headers {
         let is_loaded = header.p_type == libc::PT_LOAD;
-        // What can be written, or could before it was relocated, differs from the file.
+        // Segments that are writable, or were before relocation, differ from the file.
         if !is_loaded || header.p_flags & libc::PF_W != 0 {
             continue;
         }
         let start = (base + header.p_vaddr as usize).next_multiple_of(PAGE_BYTES_MAX);
         let end = base + header.p_vaddr as usize + header.p_memsz as usize;
         let bytes = end.saturating_sub(start) / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
-        // SAFETY: whole pages of a mapping of a file that nobody can have changed: reading them again gives the same.
-        // A failure leaves them where they are.
+        // SAFETY: whole pages of a file mapping that cannot have been modified: reading them again gives the same
+        // bytes. On failure the pages stay resident.
         unsafe { libc::madvise(start as *mut c_void, bytes, libc::MADV_DONTNEED) };
     }
     1
 }
 
-/// Pages are no larger on any machine; whole ones of this size are whole ones of theirs.
+/// The largest page size of any machine; a whole page of this size consists of whole smaller pages.
 const PAGE_BYTES_MAX: usize = 65_536;
 
 #[cfg(test)]

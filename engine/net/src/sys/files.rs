@@ -1,5 +1,5 @@
-//! Opening files so that no link leads out of a folder. Which folder, and whether links may leave it, is left to
-//! the callers.
+//! Opens files such that no symbolic link leads out of a directory. The callers decide which directory, and whether
+//! links may leave it.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -9,32 +9,33 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What to open a file for.
+/// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Reading its content. A FIFO without a writer does not block.
     Read,
-    /// Asking about it only; no permission on the file itself is needed.
+    /// Reading its metadata only; no permission on the file itself is needed.
     Stat,
 }
 
 /// Which symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// None: `ELOOP` tells of one at the end, `ENOTDIR` of one on the way, which is no folder itself.
+    /// None: fails with `ELOOP` for a link at the end of the path, with `ENOTDIR` for a link on the way, which is not a
+    /// directory itself.
     Never,
-    /// Those that belong to whoever owns what they lead to.
+    /// Links whose target has the same owner.
     OfOneOwner,
 }
 
-/// Tries again when a folder on the way was renamed meanwhile; an attacker who renames faster gets an error.
+/// Retries if a directory on the way was renamed meanwhile; an attacker who renames faster causes an error.
 const RENAME_RETRIES_MAX: usize = 8;
 
-/// Opens `path`, which is relative, below the folder `root`. No `..`, absolute link or link of /proc leads out of
-/// it: `EXDEV` tells of the attempt.
+/// Opens the relative `path` below the directory `root`. No `..`, absolute link or magic link of /proc leads out of it:
+/// an attempt fails with `EXDEV`.
 ///
-/// The kernel's openat2 sees to it where there is one and it is allowed; else each folder on the way is opened by
-/// itself, and then no symbolic link is followed at all (`ELOOP`).
+/// Uses the kernel's openat2 if it is available and permitted. Otherwise each directory on the way is opened
+/// separately, and no symbolic link is followed at all (`ELOOP`).
 pub fn open_beneath(root: BorrowedFd<'_>, path: &CStr, purpose: Purpose) -> io::Result<File> {
     for _ in 0..RENAME_RETRIES_MAX {
         match openat2(root, path, flags(purpose)) {
@@ -58,7 +59,7 @@ fn flags(purpose: Purpose) -> libc::c_int {
 }
 
 fn openat2(root: BorrowedFd<'_>, path: &CStr, flags: libc::c_int) -> io::Result<File> {
-    // SAFETY: the structure is plain numbers, for which zero is a value.
+    // SAFETY: the structure consists of integers, for which zero is a valid value.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = flags as u64;
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
@@ -76,8 +77,8 @@ fn openat2(root: BorrowedFd<'_>, path: &CStr, flags: libc::c_int) -> io::Result<
     adopt(fd as libc::c_int)
 }
 
-/// Opens `path`, which is relative and has no `..`, below the folder `root`, one folder after the other, so that each link
-/// on the way is seen.
+/// Opens `path`, which is relative and has no `..`, below the directory `root`, one directory at a time, so that each
+/// link on the way is checked.
 pub fn open_along(
     root: BorrowedFd<'_>,
     path: &CStr,
@@ -105,19 +106,19 @@ pub fn open_along(
     Ok(File::from(at))
 }
 
-/// Opens what a name in a folder leads to, if that may be.
+/// Opens what a name in a directory leads to, if permitted.
 fn step(dir: BorrowedFd<'_>, name: &CStr, flags: libc::c_int, links: Links) -> io::Result<File> {
     let refused = || io::Error::from_raw_os_error(libc::ELOOP);
     if links == Links::Never {
         let file = openat(dir, name, flags | libc::O_NOFOLLOW)?;
-        // With O_PATH and O_NOFOLLOW a link itself is opened, which must not pass for what it points at.
+        // With O_PATH and O_NOFOLLOW a link itself is opened, which must not be mistaken for its target.
         let may_be_link = flags & libc::O_PATH != 0 && flags & libc::O_DIRECTORY == 0;
         return match may_be_link && file.metadata()?.is_symlink() {
             true => Err(refused()),
             false => Ok(file),
         };
     }
-    // What it leads to first: a link that takes its place later belongs to whoever put it there.
+    // Open the target first: a link put in place later belongs to the user who put it there.
     let file = openat(dir, name, flags)?;
     let itself =
         openat(dir, name, libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC)?.metadata()?;
@@ -136,12 +137,12 @@ fn adopt(fd: libc::c_int) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given us this descriptor, so nobody else owns it.
+    // SAFETY: the kernel has just returned this descriptor, so nothing else owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// Appends `count` bytes of `file` from `offset` on to `out`, without zeroing their place before. Where the file is
-/// shorter or cannot be read, zeroes stand for what is missing, and an error tells of it.
+/// Appends `count` bytes of `file` from `offset` on to `out`, without zeroing the memory first. If the file is shorter
+/// or cannot be read, the missing bytes are zero and an error is returned.
 pub fn append_at(file: &File, offset: u64, count: usize, out: &mut Vec<u8>) -> io::Result<()> {
     out.reserve(count);
     let start = out.len();
@@ -170,16 +171,16 @@ pub fn append_at(file: &File, offset: u64, count: usize, out: &mut Vec<u8>) -> i
             }
         }
     };
-    // SAFETY: the kernel has written so many bytes behind what was there, and there was room for them.
+    // SAFETY: the kernel has written this many bytes after the existing ones, within the capacity.
     unsafe { out.set_len(start + done) };
     out.resize(start + count, 0);
     outcome
 }
 
-/// Bytes that are free on the file system of `path` for whoever has no privileges.
+/// Bytes available to unprivileged users on the file system of `path`.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the structure is plain numbers, for which zero is a value.
+    // SAFETY: the structure consists of integers, for which zero is a valid value.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the path ends with NUL, and both live through the call.
     match unsafe { libc::statvfs(path.as_ptr(), &raw mut found) } {

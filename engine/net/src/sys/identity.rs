@@ -1,34 +1,34 @@
-//! Whom the kernel takes a thread for: the user and groups by which it may open files and reach others. Which threads are
-//! whom, and why, is left to the callers.
+//! The user and groups of a thread, which determine its permissions. The callers decide which threads change them, and
+//! why.
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 
-/// A user with groups.
+/// A user with its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     user: libc::uid_t,
     group: libc::gid_t,
-    /// All groups, the first one included.
+    /// All groups, including the primary one.
     groups: Vec<libc::gid_t>,
 }
 
-/// Room for one entry of the databases of users and groups: a group of thousands of members has a long one.
+/// Buffer for one entry of the user and group databases: a group with thousands of members has a long one.
 const ENTRY_BYTES: usize = 256 * 1024;
 
-/// Groups of one user: the kernel's own limit (NGROUPS_MAX).
+/// Maximum number of groups of one user: the kernel's own limit (NGROUPS_MAX).
 const GROUPS_MAX: usize = 65_536;
 
-/// Whether this process may do as root does: change to other users, use ports below 1024.
+/// Whether this process runs as root, so that it can change users and bind ports below 1024.
 pub fn is_root() -> bool {
-    // SAFETY: geteuid takes nothing and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
 impl Identity {
-    /// The user of this name with the group of the other name as its first one, and with its further groups. The error
-    /// says which of them is unknown.
+    /// The user of this name, with the named group as the primary one, and the user's supplementary groups. The error
+    /// says which name is unknown.
     pub fn of(user: &str, group: &str) -> io::Result<Identity> {
         let unknown = |call: &str, name: &str| {
             io::Error::new(
@@ -47,28 +47,29 @@ impl Identity {
         })
     }
 
-    /// Makes the calling thread this user, for good: all others stay who they are, and so do the threads that they start.
+    /// Irrevocably makes the calling thread run as this user. Other threads are unaffected; threads it starts inherit
+    /// the user.
     ///
-    /// Threads share their memory, so this bounds what the thread may ask the kernel for and nothing else. Memory and
-    /// descriptors of the whole process are closed to other processes of this user from then on (`PR_SET_DUMPABLE`), or one
-    /// of them could take over the threads that have more rights.
+    /// Threads share their memory, so this restricts only what the thread may request from the kernel. From then on,
+    /// memory and descriptors of the whole process are inaccessible to other processes of this user
+    /// (`PR_SET_DUMPABLE`); otherwise such a process could take over the threads with more privileges.
     pub fn assume(&self) -> io::Result<()> {
-        // The functions of the C library of these names change all threads; the calls themselves change one.
-        // SAFETY: the pointer and the number describe a list that lives through the call.
+        // The C library's functions of these names change all threads; the system calls change one.
+        // SAFETY: the pointer and the length describe a list that lives through the call.
         check(unsafe {
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr())
         })?;
-        // SAFETY: the call takes numbers only.
+        // SAFETY: the call takes integers only.
         check(unsafe { libc::syscall(libc::SYS_setresgid, self.group, self.group, self.group) })?;
-        // SAFETY: the call takes numbers only.
+        // SAFETY: the call takes integers only.
         check(unsafe { libc::syscall(libc::SYS_setresuid, self.user, self.user, self.user) })?;
-        // SAFETY: prctl takes numbers here.
+        // SAFETY: prctl takes integers here.
         check(i64::from(unsafe {
             libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
         }))
     }
 
-    /// Makes a file or folder theirs, as its owner; its group stays.
+    /// Makes this user the owner of a file or directory; its group is unchanged.
     pub fn own(&self, path: &std::path::Path) -> io::Result<()> {
         std::os::unix::fs::lchown(path, Some(self.user), None)
     }
@@ -85,7 +86,7 @@ fn user_number(name: &CStr) -> io::Result<Option<libc::uid_t>> {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
     let mut text = vec![0; ENTRY_BYTES];
-    // SAFETY: all pointers are to memory of ours of the length given; the texts of the entry are kept in `text`.
+    // SAFETY: all pointers refer to memory of ours of the given length; the strings of the entry are stored in `text`.
     let code = unsafe {
         libc::getpwnam_r(
             name.as_ptr(),
@@ -97,7 +98,7 @@ fn user_number(name: &CStr) -> io::Result<Option<libc::uid_t>> {
     };
     match (code, found.is_null()) {
         (0, true) => Ok(None),
-        // SAFETY: the call succeeded and found one, so the entry is filled in.
+        // SAFETY: the call succeeded and found an entry, so it is initialized.
         (0, false) => Ok(Some(unsafe { entry.assume_init() }.pw_uid)),
         (code, _) => Err(io::Error::from_raw_os_error(code)),
     }
@@ -119,19 +120,19 @@ fn group_number(name: &CStr) -> io::Result<Option<libc::gid_t>> {
     };
     match (code, found.is_null()) {
         (0, true) => Ok(None),
-        // SAFETY: the call succeeded and found one, so the entry is filled in.
+        // SAFETY: the call succeeded and found an entry, so it is initialized.
         (0, false) => Ok(Some(unsafe { entry.assume_init() }.gr_gid)),
         (code, _) => Err(io::Error::from_raw_os_error(code)),
     }
 }
 
-/// All groups of a user whose first one this is.
+/// All groups of a user with this primary group.
 fn groups(name: &CStr, first: libc::gid_t) -> Vec<libc::gid_t> {
     let mut count = 64;
     loop {
         let mut groups = vec![0; count];
         let mut wanted = libc::c_int::try_from(count).unwrap_or(libc::c_int::MAX);
-        // SAFETY: `groups` has room for as many as `wanted` says, and both live through the call.
+        // SAFETY: `groups` has room for `wanted` entries, and both live through the call.
         let code =
             unsafe { libc::getgrouplist(name.as_ptr(), first, groups.as_mut_ptr(), &mut wanted) };
         if code >= 0 {
@@ -186,7 +187,7 @@ mod tests {
         let thread = std::thread::spawn(move || {
             nobody.assume().unwrap();
             let own = std::fs::read(&inside).map_err(|error| error.kind());
-            // Threads are whom those are that start them.
+            // Threads inherit the user of the thread that starts them.
             let child = std::thread::spawn(move || std::fs::read(inside).is_err());
             (own, child.join().unwrap(), nobody.assume().is_err())
         });

@@ -1,52 +1,54 @@
-//! Sockets that the process was started with, such as those of systemd's socket activation.
+//! Sockets inherited at process start, for example by systemd socket activation.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use socket2::{SockRef, Socket};
 
-/// The listening stream socket with this number, as one of our own; the inherited one stays open, so that a later
-/// configuration can ask again.
+/// A duplicate of the inherited listening stream socket with this descriptor number. The inherited descriptor stays
+/// open, so that a later configuration can use it again.
 ///
-/// An error names a number that is not open or that this process has opened itself, no socket, a socket of another kind,
-/// or one that does not listen.
+/// # Errors
+///
+/// If the descriptor is not open, was opened by this process, or is not a listening stream socket.
 pub fn listening(number: RawFd) -> io::Result<Socket> {
     check(number)?;
-    // SAFETY: as `check` has shown, the descriptor is one that the process was started with. It belongs to nobody in it and
-    // stays open while `borrowed` is in use.
+    // SAFETY: as `check` has shown, the descriptor was inherited at process start. Nothing in the process owns it, so
+    // it stays open while `borrowed` is in use.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     SockRef::from(&borrowed).try_clone()
 }
 
-/// As [`listening`], and the inherited one is closed: it is not to outlive the interest in it.
+/// Like [`listening`], but closes the inherited descriptor.
 pub fn take(number: RawFd) -> io::Result<OwnedFd> {
     let socket = listening(number)?;
-    // SAFETY: as `check` has shown, the descriptor is one that the process was started with. It belongs to nobody in it, so
-    // that nobody else closes it; a second call finds it closed, or with the flag of what this process opens.
+    // SAFETY: as `check` has shown, the descriptor was inherited at process start. Nothing in the process owns it, so
+    // nothing else closes it; a second call finds it closed, or with the flag of descriptors opened by this process.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(socket.into())
 }
 
-/// An error if this is no number of an inherited stream socket that listens.
+/// Fails unless this is the number of an inherited listening stream socket.
 fn check(number: RawFd) -> io::Result<()> {
     if number < 0 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: F_GETFD reads the flags of a descriptor and touches no memory; a closed number gives EBADF.
+    // SAFETY: F_GETFD reads the flags of a descriptor and touches no memory; a closed descriptor gives EBADF.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags < 0 {
         return Err(io::Error::last_os_error());
     }
-    // What this process opens has the flag, and what has the flag is not inherited: a wrong number would otherwise lead
-    // to the listener of another site.
+    // Descriptors opened by this process have the flag, inherited ones do not: a wrong number could otherwise refer to
+    // the listener of another site.
     if flags & libc::FD_CLOEXEC != 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "the process was not started with it",
         ));
     }
-    // SAFETY: the descriptor is open, as the call above has shown. One that the process was started with belongs to
-    // nobody in it and is never closed. Were another named, the calls below would fail or copy it: no memory depends on it.
+    // SAFETY: the descriptor is open, as the call above has shown. An inherited descriptor is not owned by anything in
+    // the process and is never closed. With any other number, the calls below would fail or duplicate it: no memory
+    // safety depends on it.
     let inherited = unsafe { BorrowedFd::borrow_raw(number) };
     let inherited = SockRef::from(&inherited);
     if inherited.r#type()? != socket2::Type::STREAM || !inherited.is_listener()? {
@@ -64,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// As if the process had been started with it.
+    /// As if the process had inherited the socket.
     fn inherited(socket: impl Into<Socket>) -> Socket {
         let socket = socket.into();
         socket.set_cloexec(false).unwrap();
@@ -79,7 +81,7 @@ mod tests {
         let socket = inherited(socket);
         let copy = listening(socket.as_raw_fd()).unwrap();
         assert_eq!(copy.local_addr().unwrap().as_socket(), Some(addr));
-        // Programs that we start do not get it.
+        // Child processes do not inherit it.
         assert!(listening(copy.as_raw_fd()).is_err());
         let udp = inherited(std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
         assert!(listening(udp.as_raw_fd()).is_err());
@@ -89,7 +91,7 @@ mod tests {
         let taken = take(number).unwrap();
         assert!(take(number).is_err(), "once");
         assert!(taken.as_raw_fd() >= 0);
-        // What tests print to was there at the start.
+        // The standard streams are inherited.
         assert!(listening(2).is_err());
         assert!(listening(-1).is_err());
         assert!(listening(RawFd::MAX).is_err());

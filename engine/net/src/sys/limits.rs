@@ -1,8 +1,8 @@
-//! The limit of open files.
+//! Resource limits, such as that of open files.
 
 use std::io;
 
-/// Raises the soft limit of open files to the hard one and gives it.
+/// Raises the soft limit of open files to the hard limit and returns it.
 pub fn raise_open_files() -> io::Result<u64> {
     let mut limit = read()?;
     if limit.rlim_cur < limit.rlim_max {
@@ -15,12 +15,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Sets both limits of open files. Raising the hard one takes root.
+/// Sets both limits of open files. Raising the hard limit needs root.
 pub fn limit_open_files(count: u64) -> io::Result<()> {
     limit(libc::RLIMIT_NOFILE, count)
 }
 
-/// Sets both limits of the size of a core file.
+/// Sets both limits of the size of a core file in bytes.
 pub fn limit_core_file(bytes: u64) -> io::Result<()> {
     limit(libc::RLIMIT_CORE, bytes)
 }

@@ -1,32 +1,31 @@
-//! Settings of listening sockets that the standard library has no words for.
+//! Options of listening sockets that the standard library does not offer.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::send::set;
 
-/// Lets so many connections that have brought data with their first packet wait for the end of their handshake
-/// (`TCP_FASTOPEN`).
+/// Enables TCP Fast Open with a queue of this length (`TCP_FASTOPEN`).
 pub fn fast_open(socket: BorrowedFd<'_>, queue: i32) -> io::Result<()> {
     set(socket, libc::TCP_FASTOPEN, queue)
 }
 
-/// Has connections accepted once they have brought something, or after so many seconds (`TCP_DEFER_ACCEPT`).
+/// Delays accepting connections until they have sent data, or for at most this many seconds (`TCP_DEFER_ACCEPT`).
 pub fn defer(socket: BorrowedFd<'_>, seconds: i32) -> io::Result<()> {
     set(socket, libc::TCP_DEFER_ACCEPT, seconds)
 }
 
-/// What [`fast_open`] has set.
+/// The value set by [`fast_open`].
 pub fn fast_open_queue(socket: BorrowedFd<'_>) -> io::Result<i32> {
     number(socket, libc::TCP_FASTOPEN)
 }
 
-/// What [`defer`] has set.
+/// The value set by [`defer`].
 pub fn deferred_seconds(socket: BorrowedFd<'_>) -> io::Result<i32> {
     number(socket, libc::TCP_DEFER_ACCEPT)
 }
 
-/// An option of TCP that is a number.
+/// Reads an integer TCP option.
 fn number(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<i32> {
     let mut value: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;

@@ -1,11 +1,11 @@
-//! The system's time zone. Spelling times in it is left to the callers.
+//! The system's time zone. Formatting times is left to the callers.
 
 use std::mem::MaybeUninit;
 
-/// What the system's time zone says of one moment.
+/// The offset of the system's time zone at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOffset {
-    /// Seconds that the local clock is ahead of UTC.
+    /// Seconds that local time is ahead of UTC.
     pub seconds: i32,
     /// The zone's short name, such as `CET`.
     pub name: String,
@@ -21,23 +21,23 @@ impl LocalOffset {
     }
 }
 
-/// The system's time zone (`TZ`, else `/etc/localtime`) at this moment; UTC where it cannot be told.
+/// The system's time zone (`TZ`, else `/etc/localtime`) at this moment; UTC if it is unknown.
 pub fn local_offset(unix_seconds: u64) -> LocalOffset {
     let Ok(time) = libc::time_t::try_from(unix_seconds) else {
         return LocalOffset::utc();
     };
     let mut parts = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are valid for the call; `localtime_r` writes the second and keeps neither.
+    // SAFETY: both pointers are valid for the call; `localtime_r` writes the second and retains neither.
     let done = unsafe { libc::localtime_r(&raw const time, parts.as_mut_ptr()) };
     if done.is_null() {
         return LocalOffset::utc();
     }
-    // SAFETY: the call succeeded, so the structure is filled in; it was zeroed before.
+    // SAFETY: the call succeeded, so the structure is initialized; it was zeroed before.
     let parts = unsafe { parts.assume_init() };
     let name = if parts.tm_zone.is_null() {
         String::new()
     } else {
-        // SAFETY: the C library keeps the names of zones for the life of the process, ended by a zero.
+        // SAFETY: the C library keeps zone names for the life of the process, terminated by NUL.
         let name = unsafe { std::ffi::CStr::from_ptr(parts.tm_zone) };
         name.to_string_lossy().into_owned()
     };

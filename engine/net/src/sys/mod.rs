@@ -1,5 +1,5 @@
-//! Every raw system call of the project, each behind a safe function. What they are used for is left to the
-//! callers. This is the only place for `unsafe` and for `cfg(target_os)`.
+//! Every raw system call of the project, each behind a safe function. This is the only place for `unsafe` and for
+//! `cfg(target_os)`.
 #![allow(unsafe_code)]
 
 pub mod code;

@@ -1,9 +1,9 @@
-//! Looking at what a socket has received without taking it.
+//! Peeks at received bytes without consuming them.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Copies what was received to `out` and leaves it there; gives the number of bytes, 0 at the end of the stream.
+/// Copies received bytes to `out` and leaves them in the socket; returns their number, 0 at the end of the stream.
 pub fn peek(socket: BorrowedFd<'_>, out: &mut [u8]) -> io::Result<usize> {
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
     // SAFETY: the pointer and length describe `out`, which lives through the call; the descriptor is borrowed.

@@ -1,17 +1,17 @@
-//! Where a thread runs, and how much it may take: processors, priority, limits of the process.
+//! CPU affinity and priority of threads.
 
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Processors by number.
+/// A set of CPUs, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processors(Vec<usize>);
 
-/// Processors that a set of the kernel's usual size has room for (CPU_SETSIZE).
+/// Capacity of a CPU set of the kernel's usual size (CPU_SETSIZE).
 pub const PROCESSORS_MAX: usize = 1024;
 
 impl Processors {
-    /// These; numbers above what a set has room for are left out.
+    /// A set of these CPUs; numbers beyond the capacity are ignored.
     pub fn new(numbers: impl IntoIterator<Item = usize>) -> Processors {
         let numbers = numbers
             .into_iter()
@@ -19,10 +19,10 @@ impl Processors {
         Processors(numbers.collect())
     }
 
-    /// Those that this thread may run on.
+    /// The CPUs that this thread may run on.
     pub fn allowed() -> io::Result<Processors> {
         let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-        // SAFETY: the set is ours, of the size given, and zeroes are a value of it.
+        // SAFETY: the set is ours, has the given size, and zero is a valid value of it.
         let set = unsafe {
             check(libc::sched_getaffinity(
                 0,
@@ -31,12 +31,12 @@ impl Processors {
             ))?;
             set.assume_init()
         };
-        // SAFETY: the numbers are below what the set has room for.
+        // SAFETY: the numbers are below the capacity of the set.
         let is_in = |number: &usize| unsafe { libc::CPU_ISSET(*number, &set) };
         Ok(Processors((0..PROCESSORS_MAX).filter(is_in).collect()))
     }
 
-    /// Each by itself.
+    /// A set for each CPU.
     pub fn each(&self) -> Vec<Processors> {
         self.0
             .iter()
@@ -44,36 +44,36 @@ impl Processors {
             .collect()
     }
 
-    /// Those that are in both.
+    /// The intersection of both sets.
     pub fn within(&self, others: &Processors) -> Processors {
         let numbers = self.0.iter().filter(|number| others.0.contains(number));
         Processors(numbers.copied().collect())
     }
 
-    /// Binds the calling thread to them.
+    /// Binds the calling thread to these CPUs.
     pub fn bind(&self) -> io::Result<()> {
         let mut set = MaybeUninit::<libc::cpu_set_t>::zeroed();
-        // SAFETY: zeroes are a value of the set, and the numbers are below what it has room for.
+        // SAFETY: zero is a valid value of the set, and the numbers are below its capacity.
         let set = unsafe {
             for number in &self.0 {
                 libc::CPU_SET(*number, &mut *set.as_mut_ptr());
             }
             set.assume_init()
         };
-        // SAFETY: the set lives through the call and has the size given.
+        // SAFETY: the set lives through the call and has the given size.
         check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
     }
 }
 
-/// Gives the calling thread a priority, from -20, which is the highest, to 20.
+/// Sets the nice value of the calling thread, from -20 (highest priority) to 19.
 pub fn prefer(priority: i32) -> io::Result<()> {
-    // SAFETY: the call takes numbers only; with 0 the kernel takes the calling thread.
+    // SAFETY: the call takes integers only; 0 means the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })
 }
 
-/// The number that the kernel has for the calling thread.
+/// The kernel's thread ID of the calling thread.
 pub fn thread_number() -> u32 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let number = unsafe { libc::gettid() };
     u32::try_from(number).unwrap_or_default()
 }

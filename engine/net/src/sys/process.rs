@@ -1,4 +1,4 @@
-//! The process itself: signals, its variables, its terminal. What a signal means is left to the command line.
+//! The process itself: signals, environment variables, terminal. The command line decides what a signal means.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
-/// A signal that the process waits for.
+/// A signal that the process handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// SIGHUP
@@ -36,7 +36,7 @@ impl Signal {
         Signal::Window,
     ];
 
-    /// The name as `kill -l` spells it, with `SIG`.
+    /// The name as in `kill -l`, with `SIG`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Signal::Hangup => "SIGHUP",
@@ -49,7 +49,7 @@ impl Signal {
         }
     }
 
-    /// The number that the system knows it by.
+    /// The system's signal number.
     pub const fn number(self) -> i32 {
         match self {
             Signal::Hangup => libc::SIGHUP,
@@ -63,17 +63,17 @@ impl Signal {
     }
 }
 
-/// The right to wait for signals. They are held back in all threads, so that none ends the process and nothing runs
-/// in a handler.
+/// Permits waiting for signals. They are blocked in all threads, so that none terminates the process and no code runs
+/// in a signal handler.
 #[derive(Debug)]
 pub struct Signals(());
 
 impl Signals {
-    /// Holds back all [`Signal`]s in this thread and in those started from now on: call it before the first one.
-    /// Programs that are started get a clear mask from the standard library.
+    /// Blocks all [`Signal`]s in this thread and in those started from now on: call it before starting the first. The
+    /// standard library clears the signal mask of child processes.
     pub fn hold() -> io::Result<Signals> {
         let set = set_of_all();
-        // SAFETY: `set` is an initialised set; a null pointer means that the old mask is not wanted.
+        // SAFETY: `set` is an initialized set; a null pointer means that the old mask is not wanted.
         let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()) };
         if code == 0 {
             Ok(Signals(()))
@@ -87,7 +87,7 @@ impl Signals {
         let set = set_of_all();
         loop {
             let mut number = 0;
-            // SAFETY: `set` is initialised and `number` is writable for the duration of the call.
+            // SAFETY: `set` is initialized and `number` is writable for the duration of the call.
             let code = unsafe { libc::sigwait(&set, &mut number) };
             let known = Signal::ALL
                 .into_iter()
@@ -101,8 +101,8 @@ impl Signals {
 
 fn set_of_all() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the set it is given before sigaddset reads it; the numbers are valid signals,
-    // so neither call can fail.
+    // SAFETY: sigemptyset initializes the set it is given before sigaddset reads it; the numbers are valid signals, so
+    // neither call can fail.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in Signal::ALL {
@@ -115,16 +115,16 @@ fn set_of_all() -> libc::sigset_t {
 /// Sends a signal to another process.
 pub fn send(pid: u32, signal: Signal) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
-    // 0 and negative numbers would mean groups of processes.
+    // 0 and negative numbers would address process groups.
     if pid < 1 {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: kill takes numbers only.
+    // SAFETY: kill takes integers only.
     result(unsafe { libc::kill(pid, signal.number()) })
 }
 
-/// Sets environment variables of this process. Refused once there is a second thread, since others may be reading
-/// the environment then, which the C library does not guard.
+/// Sets environment variables of this process. Fails once there is a second thread, because it might be reading the
+/// environment, which the C library does not synchronize.
 pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
     be_alone()?;
     for (name, value) in variables {
@@ -133,41 +133,42 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
                 "a name or value holds what no variable can hold",
             ));
         }
-        // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+        // SAFETY: this is the only thread, so nothing else reads or writes the environment.
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
 }
 
-/// Takes a variable out of the environment of this process. Refused once there is a second thread, as above.
+/// Removes a variable from the environment of this process and returns it. Fails once there is a second thread, as
+/// above.
 pub fn take_variable(name: &str) -> io::Result<Option<String>> {
     be_alone()?;
     let value = std::env::var(name).ok();
-    // SAFETY: this is the only thread, so nobody else reads or writes the environment.
+    // SAFETY: this is the only thread, so nothing else reads or writes the environment.
     unsafe { std::env::remove_var(name) };
     Ok(value)
 }
 
-/// Starts a program that finds these files open under their numbers here; they are closed here.
+/// Starts a program that inherits these files under the same descriptor numbers; they are closed in this process.
 pub fn start_with(mut command: Command, files: Vec<OwnedFd>) -> io::Result<Child> {
     let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let keep_open = move || {
         for number in &numbers {
-            // SAFETY: the call takes numbers only, and is safe between fork and exec.
+            // SAFETY: the call takes integers only, and is async-signal-safe.
             if unsafe { libc::fcntl(*number, libc::F_SETFD, 0) } < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
         Ok(())
     };
-    // SAFETY: the function calls nothing but fcntl, and neither takes locks nor memory where it succeeds.
+    // SAFETY: the function calls only fcntl, and takes no locks and allocates no memory if that succeeds.
     unsafe { command.pre_exec(keep_open) };
     let child = command.spawn();
     drop(files);
     child
 }
 
-/// An error if this process has more than one thread.
+/// Fails if this process has more than one thread.
 fn be_alone() -> io::Result<()> {
     match std::fs::read_dir("/proc/self/task")?.count() {
         1 => Ok(()),
@@ -175,32 +176,32 @@ fn be_alone() -> io::Result<()> {
     }
 }
 
-/// One of the two processes that [`split`] leaves.
+/// The process that [`split`] returns in.
 #[derive(Debug)]
 pub enum Half {
-    /// The one that was there before.
+    /// The original process.
     Before(Watch),
-    /// The new one, in a session of its own: the end of a terminal does not matter to it.
+    /// The new process, in its own session, so that closing the terminal does not affect it.
     Behind(Ready),
 }
 
-/// The new process, as the one before sees it.
+/// The new process, from the point of view of the original one.
 #[derive(Debug)]
 pub struct Watch {
     child: libc::pid_t,
     told: io::PipeReader,
 }
 
-/// Tells the process before that this one does its work.
+/// Reports to the original process that this one is ready.
 #[derive(Debug)]
 pub struct Ready(io::PipeWriter);
 
-/// Splits the process in two, of which the new one goes to the background. Refused once there is a second thread, since
-/// the new process would have its memory and its locks without it.
+/// Forks; the new process goes to the background. Fails once there is a second thread, since the new process would have
+/// its memory and locks without the thread.
 pub fn split() -> io::Result<Half> {
     be_alone()?;
     let (told, tell) = io::pipe()?;
-    // SAFETY: this is the only thread, so nothing in the memory of the new process is half done.
+    // SAFETY: this is the only thread, so the new process has no half-finished state in memory.
     match unsafe { libc::fork() } {
         0 => {
             drop(told);
@@ -213,14 +214,14 @@ pub fn split() -> io::Result<Half> {
 }
 
 impl Watch {
-    /// Waits until the new process is ready or has ended; with which code it ended in that case.
+    /// Waits until the new process is ready or has exited; in the latter case, returns its exit code.
     pub fn wait(mut self) -> io::Result<Result<(), i32>> {
         if io::Read::read(&mut self.told, &mut [0])? > 0 {
             return Ok(Ok(()));
         }
         let mut status = 0;
         loop {
-            // SAFETY: the number is that of a child of ours that nobody else waits for, and `status` is writable.
+            // SAFETY: the PID is that of a child that nothing else waits for, and `status` is writable.
             if unsafe { libc::waitpid(self.child, &mut status, 0) } >= 0 {
                 break;
             }
@@ -237,7 +238,7 @@ impl Watch {
 }
 
 impl Ready {
-    /// Tells it. Whoever waited may be gone, which changes nothing here.
+    /// Reports readiness. The original process may be gone, which changes nothing here.
     pub fn tell(mut self) {
         let _ = io::Write::write_all(&mut self.0, &[1]);
     }
@@ -254,28 +255,28 @@ pub enum Standard {
     Error,
 }
 
-/// Makes a standard stream of this process lead to `file`.
+/// Redirects a standard stream of this process to `file`.
 pub fn redirect(stream: Standard, file: &std::fs::File) -> io::Result<()> {
     let number = match stream {
         Standard::Input => libc::STDIN_FILENO,
         Standard::Output => libc::STDOUT_FILENO,
         Standard::Error => libc::STDERR_FILENO,
     };
-    // SAFETY: both are numbers of descriptors; that of the stream belongs to nobody who could close it.
+    // SAFETY: both are descriptor numbers; nothing owns that of the standard stream and could close it.
     match unsafe { libc::dup2(file.as_raw_fd(), number) } {
         done if done >= 0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Switches the echo of a terminal on standard input off while `read` runs, if standard input is a terminal.
+/// Disables the echo of a terminal on standard input while `read` runs, if standard input is a terminal.
 pub fn without_echo<T>(read: impl FnOnce() -> T) -> T {
     let mut settings = MaybeUninit::<libc::termios>::uninit();
     // SAFETY: tcgetattr fills `settings` if it returns 0.
     if unsafe { libc::tcgetattr(libc::STDIN_FILENO, settings.as_mut_ptr()) } != 0 {
         return read();
     }
-    // SAFETY: tcgetattr returned 0, so the settings are initialised.
+    // SAFETY: tcgetattr returned 0, so the settings are initialized.
     let before = unsafe { settings.assume_init() };
     let mut silent = before;
     silent.c_lflag &= !libc::ECHO;
@@ -287,9 +288,9 @@ pub fn without_echo<T>(read: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Starts a session of its own, so that the end of a terminal no longer matters to this process.
+/// Starts a new session, so that closing the terminal no longer affects this process.
 pub fn leave_terminal() -> io::Result<()> {
-    // SAFETY: setsid takes nothing.
+    // SAFETY: setsid takes no arguments.
     if unsafe { libc::setsid() } < 0 {
         Err(io::Error::last_os_error())
     } else {
@@ -297,9 +298,9 @@ pub fn leave_terminal() -> io::Result<()> {
     }
 }
 
-/// Ends the process at once, without running what is registered for a regular exit.
+/// Exits immediately, without running exit handlers.
 pub fn exit_now(code: u8) -> ! {
-    // SAFETY: _exit takes a number and does not return.
+    // SAFETY: _exit takes an integer and does not return.
     unsafe { libc::_exit(i32::from(code)) }
 }
 
@@ -311,13 +312,13 @@ fn result(code: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Microseconds of the clock that only runs forward (`CLOCK_MONOTONIC`), by which processes of one machine agree.
+/// Microseconds of the monotonic clock (`CLOCK_MONOTONIC`), which is the same for all processes of a machine.
 pub fn monotonic_micros() -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call only writes to the value that it is given; the clock is there on every Linux, so it cannot fail.
+    // SAFETY: the call only writes to the given value; the clock exists on every Linux, so it cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
     u64::try_from(micros).unwrap_or(0)
@@ -329,10 +330,10 @@ mod tests {
 
     #[test]
     fn a_held_signal_is_waited_for() {
-        // In a thread of its own, since the mask of the test's thread stays as it is.
+        // In a separate thread, so that the signal mask of the test's thread is unchanged.
         let waiting = std::thread::spawn(|| {
             let signals = Signals::hold().expect("signals can be held back");
-            // SAFETY: raises a signal in this very thread, where it is held back.
+            // SAFETY: raises a signal in this very thread, where it is blocked.
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR2) };
             signals.wait()
         });
@@ -341,7 +342,7 @@ mod tests {
 
     #[test]
     fn variables_are_not_set_while_threads_run() {
-        // The test harness runs tests in threads of its own.
+        // The test harness runs each test in its own thread.
         assert!(set_variables(&[("SLUICE_TEST".into(), "1".into())]).is_err());
     }
 

@@ -1,13 +1,13 @@
-//! What the system knows of a connection of TCP (`TCP_INFO`, tcp(7)).
+//! The kernel's statistics of a TCP connection (`TCP_INFO`, tcp(7)).
 
 use std::mem::{MaybeUninit, size_of};
 
-/// How a connection is doing.
+/// Statistics of a TCP connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
-    /// The smoothed round trip time, in microseconds.
+    /// The smoothed round-trip time, in microseconds.
     pub rtt: u32,
-    /// How much it varies, in microseconds.
+    /// The variation of the round-trip time, in microseconds.
     pub rtt_variation: u32,
     /// The congestion window, in segments.
     pub congestion_window: u32,
@@ -15,12 +15,12 @@ pub struct TcpInfo {
     pub receive_space: u32,
 }
 
-/// Asks for the connection of this socket; `None` where it is none of TCP or was closed. One system call.
+/// The statistics of this socket; `None` if it is not a TCP socket or was closed. One system call.
 pub fn tcp_info(socket: i32) -> Option<TcpInfo> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the pointer and length describe `info`, which lives through the call. A number that is no open socket makes the
-    // call fail.
+    // SAFETY: the pointer and length describe `info`, which lives through the call. A number that is not an open socket
+    // makes the call fail.
     let outcome = unsafe {
         libc::getsockopt(
             socket,
@@ -33,7 +33,7 @@ pub fn tcp_info(socket: i32) -> Option<TcpInfo> {
     if outcome != 0 {
         return None;
     }
-    // SAFETY: all of it is numbers, and what the system did not write is zero.
+    // SAFETY: the structure consists of integers, and what the system did not write is zero.
     let info = unsafe { info.assume_init() };
     Some(TcpInfo {
         rtt: info.tcpi_rtt,
@@ -56,7 +56,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let info = tcp_info(client.as_raw_fd()).unwrap();
-        // After a handshake a trip was measured, and something may be sent.
+        // The handshake has measured a round trip, and the congestion window is open.
         assert!(info.rtt > 0 && info.congestion_window > 0, "{info:?}");
         let (one, _other) = UnixStream::pair().unwrap();
         assert_eq!(tcp_info(one.as_raw_fd()), None);

@@ -1,4 +1,4 @@
-//! Temporary files without a name: nothing is left of one when its last handle is closed, also where the process is
+//! Temporary files without a name: nothing is left of one when its last handle is closed, even if the process is
 //! killed.
 
 use std::fs::{File, OpenOptions};
@@ -7,8 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A new empty file in `folder`, for reading and writing, that has no name. File systems that cannot make such a file
-/// show its name for a moment.
+/// Creates an empty file without a name in `folder`, for reading and writing. On file systems that do not support this,
+/// its name is visible for a moment.
 pub fn create_unnamed(folder: &Path) -> io::Result<File> {
     let unnamed = OpenOptions::new()
         .read(true)
@@ -29,10 +29,10 @@ pub fn create_unnamed(folder: &Path) -> io::Result<File> {
     }
 }
 
-/// Makes a limit on the size of files (`RLIMIT_FSIZE`) an error of the write that meets it: unless somebody says so, the
-/// process would be killed.
+/// Turns exceeding the file size limit (`RLIMIT_FSIZE`) into a write error; by default the signal would kill the
+/// process.
 pub fn report_size_limit() {
-    // SAFETY: the call takes numbers only, and ignoring a signal runs no code of ours.
+    // SAFETY: the call takes integers only, and ignoring a signal runs no code of ours.
     unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }

@@ -1,5 +1,5 @@
-//! TLS behind a small interface of our own, because the library's is changing: a session turns bytes into bytes
-//! and never sees a socket; [`TlsStream`] joins it to one. Which certificate is shown is left to `sluice-certs`.
+//! TLS behind a small interface of our own, because the library's is still changing: a session turns bytes into bytes
+//! and never sees a socket; [`TlsStream`] connects it to one. `sluice-certs` selects the certificates.
 
 mod rustls_session;
 mod session;

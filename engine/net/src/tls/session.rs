@@ -1,4 +1,4 @@
-//! What a TLS library has to offer: bytes in, bytes out. Moving them to and from a socket is left to `stream`.
+//! The interface to a TLS library: bytes in, bytes out. `stream` moves them to and from a socket.
 
 use std::error::Error;
 use std::fmt;
@@ -8,94 +8,94 @@ use std::task::{Context, Poll};
 
 use sluice_message::TlsInfo;
 
-/// Makes sessions for accepted connections.
+/// Creates sessions for accepted connections.
 pub trait Acceptor: Send + Sync {
-    /// A new session in the server's role.
+    /// Starts a session in the server role.
     fn accept(&self) -> Box<dyn Session>;
 
-    /// As `accept`, for a connection between these: our own decides about the certificate where a client names no
-    /// host.
+    /// Like `accept`, for a connection between these addresses: the local one selects the certificate for clients
+    /// without SNI.
     fn accept_at(&self, ends: Ends) -> Box<dyn Session> {
         let _ = ends;
         self.accept()
     }
 }
 
-/// The addresses of a connection, as far as there are any.
+/// The IP addresses of a connection, if it has any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// Our own.
+    /// The local address.
     pub local: Option<IpAddr>,
-    /// The client's.
+    /// The client's address.
     pub remote: Option<IpAddr>,
 }
 
 /// One TLS connection without its socket.
 ///
-/// Received ciphertext goes in by `receive` and comes out of `read` as plaintext; plaintext goes in by `write`
-/// and comes out of `transmit` as ciphertext. What the protocol itself has to say leaves by `transmit`, too.
+/// Received ciphertext goes into `receive` and comes out of `read` as plaintext; plaintext goes into `write` and comes
+/// out of `transmit` as ciphertext. Messages of the protocol itself leave by `transmit` as well.
 pub trait Session {
-    /// Takes a first part of `input`, at least one byte unless it is empty, and tells how much. After an
-    /// error only `transmit` is of use: it may hold the alert that tells the peer.
+    /// Consumes the beginning of `input`, at least one byte unless it is empty, and returns how much. After an error,
+    /// only `transmit` may be called: it may hold the alert for the peer.
     fn receive(&mut self, input: &[u8]) -> Result<usize, SessionError>;
 
-    /// Moves received plaintext into `out`; 0 when there is none yet.
+    /// Moves received plaintext into `out`; 0 if there is none yet.
     fn read(&mut self, out: &mut [u8]) -> usize;
 
-    /// Whether `read` has something.
+    /// Whether `read` has data.
     fn has_plaintext(&self) -> bool;
 
-    /// Whether the peer has said that it sends no more (close_notify).
+    /// Whether the peer has closed its direction (close_notify).
     fn has_peer_closed(&self) -> bool;
 
-    /// Encrypts from `slices` in order, in records as full as possible, and tells how many bytes were taken: 0
-    /// when too much waits to be transmitted.
+    /// Encrypts from `slices` in order, in records as full as possible, and returns the number of bytes accepted: 0 if
+    /// too much ciphertext is waiting.
     fn write(&mut self, slices: &[IoSlice<'_>]) -> Result<usize, SessionError>;
 
-    /// Whether `transmit` has something.
+    /// Whether `transmit` has data.
     fn has_output(&self) -> bool;
 
-    /// Hands waiting ciphertext to `sink` in one call and tells how much it took.
+    /// Writes waiting ciphertext to `sink` in one call and returns how much it accepted.
     fn transmit(&mut self, sink: &mut dyn Write) -> io::Result<usize>;
 
-    /// Whether the handshake waits for something of ours, such as a certificate that is being made.
+    /// Whether the handshake waits for this server, for example for a certificate to be issued.
     fn is_preparing(&self) -> bool {
         false
     }
 
-    /// Ready when it does not or no longer does. Nothing need be received meanwhile.
+    /// Ready when the handshake does not wait for this server, or no longer. No input need be received meanwhile.
     fn poll_prepared(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), SessionError>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the handshake is still going on.
+    /// Whether the handshake is still in progress.
     fn is_handshaking(&self) -> bool;
 
-    /// Whether the client may be heard and answered although its handshake goes on: what it said before that may be a
-    /// copy (RFC 8446, section 8).
+    /// Whether data may be exchanged although the handshake is in progress: the client's early data may be a replay
+    /// (RFC 8446, section 8).
     fn is_early(&self) -> bool {
         false
     }
 
-    /// Whether what waits for `transmit` right after the handshake may wait for the first answer.
+    /// Whether output waiting right after the handshake may be delayed until the first response.
     fn may_output_wait(&self) -> bool;
 
-    /// What the handshake settled.
+    /// The result of the handshake.
     fn info(&self) -> TlsInfo;
 
-    /// Says that we send no more (close_notify), by the next `transmit`.
+    /// Closes our direction (close_notify) with the next `transmit`.
     fn close(&mut self);
 
-    /// Gives back memory that a quiet session does not need.
+    /// Frees memory that an idle session does not need.
     fn trim(&mut self);
 }
 
-/// Why a session ended.
+/// Why a session failed.
 #[derive(Debug)]
 pub enum SessionError {
     /// The client's first bytes are a plain HTTP request.
     PlainHttp,
-    /// The peer broke the protocol, was refused, or refused us.
+    /// The peer violated the protocol, was rejected, or rejected us.
     Tls(Box<dyn Error + Send + Sync>),
 }
 

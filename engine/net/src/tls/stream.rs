@@ -1,8 +1,7 @@
 //! A TLS session on a socket. Certificates, protocol versions and cryptography are left to the session.
 //!
-//! System calls are what costs, so ciphertext is received straight into the caller's buffer, where the plaintext
-//! then takes its place, and everything encrypted by one write leaves by one call. A quiet connection holds no
-//! buffer of its own here.
+//! System calls dominate the cost, so ciphertext is received directly into the caller's buffer, where the plaintext
+//! then replaces it, and everything encrypted by one write leaves in one call. An idle connection holds no buffer here.
 
 use std::error::Error;
 use std::fmt;
@@ -18,20 +17,20 @@ use crate::stream::Stream;
 
 /// A TLS session on a socket.
 pub struct TlsStream {
-    /// `None` once it was taken out.
+    /// `None` once it was taken.
     socket: Option<Stream>,
     session: Box<dyn Session>,
     end: End,
     stage: Stage,
     read_side: ReadSide,
-    /// Whether the output at hand may wait for more: session tickets travel with the response to a request that is here
-    /// already.
+    /// Whether pending output may wait for more: session tickets are sent with the response to a request that has
+    /// already arrived.
     output_waits: bool,
-    /// The time in which the client speaks although its handshake goes on; `None` nearly always.
+    /// Set while the client sends early data before the end of its handshake; nearly always `None`.
     early: Option<Early>,
 }
 
-/// Which end of the connection this is.
+/// Our role in the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Server,
@@ -42,7 +41,7 @@ enum End {
 enum Stage {
     Handshake,
     Open,
-    /// Our close_notify was given to the session.
+    /// Our close_notify was passed to the session.
     Closing,
     Failed,
 }
@@ -50,22 +49,22 @@ enum Stage {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReadSide {
     Open,
-    /// The socket has ended, whatever the session says of it.
+    /// The socket has ended, whether or not the session has.
     Ended,
 }
 
 /// Why a handshake failed.
 #[derive(Debug)]
 pub enum HandshakeError {
-    /// The client speaks plain HTTP; the socket can still answer in kind, see [`TlsStream::take_socket`].
+    /// The client speaks plain HTTP; the socket can still be used to respond, see [`TlsStream::take_socket`].
     PlainHttp,
     /// The peer closed the connection before the end of the handshake.
     Closed,
     /// The peer took too long. The stream itself has no clock: this is for its users.
     Timeout,
-    /// The handshake was refused by one side.
+    /// The handshake was rejected by one side.
     Refused(Box<dyn Error + Send + Sync>),
-    /// An operation of the operating system failed.
+    /// A system call failed.
     Io(io::Error),
 }
 
@@ -105,13 +104,13 @@ impl From<HandshakeError> for io::Error {
 }
 
 impl TlsStream {
-    /// The server's end, on a connection just accepted.
+    /// A server-side stream on a newly accepted connection.
     pub fn server(socket: Stream, session: Box<dyn Session>) -> Self {
         Self::new(socket, session, End::Server)
     }
 
-    /// The client's end, on a connection just made. Nothing may have been read from `socket`, and there is no
-    /// way to hand over what was: whatever comes before the server's handshake ends the connection.
+    /// A client-side stream on a newly established connection. Nothing may have been read from `socket`, as there is no
+    /// way to provide it: any data before the server's handshake ends the connection.
     pub fn client(socket: Stream, session: Box<dyn Session>) -> Self {
         Self::new(socket, session, End::Client)
     }
@@ -128,7 +127,7 @@ impl TlsStream {
         }
     }
 
-    /// The socket below, without the session. After it the stream is of no more use.
+    /// Takes the underlying socket, without the session. Afterwards the stream cannot be used.
     ///
     /// # Panics
     /// If it was taken before.
@@ -139,40 +138,39 @@ impl TlsStream {
             .expect("the socket is taken once, by the owner that gives the stream up")
     }
 
-    /// The socket below, for its addresses and options; `None` once it was taken.
+    /// The underlying socket, for its addresses and options; `None` once it was taken.
     pub fn socket(&self) -> Option<&Stream> {
         self.socket.as_ref()
     }
 
-    /// Our own address on the socket below.
+    /// The local address of the underlying socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.socket.as_ref().and_then(Stream::local_addr)
     }
 
-    /// The protocol that the handshake has chosen (RFC 7301); empty where it has chosen none.
+    /// The protocol negotiated by ALPN (RFC 7301); empty if none was.
     pub fn alpn(&self) -> Vec<u8> {
         self.session.info().alpn
     }
 
-    /// Whether the handshake waits for something of ours rather than for the peer.
+    /// Whether the handshake waits for this server rather than for the peer.
     pub fn is_preparing(&self) -> bool {
         self.session.is_preparing()
     }
 
-    /// Ready when [`TlsStream::poll_handshake`] may have something to do. Asks the kernel nothing; a false alarm is
-    /// possible.
+    /// Ready when [`TlsStream::poll_handshake`] may make progress. Makes no system call; false positives are possible.
     pub fn poll_handshake_input(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let awaits_input = self.stage == Stage::Handshake
             && !self.session.is_preparing()
             && !self.session.has_output();
         match &mut self.socket {
-            // What is wrong with the socket is what reading it says.
+            // Socket errors are reported by reading.
             Some(socket) if awaits_input => socket.poll_readable(cx).map(|_| ()),
             Some(_) | None => Poll::Ready(()),
         }
     }
 
-    /// Carries the handshake on; ready with what it settled. Calling it again after that tells the same.
+    /// Continues the handshake; ready with its result. Later calls return the same result.
     pub fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -201,7 +199,7 @@ impl TlsStream {
         }
     }
 
-    /// Tells those who wait for it that the handshake has ended.
+    /// Notifies the users of early data that the handshake has ended.
     fn note_end_of_early(&mut self) {
         if let Some(early) = &self.early
             && !self.session.is_handshaking()
@@ -255,10 +253,10 @@ impl TlsStream {
         }
     }
 
-    /// Sends the session tickets, unless a request is here and its response takes them along.
+    /// Sends the session tickets, unless a request has already arrived and they can leave with its response.
     ///
-    /// A client that does not set TCP_NODELAY holds its request back until the last part of its handshake is
-    /// acknowledged (RFC 896), which the kernel does 40 ms later where nothing is sent. So something is sent at once.
+    /// A client that does not set TCP_NODELAY holds back its request until the last part of its handshake is
+    /// acknowledged (RFC 896), which the kernel delays by 40 ms if nothing is sent. So something is sent immediately.
     fn finish_handshake(&mut self, cx: &mut Context<'_>) -> Result<(), HandshakeError> {
         self.output_waits = self.session.has_output();
         if self.end == End::Client || self.session.has_plaintext() {
@@ -270,13 +268,12 @@ impl TlsStream {
         }
         match self.poll_transmit(cx) {
             Poll::Ready(sent) => sent.map_err(HandshakeError::Io),
-            // What the socket does not take now leaves with the first response.
+            // What the socket does not accept now leaves with the first response.
             Poll::Pending => Ok(()),
         }
     }
 
-    /// Has the kernel acknowledge what was received, where nothing of ours does that: see
-    /// [`TlsStream::finish_handshake`].
+    /// Makes the kernel acknowledge received data if no output does: see [`TlsStream::finish_handshake`].
     fn acknowledge(&self) {
         if let Some(socket) = self.socket.as_ref().filter(|_| self.end == End::Server)
             && !self.session.has_plaintext()
@@ -285,10 +282,10 @@ impl TlsStream {
         }
     }
 
-    /// As `Stream::poll_read`; finishes the handshake first. An end of the socket without the peer's
-    /// close_notify is an error of kind `UnexpectedEof`.
+    /// Like `Stream::poll_read`; finishes the handshake first. An end of the socket without the peer's close_notify is
+    /// an error of kind `UnexpectedEof`.
     ///
-    /// Each call receives at most the spare capacity: a small one makes for many system calls.
+    /// Each call receives at most the spare capacity: a small one leads to many system calls.
     pub fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -298,7 +295,7 @@ impl TlsStream {
         let start = buf.len();
         if self.session.has_plaintext() {
             let room = buf.capacity() - start;
-            // Little is left over between calls, so zeroing all of a large buffer would be waste.
+            // Little is left over between calls, so zeroing all of a large buffer would be wasteful.
             buf.resize(start + room.min(LEFTOVER_READ_BYTES), 0);
             let count = self.session.read(&mut buf[start..]);
             buf.truncate(start + count);
@@ -329,7 +326,7 @@ impl TlsStream {
             buf.truncate(start + made);
             self.note_end_of_early();
             if self.session.has_output() && !self.output_waits {
-                // The protocol answered something, such as a key update. If the socket is full it leaves later.
+                // The protocol has a reply to send, such as to a key update. If the socket is full, it leaves later.
                 let _ = self.poll_transmit(cx)?;
             }
             if made > 0 {
@@ -338,7 +335,7 @@ impl TlsStream {
         }
     }
 
-    /// As `Stream::poll_readable`.
+    /// Like `Stream::poll_readable`.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let known = self.session.has_plaintext()
             || self.session.has_peer_closed()
@@ -349,13 +346,13 @@ impl TlsStream {
         let socket = self.socket.as_mut().ok_or_else(not_connected)?;
         let readable = socket.poll_readable(cx);
         if readable.is_pending() {
-            // Whoever waits like this has given up its own buffer, too.
+            // A caller that waits like this has freed its own buffer, too.
             self.session.trim();
         }
         readable
     }
 
-    /// As `Stream::poll_writable`: ready when nothing encrypted is left to send.
+    /// Like `Stream::poll_writable`: ready when no ciphertext is left to send.
     pub fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_open(cx))?;
         if self.output_waits {
@@ -364,8 +361,8 @@ impl TlsStream {
         self.poll_transmit(cx)
     }
 
-    /// As `Stream::poll_write`. What is taken is encrypted at once and, as far as the socket takes it, sent;
-    /// more is taken only when all of it was sent.
+    /// Like `Stream::poll_write`. Accepted data is encrypted immediately and sent as far as the socket accepts it; more
+    /// is accepted only when all of it was sent.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -378,25 +375,25 @@ impl TlsStream {
         let count = self.session.write(slices)?;
         match self.poll_transmit(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            // What the socket does not take now leaves with the next call.
+            // What the socket does not accept now leaves with the next call.
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Ready(Ok(count)),
         }
     }
 
-    /// As `Stream::poll_flush`.
+    /// Like `Stream::poll_flush`.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_open(cx))?;
         self.poll_transmit(cx)
     }
 
-    /// As `Stream::poll_shutdown`: close_notify, then the end of the socket's own direction.
+    /// Like `Stream::poll_shutdown`: sends close_notify, then shuts down the sending direction of the socket.
     pub fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.stage {
             Stage::Open => {
                 self.session.close();
                 self.stage = Stage::Closing;
             }
-            // Without a session there is nobody to say goodbye to.
+            // Without an established session, no close_notify is sent.
             Stage::Handshake | Stage::Closing | Stage::Failed => {}
         }
         if self.stage == Stage::Closing {
@@ -419,7 +416,7 @@ impl TlsStream {
         }
     }
 
-    /// Sends what the session has to send.
+    /// Sends the session's pending output.
     fn poll_transmit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.session.has_output() {
             let socket = self.socket.as_mut().ok_or_else(not_connected)?;
@@ -434,18 +431,18 @@ impl TlsStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Tells the peer why the session ends, if the socket takes it at once.
+    /// Sends the alert that explains the failure, if the socket accepts it immediately.
     fn send_alert(&mut self, cx: &mut Context<'_>) {
-        // The session's own error is what gets reported; one of sending the alert adds nothing.
+        // The session's own error is reported; a failure to send the alert adds nothing.
         let _ = self.poll_transmit(cx);
     }
 }
 
-/// What is asked for at most when plaintext is left over from an earlier call: a full record.
+/// Maximum read when plaintext is left over from an earlier call: a full record.
 const LEFTOVER_READ_BYTES: usize = 16 * 1024;
 
-/// Turns the ciphertext in `bytes` into plaintext at its front and tells how much there is. Never more comes out
-/// at once than has gone in, so what has not gone in yet is not overwritten; the rest stays in the session.
+/// Decrypts `bytes` in place; returns the length of the plaintext at the beginning. The plaintext returned so far is
+/// never longer than the input consumed so far, so unread input is not overwritten; the rest stays in the session.
 fn open_in_place(session: &mut dyn Session, bytes: &mut [u8]) -> Result<usize, SessionError> {
     let (mut taken, mut made) = (0, 0);
     while taken < bytes.len() {
@@ -455,7 +452,7 @@ fn open_in_place(session: &mut dyn Session, bytes: &mut [u8]) -> Result<usize, S
     Ok(made)
 }
 
-/// The socket as the session sees it while it transmits.
+/// The socket as a sink for the session's `transmit`.
 struct Sink<'a, 'c, 'w> {
     socket: &'a mut Stream,
     cx: &'c mut Context<'w>,

@@ -1,4 +1,4 @@
-//! Client and server sessions joined in memory, and streams joined by a pair of sockets.
+//! Client and server sessions connected in memory, and streams connected by a socket pair.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice, Write};
@@ -50,7 +50,7 @@ fn pair() -> (RustlsAcceptor, Connector) {
     pair_of(&[&version::TLS13, &version::TLS12])
 }
 
-/// Counts calls and keeps the bytes.
+/// Counts calls and collects the bytes.
 #[derive(Default)]
 struct Sink {
     calls: usize,
@@ -91,7 +91,7 @@ fn input(session: &mut dyn Session, bytes: &[u8], step: usize) -> Result<(), Ses
     Ok(())
 }
 
-/// Carries bytes both ways in pieces of `step` until neither side has more to say.
+/// Transfers bytes both ways in pieces of `step` until neither side has output.
 fn join(
     client: &mut dyn Session,
     server: &mut dyn Session,
@@ -121,7 +121,7 @@ fn read_all(session: &mut dyn Session) -> Vec<u8> {
     }
 }
 
-/// The lengths of the records in `bytes`, which must end with a whole one.
+/// The lengths of the records in `bytes`, which must end with a complete one.
 fn record_lengths(mut bytes: &[u8]) -> Vec<usize> {
     let mut lengths = Vec::new();
     while !bytes.is_empty() {
@@ -298,7 +298,7 @@ fn garbage_is_refused_with_an_alert_and_without_a_panic() {
         let mut client = connector.connect("localhost").unwrap();
         let mut server = acceptor.accept();
         let mut hello = output(&mut *client);
-        // A damaged hello, then noise in well-formed records.
+        // A damaged ClientHello, then noise in well-formed records.
         for _ in 0..1 + round % 4 {
             let at = (usize::from(byte()) << 8 | usize::from(byte())) % hello.len();
             hello[at] = byte();
@@ -392,7 +392,7 @@ async fn open(client: &mut TlsStream, server: &mut TlsStream) {
             done.unwrap();
             c = true;
         }
-        // In TLS 1.3 the client's last message travels with its first request.
+        // In TLS 1.3, the client's last message is sent together with its first request.
         if c && let Poll::Ready(flushed) = client.poll_flush(cx) {
             flushed.unwrap();
         }

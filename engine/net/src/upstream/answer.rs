@@ -1,5 +1,4 @@
-//! The body of an upstream's answer, read at the pace of the client. Passing it on is left to the client's
-//! connection.
+//! The body of an upstream response, read at the pace of the client. The client's connection forwards it.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -14,22 +13,22 @@ use crate::upstream::fastcgi::Records;
 use crate::upstream::link_call::{LinkCall, Silence, closed, garbage};
 use crate::worker::Worker;
 
-/// The body of an upstream's answer. When it has ended cleanly its connection is kept for the next request; when
-/// it is dropped before, the connection is closed.
+/// The body of an upstream response. When it has ended cleanly, its connection returns to the pool; when it is dropped
+/// earlier, the connection is closed.
 pub struct AnswerBody {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
     call: Option<LinkCall>,
     keep_alive: KeepAlive,
     decoder: BodyDecoder,
-    /// What tells where the content is, where one of the protocols of CGI is spoken.
+    /// Locates the content if the protocol is FastCGI, SCGI, uwsgi or memcached.
     records: Option<Box<Records>>,
-    /// What was received; holds no memory while nothing is there.
+    /// Received data; holds no memory while empty.
     received: Vec<u8>,
-    /// The content in `received` that was not consumed.
+    /// The range of unconsumed content in `received`.
     content_at: usize,
     content_end: usize,
-    /// The part of `received` that the decoder has seen.
+    /// How much of `received` has been decoded.
     decoded: usize,
     bytes_read: u64,
     silence: Silence,
@@ -58,7 +57,7 @@ impl AnswerBody {
         }
     }
 
-    /// Copies the whole body to `out` if it is here and short and has no trailer fields.
+    /// Moves the whole body to `out` if it has arrived, is short and has no trailers.
     pub(super) fn take_short(&mut self, out: &mut Vec<u8>) -> Result<bool, Failure> {
         self.decode()?;
         let is_short = self.content_end - self.content_at <= COPY_BYTES_MAX;
@@ -72,7 +71,7 @@ impl AnswerBody {
         Ok(true)
     }
 
-    /// Finds content in what was received and not looked at; ends the call where the body ends.
+    /// Decodes newly received data; ends the call at the end of the body.
     fn decode(&mut self) -> Result<(), Failure> {
         if self.records.is_some() {
             return self.decode_records();
@@ -92,7 +91,7 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// As [`AnswerBody::decode`] for content in records.
+    /// Like [`AnswerBody::decode`], for content in records.
     fn decode_records(&mut self) -> Result<(), Failure> {
         let Some(records) = &mut self.records else {
             return Ok(());
@@ -108,7 +107,7 @@ impl AnswerBody {
         }
         self.decoded = next;
         if step.consumed < content.len() {
-            // The application wrote more than it had told: nobody knows what it means.
+            // The application wrote more than it declared; the meaning of the rest is unknown.
             self.keep_alive = KeepAlive::Close;
         }
         if records.is_done() {
@@ -120,8 +119,9 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// The body has ended: the connection is kept if both sides are done with it and nothing came uninvited. Content of
-    /// told length may be whole before its last records are here: they are read when the connection is looked at again.
+    /// The body has ended: the connection returns to the pool if both sides are done with it and nothing unexpected was
+    /// received. Content of declared length may be complete before its last records arrive: these are read at the next
+    /// check of the idle connection.
     fn end(&mut self) {
         let Some(mut call) = self.call.take() else {
             return;
@@ -156,7 +156,7 @@ impl AnswerBody {
             let fresh = match (wants_large, set) {
                 (false, _) => buffers.small(),
                 (true, None) => buffers.large(),
-                // Not one of those that workers share.
+                // A configured size, which does not come from the worker's buffer pool.
                 (true, Some(bytes)) => Vec::with_capacity(bytes),
             };
             buffers.give_back(std::mem::replace(&mut self.received, fresh));
@@ -165,7 +165,7 @@ impl AnswerBody {
         }
     }
 
-    /// Receives at least one byte, or learns that the body has ended.
+    /// Receives at least one byte, or finds that the body has ended.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.make_room();
         let Some(call) = &mut self.call else {
@@ -206,7 +206,7 @@ pub(super) fn cut_off(error: impl std::error::Error + Send + Sync + 'static) -> 
 impl BodyStream for AnswerBody {
     fn len(&self) -> Option<u64> {
         if self.decoder.trailers().is_some() {
-            // A body of told length has no place for them.
+            // A body with a declared length cannot have trailers.
             return None;
         }
         let here = (self.content_end - self.content_at) as u64;

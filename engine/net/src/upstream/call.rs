@@ -1,5 +1,5 @@
-//! One request and its answer, on whatever carries it. What is asked and what becomes of the answer is left to the floor
-//! above; connections of one call to `link_call`, those that calls share to `h2`.
+//! One request and its response, independent of the protocol. The layer above builds the request and handles the
+//! response; `link_call` implements exclusive connections, `h2` shared ones.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -18,16 +18,16 @@ use crate::upstream::link_call::LinkCall;
 use crate::upstream::upload::Upload;
 use crate::worker::Worker;
 
-/// What carries a call.
+/// The transport of a call.
 pub enum Carrier {
-    /// A connection of its own, of HTTP/1 or FastCGI.
+    /// An exclusive connection (HTTP/1, FastCGI and others).
     Link(Link),
-    /// A place on a connection of HTTP/2 that others share.
+    /// A stream on a shared HTTP/2 connection.
     Seat(Box<Seat>),
 }
 
 impl Carrier {
-    /// Whether its connection has carried a request before.
+    /// Whether the connection has carried a request before.
     pub fn origin(&self) -> Origin {
         match self {
             Carrier::Link(link) => link.origin(),
@@ -35,8 +35,8 @@ impl Carrier {
         }
     }
 
-    /// Begins the request with `head` where its head is no text: on a connection of HTTP/2. False where it is, and the
-    /// head goes to [`Upload::new`].
+    /// On an HTTP/2 connection, starts the request with `head` and returns true. Otherwise returns false, and the
+    /// encoded head goes to [`Upload::new`].
     pub fn open(&mut self, head: &RequestHead, framing: BodyFraming) -> bool {
         match self {
             Carrier::Link(_) => false,
@@ -48,58 +48,58 @@ impl Carrier {
     }
 }
 
-/// A request on its way. Dropping it closes its connection, or cancels its stream where others share the connection.
+/// A request in progress. Dropping it closes its connection, or cancels its stream on a shared connection.
 #[expect(
     clippy::large_enum_variant,
     reason = "the large one is the usual one, and memory of its own would be an allocation for each request"
 )]
 pub enum Call {
-    /// On a connection of its own.
+    /// On an exclusive connection.
     Link(LinkCall),
-    /// On a stream.
+    /// On a stream of a shared connection.
     Stream(Box<StreamCall>),
 }
 
-/// What becomes of interim answers.
+/// What to do with interim responses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum InterimAnswers {
-    /// They end here.
+    /// Drop them.
     Keep,
-    /// The client gets them.
+    /// Forward them to the client.
     Pass,
 }
 
-/// The head of an answer.
+/// The head of a response.
 pub struct Answer {
-    /// Status and fields. Give it back to [`crate::upstream::Pool::give_back`] when it was passed on.
+    /// Status and headers. Return it to [`crate::upstream::Pool::give_back`] when it was forwarded.
     pub head: ResponseHead,
-    /// What follows.
+    /// The framing of the body.
     pub framing: ResponseFraming,
 }
 
-/// What came from an upstream before a call failed.
+/// What was received from an upstream before a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Not a byte.
+    /// Nothing.
     Nothing,
-    /// Part of a head, or interim answers.
+    /// Part of a head, or interim responses.
     Something,
 }
 
-/// A call that ended before its answer began.
+/// The failure of a call before the head of the final response.
 pub struct CallFailure {
-    /// What happened.
+    /// The failure.
     pub failure: Failure,
     /// Whether the connection had been used before.
     pub origin: Origin,
-    /// What came of an answer.
+    /// How much of a response was received.
     pub heard: Heard,
-    /// The body of the request, if all of it can still be sent.
+    /// The request body, if all of it can still be sent.
     pub body: Option<RequestBody>,
 }
 
 impl Call {
-    /// Begins to send `upload` by `carrier`. `lease` is held until the answer has ended.
+    /// Starts sending `upload` on `carrier`. `lease` is held until the response has ended.
     pub fn new(carrier: Carrier, upload: Upload, lease: Option<Lease>) -> Call {
         match carrier {
             Carrier::Link(link) => Call::Link(LinkCall::new(link, upload, lease)),
@@ -107,7 +107,7 @@ impl Call {
         }
     }
 
-    /// Passes interim answers on to the client, by way of [`Worker::interims`].
+    /// Forwards interim responses to the client, by way of [`Worker::interims`].
     pub fn pass_interims(&mut self) {
         match self {
             Call::Link(call) => call.pass_interims(),
@@ -115,7 +115,7 @@ impl Call {
         }
     }
 
-    /// Has `complaints` told what a FastCGI application writes to standard error.
+    /// Passes what a FastCGI application writes to standard error to `complaints`.
     pub fn listen(&mut self, complaints: Complaints) {
         match self {
             Call::Link(call) => call.listen(complaints),
@@ -123,7 +123,7 @@ impl Call {
         }
     }
 
-    /// Takes an answer of a FastCGI application for an invalid one that comes with one of these texts on standard error.
+    /// Treats a FastCGI response as invalid if one of these texts appears on standard error.
     pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
         match self {
             Call::Link(call) => call.catch(texts),
@@ -131,7 +131,7 @@ impl Call {
         }
     }
 
-    /// Sends the request and waits for the head of the final answer.
+    /// Sends the request and waits for the head of the final response.
     pub async fn answer(
         &mut self,
         worker: &Worker,
@@ -150,7 +150,7 @@ impl Call {
         })
     }
 
-    /// The body of the request, if all of it can be sent once more: its answer is not wanted.
+    /// The request body, if all of it can be sent again: the response is not wanted.
     pub fn take_body(&mut self) -> Option<RequestBody> {
         match self {
             Call::Link(call) => call.take_body(),
@@ -158,8 +158,8 @@ impl Call {
         }
     }
 
-    /// The body of the answer, whose head has been read. A short one that is here already is copied to `inline`,
-    /// which must be empty; so it costs no memory of its own and what carried it is free again.
+    /// The response body, after its head was read. A short one that has already arrived is copied to `inline`, which
+    /// must be empty; it then costs no allocation, and the connection is free again.
     pub fn into_body(
         self,
         worker: &Rc<Worker>,
@@ -172,8 +172,8 @@ impl Call {
         }
     }
 
-    /// The connection after an answer that switched protocols. Those that calls share never do: RFC 9113, section 8.6
-    /// has no 101.
+    /// The connection, after a response that switched protocols. Shared connections never do: HTTP/2 has no 101 (RFC
+    /// 9113, section 8.6).
     pub fn into_tunnel(
         self,
         worker: &Worker,

@@ -1,5 +1,5 @@
-//! New connections to upstreams: resolved, connected, handshaken, each within its time. Keeping them is left to
-//! `pool`.
+//! Establishes connections to upstreams: name resolution, connect and handshakes, each with its timeout. `pool` keeps
+//! idle connections.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -24,19 +24,19 @@ use crate::upstream::link::Link;
 use crate::upstream::{h2, names, race, through};
 use crate::worker::Worker;
 
-/// Which connections will do.
+/// Which connections are acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// One that was kept, if there is one.
+    /// An idle one, if there is one.
     Any,
-    /// A new one: a kept one has just turned out to be closed, or each request needs its own.
+    /// A new one: an idle connection has just turned out to be closed, or each request needs its own.
     Fresh,
-    /// A new one that no other request gets, as to find out whether one can be made.
+    /// A new one that no other request uses, for example to check whether the upstream is reachable.
     Own,
 }
 
-/// A kept connection to `endpoint`, or a place on one that is shared, if one will do and nothing limits how many there
-/// are. [`obtain`] is large and seldom needed: this is asked first.
+/// Takes an idle connection to `endpoint`, or a stream on a shared one, if that is acceptable and the upstream has no
+/// concurrency limit. To be tried first: [`obtain`] is a large future and seldom needed.
 pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> Option<Carrier> {
     let is_limited = endpoint.gate().is_some();
     match (wanted, endpoint.options().protocol.may_share()) {
@@ -47,16 +47,16 @@ pub fn take_kept(worker: &Worker, endpoint: &Arc<Endpoint>, wanted: Wanted) -> O
     }
 }
 
-/// A kept connection that one call has for itself.
+/// Takes an idle connection for one call.
 pub(super) fn take_link(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
     let link = worker.upstreams.take(endpoint, worker.clock.coarse());
     link.map(Carrier::Link)
 }
 
-/// What carries a request to `endpoint`. Waits while as many requests are in progress as the endpoint allows.
+/// Obtains a connection or stream for a request to `endpoint`. Waits while the endpoint's concurrency limit is reached.
 ///
-/// `preface`, if any, is sent on a new connection before anything else: a PROXY header. Every failure may be
-/// retried, as nothing of a request was sent.
+/// `preface`, if any, is sent on a new connection before anything else: a PROXY protocol header. Every failure may be
+/// retried, as nothing of the request was sent.
 pub async fn obtain(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
@@ -89,7 +89,7 @@ pub async fn obtain(
     Ok(Carrier::Link(link))
 }
 
-/// The worker may have no more connections. It answers 500 then, as nginx does.
+/// The worker has no free connection slot. The response is 500, as in nginx.
 fn crowded(crowded: Crowded) -> Failure {
     Failure::new(Side::Internal, FailureKind::Io)
         .because(format!("{crowded} while connecting to upstream"))
@@ -101,14 +101,14 @@ pub(super) fn shut(shut: Shut) -> Failure {
         .because(shut.as_str())
 }
 
-/// Makes a new connection and sends `preface` on it.
+/// Establishes a connection and sends `preface` on it.
 pub(super) async fn dial(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
 ) -> Result<(Stream, Place), Failure> {
     let place = places::take(worker).await.map_err(crowded)?;
-    // By reference: what a future is given by value it holds twice, and thousands may be dialling.
+    // By reference: a future holds an argument passed by value twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);
     let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
@@ -139,7 +139,7 @@ async fn connect(
             (Stream::Unix(socket), String::new())
         }
         (address, Some(dialling)) => {
-            // In memory of its own: few upstreams need it.
+            // Boxed: few upstreams need it.
             let made = Box::pin(through::connect(worker, address, dialling, dial)).await?;
             (made, address.host())
         }
@@ -151,7 +151,7 @@ async fn connect(
         }
     };
     if let (Stream::Tcp(socket), Some(probes)) = (&stream, &endpoint.options().probes) {
-        // A connection that cannot be probed is as good as any.
+        // If probes cannot be enabled, the connection is used without.
         let _ = probes.set(SockRef::from(socket));
     }
     send_all(&mut stream, preface).await.map_err(refused)?;
@@ -162,7 +162,7 @@ async fn connect(
     Box::pin(secure(worker, stream, connector, &host, limit)).await
 }
 
-/// Makes a TLS connection of `stream`.
+/// Performs a TLS handshake on `stream`.
 pub(super) async fn secure(
     worker: &Worker,
     stream: Stream,
@@ -189,7 +189,7 @@ pub(super) async fn secure(
 
 async fn connect_tcp(address: SocketAddr) -> Result<Stream, Failure> {
     let socket = TcpStream::connect(address).await.map_err(refused)?;
-    // Heads and bodies are handed over in as few pieces as there can be, so waiting for more only delays them.
+    // Heads and bodies are written in as few pieces as possible, so Nagle's algorithm would only delay them.
     socket.set_nodelay(true).map_err(refused)?;
     Ok(Stream::Tcp(socket))
 }
@@ -203,7 +203,7 @@ pub(super) async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Resul
     Ok(())
 }
 
-/// The outcome of `work`, or `None` if it takes longer than `limit`.
+/// The result of `work`, or `None` if it takes longer than `limit`.
 pub async fn within<T>(
     worker: &Worker,
     limit: Duration,
@@ -225,7 +225,7 @@ pub(super) fn refused(error: io::Error) -> Failure {
         .because(error)
 }
 
-/// Caddy and Go call a dial that takes too long a gateway error like any other dial, not a gateway timeout.
+/// As in Caddy and Go, a dial timeout gives 502 like any other dial failure, not 504.
 pub(super) fn timed_out() -> Failure {
     refused(io::Error::new(
         io::ErrorKind::TimedOut,

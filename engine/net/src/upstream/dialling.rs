@@ -1,5 +1,4 @@
-//! How connections to an upstream are made where the plain way will not do: other resolvers, a fixed address of our
-//! own, a proxy in between. Making them is left to `dial`.
+//! Options for dialling an upstream: other resolvers, a fixed local address, a proxy in between. `dial` applies them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -9,44 +8,43 @@ use std::time::Duration;
 use crate::tls::Connector;
 use crate::upstream::resolver::{Family, Resolver};
 
-/// How connections are made. Upstreams that are dialled plainly have none of it, at the price of one empty pointer.
+/// Options for dialling. Upstreams without any of them store only a null pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dialling {
-    /// Who is asked for the addresses of names; the system where there is none.
+    /// The resolver for host names; the system's if `None`.
     pub resolver: Option<Resolver>,
-    /// The versions of IP that are dialled.
+    /// The IP versions to use.
     pub family: Family,
-    /// The address dialled from.
+    /// The local address to bind to.
     pub local_address: Option<IpAddr>,
-    /// How much the system keeps of what comes on a connection, and of what goes.
+    /// The kernel's socket buffer sizes.
     pub buffers: SocketBuffers,
-    /// How long addresses of the other version of IP wait for the first ones.
+    /// How long addresses of the other IP version wait for the first ones.
     pub fallback: Fallback,
-    /// The proxy to go through.
+    /// The proxy to use.
     pub through: Option<Through>,
     /// Which addresses may be dialled.
     pub reach: Reach,
-    /// How long the TLS handshake may take, within the time for dialling.
+    /// Timeout of the TLS handshake, within the dial timeout.
     pub handshake_timeout: Option<Duration>,
 }
 
-/// How much the system keeps of what comes on a connection, and of what goes, in bytes; its own choice where nothing is
-/// said.
+/// The kernel's socket buffer sizes in bytes; its defaults if `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketBuffers {
-    /// Of what comes.
+    /// Receive buffer.
     pub receive: Option<u32>,
-    /// Of what goes.
+    /// Send buffer.
     pub send: Option<u32>,
 }
 
-/// When the addresses of the other version of IP are tried beside the first (RFC 8305).
+/// When to try addresses of the other IP version in parallel (RFC 8305).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fallback {
     /// After [`crate::upstream::limits::FALLBACK_DELAY`].
     #[default]
     Usual,
-    /// After this long.
+    /// After this delay.
     After(Duration),
     /// Only when the first ones have failed.
     Never,
@@ -58,8 +56,8 @@ pub enum Reach {
     /// All: the configuration names the upstream.
     #[default]
     Anywhere,
-    /// None that only mean something on this link, no group and none without a host: a request names the upstream,
-    /// and the addresses of a cloud's metadata service are among these.
+    /// No link-local, multicast, broadcast or unspecified addresses: a request names the upstream, and the metadata
+    /// services of cloud providers use such addresses.
     Beyond,
 }
 
@@ -92,19 +90,19 @@ fn is_special(ip: IpAddr) -> bool {
     }
 }
 
-/// The metadata service of a large cloud, which is not on the link.
+/// The metadata service of a large cloud provider, whose address is not link-local.
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// A proxy between us and the upstream.
+/// A proxy in front of the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Through {
-    /// What it speaks.
+    /// The protocol to use with it.
     pub protocol: ProxyProtocol,
-    /// Its host, a name or an address.
+    /// Its host, a name or an IP address.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// How the connection to the proxy itself is encrypted; it is not where `None`.
+    /// TLS for the connection to the proxy itself; `None` for plaintext.
     pub tls: Option<ProxyTls>,
 }
 
@@ -126,22 +124,22 @@ impl PartialEq for ProxyTls {
 
 impl Eq for ProxyTls {}
 
-/// What a proxy speaks.
+/// The protocol of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyProtocol {
     /// HTTP's CONNECT (RFC 9110, section 9.3.6).
     Connect {
-        /// The value of Proxy-Authorization.
+        /// The value of the `Proxy-Authorization` header.
         authorization: Option<String>,
     },
-    /// SOCKS 5 (RFC 1928). It is the proxy that looks names up.
+    /// SOCKS 5 (RFC 1928). The proxy resolves host names.
     Socks5 {
-        /// Who we are to it: name and password, of 255 bytes at most each (RFC 1929).
+        /// User name and password, of at most 255 bytes each (RFC 1929).
         credentials: Option<(String, String)>,
     },
 }
 
-/// Addresses in the order to dial them: those of one version of IP, and the others.
+/// Addresses in the order of dialling: those of the IP version of the first one, and the others.
 pub(super) fn split(addresses: &[SocketAddr]) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
     let first_is_v4 = addresses.first().is_none_or(SocketAddr::is_ipv4);
     addresses

@@ -1,4 +1,4 @@
-//! Where an upstream listens and how it is spoken to. Choosing one is left to the floor above.
+//! The address of an upstream and how to connect to it. The layer above selects one.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -17,19 +17,19 @@ use crate::upstream::limits::{
     CONTINUE_TIMEOUT, DIAL_TIMEOUT, IDLE_MAX, IDLE_TIMEOUT, QUEUE_MAX, QUEUE_TIMEOUT,
 };
 
-/// Where an upstream listens.
+/// The address of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// An IP address and port; no name is ever looked up.
     Ip(SocketAddr),
-    /// A name and port.
+    /// A host name and port.
     Name {
-        /// The name, as the resolver understands it.
+        /// The name, as the resolver expects it.
         host: Box<str>,
         /// The port.
         port: u16,
     },
-    /// A unix socket.
+    /// A Unix socket.
     Unix(PathBuf),
 }
 
@@ -45,7 +45,7 @@ impl Address {
         }
     }
 
-    /// The name or IP address, as a certificate names it; empty for a unix socket.
+    /// The host name or IP address, as it appears in a certificate; empty for a Unix socket.
     pub fn host(&self) -> String {
         match self {
             Address::Ip(addr) => addr.ip().to_string(),
@@ -54,35 +54,35 @@ impl Address {
         }
     }
 
-    /// The unix socket at `path`.
+    /// The Unix socket at `path`.
     pub fn unix(path: impl AsRef<Path>) -> Address {
         Address::Unix(path.as_ref().to_owned())
     }
 }
 
-/// How unused connections to an upstream are kept.
+/// Whether and how idle connections to an upstream are pooled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepAlive {
-    /// Each request gets a connection of its own.
+    /// Each request gets its own connection.
     Off,
-    /// For the next request.
+    /// Pool idle connections.
     Keep {
-        /// How long one is kept.
+        /// How long a connection may be idle.
         idle_timeout: Duration,
-        /// How many a worker keeps.
+        /// Maximum number of idle connections per worker.
         idle_max: usize,
     },
-    /// For as long altogether, idle or not, and as long as new ones are answered promptly: the application may
+    /// Pool connections up to this age, idle or not, as long as new ones get prompt responses: the application may
     /// serve one connection at a time.
     Briefly(Duration),
 }
 
-/// How long a kept connection serves altogether.
+/// Limits on the total use of a pooled connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wear {
-    /// Requests that one carries; without limit where `None`.
+    /// Maximum number of requests; `None` for no limit.
     pub requests_max: Option<u32>,
-    /// From its first answer on; without limit where `None`.
+    /// Maximum age, counted from its first response; `None` for no limit.
     pub age_max: Option<Duration>,
 }
 
@@ -95,12 +95,12 @@ impl Default for KeepAlive {
     }
 }
 
-/// How long the steps of a call may take; `None` is for ever.
+/// Timeouts of the steps of a call; `None` for no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
-    /// Until a connection stands, TLS included.
+    /// Establishing a connection, including TLS.
     pub dial: Duration,
-    /// From the whole request to the head of its answer.
+    /// From the end of the request to the head of the response.
     pub answer: Option<Duration>,
     /// Between two reads.
     pub read: Option<Duration>,
@@ -108,7 +108,7 @@ pub struct Timeouts {
     pub write: Option<Duration>,
     /// How long a body waits for `100 Continue`.
     pub expect_continue: Duration,
-    /// How long a request waits for its turn where those in progress are limited.
+    /// How long a request waits in the queue of a concurrency limit.
     pub queue: Duration,
 }
 
@@ -125,24 +125,24 @@ impl Default for Timeouts {
     }
 }
 
-/// What an upstream speaks.
+/// The protocol of an upstream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2 or HTTP/1.1, as the TLS handshake chooses (RFC 7301); HTTP/1.1 without TLS.
+    /// HTTP/2 or HTTP/1.1, negotiated by ALPN (RFC 7301); HTTP/1.1 without TLS.
     Negotiated,
-    /// HTTP/2 from the first byte on: the upstream is known to speak it (RFC 9113, section 3.3).
+    /// HTTP/2 with prior knowledge (RFC 9113, section 3.3).
     Http2,
     /// FastCGI.
     FastCgi,
-    /// What SCGI and uwsgi have in common: the variables of a request and its content as they are, a CGI head and content
-    /// back, and one request on a connection.
+    /// The common part of SCGI and uwsgi: the variables of a request and its raw body, a CGI response, and one request
+    /// per connection.
     Cgi,
-    /// memcached's text protocol: one value is asked for.
+    /// memcached's text protocol: retrieves one value.
     Memcached {
-        /// Values that were stored with one of these bits are compressed by gzip.
+        /// Values stored with one of these flag bits are compressed by gzip.
         gzip_flag: u32,
     },
 }
@@ -159,40 +159,40 @@ impl Protocol {
     }
 }
 
-/// How an upstream is spoken to.
+/// How to connect to an upstream.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// What it speaks.
+    /// The protocol.
     pub protocol: Protocol,
-    /// TLS, if it is spoken.
+    /// TLS settings; `None` for plaintext.
     pub tls: Option<Arc<Connector>>,
-    /// How connections are made, where not plainly.
+    /// Dial options, if any.
     pub dialling: Option<Arc<Dialling>>,
-    /// What happens to unused connections.
+    /// Pooling of idle connections.
     pub keep_alive: KeepAlive,
-    /// After how much use a connection of HTTP/1 or FastCGI is kept no longer.
+    /// Limits on the use of an HTTP/1 or FastCGI connection.
     pub wear: Wear,
-    /// How quiet TCP connections are probed.
+    /// TCP keep-alive probes.
     pub probes: Option<Probes>,
-    /// How long things may take.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// Requests in progress at a time, all workers together; further ones wait.
+    /// Maximum number of concurrent requests, across all workers; further ones wait.
     pub busy_max: Option<usize>,
-    /// Limits of the codec.
+    /// Limits of the HTTP/1 codec.
     pub h1: sluice_wire::h1::Limits,
-    /// Limits of each connection of HTTP/2.
+    /// Limits of each HTTP/2 connection.
     pub h2: sluice_wire::h2::Limits,
-    /// Bytes of an answer's body that are taken at a time; [`crate::limits::BODY_BUFFER_BYTES`] where `None`.
+    /// Buffer size for response bodies; [`crate::limits::BODY_BUFFER_BYTES`] if `None`.
     pub read_bytes: Option<usize>,
 }
 
-/// An upstream: an address and how to speak to it. Shared by all workers.
+/// An upstream: an address and how to connect to it. Shared by all workers.
 pub struct Endpoint {
     address: Address,
     options: Options,
     hash: u64,
     gate: Option<Arc<Gate>>,
-    /// Milliseconds on the time line of the process until which no connection is kept.
+    /// No connection is pooled until this time, in milliseconds on the process's time line.
     crowded_until: AtomicU64,
 }
 
@@ -212,8 +212,8 @@ impl Endpoint {
         }
     }
 
-    /// The same upstream spoken to in HTTP/1.1 only, for requests that want to switch protocols. Both share the limit on
-    /// requests in progress.
+    /// The same upstream with HTTP/1.1 only, for requests that want to switch protocols. Both share the concurrency
+    /// limit.
     pub fn in_http1(&self) -> Endpoint {
         let options = Options {
             protocol: Protocol::Http1,
@@ -230,12 +230,12 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens.
+    /// Its address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// How it is spoken to.
+    /// How to connect to it.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -244,20 +244,20 @@ impl Endpoint {
         self.gate.as_deref()
     }
 
-    /// Keeps no connection before `until`.
+    /// Disables pooling until `until`.
     pub(super) fn keep_none_until(&self, until: Moment) {
         let millis = until.since(Moment::START).as_millis();
         self.crowded_until
             .store(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether no connection is to be kept now.
+    /// Whether pooling is disabled at the moment.
     pub(super) fn is_crowded(&self, now: Moment) -> bool {
         let until = self.crowded_until.load(Ordering::Relaxed);
         until > 0 && u128::from(until) > now.since(Moment::START).as_millis()
     }
 
-    /// Whether a connection made for the one serves the other: so connections outlive a configuration.
+    /// Whether the two can share connections, so that these survive a reload.
     fn is_same(&self, other: &Endpoint) -> bool {
         let same_tls = match (&self.options.tls, &other.options.tls) {
             (None, None) => true,
@@ -284,7 +284,7 @@ impl Hash for Endpoint {
     }
 }
 
-/// Takes the hash that an [`Endpoint`] already has.
+/// A hasher that returns the hash stored in an [`Endpoint`].
 #[derive(Default)]
 pub(super) struct Given(u64);
 

@@ -1,6 +1,5 @@
-//! What a call to an application of CGI has beside one over HTTP: the CGI head of its answer, and with FastCGI records
-//! around it, what the application complains of, and when its connections are kept. Sending and receiving are left to
-//! `call` and `answer`.
+//! What calls over FastCGI, SCGI, uwsgi and memcached need beyond HTTP: the CGI response head, FastCGI records, the
+//! application's standard error, and conditions for pooling. `call` and `answer` send and receive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,23 +18,24 @@ use crate::upstream::link_call::garbage;
 use crate::upstream::memcached::Value;
 use crate::worker::Worker;
 
-/// Is told what an application wrote to standard error during one answer, and the status of the answer, if it came
-/// that far. Not called where it wrote nothing.
+/// Called with what an application wrote to standard error during one response, and the status of the response, if it
+/// got that far. Not called if it wrote nothing.
 pub type Complaints = Box<dyn FnOnce(&Stderr, Option<Status>)>;
 
-/// The records of one answer, or none where it comes bare.
+/// The decoder of one response, with or without FastCGI records.
 pub(super) struct Records {
-    /// Takes the content out of records; `None` where all there is is content, up to the end of the connection.
+    /// Extracts the content from records; `None` if there are no records and everything up to the end of the connection
+    /// is content.
     decoder: Option<AnswerDecoder>,
     head: HeadDecoder,
-    /// Reads all of it where memcached is asked.
+    /// Decodes everything if the upstream is memcached.
     value: Option<Value>,
-    /// Before this what was received is content of the answer, behind it raw.
+    /// In the received data, decoded content ends here; raw data follows.
     content_end: usize,
     progress: Heard,
     status: Option<Status>,
     complaints: Option<Complaints>,
-    /// Texts on standard error that make the answer an invalid one, as long as its head is awaited.
+    /// Texts on standard error that invalidate the response while its head is awaited.
     caught: Arc<[Box<str>]>,
     patience: Option<Timer>,
 }
@@ -47,17 +47,17 @@ enum Heard {
 }
 
 impl Records {
-    /// An answer of FastCGI.
+    /// For a FastCGI response.
     pub fn new(limits: Limits) -> Box<Records> {
         Records::read_by(Some(AnswerDecoder::new()), HeadDecoder::new(limits))
     }
 
-    /// An answer of SCGI or uwsgi.
+    /// For an SCGI or uwsgi response.
     pub fn none(limits: Limits) -> Box<Records> {
         Records::read_by(None, HeadDecoder::with_status_line(limits))
     }
 
-    /// A value of memcached.
+    /// For a memcached value.
     pub fn of_value(value: Value, limits: Limits) -> Box<Records> {
         let mut records = Records::none(limits);
         records.value = Some(value);
@@ -78,7 +78,7 @@ impl Records {
         })
     }
 
-    /// Keeps what the application writes to standard error, and tells it in the end.
+    /// Collects what the application writes to standard error, and passes it to `complaints` in the end.
     pub fn listen(&mut self, complaints: Complaints) {
         if let Some(decoder) = &mut self.decoder {
             *decoder = AnswerDecoder::keeping_stderr();
@@ -86,18 +86,18 @@ impl Records {
         }
     }
 
-    /// Takes an answer for an invalid one if one of these texts is written to standard error before its head is whole.
-    /// Whoever wants that has to listen, too.
+    /// Treats a response as invalid if one of these texts is written to standard error before its head is complete.
+    /// Requires [`Records::listen`].
     pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
         self.caught = texts.clone();
     }
 
-    /// Whether anything came.
+    /// Whether anything was received.
     pub fn has_heard(&self) -> bool {
         self.progress == Heard::Something
     }
 
-    /// Whether the application has ended its answer.
+    /// Whether the application has ended its response.
     pub fn is_done(&self) -> bool {
         if let Some(value) = &self.value {
             return value.is_done();
@@ -105,20 +105,21 @@ impl Records {
         self.decoder.as_ref().is_some_and(AnswerDecoder::is_done)
     }
 
-    /// Whether the connection may be kept once the content is whole: what is still to come is read by [`Records::rest`].
+    /// Whether the connection can be reused once the content is complete: [`Records::rest`] reads what is still to
+    /// come.
     pub fn leaves_order(&self) -> bool {
         self.is_done() || self.decoder.is_some()
     }
 
-    /// What reads the rest of the answer, once its content is whole.
+    /// The decoder for the rest of the response, once its content is complete.
     pub fn rest(&self) -> Option<Box<AnswerDecoder>> {
         self.decoder
             .as_ref()
             .map(|decoder| Box::new(decoder.rest()))
     }
 
-    /// The head, once all of it is among `received`, whose content is moved together at its start; also how much of
-    /// that the head takes.
+    /// Decodes the head once all of it is in `received`, compacting the content at the beginning; also returns the
+    /// length of the head.
     pub fn decode_head(
         &mut self,
         received: &mut Vec<u8>,
@@ -170,8 +171,7 @@ impl Records {
         }
     }
 
-    /// Where in `received` content of the answer now stands that was not looked at, from `at` on, and what comes
-    /// after it.
+    /// Decodes `received` from `at` on: returns the range of new content, and where to continue.
     pub fn decode(
         &mut self,
         received: &mut [u8],
@@ -180,7 +180,7 @@ impl Records {
         if let Some(value) = &mut self.value {
             return value.decode(received, at);
         }
-        // What came together with the head.
+        // Content that arrived together with the head.
         let content_end = std::mem::take(&mut self.content_end);
         if at < content_end {
             return Ok((at..content_end, content_end));
@@ -206,7 +206,8 @@ impl Records {
         Ok((content, at + step.consumed))
     }
 
-    /// The connection has ended here: with records only an answer that the application has ended itself is whole.
+    /// Checks for truncation at the end of the connection: with records, a response is complete only if the application
+    /// has ended it.
     pub fn finish_at_eof(&self) -> Result<(), Failure> {
         if let Some(value) = &self.value {
             return value.finish_at_eof().map_err(cut_off);
@@ -217,18 +218,18 @@ impl Records {
         }
     }
 
-    /// Notes that the request was sent and nothing comes. If nothing comes on a new connection for long, then maybe
-    /// because nobody has accepted it: all processes of the application may sit on connections that we keep, each
-    /// waiting for its next request. So those are given up, and none is kept for a while.
+    /// Called when the request was sent and nothing arrives. If nothing arrives on a new connection for long, the
+    /// application may not have accepted it: all its processes may be blocked on our idle connections, waiting for
+    /// their next request. So these are closed, and pooling is disabled for a while.
     pub fn wait(&mut self, cx: &mut Context<'_>, worker: &Worker, link: &Link) {
-        // Without records no connection is kept.
+        // Without records, connections are not pooled.
         if self.has_heard() || link.origin == Origin::Kept || self.decoder.is_none() {
             return;
         }
         let patience = self.patience.get_or_insert_with(|| {
             let timer = worker.timers.timer();
-            // The coarse time may be as old as the patience is long: hundreds of connections at once would all seem
-            // to wait.
+            // The coarse time may lag by as much as this timeout: with hundreds of simultaneous connections, all would
+            // seem to wait.
             worker.clock.tick();
             timer.set(&worker.clock, PATIENCE);
             timer
@@ -252,12 +253,12 @@ impl Drop for Records {
     }
 }
 
-/// Whether `text` stands anywhere in `said`. What is kept of standard error is short.
+/// Whether `said` contains `text`. What is collected of standard error is short.
 fn holds(said: &[u8], text: &[u8]) -> bool {
     !text.is_empty() && said.windows(text.len()).any(|part| part == text)
 }
 
-/// An answer that ended before its head did.
+/// A response that ended before its head was complete.
 #[derive(Debug)]
 struct NoHead;
 
@@ -269,7 +270,7 @@ impl std::fmt::Display for NoHead {
 
 impl std::error::Error for NoHead {}
 
-/// What the application said on standard error makes its answer an invalid one.
+/// Text on standard error invalidates the response.
 #[derive(Debug)]
 struct Caught;
 
@@ -290,7 +291,7 @@ fn failure(fault: AnswerFault) -> Failure {
     }
 }
 
-/// How the body ends within the content.
+/// The framing of the body within the content.
 fn framing(
     status: Status,
     method: &Method,

@@ -1,7 +1,7 @@
-//! How long an upstream keeps unused connections, learned by watching it. A request on a connection that the other
-//! end is just closing may be lost, and only harmless ones are sent again; so connections are not used any more when
-//! they come near the age at which the upstream closed others. One that nobody uses stays and shows whether that is
-//! still so. Keeping connections is left to `pool`.
+//! Learns how long an upstream keeps idle connections open. A request sent while the upstream is closing the connection
+//! may be lost, and only idempotent requests are retried; so connections are no longer used when they approach the age
+//! at which the upstream closed others. One idle connection is left unused to check whether the limit still holds.
+//! `pool` manages the connections.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::upstream::limits::{IDLE_CHECK_INTERVAL, SHORT_IDLE_TIME};
 /// What a worker has learned about one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Learned {
-    /// An age that unused connections were seen to reach; `None` while none was seen to be closed.
+    /// An idle age that connections were seen to reach; `None` while none was seen to be closed.
     age: Cell<Option<Duration>>,
 }
 
 impl Learned {
-    /// How old an unused connection may be to be used again; `None` for any age. An eighth is left for the request
-    /// to arrive in.
+    /// The maximum idle age at which a connection may be used again; `None` for any. An eighth is left as a margin for
+    /// the request to arrive.
     pub fn usable_for(&self) -> Option<Duration> {
         self.age.get().map(|age| age - age / 8)
     }
@@ -30,7 +30,7 @@ impl Learned {
         self.age.get().is_some()
     }
 
-    /// How often to look for connections that were closed: the shorter they live, the more exactly.
+    /// How often to check for closed connections: the shorter they live, the more often.
     pub fn look_interval(&self) -> Duration {
         match self.age.get() {
             Some(age) if age < SHORT_IDLE_TIME => TIMER_TICK,
@@ -38,15 +38,15 @@ impl Learned {
         }
     }
 
-    /// The upstream tells the time itself (`Keep-Alive: timeout=5`). What was seen counts more.
+    /// Records the upstream's own announcement (`Keep-Alive: timeout=5`). Observations take precedence.
     pub fn told(&self, timeout: Duration) {
         if !self.is_known() {
             self.age.set(Some(timeout));
         }
     }
 
-    /// A connection was found closed `age` after its last answer. It was open at the last look, or half that age if
-    /// there was none.
+    /// A connection was found closed `age` after its last response. It was open at the last check, or at half that age
+    /// if there was none.
     pub fn closed(&self, age: Duration) {
         let open = age.checked_sub(self.look_interval()).unwrap_or(age / 2);
         if self.age.get().is_none_or(|known| open < known) {
@@ -54,7 +54,7 @@ impl Learned {
         }
     }
 
-    /// A connection is open `age` after its last answer.
+    /// A connection is still open `age` after its last response.
     pub fn open(&self, age: Duration) {
         if self.age.get().is_some_and(|known| age > known) {
             self.age.set(Some(age));
@@ -62,7 +62,7 @@ impl Learned {
     }
 }
 
-/// The time that a Keep-Alive field names.
+/// The timeout announced in a `Keep-Alive` header.
 pub(super) fn told_timeout(fields: &Fields) -> Option<Duration> {
     let value = fields.first(sluice_message::FieldId::KeepAlive)?;
     let named = value.split(|byte| *byte == b',').find_map(|part| {
@@ -70,7 +70,7 @@ pub(super) fn told_timeout(fields: &Fields) -> Option<Duration> {
         let is_timeout = name.trim().eq_ignore_ascii_case("timeout");
         is_timeout.then(|| value.trim().parse().ok()).flatten()
     });
-    // Beyond an hour nobody else keeps them either.
+    // Beyond an hour, nothing else keeps the connection open either.
     named.map(|seconds: u64| Duration::from_secs(seconds.min(3600)))
 }
 

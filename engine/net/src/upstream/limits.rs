@@ -2,115 +2,113 @@
 
 use std::time::Duration;
 
-/// How long dialling may take where nobody sets another time; Caddy's number.
+/// Default dial timeout; as in Caddy.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long an unused connection is kept where nobody sets another time; Caddy's number. Servers that close
-/// earlier are noticed without it.
+/// Default idle timeout of a connection; as in Caddy. Servers that close earlier are detected regardless.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Unused connections that a worker keeps, all upstreams together. Ten thousand busy clients may wait at once and
-/// then all be answered; keeping fewer connections than that means dialling anew for the next wave. Those that are
-/// not needed age out, and the limit on open files bounds them as well.
+/// Maximum number of idle connections per worker, for all upstreams together. Ten thousand busy clients may wait at the
+/// same time and then all get their responses; with a smaller pool, the next wave would have to dial again. Surplus
+/// connections time out, and the limit on open files bounds them as well.
 pub const IDLE_MAX: usize = 16_384;
 
-/// How long a connection to a FastCGI application is kept in all, from its first answer on. Such applications are
-/// often processes that serve one connection at a time (PHP is): whoever else waits for one must not wait longer.
-/// Dialling once a second instead of thousands of times costs nothing.
+/// Maximum age of a pooled connection to a FastCGI application, from its first response. The processes of such an
+/// application often serve one connection at a time (as in PHP): other clients must not wait longer than this for one.
+/// Dialling once a second instead of thousands of times costs next to nothing.
 pub const KEPT_BRIEFLY: Duration = Duration::from_secs(1);
 
-/// How long a FastCGI application may be silent on a new connection before connections that are kept are given up
-/// for it. Slow scripts are as slow then as they were; those that need less profit from kept connections.
+/// How long a FastCGI application may be silent on a new connection before idle connections are closed for its sake.
+/// Slow scripts do not get slower by that; fast ones profit from pooled connections.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long no connections are kept then. Long beside [`PATIENCE`], so that an application whose processes are all
-/// busy is held up once a minute at most.
+/// How long pooling is then disabled. Long compared with [`PATIENCE`], so that an application whose processes are all
+/// busy is delayed at most once a minute.
 pub const CROWDED_TIME: Duration = Duration::from_secs(60);
 
-/// Time between two looks for unused connections that the other end has closed.
+/// Interval of the check for idle connections that the upstream has closed.
 pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the addresses of a name are used before it is looked up again. Container platforms change them within
+/// How long resolved addresses are used before the name is looked up again. Container platforms change addresses within
 /// seconds.
 pub const NAME_LIFETIME: Duration = Duration::from_secs(10);
 
-/// How long a name without addresses stays so before it is looked up again.
+/// How long a failed lookup is cached.
 pub const NAME_FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 
-/// Addresses of one name that are tried; more would only make a dead name slower.
+/// Maximum number of addresses tried per name; more would only make an unreachable name slower.
 pub const NAME_ADDRESSES_MAX: usize = 8;
 
-/// Interim answers (1xx) taken before the final one. Origins send one or two; beyond this somebody keeps us busy.
+/// Interim responses (1xx) accepted before the final one. Origins send one or two; more than this is abuse.
 pub const INTERIM_MAX: u32 = 16;
 
-/// How long a request body waits for `100 Continue` before it is sent anyway (RFC 9110, section 10.1.1 lets
-/// clients do so). Servers that know the expectation answer within a round trip.
+/// How long a request body waits for `100 Continue` before it is sent anyway, as RFC 9110, section 10.1.1 permits.
+/// Servers that support the expectation respond within a round trip.
 pub const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Heads kept for reuse by a worker. Each is held for the moment between reading and passing on only.
+/// Response heads pooled by a worker. Each is in use only between reading and forwarding.
 pub const HEADS_KEPT_MAX: usize = 8;
 
-/// The memory a kept head may have; one grown by a giant answer is freed.
+/// The maximum size of a pooled head; a larger one is freed.
 pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a tunnel lives on without a byte after one side has ended its direction. The other side usually ends
-/// at once; one that is gone for good would otherwise hold the connection for ever.
+/// How long a tunnel lasts without traffic after one side has ended its direction. The other side usually follows at
+/// once; one that has vanished would otherwise hold the connection for ever.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Records taken from one DNS answer. Each is an upstream or an address to dial; a hundred serve any service, and
-/// an answer of 64 KiB could hold four thousand.
+/// Maximum number of records taken from one DNS answer. Each is an upstream or an address to dial; a hundred are enough
+/// for any service, and a response of 64 KiB could hold four thousand.
 pub const NAME_RECORDS_MAX: usize = 256;
 
-/// The shortest time for which answers of DNS servers are used: records of lifetime zero would mean a question for each
-/// request.
+/// Minimum time for which DNS answers are cached: records with a TTL of zero would cause a query per request.
 pub const ANSWER_LIFETIME_MIN: Duration = Duration::from_secs(1);
 
-/// The longest time for which they are used as their owners say; RFC 8767, section 4 recommends a cap of a week;
-/// servers move sooner, and one question a day costs nothing.
+/// Maximum time for which DNS answers are cached. RFC 8767, section 4 recommends a cap of a week; servers move sooner,
+/// and one query a day costs nothing.
 pub const ANSWER_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// How long one DNS server may take where nobody sets another time; that of resolv.conf(5).
+/// Default timeout for one DNS server; that of resolv.conf(5).
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Times a question is asked again where no answer came: datagrams are lost.
+/// How often a query without a response is repeated: datagrams are lost.
 pub const DNS_ATTEMPTS: usize = 2;
 
-/// Names that a worker remembers. Configurations name far fewer; but placeholders may name as many as clients like.
+/// Names that a worker caches. Configurations contain far fewer, but placeholders may yield as many as clients like.
 pub const NAMES_MAX: usize = 4096;
 
-/// How long addresses of the first version of IP are tried before those of the other join (RFC 8305, section 5,
-/// says 250 ms, Go and Caddy wait for 300 ms).
+/// How long addresses of the first IP version are tried before those of the other join (RFC 8305, section 5 says 250
+/// ms; Go and Caddy wait 300 ms).
 pub const FALLBACK_DELAY: Duration = Duration::from_millis(300);
 
-/// The longest answer of a proxy in between: a head of HTTP, or a few bytes of SOCKS.
+/// Maximum length of a proxy's reply: an HTTP response head, or a few bytes of SOCKS.
 pub const PROXY_ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// Upstreams that close unused connections sooner than this are looked at more often, to learn the time exactly.
+/// Upstreams that close idle connections sooner than this are checked more often, to learn the time precisely.
 pub const SHORT_IDLE_TIME: Duration = Duration::from_secs(5);
 
-/// Upstreams without unused connections of which a worker still remembers how long they keep them; at a hundred bytes
-/// each it costs little, and placeholders may name as many as clients like.
+/// Upstreams without idle connections for which a worker remembers when they close connections; at a hundred bytes each
+/// this is cheap, and placeholders may yield as many upstreams as clients like.
 pub const SHELVES_KEPT_MAX: usize = 1024;
 
-/// Requests that wait for one upstream whose requests in progress are limited. At ten thousand requests a second they
-/// are through within a tenth of a second; a longer queue is better told at once, so that others can be asked.
+/// Requests queued for one upstream with a concurrency limit. At ten thousand requests a second the queue takes a tenth
+/// of a second; beyond it, an immediate failure is better, so that another upstream can be tried.
 pub const QUEUE_MAX: usize = 1024;
 
-/// How long a request waits there. People have gone by then, and programs ask again.
+/// How long a request waits in this queue. By then people have left, and programs retry.
 pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Streams that a connection of HTTP/2 is expected to take at a time before the upstream has said how many; further calls
-/// make another connection meanwhile. RFC 9113, section 6.5.2 asks servers for at least so many.
+/// The number of concurrent streams assumed for an HTTP/2 connection until the upstream's SETTINGS arrive; further
+/// calls open another connection meanwhile. RFC 9113, section 6.5.2 asks servers to allow at least this many.
 pub const STREAMS_FORESEEN: usize = 100;
 
-/// Unused connections that are passed over because the end of their last answer is still to come, before another is
-/// made. Ends follow the content within microseconds, so more than a few are waiting only where applications work on
-/// after their answers, and then it is likely for all.
+/// How many idle connections are skipped because the end of their last response is still to come, before a new one is
+/// dialled. The end follows the content within microseconds, so more than a few wait only if the application continues
+/// to work after its responses, and then probably all do.
 pub const UNDONE_LOOKS_MAX: usize = 8;
 
-/// How much of the end of an answer is read at a time. An end is two records of 8 bytes, more only where an application
-/// complains after its content.
+/// How much of the end of a response is read at a time. It consists of two records of 8 bytes, unless the application
+/// writes to standard error after its content.
 pub const REST_READ_BYTES: usize = 256;
 
-/// How often it is read before another connection is tried: 4 KiB of complaints.
+/// How often this is read before another connection is tried: 4 KiB of standard error.
 pub const REST_READS_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! One connection to an upstream and what is known of it. Speaking on it is left to `call`.
+//! One connection to an upstream with its state. `call` uses it.
 
 use std::io;
 use std::sync::Arc;
@@ -13,47 +13,47 @@ use crate::upstream::limits::{REST_READ_BYTES, REST_READS_MAX};
 use sluice_message::Moment;
 use sluice_wire::fastcgi::AnswerDecoder;
 
-/// Whether a connection has carried a request before. One that has may have been closed by the other end while
-/// our request was on its way.
+/// Whether a connection has carried a request before. In that case the upstream may have closed it while our request
+/// was on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Dialled for this request.
     Fresh,
-    /// Kept from an earlier one.
+    /// Reused from an earlier one.
     Kept,
 }
 
-/// A connection to an upstream, in the hands of one request.
+/// A connection to an upstream, owned by one request.
 pub struct Link {
     pub(super) stream: Stream,
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) origin: Origin,
-    /// When it was last given back; first given back, if it is kept briefly.
+    /// When it last became idle; with [`crate::upstream::KeepAlive::Briefly`], when it first did.
     pub(super) idle_since: Moment,
-    /// Requests that it has carried.
+    /// Number of requests it has carried.
     pub(super) served: u32,
-    /// When it was first given back.
+    /// When it first became idle.
     pub(super) first_idle_at: Moment,
-    /// Its share of the upstream's limit on requests in progress; none while it is unused.
+    /// Its permit of the upstream's concurrency limit; `None` while idle.
     pub(super) permit: Option<Pass>,
-    /// Its place among the connections of the worker.
+    /// Its slot among the connections of the worker.
     pub(super) place: Place,
-    /// Reads what is still to come of its last answer, whose content was whole before.
+    /// Decodes the rest of its last response, whose content was complete before.
     pub(super) rest: Option<Box<AnswerDecoder>>,
 }
 
-/// Whether an unused connection can be used.
+/// Whether an idle connection can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Usable {
     Yes,
-    /// Not now: the end of its last answer is still to come.
+    /// Not now: the end of its last response is still to come.
     NotYet,
-    /// It has ended, or something came that nobody asked for.
+    /// It was closed, or has received unexpected data.
     No,
 }
 
 impl Link {
-    /// A connection that was just dialled.
+    /// A newly dialled connection.
     pub(crate) fn new(stream: Stream, endpoint: Arc<Endpoint>, place: Place) -> Link {
         Link {
             stream,
@@ -73,8 +73,8 @@ impl Link {
         self.origin
     }
 
-    /// Whether an unused connection can still be used: nothing may have arrived on it but the end of its last answer,
-    /// neither its own end nor bytes nobody asked for. Asks the kernel only if something seems to have arrived.
+    /// Whether an idle connection can still be used: it must not have received anything but the end of its last
+    /// response. Makes a system call only if data seems to have arrived.
     pub(super) fn usable(&mut self) -> Usable {
         if let Some(rest) = &mut self.rest {
             match read_rest(&mut self.stream, rest) {
@@ -98,7 +98,7 @@ impl Link {
                 match tls.poll_readable(&mut cx) {
                     Poll::Pending => true,
                     Poll::Ready(Err(_)) => false,
-                    // It may be a message of TLS itself: only reading tells.
+                    // It may be a TLS message such as a session ticket: only reading shows.
                     Poll::Ready(Ok(())) => tls
                         .poll_read(&mut cx, &mut Vec::with_capacity(64))
                         .is_pending(),
@@ -108,7 +108,7 @@ impl Link {
     }
 }
 
-/// Reads the end of an answer as far as it is here.
+/// Reads the end of a response as far as it has arrived.
 fn read_rest(stream: &mut Stream, rest: &mut AnswerDecoder) -> Usable {
     let mut bytes = [0; REST_READ_BYTES];
     for _ in 0..REST_READS_MAX {
@@ -137,8 +137,9 @@ fn is_empty(read: io::Result<usize>) -> bool {
     read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// How busy an upstream is, all workers together. It fills a cache line with the counts of the [`Arc`] around it,
-/// which change together with it; so a request to one upstream does not slow down those to another.
+/// The load of an upstream, all workers together. It shares a cache line with the counts of the [`Arc`] around it,
+/// which change together with it, and with nothing else, so a request to one upstream does not slow down those to
+/// another.
 #[derive(Debug, Default)]
 pub struct Load {
     in_flight: AtomicUsize,
@@ -146,13 +147,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Requests in progress.
+    /// Number of requests in progress.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 }
 
-/// Counts one request in progress until it is dropped.
+/// Counts one request as in progress until it is dropped.
 pub struct Lease(Arc<Load>);
 
 impl Lease {

@@ -1,5 +1,6 @@
-//! A call that has its connection for itself, in HTTP/1 or FastCGI. The answer is read while the request is still being
-//! sent. What is asked and what becomes of the answer is left to the floor above, the body to `answer`.
+//! A call on an exclusive connection (HTTP/1, FastCGI, SCGI, uwsgi or memcached). The response is read while the
+//! request is still being sent. The layer above builds the request and handles the response; `answer` implements the
+//! response body.
 
 use std::io;
 use std::rc::Rc;
@@ -25,17 +26,17 @@ use crate::upstream::memcached::Value;
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
 
-/// A request on its way on a connection of its own. Dropping it closes the connection.
+/// A request in progress on an exclusive connection. Dropping it closes the connection.
 pub struct LinkCall {
     pub(super) link: Link,
     pub(super) upload: Upload,
     pub(super) lease: Option<Lease>,
     decoder: ResponseDecoder,
-    /// What reads the answer, where one of the protocols of CGI is spoken.
+    /// Decodes the response if the protocol is not HTTP.
     pub(super) records: Option<Box<Records>>,
-    /// What was received and not taken; holds no memory while nothing is there.
+    /// Received data; holds no memory while empty.
     pub(super) received: Vec<u8>,
-    /// The part of `received` before this was taken.
+    /// How much of `received` has been consumed.
     pub(super) taken: usize,
     interims: u32,
     interim_answers: InterimAnswers,
@@ -43,7 +44,7 @@ pub struct LinkCall {
 }
 
 impl LinkCall {
-    /// Begins to send `upload` on `link`. `lease` is held until the answer has ended.
+    /// Starts sending `upload` on `link`. `lease` is held until the response has ended.
     pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
         let options = link.endpoint.options();
         let (records, upload) = match options.protocol {
@@ -69,26 +70,26 @@ impl LinkCall {
         }
     }
 
-    /// Passes interim answers on to the client, by way of [`Worker::interims`].
+    /// Forwards interim responses to the client, by way of [`Worker::interims`].
     pub fn pass_interims(&mut self) {
         self.interim_answers = InterimAnswers::Pass;
     }
 
-    /// Has `complaints` told what a FastCGI application writes to standard error.
+    /// Passes what a FastCGI application writes to standard error to `complaints`.
     pub fn listen(&mut self, complaints: Complaints) {
         if let Some(records) = &mut self.records {
             records.listen(complaints);
         }
     }
 
-    /// Takes an answer for an invalid one that comes with one of these texts on standard error.
+    /// Treats a response as invalid if one of these texts appears on standard error.
     pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
         if let Some(records) = &mut self.records {
             records.catch(texts);
         }
     }
 
-    /// Sends the request; ready with the head of the final answer.
+    /// Sends the request; ready with the head of the final response.
     pub(super) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -107,7 +108,7 @@ impl LinkCall {
                     let limit = match (self.upload.is_done(), self.upload.waits_for()) {
                         (true, _) => shorter(timeouts.answer, timeouts.read),
                         (false, WaitsFor::Upstream) => timeouts.write,
-                        // A slow client has limits of its own.
+                        // A slow client is subject to its own limits.
                         (false, WaitsFor::Client) => None,
                     };
                     if let Some(records) = &mut self.records
@@ -127,7 +128,7 @@ impl LinkCall {
 
     /// Receives at least one byte.
     fn poll_receive(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Result<(), Failure>> {
-        // The memory to read into is taken for the moment only: ten thousand requests may wait for their answers.
+        // The buffer is allocated only for the read: ten thousand requests may be waiting for their responses.
         if self.received.capacity() == 0 {
             self.received = worker.buffers.small();
         } else {
@@ -147,7 +148,7 @@ impl LinkCall {
         }
     }
 
-    /// The final head, if all of it was received.
+    /// The head of the final response, if all of it was received.
     fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
         let mut head = worker.upstreams.spare_head();
         if let Some(records) = &mut self.records {
@@ -179,7 +180,8 @@ impl LinkCall {
             self.taken += consumed;
             match framing.kind {
                 ResponseKind::Final | ResponseKind::Switched => {
-                    // Those that say so say so each time: the first answer of a connection will do.
+                    // Upstreams that send it do so in each response: reading it in the first one of a connection is
+                    // enough.
                     if self.link.origin == Origin::Fresh
                         && let Some(timeout) = told_timeout(&head.fields)
                     {
@@ -209,7 +211,7 @@ impl LinkCall {
         Ok(())
     }
 
-    /// Frees what was taken of `received`.
+    /// Removes the consumed part of `received`.
     fn drop_taken(&mut self, worker: &Worker) {
         self.received.drain(..self.taken);
         self.taken = 0;
@@ -218,7 +220,7 @@ impl LinkCall {
         }
     }
 
-    /// The body of the request, if all of it can be sent once more: its answer is not wanted.
+    /// The request body, if all of it can be sent again: the response is not wanted.
     pub fn take_body(&mut self) -> Option<RequestBody> {
         self.upload.take_body()
     }
@@ -236,10 +238,10 @@ impl LinkCall {
         };
         let retry = match (failure.side, self.upload.sent(), heard) {
             (Side::Client, _, _) => Retry::Never,
-            // It says itself that it has not begun.
+            // The upstream has refused the request before processing it.
             _ if failure.kind == FailureKind::Unavailable => Retry::Always,
             (_, 0, Heard::Nothing) => Retry::Always,
-            // Whatever came was not shown to the client.
+            // What was received was not forwarded to the client.
             (_, _, Heard::Nothing | Heard::Something) => Retry::IfIdempotent,
         };
         CallFailure {
@@ -250,8 +252,8 @@ impl LinkCall {
         }
     }
 
-    /// The body of `answer`, whose head has been read. A short one that is here already is copied to `inline`,
-    /// which must be empty; so it costs no memory of its own and the connection is free again.
+    /// The response body, after its head was read. A short one that has already arrived is copied to `inline`, which
+    /// must be empty; it then costs no allocation, and the connection is free again.
     pub fn into_body(
         mut self,
         worker: &Rc<Worker>,
@@ -268,7 +270,7 @@ impl LinkCall {
         let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
         if is_elsewhere || self.records.is_some() {
             let mut body = AnswerBody::new(self, framing, worker.clone());
-            // A short chunked body is mostly here as a whole, too.
+            // A short chunked body has usually arrived completely, too.
             return Ok(match body.take_short(inline)? {
                 true => Body::Inline,
                 false => Body::Stream(Box::new(body)),
@@ -285,7 +287,7 @@ impl LinkCall {
         Ok(if none { Body::Empty } else { Body::Inline })
     }
 
-    /// The connection after an answer that switched protocols.
+    /// The connection, after a response that switched protocols.
     pub fn into_tunnel(mut self, worker: &Worker, lifetime: Option<Duration>) -> Tunnel {
         let received = self.received[self.taken..].to_vec();
         worker.buffers.give_back(std::mem::take(&mut self.received));

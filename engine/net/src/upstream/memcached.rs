@@ -1,5 +1,5 @@
-//! What a call to memcached has beside one over HTTP: a line in front of the value, and a line behind it. Sending and
-//! receiving are left to `call` and `answer`.
+//! What calls to memcached need beyond HTTP: a line before the value, and one after it. `call` and `answer` send and
+//! receive.
 
 use std::ops::Range;
 
@@ -10,14 +10,14 @@ use sluice_wire::memcached::{AnswerDecoder, Fault, Head};
 use crate::failure::Failure;
 use crate::upstream::link_call::garbage;
 
-/// A value on its way.
+/// A value being received.
 pub(super) struct Value {
     decoder: AnswerDecoder,
     gzip_flag: u32,
 }
 
 impl Value {
-    /// The one that `question` asks for.
+    /// The value that `question` requests.
     pub fn new(question: &[u8], gzip_flag: u32) -> Value {
         Value {
             decoder: AnswerDecoder::new(question),
@@ -25,12 +25,12 @@ impl Value {
         }
     }
 
-    /// Whether all of it was read, and what stands behind it.
+    /// Whether the value and the line after it have been read.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done()
     }
 
-    /// The beginning of the answer, once it is among `received`: a head as one of HTTP would say it.
+    /// Decodes the beginning of the reply once it is in `received`, to a head like that of an HTTP response.
     pub fn decode_head(
         &mut self,
         received: &[u8],
@@ -68,13 +68,13 @@ impl Value {
         Ok(Some((taken, framing)))
     }
 
-    /// Where the value is in `received`, from `at` on, and what comes after what was read.
+    /// Decodes `received` from `at` on: returns the range of the value, and where to continue.
     pub fn decode(&mut self, received: &[u8], at: usize) -> Result<(Range<usize>, usize), Failure> {
         let (content, taken) = self.decoder.decode(&received[at..]).map_err(garbage)?;
         Ok((at + content.start..at + content.end, at + taken))
     }
 
-    /// The connection has ended.
+    /// Checks for truncation at the end of the connection.
     pub fn finish_at_eof(&self) -> Result<(), Fault> {
         self.decoder.finish_at_eof()
     }

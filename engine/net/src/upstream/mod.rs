@@ -1,6 +1,5 @@
-//! Connections to the servers behind us: dialling, keeping, and speaking HTTP/1, HTTP/2
-//! or FastCGI on them. Which server is chosen
-//! is left to `sluice-policy`, what is asked to whoever encodes the request.
+//! Connections to upstreams: dialling, pooling, and HTTP/1, HTTP/2 or FastCGI on them. `sluice-policy` selects the
+//! upstream, and the layer above encodes the request.
 
 mod answer;
 mod call;
@@ -37,7 +36,7 @@ pub use pool::Pool;
 pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
 pub use upload::{Traffic, Upload};
 
-/// Runs `task` on this worker beside its connections, until it ends or the worker does: checks of upstreams.
+/// Runs `task` on this worker until it ends or the worker does, for example a health check.
 ///
 /// # Panics
 /// Outside of a worker's thread.

@@ -1,5 +1,5 @@
-//! The addresses behind names, looked up away from the worker's thread and remembered for a few seconds. IP
-//! addresses never come here.
+//! Resolves host names without blocking the worker, and caches the addresses for a few seconds. IP addresses are
+//! handled elsewhere.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -20,13 +20,13 @@ use crate::upstream::limits::{
 use crate::upstream::resolver::{Family, Resolver, by_system};
 use crate::worker::Worker;
 
-/// What a worker knows of names, at most [`NAMES_MAX`] of them.
+/// The name cache of a worker, with at most [`NAMES_MAX`] entries.
 #[derive(Default)]
 pub(super) struct Names {
     entries: RefCell<HashMap<Name, Entry>>,
 }
 
-/// A name, and whom it is asked of.
+/// A host name, together with its resolver.
 type Name = Box<str>;
 
 #[derive(Default)]
@@ -37,9 +37,9 @@ struct Entry {
     error: Option<Rc<io::Error>>,
     /// When the last lookup ended.
     at: Moment,
-    /// How long what it found is used.
+    /// How long the result is used.
     lifetime: Duration,
-    /// Woken when the lookup that is going on ends.
+    /// Notified when the lookup in progress ends.
     asking: Option<Rc<Notify>>,
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn look_up(
     let family = dialling.map_or(Family::Any, |dialling| dialling.family);
     let resolver = dialling.and_then(|dialling| dialling.resolver.as_ref());
     if host.eq_ignore_ascii_case("localhost") {
-        // RFC 6761, section 6.3: the name is loopback, whatever a resolver says.
+        // RFC 6761, section 6.3: the name is loopback, whatever a resolver returns.
         let both = [
             IpAddr::V4(Ipv4Addr::LOCALHOST),
             IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -86,8 +86,8 @@ fn with_port(ips: &[IpAddr], family: Family, port: u16) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// What is known of `host`. Starts a lookup where nothing is known or it is too old; old addresses are used
-/// meanwhile, and when a lookup fails.
+/// The cached result for `host`. Starts a lookup if there is none or it is too old; old addresses are used meanwhile,
+/// and after a failed lookup.
 fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     let now = worker.clock.coarse();
     let name = name_of(host, resolver);
@@ -107,8 +107,8 @@ fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     };
     if entry.asking.is_none() && (is_new || now.since(entry.at) >= lifetime) {
         entry.asking = Some(Rc::new(Notify::new()));
-        // Not a part of any request: if the one that asked goes away, the others still want the answer, and no
-        // more than one lookup of a name is ever going on.
+        // The lookup does not belong to a request: if the one that started it is cancelled, others still need the
+        // result, and there is never more than one lookup of a name in progress.
         let asking = ask(
             worker.clone(),
             host.into(),
@@ -125,11 +125,11 @@ fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     }
 }
 
-/// What a name is remembered under: two resolvers may know it differently.
+/// The cache key of a name: different resolvers may return different addresses.
 fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
     match resolver {
         None => Cow::Borrowed(host),
-        // No name has a slash.
+        // Host names do not contain slashes.
         Some(resolver) => Cow::Owned(format!(
             "{:?} {:?} {:?}/{host}",
             resolver.servers, resolver.family, resolver.lifetime
@@ -137,7 +137,7 @@ fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
     }
 }
 
-/// Forgets old names where there are too many, and any that nobody waits for where all are young.
+/// Removes old names if there are too many, and any without waiting requests if all are recent.
 fn make_room(entries: &mut HashMap<Name, Entry>, now: Moment) {
     if entries.len() < NAMES_MAX {
         return;

@@ -1,5 +1,5 @@
-//! The unused upstream connections of a worker. The last one given back is taken first, so that more than the load
-//! needs grow old and are closed. Dialling is left to `dial`.
+//! The idle upstream connections of a worker. The most recently used one is reused first, so that surplus connections
+//! time out. `dial` establishes new ones.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -20,11 +20,11 @@ use crate::upstream::limits::{
 use crate::upstream::link::{Link, Origin, Usable};
 use crate::upstream::names::Names;
 
-/// The unused upstream connections of a worker, and what its calls share.
+/// The idle upstream connections of a worker, and resources that its calls share.
 #[derive(Default)]
 pub struct Pool {
     shelves: RefCell<HashMap<Arc<Endpoint>, Shelf, BuildHasherDefault<Given>>>,
-    /// Connections of HTTP/2, in use or not.
+    /// HTTP/2 connections, in use or idle.
     shared: RefCell<HashMap<Arc<Endpoint>, Rc<h2::Shelf>, BuildHasherDefault<Given>>>,
     idle: Cell<usize>,
     checked_at: Cell<Moment>,
@@ -32,19 +32,19 @@ pub struct Pool {
     heads: RefCell<Vec<ResponseHead>>,
 }
 
-/// The unused connections to one upstream.
+/// The idle connections to one upstream.
 #[derive(Default)]
 struct Shelf {
-    /// The longest unused one in front.
+    /// Ordered by idle time, the longest first.
     links: VecDeque<Link>,
-    /// How long the upstream keeps them.
+    /// How long the upstream keeps idle connections open.
     learned: Learned,
     looked_at: Moment,
 }
 
 impl Pool {
-    /// A kept connection to `endpoint` that the other end has not closed, as far as is known without asking, and will
-    /// not just close, as far as it was seen to.
+    /// Takes an idle connection to `endpoint` that, as far as is known, the upstream has not closed and is not about to
+    /// close.
     pub fn take(&self, endpoint: &Arc<Endpoint>, now: Moment) -> Option<Link> {
         let mut shelves = self.shelves.borrow_mut();
         let shelf = shelves.get_mut(&**endpoint)?;
@@ -54,14 +54,14 @@ impl Pool {
             .set(self.idle.get() - (before - shelf.links.len()));
         let mut link = found?;
         link.origin = Origin::Kept;
-        // The settings of a newer configuration count from now on.
+        // The options of the current configuration apply from now on.
         if !Arc::ptr_eq(&link.endpoint, endpoint) {
             link.endpoint = endpoint.clone();
         }
         Some(link)
     }
 
-    /// Keeps `link`, whose last answer has ended cleanly, for the next request; or closes it.
+    /// Returns `link`, whose last response has ended cleanly, to the pool, or closes it.
     pub fn put(&self, mut link: Link, now: Moment) {
         link.permit = None;
         if has_served(&mut link, now) {
@@ -84,13 +84,13 @@ impl Pool {
             }
         };
         let mut shelves = self.shelves.borrow_mut();
-        // The count of an Arc is shared by all workers: it is left alone on the way of a request.
+        // Cloning the Arc would write to a counter that all workers share; avoid that for each request.
         let shelf = match shelves.get_mut(&*link.endpoint) {
             Some(shelf) => shelf,
             None => shelves.entry(link.endpoint.clone()).or_default(),
         };
         if shelf.links.len() >= idle_max || self.idle.get() >= IDLE_MAX {
-            // The newest is the most likely to be alive. With no older one of this upstream it has to go itself.
+            // The newest is the most likely to be alive. If this upstream has no older one, the new one is closed.
             if shelf.links.pop_front().is_none() {
                 return;
             }
@@ -100,7 +100,7 @@ impl Pool {
         self.idle.set(self.idle.get() + 1);
     }
 
-    /// Notes that the upstream says how long it keeps unused connections.
+    /// Records how long the upstream keeps idle connections according to its `Keep-Alive` header.
     pub(super) fn note_told(&self, endpoint: &Arc<Endpoint>, timeout: Duration) {
         let mut shelves = self.shelves.borrow_mut();
         shelves
@@ -110,7 +110,8 @@ impl Pool {
             .told(timeout);
     }
 
-    /// Closes what has been unused for too long or was closed by the other end. Called by the worker's tick.
+    /// Closes connections that were idle for too long or were closed by the upstream. Called at each tick of the
+    /// worker.
     pub fn sweep(&self, now: Moment) {
         let check = now.since(self.checked_at.get()) >= IDLE_CHECK_INTERVAL;
         if check {
@@ -142,7 +143,7 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that is unused longest, to make room; tells whether there was one.
+    /// Closes the connection idle longest, to make room; returns whether there was one.
     pub(crate) fn close_oldest(&self) -> bool {
         let mut shelves = self.shelves.borrow_mut();
         let oldest = shelves
@@ -157,7 +158,7 @@ impl Pool {
         true
     }
 
-    /// Closes all unused connections: the process is ending, or files have run out.
+    /// Closes all idle connections: the process is draining, or file descriptors have run out.
     pub fn clear(&self) {
         self.shelves.borrow_mut().clear();
         self.idle.set(0);
@@ -171,28 +172,28 @@ impl Pool {
         self.shared.borrow().get(&**endpoint).cloned()
     }
 
-    /// As [`Pool::shelf`], with none yet if need be.
+    /// Like [`Pool::shelf`], creating an empty set if necessary.
     pub(super) fn shelf_of(&self, endpoint: &Arc<Endpoint>) -> Rc<h2::Shelf> {
         let mut shared = self.shared.borrow_mut();
         shared.entry(endpoint.clone()).or_default().clone()
     }
 
-    /// Shared connections now, all upstreams together.
+    /// Number of shared connections to all upstreams.
     pub fn shared(&self) -> usize {
         self.shared.borrow().values().map(|shelf| shelf.len()).sum()
     }
 
-    /// Unused connections kept now.
+    /// Number of idle connections.
     pub fn idle(&self) -> usize {
         self.idle.get()
     }
 
-    /// A spare head to read an answer into; its fields also serve as a place to put those of a request together.
+    /// A pooled head to read a response into; its headers are also used as scratch space to build a request.
     pub fn spare_head(&self) -> ResponseHead {
         self.heads.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Takes back the head of an answer that was passed on.
+    /// Returns the head of a response that was forwarded.
     pub fn give_back(&self, head: ResponseHead) {
         let mut heads = self.heads.borrow_mut();
         if heads.len() < HEADS_KEPT_MAX && head.fields.capacity_bytes() <= HEAD_KEPT_BYTES_MAX {
@@ -202,7 +203,7 @@ impl Pool {
 }
 
 impl Shelf {
-    /// The newest connection that can be used.
+    /// Takes the most recent usable connection.
     fn take(&mut self, now: Moment) -> Option<Link> {
         let mut undone = 0;
         for at in (0..self.links.len()).rev() {
@@ -213,7 +214,7 @@ impl Shelf {
                 .usable_for()
                 .is_some_and(|usable| age >= usable)
             {
-                // All others are older still. It stays, to show how old it gets.
+                // All others are older still. It stays, to observe how old it gets.
                 return None;
             }
             match link.usable() {
@@ -229,8 +230,8 @@ impl Shelf {
         None
     }
 
-    /// Closes what the other end has closed, learning from it, and what is too old to be used again, but for the
-    /// oldest, which shows how old one gets.
+    /// Closes connections that the upstream has closed, learning from their age, and those too old to be used again,
+    /// except for the oldest one, which shows how old a connection can get.
     fn look(&mut self, now: Moment) {
         let learned = &self.learned;
         self.links.retain_mut(|link| {
@@ -251,8 +252,8 @@ impl Shelf {
     }
 }
 
-/// Notes that the other end has closed `link`. Where connections are kept briefly that says nothing of others: a
-/// process of PHP ends after so many requests, not after so long.
+/// Records that the upstream has closed `link`. With brief keep-alive that is not informative: a PHP process ends after
+/// a number of requests, not after a time.
 fn note_closed(learned: &Learned, link: &Link, age: Duration) {
     match link.endpoint.options().keep_alive {
         KeepAlive::Keep { .. } | KeepAlive::Off => learned.closed(age),
@@ -260,7 +261,7 @@ fn note_closed(learned: &Learned, link: &Link, age: Duration) {
     }
 }
 
-/// Counts an answer, and tells whether its connection is to carry no more of them.
+/// Counts a response; returns whether its connection must not be used again.
 fn has_served(link: &mut Link, now: Moment) -> bool {
     if link.served == 0 {
         link.first_idle_at = now;

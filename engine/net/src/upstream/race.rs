@@ -1,5 +1,5 @@
-//! The first of several addresses that accepts: those of one version of IP one after the other, those of the other
-//! version beside them after a moment (RFC 8305). Looking addresses up is left to `names`.
+//! Connects to the first of several addresses that accepts ("Happy Eyeballs", RFC 8305): those of one IP version in
+//! sequence, those of the other in parallel after a delay. `names` resolves the addresses.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,7 +18,7 @@ use crate::upstream::dialling::{Dialling, Fallback, Reach, SocketBuffers, split}
 use crate::upstream::limits::FALLBACK_DELAY;
 use crate::worker::Worker;
 
-/// Connects to one of `addresses`, which are tried for `limit` together.
+/// Connects to one of `addresses`, within `limit` for all of them together.
 pub(super) async fn connect(
     worker: &Rc<Worker>,
     addresses: &[SocketAddr],
@@ -58,7 +58,7 @@ fn no_address(addresses: &[SocketAddr]) -> Failure {
     refused(io::Error::other(why))
 }
 
-/// Runs `first`, and `second` beside it as soon as `first` has failed or `delay` is over.
+/// Runs `first`, and `second` in parallel as soon as `first` has failed or `delay` has passed.
 async fn race(
     worker: &Worker,
     mut first: Pin<&mut impl Future<Output = Result<Stream, Failure>>>,
@@ -79,7 +79,7 @@ async fn race(
             return Poll::Ready(Ok(won));
         }
         match (lost_first.take(), &lost_second) {
-            // The failure of the preferred version tells more.
+            // The failure of the preferred version is more informative.
             (Some(failure), Some(_)) => Poll::Ready(Err(failure)),
             (lost, _) => {
                 lost_first = lost;
@@ -90,7 +90,7 @@ async fn race(
     .await
 }
 
-/// Ready with a stream; a failure is noted, after which nothing is polled any more.
+/// Ready with a stream. A failure is stored in `lost`, after which `dial` is not polled again.
 fn poll_unless_lost(
     dial: &mut Pin<&mut impl Future<Output = Result<Stream, Failure>>>,
     lost: &mut Option<Failure>,
@@ -109,8 +109,8 @@ fn poll_unless_lost(
     }
 }
 
-/// The first of `addresses` that accepts; each gets its share of the time, so that a dead one leaves some for the
-/// others.
+/// Connects to the first of `addresses` that accepts; each gets an equal share of the time, so that an unreachable one
+/// leaves some for the others.
 async fn in_turn(
     worker: &Rc<Worker>,
     addresses: &[SocketAddr],
@@ -129,7 +129,7 @@ async fn in_turn(
     Err(last)
 }
 
-/// What holds for our end of a connection.
+/// Options of the local end of a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Local {
     address: Option<IpAddr>,
@@ -155,8 +155,7 @@ async fn connect_from(address: SocketAddr, local: Local) -> Result<Stream, Failu
     Ok(Stream::Tcp(socket))
 }
 
-/// Sizes of buffers are told before the connection stands: TCP tells how far its window can grow when it begins
-/// (RFC 7323, section 2.2).
+/// Buffer sizes are set before connecting: TCP announces its window scale in the SYN (RFC 7323, section 2.2).
 async fn set_up(address: SocketAddr, local: Local) -> io::Result<TcpStream> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -200,7 +199,7 @@ mod tests {
         let socket = runtime
             .block_on(set_up(address, local))
             .expect("somebody listens");
-        // Linux takes twice as much, for what it needs itself (socket(7)).
+        // Linux doubles the size for its own bookkeeping (socket(7)).
         let sizes = SockRef::from(&socket);
         assert_eq!(sizes.recv_buffer_size().expect("it tells"), 40_000);
         assert_eq!(sizes.send_buffer_size().expect("it tells"), 60_000);

@@ -1,5 +1,4 @@
-//! Questions to DNS servers: the addresses of a name, and the servers of a service. Remembering the answers is left
-//! to whoever asks.
+//! DNS queries: addresses of a name, servers of a service, TXT and CNAME records. The callers cache the results.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,36 +17,36 @@ use crate::upstream::limits::{
     ANSWER_LIFETIME_MAX, ANSWER_LIFETIME_MIN, DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX,
 };
 
-/// Which DNS servers are asked, and for how long. It holds no connection: one that serves several workers would
-/// belong to the runtime of the first of them.
+/// The DNS servers to query, with timeouts. Holds no sockets: a socket shared by several workers would belong to the
+/// runtime of the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolver {
-    /// The servers; those of the system where there are none.
+    /// The servers; those of the system if empty.
     pub servers: Vec<SocketAddr>,
-    /// How long one server may take for an answer.
+    /// Timeout of one server.
     pub timeout: Option<Duration>,
-    /// How long a question may take altogether.
+    /// Timeout of a query altogether.
     pub total: Option<Duration>,
-    /// The versions of IP asked for.
+    /// The IP versions to query for.
     pub family: Family,
-    /// How long answers are used.
+    /// How long results are cached.
     pub lifetime: Lifetime,
 }
 
-/// How long answers are used.
+/// How long results are cached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lifetime {
-    /// As long as whoever asks finds right.
+    /// The caller's default.
     #[default]
     Usual,
-    /// As long as their owners say, a second at least.
+    /// The TTL of the records, but at least a second.
     AsTold,
-    /// That long, whatever their owners say.
+    /// This long, regardless of the TTL.
     For(Duration),
 }
 
 impl Lifetime {
-    /// That of an answer which holds for `told`; `usual` where nothing was settled.
+    /// The cache lifetime of a result with the TTL `told`; `usual` is the caller's default.
     pub fn of(self, told: Duration, usual: Duration) -> Duration {
         match self {
             Lifetime::Usual => usual,
@@ -57,7 +56,7 @@ impl Lifetime {
     }
 }
 
-/// The versions of IP asked for.
+/// IP versions to query for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Family {
     /// Both.
@@ -70,7 +69,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// Whether `ip` is of it.
+    /// Whether `ip` is of this version.
     pub fn has(self, ip: IpAddr) -> bool {
         match self {
             Family::Any => true,
@@ -80,17 +79,17 @@ impl Family {
     }
 }
 
-/// What a question gave.
+/// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered<T> {
     /// The records, at least one.
     pub records: Vec<T>,
-    /// How long they hold, as their owner says.
+    /// The TTL.
     pub lifetime: Duration,
 }
 
 impl<T> Answered<T> {
-    /// The same with other records.
+    /// The same result with converted records.
     pub fn map<U>(self, change: impl FnMut(T) -> U) -> Answered<U> {
         Answered {
             records: self.records.into_iter().map(change).collect(),
@@ -99,21 +98,21 @@ impl<T> Answered<T> {
     }
 }
 
-/// A server of a service (RFC 2782).
+/// A server of a service (SRV; RFC 2782).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// The name of the server, without the dot at its end.
+    /// The name of the server, without the trailing dot.
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// Those with the lowest number come first.
+    /// Servers with the lowest number are used first.
     pub priority: u16,
-    /// Its share among those of its priority.
+    /// Its relative weight among servers of the same priority.
     pub weight: u16,
 }
 
 impl Resolver {
-    /// The addresses of `name`. That there are none is [`io::ErrorKind::NotFound`].
+    /// The addresses of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
     pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Answered<IpAddr>> {
         let resolver = self.start(family)?;
         let found = self.within(resolver.lookup_ip(name)).await?;
@@ -125,8 +124,8 @@ impl Resolver {
         some(records, found.as_lookup())
     }
 
-    /// The servers of the service called `name`, `_service._proto.domain`: by priority, then by weight.
-    /// That there are none is [`io::ErrorKind::NotFound`].
+    /// The servers of the service called `name`, `_service._proto.domain`: by priority, then by weight. If there are
+    /// none, the error is [`io::ErrorKind::NotFound`].
     pub async fn services(&self, name: &str) -> io::Result<Answered<Service>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::SRV)).await?;
@@ -142,7 +141,7 @@ impl Resolver {
                 }),
                 _ => None,
             })
-            // RFC 2782: a lone dot says that the service is decidedly not offered there.
+            // RFC 2782: a target of "." means that the service is decidedly not available.
             .filter(|service| !service.host.is_empty() && service.port != 0)
             .take(NAME_RECORDS_MAX)
             .collect();
@@ -153,7 +152,7 @@ impl Resolver {
         some(records, &found)
     }
 
-    /// The texts at `name` (TXT). That there are none is [`io::ErrorKind::NotFound`].
+    /// The TXT records of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
     pub async fn texts(&self, name: &str) -> io::Result<Answered<Vec<u8>>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::TXT)).await?;
@@ -161,7 +160,7 @@ impl Resolver {
             .answers()
             .iter()
             .filter_map(|record| match &record.data {
-                // RFC 7208, section 3.3: the parts of one record belong together.
+                // RFC 7208, section 3.3: the strings of one record are concatenated.
                 RData::TXT(txt) => Some(txt.txt_data.concat()),
                 _ => None,
             })
@@ -170,7 +169,7 @@ impl Resolver {
         some(records, &found)
     }
 
-    /// The names that `name` stands for (CNAME), without the dot at their end. That there are none is
+    /// The names that `name` is an alias of (CNAME), without the trailing dot. If there are none, the error is
     /// [`io::ErrorKind::NotFound`].
     pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
         let resolver = self.start(Family::Any)?;
@@ -189,7 +188,7 @@ impl Resolver {
         some(records, &found)
     }
 
-    /// The outcome of a question, within the time that there is for it.
+    /// Awaits a query within the total timeout.
     async fn within<T>(&self, asking: impl Future<Output = Result<T, NetError>>) -> io::Result<T> {
         let answer = match self.total {
             None => asking.await,
@@ -201,7 +200,7 @@ impl Resolver {
         answer.map_err(failed)
     }
 
-    /// A resolver for one question: the files of the system are read anew, so a change of them counts.
+    /// Creates a resolver for one query: the system's configuration files are read each time, so changes take effect.
     fn start(&self, family: Family) -> io::Result<TokioResolver> {
         let (mut config, mut options) = match read_system_conf() {
             Ok(system) => system,
@@ -230,7 +229,7 @@ impl Resolver {
     }
 }
 
-/// The addresses of `name` as the system knows them, by its files and its DNS servers.
+/// The addresses of `name` according to the system, that is, its hosts file and DNS servers.
 pub async fn by_system(name: &str) -> io::Result<Vec<IpAddr>> {
     let found = tokio::net::lookup_host((name, 0)).await?;
     let mut ips: Vec<IpAddr> = Vec::new();
@@ -242,8 +241,8 @@ pub async fn by_system(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok(ips)
 }
 
-/// Whether the system knows a way to `ip`. Where it has no IPv6, names have such addresses all the same. Nothing is sent
-/// for that: a UDP socket only settles where it would send to.
+/// Whether the system has a route to `ip`: without IPv6, names still have IPv6 addresses. Sends nothing, as connecting
+/// a UDP socket only selects the route.
 pub fn is_reachable(ip: IpAddr) -> bool {
     let any: IpAddr = match ip {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -253,7 +252,7 @@ pub fn is_reachable(ip: IpAddr) -> bool {
     socket.is_ok_and(|socket| socket.connect((ip, DISCARD)).is_ok())
 }
 
-/// A port to ask for the way to.
+/// An arbitrary port for the route lookup.
 const DISCARD: u16 = 9;
 
 fn name_server(server: &SocketAddr) -> NameServerConfig {
@@ -264,7 +263,7 @@ fn name_server(server: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(server.ip(), true, ways.to_vec())
 }
 
-/// That there is no such record is an answer, too: told from silence, which may pass.
+/// The absence of a record is a definite result, unlike a timeout, which may be temporary.
 fn failed(error: NetError) -> io::Error {
     let kind = if error.is_no_records_found() {
         io::ErrorKind::NotFound
@@ -296,7 +295,7 @@ mod tests {
         assert_eq!(Lifetime::Usual.of(second(300), usual), usual);
         assert_eq!(Lifetime::AsTold.of(second(300), usual), second(300));
         assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
-        // Nobody is asked anew for each request, and no answer holds for ever.
+        // Neither one query per request nor an unlimited cache lifetime.
         assert_eq!(Lifetime::AsTold.of(second(0), usual), ANSWER_LIFETIME_MIN);
         assert_eq!(
             Lifetime::For(second(0)).of(second(9), usual),

@@ -1,5 +1,5 @@
-//! Connections that are not dialled plainly: names asked of other resolvers, a proxy in between. What is said on the
-//! connection once it stands is left to `dial`.
+//! Connections with special dial options: names resolved by other resolvers, or a proxy in between. `dial` takes over
+//! once the connection is established.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +19,7 @@ use crate::upstream::limits::PROXY_ANSWER_BYTES_MAX;
 use crate::upstream::{names, race};
 use crate::worker::Worker;
 
-/// Connects to `address`, which is no unix socket, as `dialling` says.
+/// Connects to `address`, which must not be a Unix socket, with the options of `dialling`.
 pub(super) async fn connect(
     worker: &Rc<Worker>,
     address: &Address,
@@ -73,7 +73,7 @@ fn no_socket() -> io::Error {
     io::Error::other("a unix socket is not behind a proxy")
 }
 
-/// The host and port that a proxy is asked for.
+/// The target host and port in a request to a proxy.
 fn authority(address: &Address) -> String {
     match address {
         Address::Ip(ip) => ip.to_string(),
@@ -154,7 +154,7 @@ async fn ask_socks(
             answer[1]
         )));
     }
-    // The address that the proxy dials from, of which the first byte is here, and its port.
+    // The rest of the proxy's bound address, of which the first byte was read, and its port.
     let rest = match answer[3] {
         1 => 3 + 2,
         3 => usize::from(answer[4]) + 2,
@@ -201,7 +201,7 @@ fn socks_request(address: &Address) -> io::Result<Vec<u8>> {
     Ok(request)
 }
 
-/// Takes `count` bytes off `received`, receiving more as needed.
+/// Removes `count` bytes from `received`, receiving more as needed.
 async fn take(stream: &mut Stream, received: &mut Vec<u8>, count: usize) -> io::Result<Vec<u8>> {
     while received.len() < count {
         receive(stream, received).await?;

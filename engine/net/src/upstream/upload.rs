@@ -1,5 +1,5 @@
-//! The sending half of a call: head, then body as it arrives, at the pace of the upstream. Reading the answer is
-//! left to `call` and may begin before this has ended.
+//! The sending half of a call: sends head and body as they become available, at the pace of the upstream. `call` reads
+//! the response, possibly before this has ended.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
@@ -18,26 +18,26 @@ use crate::worker::Worker;
 
 /// A request to be sent: the encoded head and the body.
 pub struct Upload {
-    /// What goes before further content: the head, chunk lines.
+    /// Sent before further content: the head, chunk lines.
     framing: Vec<u8>,
     framing_sent: usize,
     pub(super) body: Option<Box<dyn BodyStream>>,
     chunks: Chunks,
-    /// Content that a chunk line announced and that was not sent yet.
+    /// Content announced by a chunk line and not sent yet.
     announced: usize,
     pub(super) stage: Stage,
-    /// Bytes of the request that were handed over.
+    /// Bytes of the request that were sent.
     pub(super) sent: u64,
-    /// Whether content was taken out of the body, so that it could not be sent again.
+    /// Whether content was read from the body, so that it cannot be sent again.
     pub(super) touched: bool,
     pub(super) trailers: Trailers,
     pub(super) waits_for: WaitsFor,
-    /// Where bytes are counted, where somebody asks for their number.
+    /// Counts the transferred bytes, if anything uses their number.
     traffic: Option<Rc<Traffic>>,
 }
 
-/// The bytes of one call, without those of TLS; over HTTP/2 those of contents alone, as heads are made smaller by what
-/// went before them.
+/// The bytes of one call, without TLS; in HTTP/2, only bodies count, as the size of compressed heads depends on earlier
+/// ones.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// To the upstream.
@@ -46,12 +46,12 @@ pub struct Traffic {
     pub received: Cell<u64>,
 }
 
-/// Whose turn it is while nothing moves.
+/// The side that is awaited while there is no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitsFor {
-    /// The client's, to send more of the body.
+    /// The client, for more of the body.
     Client,
-    /// The upstream's, to take more or to ask for it.
+    /// The upstream, to accept more or to send `100 Continue`.
     Upstream,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum WaitsFor {
 enum Chunks {
     Plain,
     Chunked,
-    /// Records of FastCGI.
+    /// FastCGI records.
     Records,
 }
 
@@ -70,14 +70,14 @@ pub(super) enum Trailers {
 }
 
 pub(super) enum Stage {
-    /// The body waits until the upstream wants it (RFC 9110, section 10.1.1).
+    /// The body waits for `100 Continue` (RFC 9110, section 10.1.1).
     AwaitContinue(Timer),
     SendBody,
-    /// Only framing is left.
+    /// Only framing is left to send.
     SendRest,
     Flush,
     Done,
-    /// The upstream takes no more. It may have answered before, so the reading side finds out what that means.
+    /// The upstream accepts no more. It may have responded before; the reading side decides.
     Broken,
 }
 
@@ -108,7 +108,7 @@ impl Upload {
         }
     }
 
-    /// Has bytes counted in `traffic`, those of the answer as well.
+    /// Counts bytes in `traffic`, including those of the response.
     pub fn counted(self, traffic: Rc<Traffic>) -> Upload {
         let traffic = Some(traffic);
         Upload { traffic, ..self }
@@ -119,7 +119,7 @@ impl Upload {
         &self.framing
     }
 
-    /// Notes that so many bytes were handed over.
+    /// Counts sent bytes.
     pub(super) fn note_sent(&mut self, count: usize) {
         self.sent += count as u64;
         if let Some(traffic) = &self.traffic {
@@ -127,14 +127,14 @@ impl Upload {
         }
     }
 
-    /// Notes that so many bytes of the answer have come.
+    /// Counts received bytes of the response.
     pub(super) fn note_received(&self, count: usize) {
         if let Some(traffic) = &self.traffic {
             traffic.received.set(traffic.received.get() + count as u64);
         }
     }
 
-    /// Holds the body back until the upstream has said `100 Continue`, or for `limit`.
+    /// Delays the body until `100 Continue` arrives, at most for `limit`.
     pub fn expect_continue(mut self, worker: &Worker, limit: Duration) -> Upload {
         if matches!(self.stage, Stage::SendBody) {
             let timer = worker.timers.timer();
@@ -144,7 +144,7 @@ impl Upload {
         self
     }
 
-    /// Sends the body as records of FastCGI, behind a head of such records. No application says `100 Continue`.
+    /// Sends the body as FastCGI records, after a head of such records, without waiting for `100 Continue`.
     pub(super) fn in_records(mut self) -> Upload {
         self.chunks = Chunks::Records;
         if self.body.is_none() {
@@ -154,13 +154,13 @@ impl Upload {
         self
     }
 
-    /// Sends the body without waiting to be asked for it: no application of CGI says `100 Continue`.
+    /// Sends the body without waiting for `100 Continue`, which CGI applications do not send.
     pub(super) fn at_once(mut self) -> Upload {
         self.go_on();
         self
     }
 
-    /// Leaves out the trailer fields of the body.
+    /// Drops the trailers of the body.
     pub fn without_trailers(mut self) -> Upload {
         self.trailers = Trailers::Drop;
         self
@@ -173,22 +173,22 @@ impl Upload {
         }
     }
 
-    /// Whether the whole request was handed over.
+    /// Whether the whole request was sent.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Done)
     }
 
-    /// Whose turn it is, after a poll that was not ready.
+    /// The side that is awaited, after a poll that was not ready.
     pub(super) fn waits_for(&self) -> WaitsFor {
         self.waits_for
     }
 
-    /// Bytes handed over so far, framing included: it grows while there is progress.
+    /// Bytes sent so far, including framing: it grows while there is progress.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The body, if it is as complete as it was given or can be made so.
+    /// The body, if it is still complete or can be rewound.
     pub(super) fn take_body(&mut self) -> Option<RequestBody> {
         let body = self.body.take();
         if !self.touched {
@@ -199,7 +199,7 @@ impl Upload {
         Some(RequestBody::Stream(body))
     }
 
-    /// Sends what there is. Ready when all is sent or the upstream takes no more; an error is the body's.
+    /// Sends what is available. Ready when all is sent or the upstream accepts no more; an error is one of the body.
     pub(super) fn poll(
         &mut self,
         stream: &mut Stream,
@@ -249,8 +249,8 @@ impl Upload {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends one round: framing and as much content as is at hand, in one write. The outer error is the body's,
-    /// the inner one the upstream's.
+    /// Sends framing together with the available content, in one write. The outer error is one of the body, the inner
+    /// one of the upstream.
     fn poll_body(
         &mut self,
         stream: &mut Stream,
@@ -258,7 +258,7 @@ impl Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Result<io::Result<()>, Failure>> {
         if self.framing_sent == self.framing.len() {
-            // The head's buffer is not held as long as the body lasts.
+            // The buffer of the head is returned rather than held as long as the body lasts.
             worker.buffers.give_back(std::mem::take(&mut self.framing));
             self.framing_sent = 0;
         }
@@ -273,7 +273,7 @@ impl Upload {
             }
             Poll::Pending => {
                 self.waits_for = WaitsFor::Client;
-                // TLS may hold back what was written last.
+                // TLS may still buffer what was written last.
                 return match stream.poll_flush(cx) {
                     Poll::Ready(Err(error)) => Poll::Ready(Ok(Err(error))),
                     Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
@@ -306,7 +306,7 @@ impl Upload {
             .map(|count| self.note(count, parts, end))))
     }
 
-    /// Notes that `count` bytes of the parts framing, content and chunk end were taken.
+    /// Records that `count` bytes of framing, content and chunk end together were sent.
     fn note(&mut self, count: usize, parts: [usize; 3], end: &[u8]) {
         self.note_sent(count);
         self.framing_sent += count.min(parts[0]);
@@ -320,7 +320,7 @@ impl Upload {
             body.consume(content_sent);
         }
         if content_sent == parts[1] {
-            // What was not taken of the chunk's end goes before the next chunk.
+            // The rest of the chunk's end goes before the next chunk.
             let end_sent = count - parts[0] - parts[1];
             self.framing.clear();
             self.framing_sent = 0;
@@ -328,8 +328,8 @@ impl Upload {
         }
     }
 
-    /// The body has ended: what is left is the last chunk, with trailer fields if the client sent some. One that can
-    /// be sent again is kept until the answer has come.
+    /// The body has ended: what is left is the last chunk, with the client's trailers, if any. A rewindable body is
+    /// retained until the response has arrived.
     fn end_body(&mut self) {
         let mut body = self.body.take();
         self.stage = Stage::SendRest;

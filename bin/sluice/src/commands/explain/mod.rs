@@ -1,5 +1,5 @@
-//! `sluice explain`: how a request is handled and why, or the page behind the name in the brackets of a message. The
-//! walk is left to `sluice-serve`, how it looks to `text`.
+//! `sluice explain`: how a request is handled and why, or the page of a diagnostic. `sluice-serve` evaluates the
+//! request, `text` formats the explanation.
 
 mod pages;
 mod text;
@@ -102,7 +102,7 @@ impl Args {
     }
 }
 
-/// Explains with a configuration that is read now.
+/// Explains with a configuration that is loaded now.
 fn offline(
     source: &Source,
     question: &Question,
@@ -115,7 +115,7 @@ fn offline(
         .map_err(|error| failed(error, format))
 }
 
-/// Explains with what a server is running.
+/// Explains with the configuration of a running server.
 fn running(address: String, question: &Question) -> Result<Explanation, Failed> {
     let body = serde_json::to_vec(question).map_err(Failed::new)?;
     let answer = Client::new(address).post("/explain", "application/json", &body, &[])?;

@@ -1,4 +1,4 @@
-//! The pages behind the names in the brackets of messages. They are the files of `docs/errors/`.
+//! The pages of diagnostics, by slug. They are the files of `docs/errors/`.
 
 use sluice_diag::closest;
 
@@ -10,7 +10,7 @@ mod index;
 
 use index::PAGES;
 
-/// Prints the names of all pages.
+/// Prints the slugs of all pages.
 pub fn list() -> Exit {
     for (name, _) in PAGES {
         say!("{name}");
@@ -18,7 +18,7 @@ pub fn list() -> Exit {
     Exit::Done
 }
 
-/// Prints the page called `wanted`.
+/// Prints the page of the slug `wanted`.
 pub fn print(wanted: &str) -> Result<Exit, Failed> {
     let name = wanted.trim_matches(['[', ']']);
     if let Some((_, page)) = PAGES.iter().find(|(slug, _)| *slug == name) {

@@ -1,5 +1,5 @@
-//! An explanation as people read it: the lines of the configuration in the order in which they took part, with what
-//! they saw and did under each, framed as the lines under a message are.
+//! Formats an explanation as text: the configuration lines in the order in which they took part, with their effects
+//! under each, framed like the source excerpts of diagnostics.
 
 use std::fmt::Write;
 
@@ -8,19 +8,19 @@ use sluice_serve::explain::report::{
     Explanation, Listener, Outcome, Remark, RemarkKind, Spot, Step, StepKind,
 };
 
-/// What fits on the narrowest terminal that people use.
+/// The width of the narrowest common terminal.
 const COLUMNS: usize = 80;
 
-/// More neighbouring sites than this that do not match are summed up in one line.
+/// More consecutive sites than this that do not match are summarized in one line.
 const SITES_TOLD_MAX: usize = 2;
 
-/// How many of those are named.
+/// How many of these are named.
 const SITES_NAMED_MAX: usize = 3;
 
 /// Response headers that are not specific to the request.
 const DULL_FIELDS: [&str; 1] = ["Server"];
 
-/// The text.
+/// Formats `explanation`.
 pub fn render(explanation: &Explanation, colour: Colour) -> String {
     let mut page = Page {
         colour,
@@ -50,7 +50,7 @@ pub fn render(explanation: &Explanation, colour: Colour) -> String {
     page.out.trim_end().to_owned()
 }
 
-/// The route that a handler is in; a route is itself.
+/// The path of the route that contains a handler; a route's path is returned unchanged.
 fn route_of(place: &str) -> &str {
     match place.rsplit_once(".handle[") {
         Some((route, number)) if !number.contains('.') => route,
@@ -76,11 +76,11 @@ struct Page {
     colour: Colour,
     digits: usize,
     out: String,
-    /// The file of the frame that is open.
+    /// The file whose frame is open.
     file: Option<String>,
-    /// The line that was shown last.
+    /// The line printed last.
     line: Option<u32>,
-    /// The route that was shown last.
+    /// The route printed last.
     told: String,
 }
 
@@ -111,7 +111,7 @@ impl Page {
         self.push("");
     }
 
-    /// A line with a label in front.
+    /// Prints a line with a label.
     fn entry(&mut self, label: &str, text: &str) {
         let mut label = self.colour.paint(Role::Help, &format!("{label:<9}"));
         for line in wrap(text, COLUMNS - 10) {
@@ -121,7 +121,7 @@ impl Page {
     }
 
     fn step(&mut self, step: &Step) {
-        // A route that was told is not told again for having a handler that says nothing of itself.
+        // A route that was already printed is not repeated for a handler without remarks.
         let route = route_of(&step.place);
         let is_told = self.told == route;
         if step.remarks.is_empty() && (step.kind == StepKind::Taken || is_told) {
@@ -146,7 +146,7 @@ impl Page {
         }
     }
 
-    /// Sites for other hosts, in one line.
+    /// Summarizes sites for other hosts in one line.
     fn sites(&mut self, steps: &[Step]) {
         let more: usize = steps.iter().map(|step| step.more).sum();
         let name = |step: &Step| {
@@ -180,7 +180,7 @@ impl Page {
         self.line = None;
     }
 
-    /// Begins a frame for the file of a spot.
+    /// Opens a frame for the file of a spot.
     fn open(&mut self, spot: &Spot) {
         let indent = " ".repeat(self.digits);
         let arrow = self.colour.paint(Role::Frame, "-->");
@@ -202,12 +202,12 @@ impl Page {
         Excerpt::within(&spot.text, spot.start, spot.end, room)
     }
 
-    /// Whether the line of a spot was shown last.
+    /// Whether the line of a spot was printed last.
     fn shows(&self, spot: &Spot) -> bool {
         self.line == Some(spot.line) && self.file.as_ref() == Some(&spot.file)
     }
 
-    /// Shows the line of a spot, unless it is the one that was shown last.
+    /// Prints the line of a spot, unless it was printed last.
     fn source(&mut self, spot: &Spot) {
         if self.file.as_ref() != Some(&spot.file) {
             self.open(spot);
@@ -219,7 +219,7 @@ impl Page {
         }
     }
 
-    /// Stands for a line where there is none.
+    /// Prints a substitute for a step without a source line.
     fn place(&mut self, step: &Step) {
         let text = format!("{} ({})", step.name, step.place);
         let text = self.colour.paint(Role::Faint, &text);
@@ -247,7 +247,7 @@ impl Page {
         let signs = sign.repeat(excerpt.width);
         let used = excerpt.before + excerpt.width + 1;
         let room = COLUMNS - self.digits - 3;
-        // Beside the underline if there is room for it, else below.
+        // Beside the underline if there is room, else below.
         if used + width(mark) + 1 + width(&remark.text) <= room {
             let pad = " ".repeat(excerpt.before);
             let under = format!("{signs} {mark} {}", remark.text);
@@ -260,7 +260,7 @@ impl Page {
         self.words(excerpt.before, role, mark, &remark.text);
     }
 
-    /// A sentence behind its mark, broken where the terminal ends.
+    /// Prints a sentence after its mark, wrapped at the terminal width.
     fn words(&mut self, indent: usize, role: Role, mark: &str, text: &str) {
         let room = COLUMNS - self.digits - 3 - width(mark) - 1;
         let indent = indent.min(room / 2);
@@ -306,7 +306,7 @@ impl Page {
     }
 }
 
-/// The first line of a body, short enough for a terminal.
+/// The first line of a body, truncated for the terminal.
 fn first_line(body: &str) -> Option<String> {
     const SHOWN: usize = 50;
     let line = body.lines().map(str::trim).find(|line| !line.is_empty())?;
@@ -334,7 +334,7 @@ fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// The lines of a text that is broken at spaces; a word that is too long for a line goes over its end.
+/// Wraps a text at spaces; a word that is too long for a line exceeds it.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,5 +1,5 @@
-//! The body of a request on one stream, read by whoever handles the request. What has arrived waits in the connection,
-//! bounded by the window that the client was given; what is used here gives the client leave to send more.
+//! The request body of one HTTP/2 stream, read by the handler. Received data waits in the connection, bounded by the
+//! flow-control window; consuming it here returns window to the client.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -20,26 +20,26 @@ use crate::timer::Timer;
 pub(super) struct StreamBody {
     mux: Rc<Mux>,
     id: StreamId,
-    /// What was taken from the connection.
+    /// Data taken from the connection.
     buf: Vec<u8>,
-    /// The part of it that was consumed.
+    /// How much of it has been consumed.
     used: usize,
-    /// Content still to come, where its length was declared; the codec sees to it that it is kept.
+    /// Content still to come, if its length was declared; the codec verifies the length.
     left: Option<u64>,
     stage: Stage,
-    /// How long the client may be silent; `None` is for ever.
+    /// How long the client may be silent; `None` means no limit.
     idle_timeout: Option<Duration>,
-    /// Runs while nothing comes; few bodies need it.
+    /// Runs while nothing arrives; few bodies need it.
     idle: Option<Timer>,
     pace: Pace,
-    /// What had come on the connection when this was last looked at.
+    /// The connection's count of received bytes when it was last checked.
     received: u64,
     trailers: Option<Fields>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The client waits to be asked for it (RFC 9110, section 10.1.1).
+    /// The client waits for `100 Continue` (RFC 9110, section 10.1.1).
     Expected,
     Open,
     Ended,
@@ -65,7 +65,7 @@ impl StreamBody {
         body
     }
 
-    /// What the client sends on the stream `id` after it became a tunnel: it may be silent for as long as it likes.
+    /// The data that the client sends on the stream `id` after it became a tunnel, without an idle timeout.
     pub(super) fn for_tunnel(mux: Rc<Mux>, id: StreamId) -> StreamBody {
         StreamBody {
             pace: Pace::new(None),
@@ -100,14 +100,14 @@ impl StreamBody {
         self.pace.moved(count, mux.link.worker.clock.coarse());
     }
 
-    /// Nothing has arrived: asks for it where the client waits for that, and lets its time run.
+    /// Nothing has arrived: sends `100 Continue` if the client waits for it, and runs the idle timeout.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<Failure> {
-        // A body that waits holds no memory.
+        // A waiting body holds no memory.
         self.give_back();
         if self.stage == Stage::Expected {
             self.stage = Stage::Open;
             let mut server = self.mux.server.borrow_mut();
-            // A stream that is gone is noticed by whoever sends the answer.
+            // If the stream is gone, the sender of the response notices.
             let _ = server.send_interim(self.id, Status::CONTINUE, &Fields::new());
         }
         let Some(idle_timeout) = self.idle_timeout else {

@@ -1,5 +1,5 @@
-//! One connection at work: a single task reads for all of its streams, polls those that have something to do, and
-//! sends what they said together. What a stream does is left to `streams`.
+//! Drives one HTTP/2 connection: a single task reads for all streams, polls those that were woken, and writes their
+//! output together. The streams themselves are in `streams`.
 
 use std::future::Future;
 use std::io::IoSlice;
@@ -30,52 +30,52 @@ use crate::limits::{
 use crate::service::{Came, Exchange, Service, Settings};
 use crate::timer::Timer;
 
-/// The driver of one connection. `F` is the future of a stream, `M` makes it.
+/// The driver of one connection. `F` is the future of a stream, `M` creates it.
 pub(super) struct Drive<'c, S: Service, F, M> {
     connection: &'c Connection<S>,
     home: Rc<Home<S>>,
     mux: Rc<Mux>,
     make: M,
-    /// By slot.
+    /// Stream work, by slot.
     works: Vec<Work<F>>,
     places: Rc<Places<F>>,
-    /// Where the next head goes; none while the connection is quiet.
+    /// The exchange that receives the next request head; `None` while the connection is quiet.
     spare: Option<Box<Exchange<S::Context>>>,
-    /// The slot whose turn it is.
+    /// The slot that is polled first.
     turn: usize,
     /// Streams that were woken and wait for room in the output.
     held: Woken,
     stage: Stage,
     waits: Waits,
-    /// Whether the client has taken something since its time was last set.
+    /// Whether the client has accepted output since the write timeout was last set.
     is_taken: bool,
-    /// How fast it takes what was sent.
+    /// The rate at which the client accepts the output.
     pace: Pace,
-    /// Whether the socket holds back what was written.
+    /// Whether written output is still buffered in the stream (TLS).
     is_unflushed: bool,
-    /// How much the codec may have decoded before others get their turn.
+    /// Value of the codec's count of decoded bytes at which this task yields.
     decoded_until: u64,
-    /// Whether the kernel is to hold little of what was sent.
+    /// Whether the kernel's send buffer is kept small.
     is_prompt: bool,
-    /// Acts when the process ends.
+    /// Expires when the process shuts down.
     leave: Timer,
     settings: Times,
 }
 
-/// What is served in a slot.
+/// The work of one slot.
 struct Work<F> {
     waker: Option<Waker>,
     future: Option<Place<F>>,
 }
 
-/// What becomes of the connection.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It goes on.
+    /// Open for new streams.
     Open,
-    /// It ends with its last stream.
+    /// Ends with its last stream.
     Leaving,
-    /// It is over, and the client is to be told.
+    /// Over, with output still to be sent.
     Ending,
     /// The client is gone.
     Lost,
@@ -84,19 +84,19 @@ enum Stage {
 /// What the connection's timer runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// For nothing: streams have times of their own.
+    /// Nothing: streams have timers of their own.
     Nothing,
-    /// For the first bytes of a new connection.
+    /// The first bytes of a new connection.
     Begin,
-    /// For the rest of a head.
+    /// The rest of a request head.
     Head,
-    /// For another request.
+    /// The next request.
     Idle,
-    /// For the client to take what was sent.
+    /// The client accepting output.
     Client,
-    /// For what the client had sent before it heard that this is the end.
+    /// Frames that the client sent before it received GOAWAY.
     Last,
-    /// For the client to take the last of it.
+    /// The client accepting the last output.
     End,
 }
 
@@ -105,17 +105,17 @@ enum Waits {
 pub(super) enum Over {
     /// The client is gone.
     Lost,
-    /// Everything was said; the client may still be sending.
+    /// All output was sent; the client may still be sending.
     Said,
 }
 
-/// Times of the configuration that the connection began with.
+/// Timeouts, from the configuration with which the connection began.
 #[derive(Clone, Copy)]
 struct Times {
     begin: Duration,
     head: Duration,
     idle: Duration,
-    /// How much of that is not cut short.
+    /// The part of the idle timeout that is granted even under pressure.
     idle_min: Duration,
     write: Duration,
 }
@@ -168,7 +168,7 @@ where
         }
     }
 
-    /// Carries the connection on, until nothing is left to do at the moment, or it is over.
+    /// Makes progress until nothing is left to do for now, or the connection is over.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
         let (ready, is_new) = self.mux.ready_for(cx);
         ready.rise();
@@ -197,12 +197,12 @@ where
                 ready.rise();
             }
         }
-        // Others get their turn.
+        // Yields to other connections.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Reads once, and tells the streams what came. Tells whether there was something.
+    /// Reads once and dispatches the frames to the streams. Returns whether there was input.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.stage, Stage::Ending | Stage::Lost) || self.is_output_full() {
             return false;
@@ -225,7 +225,7 @@ where
         self.mux.server.borrow().is_output_full()
     }
 
-    /// Has the codec take what was read, as far as there is room for what it has to say.
+    /// Feeds the input to the codec, as long as there is room for its output.
     fn digest(&mut self) {
         let link = self.connection.link.clone();
         self.prepare_output();
@@ -268,7 +268,7 @@ where
         self.mux.server.borrow().decoded_bytes() >= self.decoded_until
     }
 
-    /// Gives the codec room to write to; a quiet connection has none.
+    /// Provides an output buffer for the codec; a quiet connection has none.
     fn prepare_output(&self) {
         let mut server = self.mux.server.borrow_mut();
         let output = server.output();
@@ -295,7 +295,7 @@ where
         }
     }
 
-    /// A request has come: its head is in the spare exchange, unless it is refused.
+    /// Starts a request. Its head is in the spare exchange unless the codec refused it.
     fn begin(
         &mut self,
         id: StreamId,
@@ -306,7 +306,7 @@ where
         let status = fault.and_then(HeadFault::status);
         let is_served = fault.is_none() || status.is_some();
         let Some(mut x) = self.spare.take_if(|_| is_served) else {
-            // The codec resets what was not answered.
+            // The codec resets a stream without a response.
             return self.mux.server.borrow_mut().release(id);
         };
         self.mux.begin(id, end);
@@ -360,7 +360,7 @@ where
         }
     }
 
-    /// Polls the streams that were woken, as long as the output has room. Tells how many.
+    /// Polls the woken streams as long as the output has room. Returns how many were polled.
     fn run(&mut self, ready: &Arc<Ready>) -> usize {
         let mut woken = ready.take();
         woken.add(std::mem::take(&mut self.held));
@@ -372,7 +372,7 @@ where
         loop {
             let goes_on = matches!(self.stage, Stage::Open | Stage::Leaving);
             if goes_on && self.is_output_full() {
-                // Their turn comes first when there is room again.
+                // They are polled first when there is room again.
                 self.held = woken;
                 return count;
             }
@@ -380,8 +380,8 @@ where
                 return count;
             };
             if count == 0 {
-                // Whoever is first now comes last the next time. Among those that one window holds up only the first
-                // gets something.
+                // The slot polled first now is polled last the next time: among streams blocked by the connection
+                // window, only the first one gets to send.
                 self.turn = (slot + 1) % SLOTS;
             }
             self.step(slot, ready);
@@ -389,8 +389,8 @@ where
         }
     }
 
-    /// Takes the stream whose turn it is: the one that the client wants first (RFC 9218), or one after the other. Who is
-    /// polled first has the room in the output.
+    /// Selects the next stream: the one with the highest priority (RFC 9218), else round-robin. The stream polled first
+    /// gets the room in the output.
     fn next(&mut self, woken: &mut Woken) -> Option<usize> {
         if let Some(slot) = self.mux.most_wanted(*woken) {
             woken.remove(slot);
@@ -399,8 +399,8 @@ where
         woken.take_from(self.turn)
     }
 
-    /// What the kernel has taken cannot be overtaken any more: once the client says what it wants first, little is kept
-    /// there. Others have the larger buffers, which cost less.
+    /// Data in the kernel's send buffer cannot be overtaken: once the client sends priorities, the send buffer is kept
+    /// small. Other connections keep the larger buffers, which cost less CPU.
     fn be_prompt(&mut self) {
         if !self.is_prompt && self.mux.server.borrow().has_priorities() {
             self.is_prompt = true;
@@ -425,7 +425,7 @@ where
         let code = match polled {
             Ok(Poll::Pending) => return,
             Ok(Poll::Ready(code)) => code,
-            // The exchange is thrown away, so a half-made change cannot be seen.
+            // The exchange is discarded, so a partial change is never visible.
             Err(_) => {
                 self.connection.link.worker.counters.panics.up();
                 ErrorCode::INTERNAL_ERROR
@@ -441,7 +441,7 @@ where
         }
     }
 
-    /// Sends what there is. Tells whether the client took something.
+    /// Writes pending output. Returns whether the client accepted some.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         if self.stage == Stage::Lost {
             return false;
@@ -494,12 +494,12 @@ where
         sent > 0 || is_lost
     }
 
-    /// How the connection ended, once it has and no stream is left.
+    /// How the connection ended, once it has ended and no stream is left.
     fn over(&mut self) -> Option<Over> {
         match self.stage {
             Stage::Lost => (self.mux.open() == 0).then_some(Over::Lost),
             Stage::Ending => (self.mux.open() == 0 && !self.is_unsent()).then_some(Over::Said),
-            // The codec may have said goodbye by itself, to a client that makes too much work.
+            // The codec may have sent GOAWAY itself, to a client that causes too much work.
             Stage::Open | Stage::Leaving => {
                 let is_done = self.mux.open() == 0 && self.mux.server.borrow().is_done();
                 (is_done && !self.is_unsent()).then_some(Over::Said)
@@ -511,7 +511,7 @@ where
         self.is_unflushed || !self.mux.server.borrow_mut().output().is_empty()
     }
 
-    /// Nothing is left to do at the moment. Ready when time has brought something.
+    /// Polls the timers when nothing else is left to do. Ready when one has changed the state.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.stage == Stage::Open
             && (self.leave.poll_expired(cx).is_ready() || self.connection.slot.is_retired())
@@ -555,7 +555,7 @@ where
         self.pace.wait(now) == Verdict::TooSlow
     }
 
-    /// Gives the memory of the output back while nothing is in it: streams may wait long for their clients.
+    /// Frees the output buffer while it is empty: streams may wait long for their clients.
     fn rest_output(&self) {
         let mut server = self.mux.server.borrow_mut();
         let output = server.output();
@@ -582,7 +582,7 @@ where
         }
     }
 
-    /// The time is over that the connection had for what it waits for.
+    /// Handles the timeout of the connection's current wait.
     fn expire(&mut self) {
         match std::mem::replace(&mut self.waits, Waits::Nothing) {
             Waits::Nothing => {}
@@ -595,7 +595,8 @@ where
         self.connection.link.timer.clear();
     }
 
-    /// The process ends, or an answer wanted to be the last: the client is told to open no more streams.
+    /// Starts a graceful shutdown, because the process is draining or a response has asked to close the connection: the
+    /// client must not open further streams.
     fn drain(&mut self) {
         if self.stage != Stage::Open {
             return;
@@ -603,7 +604,7 @@ where
         let is_quiet = self.mux.open() == 0 && self.waits != Waits::Head;
         let mut server = self.mux.server.borrow_mut();
         if is_quiet {
-            // As with a quiet connection of HTTP/1: what the client may just be sending it sends again.
+            // As on an idle HTTP/1 connection: the client retries a request that is already on its way.
             server.go_away(ErrorCode::NO_ERROR);
             drop(server);
             return self.end();
@@ -612,14 +613,14 @@ where
         self.stage = Stage::Leaving;
     }
 
-    /// The client opens no more streams.
+    /// The client has sent GOAWAY.
     fn leave(&mut self) {
         if self.stage == Stage::Open {
             self.stage = Stage::Leaving;
         }
     }
 
-    /// The connection is over: what is in the output is the last of it.
+    /// Ends the connection after the pending output.
     fn end(&mut self) {
         if self.stage != Stage::Lost {
             self.stage = Stage::Ending;
@@ -641,7 +642,7 @@ where
         }
     }
 
-    /// Gives back the memory that a quiet connection does not need.
+    /// Frees the memory that a quiet connection does not need.
     fn rest(&mut self) {
         let link = &self.connection.link;
         self.rest_output();
@@ -655,8 +656,7 @@ where
     }
 }
 
-/// Has a request for a WebSocket (RFC 8441) look as it does in HTTP/1.1, to matchers and handlers alike; `send` has the
-/// answer look as it has to here.
+/// Rewrites a WebSocket request (RFC 8441) as in HTTP/1.1, for matchers and handlers; `send` adapts the response.
 fn ask_as_in_http1(head: &mut RequestHead) {
     head.method = Method::Get;
     head.fields.push(FieldId::Connection, b"Upgrade");

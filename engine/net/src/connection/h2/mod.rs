@@ -1,4 +1,4 @@
-//! The life of an HTTP/2 connection. Frames are left to `sluice-wire`; its parts here are in the modules beside.
+//! The life cycle of an HTTP/2 connection. Frames are left to `sluice-wire`; the submodules contain the parts.
 
 mod body;
 mod drive;
@@ -18,8 +18,7 @@ use drive::{Drive, Over};
 use mux::Mux;
 use streams::Home;
 
-/// Serves all requests of a connection on which HTTP/2 is spoken, to its end. What was read of it already is in the
-/// link's input.
+/// Serves all requests of an HTTP/2 connection until it ends. Bytes already read are in the link's input.
 pub(super) async fn serve<S: Service>(connection: &Connection<S>) {
     let link = &connection.link;
     link.worker.counters.http2_connections.up();

@@ -1,5 +1,5 @@
-//! What the streams of a connection share: the codec, and what has arrived for each of them. Moving bytes between the
-//! codec and the socket is left to `drive`.
+//! State shared by the streams of a connection: the codec, and the data received for each stream. `drive` moves bytes
+//! between the codec and the socket.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -14,69 +14,69 @@ use crate::connection::Link;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{DRAIN_BYTES_MAX, READ_BUFFER_BYTES, WINDOW_LEFT_MIN};
 
-/// Room in the output below which a stream waits rather than send a frame that is mostly head.
+/// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
 const FRAME_BYTES_MIN: usize = 256;
 
-/// One connection, as its streams see it.
+/// A connection as its streams see it.
 pub(super) struct Mux {
     pub(super) link: Rc<Link>,
-    /// The codec. Nobody holds it over a wait.
+    /// The codec. Never borrowed across an await point.
     pub(super) server: RefCell<Server>,
     output_bytes_max: usize,
     ready: RefCell<Arc<Ready>>,
-    /// What each slot holds; one that is not in use is empty.
+    /// The stream in each slot; unused slots are empty.
     slots: RefCell<Vec<Slot>>,
-    /// Streams at work.
+    /// Number of open streams.
     open: Cell<usize>,
-    /// Content that came, and content that went, of all streams: one line carries them all, and a stream is not too slow
-    /// because another goes before it.
+    /// Data received and sent, of all streams: they share one connection, and a stream is not too slow because another
+    /// one goes first.
     pub(super) received: Cell<u64>,
     pub(super) sent: Cell<u64>,
-    /// When the window of the connection was last all but used up by content that nobody has read.
+    /// When the connection's receive window was last almost used up by unread data.
     withheld_at: Cell<Moment>,
 }
 
-/// What is known of the stream in a slot.
+/// The state of the stream in a slot.
 #[derive(Default)]
 struct Slot {
-    /// Its number; `None` while the slot is free.
+    /// The stream ID; `None` while the slot is free.
     id: Option<StreamId>,
     request: Request,
-    /// Content that arrived and that nobody has taken, in order; none of the pieces is empty.
+    /// Received data that has not been taken, in order; no piece is empty.
     inbound: Vec<Vec<u8>>,
     trailers: Option<Fields>,
     waits_for: WaitsFor,
-    /// Content that was taken.
+    /// Bytes of data that were taken.
     bytes_read: u64,
-    /// Content that nobody wanted.
+    /// Bytes of data that were discarded.
     bytes_discarded: u64,
 }
 
-/// How far the request of a stream has come.
+/// How far the request of a stream has been received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Request {
-    /// More of it may come.
+    /// More may come.
     #[default]
     Open,
-    /// As `Open`, and nobody wants it.
+    /// Like `Open`, but further data is discarded.
     Unwanted,
-    /// It has come as a whole.
+    /// Received completely.
     Whole,
     /// The stream was reset, or its connection is gone.
     Gone(Gone),
 }
 
-/// Why a stream is gone before its answer was sent.
+/// Why a stream ended before its response was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// The client went away or does not want it any more.
+    /// The client went away or reset the stream.
     Closed,
-    /// The client broke the rules of the stream.
+    /// The client violated the protocol on this stream.
     Broken,
 }
 
 impl Gone {
-    /// The failure of an exchange whose stream is gone.
+    /// The failure to record for the exchange.
     pub(super) fn failure(self) -> Failure {
         let kind = match self {
             Gone::Closed => FailureKind::Closed,
@@ -91,21 +91,21 @@ impl Gone {
 pub(super) enum WaitsFor {
     #[default]
     Nothing,
-    /// Leave of the client to send more.
+    /// A WINDOW_UPDATE from the client.
     Window,
     /// Room in the output.
     Room,
 }
 
-/// What was found for the reader of a request.
+/// The result of reading a request body.
 pub(super) enum Taken {
-    /// Content; the reader's buffer has it.
+    /// Content, moved to the reader's buffer.
     Content,
     /// The end, after all content was taken.
     End(Option<Fields>),
     /// Nothing yet.
     Nothing,
-    /// Nothing will come.
+    /// Nothing more will come.
     Gone(Gone),
 }
 
@@ -125,8 +125,8 @@ impl Mux {
         }
     }
 
-    /// The streams to be woken for the task of `cx`. Tells whether all of them have to be polled, because they know
-    /// another one.
+    /// The set of woken streams for the task of `cx`. The flag says whether all streams have to be polled because their
+    /// wakers belong to another task.
     pub(super) fn ready_for(&self, cx: &Context<'_>) -> (Arc<Ready>, bool) {
         let known = self.ready.borrow().clone();
         if known.is_for(cx.waker()) {
@@ -137,17 +137,17 @@ impl Mux {
         (fresh, true)
     }
 
-    /// Streams at work.
+    /// Number of open streams.
     pub(super) fn open(&self) -> usize {
         self.open.get()
     }
 
-    /// Has the stream in `slot` polled.
+    /// Wakes the stream in `slot`.
     pub(super) fn wake(&self, slot: usize) {
         self.ready.borrow().mark(slot);
     }
 
-    /// Has all streams at work polled.
+    /// Wakes all open streams.
     pub(super) fn wake_all(&self) {
         for (slot, known) in self.slots.borrow().iter().enumerate() {
             if known.id.is_some() {
@@ -156,7 +156,7 @@ impl Mux {
         }
     }
 
-    /// Begins a stream.
+    /// Registers a new stream.
     pub(super) fn begin(&self, id: StreamId, end: End) {
         let mut slots = self.slots.borrow_mut();
         while slots.len() <= id.slot() {
@@ -197,14 +197,14 @@ impl Mux {
         }
     }
 
-    /// Whether the client could send next to nothing at some time since `since`, because streams were not read.
+    /// Whether the client was almost out of window at some time since `since` because streams were not read.
     pub(super) fn was_withheld(&self, since: Moment) -> bool {
         self.note_window();
         self.withheld_at.get() >= since
     }
 
-    /// Puts content behind what is there. Little content takes little memory, as a whole buffer for each byte would be many
-    /// times the windows; much of it takes buffers of the worker, one after the other, so that none has to grow.
+    /// Appends data. A small piece gets a small buffer, as a full buffer for each byte would use many times the
+    /// windows; more data goes to a sequence of the worker's buffers, so that none has to grow.
     fn append(&self, inbound: &mut Vec<Vec<u8>>, mut data: &[u8]) {
         while !data.is_empty() {
             match inbound.last_mut() {
@@ -223,7 +223,7 @@ impl Mux {
         }
     }
 
-    /// The trailer fields of a request have arrived, and with them its end.
+    /// The trailers of a request have arrived, and with them its end.
     pub(super) fn ended(&self, id: StreamId, trailers: Fields) {
         self.with(id, |slot| {
             slot.trailers = Some(trailers);
@@ -238,7 +238,7 @@ impl Mux {
         self.wake(id.slot());
     }
 
-    /// All streams are gone: the connection is.
+    /// The connection is gone, and all streams with it.
     pub(super) fn lose_all(&self) {
         for slot in self.slots.borrow_mut().iter_mut() {
             slot.request = Request::Gone(Gone::Closed);
@@ -256,7 +256,7 @@ impl Mux {
         }
     }
 
-    /// Moves what has arrived to `buf`, which is empty.
+    /// Moves received data to `buf`, which is empty.
     pub(super) fn take(&self, id: StreamId, buf: &mut Vec<u8>) -> Taken {
         let found = self.with(id, |slot| match slot.request {
             Request::Gone(gone) => Taken::Gone(gone),
@@ -270,13 +270,13 @@ impl Mux {
         found.unwrap_or(Taken::Gone(Gone::Closed))
     }
 
-    /// The reader is done with `count` bytes, for which the client may send others.
+    /// The reader has consumed `count` bytes: returns window to the client.
     pub(super) fn consumed(&self, id: StreamId, count: usize) {
         self.with(id, |slot| slot.bytes_read += count as u64);
         self.server.borrow_mut().consumed(id, count);
     }
 
-    /// Nobody reads on. `left` is what the reader had taken and not used.
+    /// The reader drops the body. `left` is how much it had taken and not consumed.
     pub(super) fn give_up(&self, id: StreamId, left: usize) {
         self.with(id, |slot| {
             if slot.request == Request::Open {
@@ -288,8 +288,8 @@ impl Mux {
         });
     }
 
-    /// Throws content away. The client may send as much again, up to a limit: then it waits until the answer has ended,
-    /// by which it is told to stop.
+    /// Discards data. Returns window to the client up to a limit; beyond that, the client waits until the response has
+    /// ended and the stream is reset.
     fn discard(&self, slot: &mut Slot, id: StreamId, count: usize) {
         slot.bytes_discarded += count as u64;
         if count > 0 && slot.bytes_discarded <= DRAIN_BYTES_MAX {
@@ -303,12 +303,12 @@ impl Mux {
         len
     }
 
-    /// Content of the request that was taken.
+    /// Bytes of the request body that were taken.
     pub(super) fn bytes_read(&self, id: StreamId) -> u64 {
         self.with(id, |slot| slot.bytes_read).unwrap_or_default()
     }
 
-    /// The stream can send nothing at the moment: it is woken when that may have changed. Tells what it waits for.
+    /// Registers a stream that can send nothing now, to be woken when that may have changed. Returns what it waits for.
     pub(super) fn await_room(&self, id: StreamId) -> WaitsFor {
         let what = match self.has_room() {
             true => WaitsFor::Window,
@@ -318,15 +318,15 @@ impl Mux {
         what
     }
 
-    /// Whether the output has room for content that is worth a frame.
+    /// Whether the output has room for a DATA frame of reasonable size.
     pub(super) fn has_room(&self) -> bool {
         let mut server = self.server.borrow_mut();
         let room = self.output_bytes_max.saturating_sub(server.output().len());
         room > FRAME_BYTES_MIN
     }
 
-    /// Of the streams that were woken, the slot of the one that the client wants first; `None` where it has said
-    /// nothing of that, or none of them is at work.
+    /// The slot of the woken stream with the highest priority; `None` if the client has sent no priorities or none of
+    /// the streams is open.
     pub(super) fn most_wanted(&self, woken: Woken) -> Option<usize> {
         let server = self.server.borrow();
         if !server.has_priorities() {
@@ -337,7 +337,7 @@ impl Mux {
         server.next_to_send(ids).map(StreamId::slot)
     }
 
-    /// Wakes the streams that wait for `what`, one or all.
+    /// Wakes the streams that wait for `what`, or only the one given.
     pub(super) fn wake_waiting(&self, what: WaitsFor, only: Option<StreamId>) {
         for (number, slot) in self.slots.borrow_mut().iter_mut().enumerate() {
             let is_meant = slot.waits_for == what && (only.is_none() || slot.id == only);
@@ -348,8 +348,8 @@ impl Mux {
         }
     }
 
-    /// Ends the work on a stream. A client that is still sending its request is told to stop (RFC 9113, section 8.1);
-    /// one whose answer has not ended is told so by `code`.
+    /// Ends a stream. If the client is still sending its request, it is asked to stop (RFC 9113, section 8.1); an
+    /// incomplete response is reset with `code`.
     pub(super) fn end(&self, id: StreamId, code: ErrorCode) {
         let Some(slot) = self.with(id, std::mem::take) else {
             return;
@@ -365,7 +365,7 @@ impl Mux {
         server.release(id);
     }
 
-    /// As [`Mux::end`], for the stream in `slot`.
+    /// Like [`Mux::end`], for the stream in `slot`.
     pub(super) fn end_slot(&self, slot: usize, code: ErrorCode) {
         let id = self.slots.borrow().get(slot).and_then(|known| known.id);
         if let Some(id) = id {
@@ -373,7 +373,7 @@ impl Mux {
         }
     }
 
-    /// Gives back memory that a quiet connection does not need.
+    /// Frees memory that a quiet connection does not need.
     pub(super) fn shrink(&self) {
         if self.open.get() == 0 {
             *self.slots.borrow_mut() = Vec::new();

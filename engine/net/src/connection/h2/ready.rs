@@ -1,25 +1,25 @@
-//! Which streams of a connection have something to do. One task serves them all and polls only those that were woken:
-//! a stream is a bit. What they do is left to `streams`.
+//! The set of streams of a connection that are ready to be polled, as a bit set. One task serves all streams and polls
+//! only those that were woken.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 
-/// Streams that have a bit.
+/// Number of stream slots.
 pub(super) const SLOTS: usize = 128;
 
 const WORDS: usize = SLOTS / 64;
 
-/// The streams of one connection that were woken, and the task to wake for them.
+/// The woken streams of one connection, and the task to wake for them.
 pub(super) struct Ready {
     words: [AtomicU64; WORDS],
-    /// Whether the task is at work, and looks here before it sleeps.
+    /// Whether the task is running and will check the set before it sleeps.
     awake: AtomicBool,
     task: Waker,
 }
 
 impl Ready {
-    /// Nothing to do yet; for a task that is at work.
+    /// An empty set, for a task that is running.
     pub(super) fn new(task: Waker) -> Arc<Ready> {
         Arc::new(Ready {
             words: Default::default(),
@@ -39,21 +39,21 @@ impl Ready {
         Waker::from(Arc::new(SlotWaker { ready, slot }))
     }
 
-    /// The stream in `slot` has something to do. Streams are also woken from other threads.
+    /// Marks the stream in `slot` as woken. Also called from other threads.
     pub(super) fn mark(&self, slot: usize) {
         self.words[slot / 64].fetch_or(1 << (slot % 64), Ordering::SeqCst);
-        // Sequentially consistent, as in `sleep`: one of the two sees what the other has written.
+        // Sequentially consistent, as in `sleep`: at least one of the two sees what the other has written.
         if !self.awake.load(Ordering::SeqCst) {
             self.task.wake_by_ref();
         }
     }
 
-    /// The task is at work: it need not be woken.
+    /// The task is running and need not be woken.
     pub(super) fn rise(&self) {
         self.awake.store(true, Ordering::SeqCst);
     }
 
-    /// The task is about to sleep; tells whether it may, because no stream has something to do.
+    /// The task is about to sleep; returns whether it may, that is, no stream is ready.
     pub(super) fn sleep(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
         self.is_empty()
@@ -64,7 +64,7 @@ impl Ready {
         self.words.iter().all(is_clear)
     }
 
-    /// Takes all that were woken.
+    /// Takes all woken streams.
     pub(super) fn take(&self) -> Woken {
         let mut words = [0; WORDS];
         for (taken, word) in words.iter_mut().zip(&self.words) {
@@ -91,36 +91,36 @@ impl Wake for SlotWaker {
     }
 }
 
-/// Streams that were woken.
+/// A set of woken streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Woken([u64; WORDS]);
 
 impl Woken {
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
-    /// Adds those of `others`.
+    /// Adds all of `others`.
     pub(super) fn add(&mut self, others: Woken) {
         for (word, other) in self.0.iter_mut().zip(others.0) {
             *word |= other;
         }
     }
 
-    /// Takes the first at or behind `from`, or else the first of all.
+    /// Takes the first one at or after `from`, wrapping around.
     pub(super) fn take_from(&mut self, from: usize) -> Option<usize> {
         let found = self.first_from(from).or_else(|| self.first_from(0))?;
         self.remove(found);
         Some(found)
     }
 
-    /// Takes this one, if it is there.
+    /// Removes `slot`, if present.
     pub(super) fn remove(&mut self, slot: usize) {
         self.0[slot / 64] &= !(1 << (slot % 64));
     }
 
-    /// All of them, from the first slot on.
+    /// All slots in the set, in ascending order.
     pub(super) fn slots(self) -> impl Iterator<Item = usize> {
         let mut left = self;
         std::iter::from_fn(move || left.take_from(0))

@@ -1,5 +1,5 @@
-//! Sending an answer on one stream: its head, then as much of its content as the client's windows and the connection's
-//! output allow. Writing the output to the socket is left to `drive`.
+//! Sends the response of one stream: the head, then as much of the body as the flow-control windows and the
+//! connection's output allow. `drive` writes the output to the socket.
 
 use std::future::poll_fn;
 use std::io::ErrorKind;
@@ -21,29 +21,29 @@ use crate::service::{Ending, Exchange};
 use crate::sys::files::append_at;
 use crate::timer::Timer;
 
-/// Sends the answer of one stream.
+/// Sends the response of one stream.
 pub(super) struct Sender<'a> {
     mux: &'a Rc<Mux>,
     id: StreamId,
     connect: Connect,
     patience: Patience,
-    /// Runs while the client takes nothing; few answers need it.
+    /// Runs while the client accepts nothing; few responses need it.
     stall: Option<Timer>,
     /// What it runs for.
     waits_for: WaitsFor,
     pace: Pace,
-    /// What had gone on the connection when this was last looked at.
+    /// The connection's count of sent bytes when it was last checked.
     sent: u64,
-    /// Content handed over.
+    /// Body bytes passed to the codec.
     pub(super) content_sent: u64,
-    /// The bytes of the head, once it was handed over.
+    /// Size of the head in bytes, once it was passed to the codec.
     pub(super) head_sent: u64,
 }
 
 /// How sending ended: for the record, and for the stream.
 pub(super) struct Sent {
     pub(super) ending: Ending,
-    /// What the client is told if the stream has not ended by itself.
+    /// The error code of RST_STREAM if the stream has not ended.
     pub(super) code: ErrorCode,
 }
 
@@ -68,7 +68,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends what the service answered, if it did.
+    /// Sends the response of the service, if there is one.
     pub(super) async fn send<C>(
         &mut self,
         x: &mut Exchange<C>,
@@ -78,7 +78,7 @@ impl<'a> Sender<'a> {
             Ok(Body::Abort) => {
                 return Sent {
                     ending: Ending::Aborted,
-                    // What Go's servers, and so Caddy, say.
+                    // The code that Go's HTTP/2 server, and therefore Caddy, uses.
                     code: ErrorCode::INTERNAL_ERROR,
                 };
             }
@@ -104,7 +104,7 @@ impl<'a> Sender<'a> {
     async fn send_body<C>(&mut self, x: &mut Exchange<C>, body: Body) -> Result<(), Failure> {
         let body = match body {
             Body::Tunnel(peer) => return Box::pin(self.send_tunnel(x, *peer)).await,
-            // Whoever asked for a tunnel would take the content for what comes out of it.
+            // A client that requested a tunnel would take the body for data from the tunnel.
             _ if self.connect != Connect::No && matches!(x.res.status.code(), 200..300) => {
                 x.res.status = Status::NOT_IMPLEMENTED;
                 Body::Empty
@@ -115,7 +115,7 @@ impl<'a> Sender<'a> {
         let length = body.len(x.inline.len());
         let framing = match length {
             _ if is_bodiless => BodyFraming::None,
-            // Nothing is said of the content of an answer to HEAD that its handler did not make.
+            // For HEAD, an empty body may mean that the handler made none: declare no length.
             Some(0) if x.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
             None => BodyFraming::Chunked,
@@ -133,8 +133,8 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// The stream becomes a tunnel. Where HTTP/1.1 switches protocols the answer is a plain success (RFC 8441, section
-    /// 5), without what proves that the upgrade was understood.
+    /// Turns the stream into a tunnel. Where HTTP/1.1 switches protocols, the response is a plain 2xx (RFC 8441,
+    /// section 5) without the headers that confirm the upgrade.
     async fn send_tunnel<C>(&mut self, x: &mut Exchange<C>, peer: Tunnel) -> Result<(), Failure> {
         if self.connect != Connect::WebSocket {
             let failure = Failure::new(Side::Internal, FailureKind::Protocol);
@@ -165,7 +165,7 @@ impl<'a> Sender<'a> {
         sent.map_err(|_| self.gone())
     }
 
-    /// Content that is all here, to the end of the answer.
+    /// Sends a body that is complete in memory, to the end of the response.
     async fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut done = 0;
         poll_fn(|cx| {
@@ -188,7 +188,7 @@ impl<'a> Sender<'a> {
         .await
     }
 
-    /// A part of a file, read straight into the output.
+    /// Sends a part of a file, read directly into the output.
     async fn send_file(&mut self, file: &FileSlice) -> Result<(), Failure> {
         let mut done = 0;
         poll_fn(|cx| {
@@ -205,7 +205,7 @@ impl<'a> Sender<'a> {
         .await
     }
 
-    /// One frame of a file, from `done` on and of at most `room` bytes; gives how many.
+    /// Sends one frame of a file, starting at `done` and at most `room` bytes; returns its length.
     fn send_piece(&mut self, file: &FileSlice, done: u64, room: usize) -> Result<usize, Failure> {
         let left = file.len - done;
         let count = match usize::try_from(left) {
@@ -217,7 +217,7 @@ impl<'a> Sender<'a> {
             drop(server);
             return Err(self.gone());
         }
-        // Where the file turns out shorter, what was announced is filled up, and the reset that follows tells it.
+        // If the file turns out shorter, the announced frame is padded, and the reset that follows reports the error.
         let read = append_at(&file.file, file.start + done, count, server.output());
         drop(server);
         read.map_err(file_failure)?;
@@ -225,7 +225,7 @@ impl<'a> Sender<'a> {
         Ok(count)
     }
 
-    /// The end of a file: it is not announced before it is known to be there.
+    /// Sends the end of a file: its length is not announced before the bytes were read.
     fn send_last_piece(
         &mut self,
         file: &FileSlice,
@@ -247,7 +247,7 @@ impl<'a> Sender<'a> {
         Ok(count)
     }
 
-    /// Passes a stream on as it comes. It is not asked for more than the client takes.
+    /// Forwards a stream as it arrives. It is polled only when the client can accept data.
     async fn send_stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), Failure> {
         let mut left = stream.len();
         poll_fn(|cx| {
@@ -284,7 +284,7 @@ impl<'a> Sender<'a> {
         .await
     }
 
-    /// Ready when content may be sent. While the client takes nothing the stream goes on beside.
+    /// Ready when data may be sent. While the client accepts nothing, the stream reads ahead.
     fn poll_capacity_beside(
         &mut self,
         stream: &mut dyn BodyStream,
@@ -298,7 +298,7 @@ impl<'a> Sender<'a> {
             if let Poll::Ready(Err(failure)) = stream.poll_ahead(cx) {
                 return Poll::Ready(Err(failure));
             }
-            // Without a piece at hand the client has nothing to make room for.
+            // Without data to send, the client cannot be blamed for a low rate.
             match stream.poll_data(cx) {
                 Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
                 Poll::Ready(Ok(_)) => {}
@@ -308,7 +308,7 @@ impl<'a> Sender<'a> {
         capacity
     }
 
-    /// What the stream has at hand. A client that went away is noticed while it has nothing.
+    /// The available data of the stream. While it has none, watches for a client that disconnects.
     fn poll_data<'s>(
         &mut self,
         stream: &'s mut dyn BodyStream,
@@ -320,7 +320,7 @@ impl<'a> Sender<'a> {
         stream.poll_data(cx)
     }
 
-    /// The end of an answer whose length was not told: trailer fields, or an empty frame.
+    /// Ends a response of undeclared length: sends trailers or an empty DATA frame.
     fn end_stream(&mut self, stream: &mut dyn BodyStream) -> Result<(), Failure> {
         let mut server = self.mux.server.borrow_mut();
         let trailers = stream.trailers().filter(|fields| !fields.is_empty());
@@ -343,7 +343,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Ready when the output takes a head.
+    /// Ready when the output has room for a head.
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let is_full = self.mux.server.borrow().is_output_full();
         if is_full || self.mux.gone(self.id).is_some() {
@@ -352,7 +352,7 @@ impl<'a> Sender<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when content may be sent.
+    /// Ready when data may be sent.
     fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if self.mux.server.borrow_mut().capacity(self.id) == 0 {
             return self.poll_stalled(cx);
@@ -363,8 +363,9 @@ impl<'a> Sender<'a> {
         Poll::Ready(Ok(()))
     }
 
-    /// Nothing can be sent at the moment. A client that gives no window has its time to do so; where others of its
-    /// answers go first nobody is late, and whether it takes those the connection sees to. Ready with a failure only.
+    /// Nothing can be sent at the moment. A client that grants no window is subject to the write timeout. A stream that
+    /// waits for room in the output is not: the connection checks that the client accepts the other streams. Ready only
+    /// with a failure.
     fn poll_stalled(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         if self.mux.gone(self.id).is_some() {
             return Poll::Ready(Err(self.gone()));
@@ -392,7 +393,7 @@ impl<'a> Sender<'a> {
         Poll::Ready(Err(late()))
     }
 
-    /// Whether the time for the whole answer is not over.
+    /// Fails if the time for the whole response is over.
     fn is_in_time(&self) -> Result<(), Failure> {
         let now = || self.mux.link.worker.clock.coarse();
         match self.patience.until {
@@ -419,7 +420,7 @@ fn file_failure(error: std::io::Error) -> Failure {
     }
 }
 
-/// A body turned out shorter or longer than it was declared.
+/// A body turned out shorter or longer than declared.
 fn shrunk() -> Failure {
     Failure::new(Side::Internal, FailureKind::Protocol)
         .because("body differs from its declared length")

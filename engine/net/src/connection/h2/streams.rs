@@ -1,5 +1,5 @@
-//! The life of one stream: the request of which the head is here, its answer, its record. When it is polled is left to
-//! `drive`.
+//! The life cycle of one stream: a request whose head was received, its response, its record. `drive` decides when it
+//! is polled.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -22,11 +22,11 @@ use crate::limits::STREAMS_KEPT_MAX;
 use crate::service::{Binding, Completion, Exchange, Refused, Service};
 use crate::worker::Shared;
 
-/// What the streams of a connection need, beside their own.
+/// Connection state that streams need.
 pub(super) struct Home<S: Service> {
     pub(super) mux: Rc<Mux>,
     pub(super) shared: Rc<Shared<S>>,
-    /// Whether an answer wants to be the last on the connection.
+    /// Whether a response has asked to close the connection.
     pub(super) is_closing: Cell<bool>,
 }
 
@@ -34,15 +34,15 @@ pub(super) struct Home<S: Service> {
 pub(super) struct Start<S: Service> {
     pub(super) id: StreamId,
     pub(super) x: Box<Exchange<S::Context>>,
-    /// What serves it to its end, also over a reload.
+    /// The service and settings for the whole request, even across a reload.
     pub(super) binding: Rc<Binding<S>>,
-    /// Whether it is a CONNECT.
+    /// Whether this is a CONNECT request.
     pub(super) connect: Connect,
-    /// Why it is refused, if it is.
+    /// Why the request is refused, if it is.
     pub(super) refused: Option<(Status, HeadFault)>,
 }
 
-/// Serves one request. Gives what the client is told if the stream has not ended by itself.
+/// Serves one request. Returns the error code for RST_STREAM if the stream has not ended.
 pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> ErrorCode {
     let Start {
         id,
@@ -70,7 +70,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     let mut sender = Sender::new(&home.mux, id, patience, connect);
     let sent = sender.send(&mut x, answered).await;
     let (body_bytes_sent, head_bytes_sent) = (sender.content_sent, sender.head_sent);
-    // What a handler took and forgot is given back before it is counted.
+    // A body that a handler took and dropped is returned before it is counted.
     x.body = RequestBody::None;
     let now = match settings.exact_times {
         true => clock::now(),
@@ -93,7 +93,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     sent.code
 }
 
-/// The client on one stream.
+/// The client of one stream.
 struct StreamAsker<'a> {
     mux: &'a Mux,
     id: StreamId,
@@ -102,7 +102,7 @@ struct StreamAsker<'a> {
 impl Asker for StreamAsker<'_> {
     fn tell(&self, interim: &Interim) {
         let mut server = self.mux.server.borrow_mut();
-        // They are no part of the answer: where the client takes nothing they are left out, as in HTTP/1.
+        // Interim responses are optional: if the client accepts nothing they are dropped, as in HTTP/1.
         if !server.is_output_full() {
             let _ = server.send_interim(self.id, interim.status, &interim.fields);
         }
@@ -116,10 +116,10 @@ impl Asker for StreamAsker<'_> {
     }
 }
 
-/// Places for futures of streams, used again and again: a stream takes no memory of its own from the system.
+/// A pool of allocations for stream futures.
 pub(super) struct Places<F>(RefCell<Vec<Place<F>>>);
 
-/// Room for the future of a stream; empty while none is served there.
+/// An allocation for the future of a stream; empty while unused.
 pub(super) type Place<F> = Pin<Box<Option<F>>>;
 
 impl<F> Default for Places<F> {
@@ -129,7 +129,7 @@ impl<F> Default for Places<F> {
 }
 
 impl<F: Future> Places<F> {
-    /// A place with `future` in it.
+    /// Puts `future` into an allocation from the pool.
     pub(super) fn fill(&self, future: F) -> Place<F> {
         match self.0.borrow_mut().pop() {
             Some(mut place) => {
@@ -140,7 +140,7 @@ impl<F: Future> Places<F> {
         }
     }
 
-    /// Takes a place back; what is in it ends.
+    /// Drops the future and returns the allocation to the pool.
     pub(super) fn give_back(&self, mut place: Place<F>) {
         place.set(None);
         let mut kept = self.0.borrow_mut();

@@ -1,5 +1,5 @@
-//! A stream that became a tunnel (RFC 8441): what the client sends on it goes to another connection as it is, and back.
-//! Deciding that a request may become one is left to the handler.
+//! A stream that became a tunnel (RFC 8441): copies data between the stream and another connection, in both directions.
+//! The handler decides whether a request may become a tunnel.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 use crate::tunnel::Span;
 
 /// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's
-/// time is over. Gives the bytes that went to the client.
+/// lifetime is over. Returns the number of bytes sent to the client.
 pub(super) async fn join(
     mux: &Rc<Mux>,
     id: StreamId,
@@ -63,12 +63,12 @@ pub(super) async fn join(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Open,
-    /// The source has ended; the sink is to be told.
+    /// The source has ended; the end still has to be sent to the sink.
     Ending,
     Ended,
 }
 
-/// From the client.
+/// The direction from the client.
 struct Up {
     body: StreamBody,
     stage: Stage,
@@ -76,11 +76,11 @@ struct Up {
 }
 
 impl Up {
-    /// Passes content on. Ready when the client has ended its direction and the other side was told.
+    /// Copies data. Ready when the client has ended its direction and the end was sent to the sink.
     fn poll(&mut self, sink: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.stage == Stage::Open {
             let Poll::Ready(data) = self.body.poll_data(cx) else {
-                // Whatever the sink still holds back has to leave before we sleep.
+                // Data that the sink still buffers must leave before the task sleeps.
                 if let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
                     return Poll::Ready(Err(upstream_failure(error)));
                 }
@@ -104,7 +104,7 @@ impl Up {
         }
         if self.stage == Stage::Ending {
             ready!(sink.poll_flush(cx)).map_err(upstream_failure)?;
-            // A peer that is gone already does not need to be told.
+            // A peer that is already gone need not be notified.
             let _ = ready!(sink.poll_shutdown(cx));
             self.stage = Stage::Ended;
         }
@@ -112,11 +112,11 @@ impl Up {
     }
 }
 
-/// To the client.
+/// The direction to the client.
 struct Down {
-    /// Bytes taken at a time, where they are not those of the worker's buffers.
+    /// Buffer size; the worker's default if `None`.
     buffer_bytes: Option<usize>,
-    /// Bytes on their way; holds no memory while there are none.
+    /// Bytes being copied; holds no memory while empty.
     buf: Vec<u8>,
     sent: usize,
     stage: Stage,
@@ -124,7 +124,7 @@ struct Down {
 }
 
 impl Down {
-    /// Passes bytes on. Ready when the source has ended and the client was told.
+    /// Copies data. Ready when the source has ended and the end was sent to the client.
     fn poll(
         &mut self,
         mux: &Mux,

@@ -1,4 +1,5 @@
-//! The client's end, towards upstreams: whom to trust, what to show. Dialling is left to `upstream`.
+//! TLS client sessions, towards upstreams: which servers to trust, which certificate to present. `upstream` dials the
+//! connections.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,40 +22,40 @@ use super::{Live, Signatures};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
 use crate::tls::session::Session;
 
-/// Makes client sessions. Sessions of one connector resume one another.
+/// Creates client sessions. Sessions of one connector can be resumed by later ones.
 #[derive(Clone)]
 pub struct Connector {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
 }
 
-/// What a [`Connector`] is made of.
+/// The configuration of a [`Connector`].
 pub struct ConnectorOptions {
-    /// Which servers are believed.
+    /// Which servers are trusted.
     pub trust: ServerTrust,
-    /// The certificate shown to a server that asks.
+    /// The client certificate presented if the server requests one.
     pub identity: Identity,
-    /// The name asked for and verified, where it is not the host dialled.
+    /// The name for SNI and certificate verification, if it differs from the dialled host.
     pub server_name: Option<String>,
-    /// The protocols offered by ALPN, best first.
+    /// The ALPN protocols offered, in order of preference.
     pub alpn: Vec<Vec<u8>>,
-    /// The key exchange groups offered, best first, by their names in Caddy; the usual ones where there are none.
+    /// The key exchange groups offered, in order of preference, by their names in Caddy; the default groups if empty.
     pub curves: Vec<String>,
-    /// The suites of TLS 1.2 offered, by their names in the IANA registry; all where there are none.
+    /// The TLS 1.2 cipher suites offered, by their IANA names; all if empty.
     pub cipher_suites: Vec<String>,
-    /// The suites of TLS 1.3 offered, by the same names; all where there are none.
+    /// The TLS 1.3 cipher suites offered, by their IANA names; all if empty.
     pub modern_suites: Vec<String>,
-    /// Which versions are spoken.
+    /// The TLS versions offered.
     pub versions: Versions,
-    /// Lists of revoked certificates (DER); where there are any, there has to be one of each authority.
+    /// Certificate revocation lists (DER); if there are any, there must be one for each CA.
     pub revoked: Vec<Vec<u8>>,
-    /// Whether the server is told the name that is asked for.
+    /// Whether to send SNI.
     pub name: TellsName,
-    /// Whether sessions are resumed.
+    /// Whether to resume sessions.
     pub sessions: Resumes,
 }
 
-/// Which versions of TLS are spoken to a server.
+/// TLS versions offered to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// 1.2 and 1.3.
@@ -66,28 +67,28 @@ pub enum Versions {
     Tls13,
 }
 
-/// Whether a server is told which name is asked for (RFC 6066, section 3).
+/// Whether to send the server name in the handshake (SNI; RFC 6066, section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TellsName {
-    /// It is.
+    /// Send it.
     #[default]
     Yes,
-    /// It is not.
+    /// Do not send it.
     No,
 }
 
-/// Whether sessions with a server are resumed.
+/// Whether to resume sessions with a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Resumes {
-    /// They are.
+    /// Resume them.
     #[default]
     Yes,
-    /// Each handshake is a full one.
+    /// Always perform a full handshake.
     No,
 }
 
 impl Default for ConnectorOptions {
-    /// Believes what the system believes and speaks HTTP/1.1.
+    /// Trusts the system's certificate store and offers HTTP/1.1.
     fn default() -> Self {
         let alpn = vec![b"http/1.1".to_vec()];
         ConnectorOptions {
@@ -106,7 +107,7 @@ impl Default for ConnectorOptions {
     }
 }
 
-/// The certificate shown to a server that asks who we are.
+/// The client certificate presented to a server that requests one.
 #[derive(Default)]
 pub enum Identity {
     /// None.
@@ -114,18 +115,18 @@ pub enum Identity {
     None,
     /// Always this one.
     Fixed(ClientIdentity),
-    /// One that is chosen when it is asked for.
+    /// One that is selected when the server requests it.
     Chosen(Arc<dyn ResolvesClientCert>),
 }
 
-/// Which servers are believed.
+/// Which servers are trusted.
 #[derive(Clone, Debug)]
 pub enum ServerTrust {
-    /// Those that the system's certificate store vouches for.
+    /// Those with a certificate signed by a CA in the system's certificate store.
     System,
-    /// Those that one of these certificates (DER) vouches for.
+    /// Those with a certificate signed by one of these CA certificates (DER).
     Pool(Vec<Vec<u8>>),
-    /// Every one: the connection is encrypted, but with whom is unknown.
+    /// Any server: the connection is encrypted, but the server is not authenticated.
     Anyone,
 }
 
@@ -136,13 +137,13 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Reads a chain, its own certificate first, and the key to it.
+    /// Parses a certificate chain, leaf first, and its private key.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, ConnectorError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(ConnectorError::Pem)?;
         Self::with_key(chain, key)
     }
 
-    /// Reads a chain, its own certificate first; `key` is the key to it.
+    /// Parses a certificate chain, leaf first, for the given private key.
     pub fn with_key(chain: &[u8], key: PrivateKeyDer<'static>) -> Result<Self, ConnectorError> {
         let chain = certificates_from_pem(chain)?
             .into_iter()
@@ -152,7 +153,7 @@ impl ClientIdentity {
     }
 }
 
-/// The certificates (DER) in `text`; at least one.
+/// Parses the certificates (DER) in PEM `text`; at least one.
 pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
     let certs = CertificateDer::pem_slice_iter(text)
         .map(|cert| cert.map(|cert| cert.to_vec()))
@@ -165,10 +166,10 @@ pub fn certificates_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError
     }
 }
 
-/// The lists of revoked certificates (DER) in `text`; at least one.
+/// Parses the certificate revocation lists (DER) in PEM `text`; at least one.
 ///
 /// # Errors
-/// Text that is no PEM, or has none.
+/// The text is not valid PEM, or contains no list.
 pub fn revoked_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
     let lists = CertificateRevocationListDer::pem_slice_iter(text)
         .map(|list| list.map(|list| list.to_vec()))
@@ -181,20 +182,20 @@ pub fn revoked_from_pem(text: &[u8]) -> Result<Vec<Vec<u8>>, ConnectorError> {
     }
 }
 
-/// Why a connector or a session of it could not be made.
+/// Why a connector or one of its sessions could not be created.
 #[derive(Debug)]
 pub enum ConnectorError {
-    /// The system's certificate store has no certificate; what looking for it ran into.
+    /// The system's certificate store has no certificates; with the errors of loading it.
     NoSystemRoots(Vec<String>),
-    /// PEM text could not be read.
+    /// PEM text could not be parsed.
     Pem(pem::Error),
-    /// The name is neither a host name nor an address.
+    /// The name is neither a host name nor an IP address.
     ServerName(String),
-    /// A certificate or key is not usable.
+    /// A certificate or key cannot be used.
     Unusable(rustls::Error),
-    /// A key exchange group that is not known.
+    /// An unknown key exchange group.
     Curve(String),
-    /// A cipher suite that is not known.
+    /// An unknown cipher suite.
     Cipher(String),
 }
 
@@ -217,7 +218,7 @@ impl fmt::Display for ConnectorError {
 impl std::error::Error for ConnectorError {}
 
 impl Connector {
-    /// Loads and checks everything that `options` name.
+    /// Loads and validates everything that `options` names.
     pub fn new(options: ConnectorOptions) -> Result<Self, ConnectorError> {
         let mut provider = aws_lc_rs::default_provider();
         if !options.curves.is_empty() {
@@ -261,7 +262,7 @@ impl Connector {
         })
     }
 
-    /// The same, offering HTTP/1.1 only.
+    /// The same connector, offering HTTP/1.1 only.
     #[must_use]
     pub fn for_http1(&self) -> Connector {
         let mut config = ClientConfig::clone(&self.config);
@@ -272,7 +273,7 @@ impl Connector {
         }
     }
 
-    /// A new session with `host`, a name or an address without brackets and port.
+    /// Starts a session with `host`, a name or an IP address without brackets and port.
     pub fn connect(&self, host: &str) -> Result<Box<dyn Session>, ConnectorError> {
         let name = match &self.server_name {
             Some(name) => name.clone(),
@@ -298,7 +299,7 @@ fn group(name: &str) -> Result<&'static dyn SupportedKxGroup, ConnectorError> {
     })
 }
 
-/// The suites that are asked for; of the two versions, those where none is asked for.
+/// The selected cipher suites; for a TLS version without a selection, all of them.
 fn suites(
     provider: &CryptoProvider,
     options: &ConnectorOptions,
@@ -345,7 +346,7 @@ fn verifier(
             return Ok(Arc::new(BelieveAnyone { signatures }));
         }
         ServerTrust::Pool(certs) => {
-            // As in the system's store, the odd one that cannot be parsed vouches for nobody.
+            // As in the system's store, certificates that cannot be parsed are ignored.
             let count = certs.len();
             let (added, _) =
                 roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
@@ -356,7 +357,7 @@ fn verifier(
         }
         ServerTrust::System => {
             let found = rustls_native_certs::load_native_certs();
-            // Stores hold the odd certificate that cannot be parsed; it vouches for nobody.
+            // Stores may contain certificates that cannot be parsed; these are ignored.
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {
                 let errors = found.errors.iter().map(ToString::to_string).collect();
@@ -375,7 +376,7 @@ fn verifier(
     Ok(verifier)
 }
 
-/// Takes every certificate, but still demands that the server holds the key to it.
+/// Accepts any certificate, but still requires that the server holds its private key.
 #[derive(Debug)]
 struct BelieveAnyone {
     signatures: Signatures,

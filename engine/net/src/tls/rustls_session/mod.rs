@@ -1,5 +1,5 @@
-//! The sessions that rustls makes. No other folder of this package names that library. Certificates and the choice
-//! of a configuration are left to whoever implements [`ConfigChoice`].
+//! TLS sessions implemented with rustls. No other directory of this package refers to that library. Implementations of
+//! [`ConfigChoice`] select certificates and configuration.
 
 mod connector;
 mod server;
@@ -23,27 +23,27 @@ use crate::limits::TLS_OUTPUT_BYTES_MAX;
 /// Input up to this size leaves the session's buffer at its smallest.
 const SMALL_INPUT_BYTES: usize = 4096;
 
-/// A session whose configuration is settled: the client's from the start, the server's after the hello.
+/// A session with its final configuration: a client from the start, a server after the ClientHello.
 struct Live {
     conn: Connection,
-    /// Decrypted bytes that `read` has not moved out yet.
+    /// Decrypted bytes that `read` has not returned yet.
     plaintext_bytes: usize,
     peer_closed: bool,
-    /// Whether large input may have made the session's buffer large.
+    /// Whether large input may have enlarged the session's buffer.
     has_grown: bool,
-    /// Whether nothing but the handshake is wanted: what follows is taken for the end.
+    /// Whether only the handshake is wanted: what follows is treated as the end of the stream.
     is_probe: bool,
-    /// What a client said before the end of its handshake; `None` nearly always.
+    /// Early data of the client (0-RTT); nearly always `None`.
     early: Option<Box<EarlyBytes>>,
-    /// What the client offered, where it is asked for.
+    /// What the client offered, if requested.
     offered: Option<Box<Offered>>,
 }
 
-/// What a client said before the end of its handshake, in as many bytes as the configuration allows.
+/// Early data of the client, up to the size that the configuration allows.
 #[derive(Default)]
 struct EarlyBytes {
     bytes: Vec<u8>,
-    /// How many were read.
+    /// How much of it was read.
     taken: usize,
 }
 
@@ -67,7 +67,7 @@ impl Live {
         }
     }
 
-    /// Works through the records received so far.
+    /// Processes the records received so far.
     fn process(&mut self) -> Result<(), SessionError> {
         let was_handshaking = self.conn.is_handshaking();
         let state = self.conn.process_new_packets().map_err(tls_error)?;
@@ -83,17 +83,17 @@ impl Live {
         Ok(())
     }
 
-    /// What the client offered, with what tells this session from all others.
+    /// What the client offered, with an identifier of this session.
     fn offered(&self) -> Option<Box<Offered>> {
         let mut offered = self.offered.clone()?;
-        // RFC 5705, section 4: names of this kind are free for all.
+        // RFC 5705, section 4: labels with this prefix need no registration.
         let label = b"EXPERIMENTAL sluice session id";
         let id = self.conn.export_keying_material([0; 32], label, None);
         offered.id = id.unwrap_or_default();
         Some(offered)
     }
 
-    /// Takes over what came before the end of the handshake: behind that it is not to be had.
+    /// Takes over the early data, which rustls does not return after the handshake.
     fn take_early(&mut self) -> Result<(), SessionError> {
         let Connection::Server(server) = &mut self.conn else {
             return Ok(());
@@ -109,7 +109,7 @@ impl Live {
 impl Session for Live {
     fn receive(&mut self, input: &[u8]) -> Result<usize, SessionError> {
         if self.peer_closed {
-            // RFC 8446, section 6.1: what comes after a closure alert is ignored.
+            // RFC 8446, section 6.1: data after a closure alert is ignored.
             return Ok(input.len());
         }
         self.has_grown |= input.len() > SMALL_INPUT_BYTES;
@@ -123,7 +123,7 @@ impl Session for Live {
     }
 
     fn read(&mut self, out: &mut [u8]) -> usize {
-        // What was said first is read first.
+        // Early data is read first.
         if let Some(early) = &mut self.early {
             let count = early.rest().len().min(out.len());
             if count > 0 {
@@ -138,7 +138,7 @@ impl Session for Live {
         if self.plaintext_bytes == 0 {
             return 0;
         }
-        // The only error is "would block": ends and truncations are told by `has_peer_closed`.
+        // The only possible error is `WouldBlock`: `has_peer_closed` reports ends and truncation.
         let count = io::Read::read(&mut self.conn.reader(), out).unwrap_or(0);
         self.plaintext_bytes -= count;
         count
@@ -174,8 +174,8 @@ impl Session for Live {
     }
 
     fn may_output_wait(&self) -> bool {
-        // In TLS 1.3 only session tickets (server) or our Finished (client) are left then, and the peer cannot
-        // use either before the next message of ours. In TLS 1.2 the peer waits for our Finished.
+        // In TLS 1.3, only session tickets (server) or our Finished (client) are left then, which the peer cannot use
+        // before our next message. In TLS 1.2, the peer waits for our Finished.
         self.conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
@@ -214,14 +214,14 @@ impl Session for Live {
 
     fn trim(&mut self) {
         if self.has_grown {
-            // rustls sizes its buffer before each read, so one that finds nothing shrinks it.
+            // rustls sizes its buffer before each read, so a read that returns nothing shrinks it.
             let _ = self.conn.read_tls(&mut Nothing);
             self.has_grown = false;
         }
     }
 }
 
-/// A source that never has anything.
+/// A source without data.
 struct Nothing;
 
 impl io::Read for Nothing {
@@ -230,7 +230,7 @@ impl io::Read for Nothing {
     }
 }
 
-/// The suite's name in the IANA registry, which rustls spells differently for TLS 1.3.
+/// The suite's name in the IANA registry, which differs from rustls for TLS 1.3.
 fn iana_name(suite: CipherSuite) -> &'static str {
     match suite {
         CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",

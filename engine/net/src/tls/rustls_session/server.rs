@@ -1,4 +1,4 @@
-//! The server's end: waits for the hello, lets the configuration be chosen by it, and goes on from there.
+//! TLS server sessions: wait for the ClientHello, select the configuration by it, and continue the handshake.
 
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
@@ -14,33 +14,34 @@ use super::{Live, tls_error};
 use crate::limits::{TLS_HANDSHAKE_READ_BYTES, TLS_OFFERS_MAX};
 use crate::tls::session::{Acceptor, Ends, Session, SessionError};
 
-/// Something that a handshake waits for, such as a certificate that is being made. It may give the configuration to go on
-/// with; nobody is asked for one then.
+/// A future that a handshake waits for, such as the issuance of a certificate. It may return the configuration to
+/// continue with, which skips [`ConfigChoice::choose`].
 pub type Preparation = Pin<Box<dyn Future<Output = Option<Arc<ServerConfig>>> + Send>>;
 
-/// Chooses the configuration for a client by its hello. Runs on a worker's thread, so it must not wait.
+/// Selects the configuration for a client by its ClientHello. Runs on a worker's thread and must not block.
 pub trait ConfigChoice: Send + Sync {
-    /// What has to be waited for before [`ConfigChoice::choose`], which gets the same; asked once for a handshake.
+    /// Returns a future to wait for before [`ConfigChoice::choose`], which gets the same arguments. Called once per
+    /// handshake.
     fn prepare(&self, _hello: &ClientHello<'_>, _ends: Ends) -> Option<Preparation> {
         None
     }
 
-    /// Whether what clients offer is asked for later.
+    /// Whether the cipher suites and groups that clients offer are to be recorded.
     fn keeps_offers(&self) -> bool {
         false
     }
 
-    /// Whether there is a certificate for a client that asks for this name, whatever else it asks for. Asked only once a
-    /// handshake has failed for want of one.
+    /// Whether there is a certificate for this server name, whatever else the client offers. Called only after a
+    /// handshake has failed for lack of a certificate.
     fn has_certificate(&self, _server_name: Option<&str>, _ends: Ends) -> bool {
         true
     }
 
-    /// The configuration to go on with on a connection between these.
+    /// Selects the configuration for a connection between these addresses.
     fn choose(&self, hello: &ClientHello<'_>, ends: Ends) -> Arc<ServerConfig>;
 }
 
-/// Makes server sessions.
+/// Creates server sessions.
 pub struct RustlsAcceptor {
     choice: Arc<dyn ConfigChoice>,
 }
@@ -78,14 +79,14 @@ enum Stage {
         held: Vec<u8>,
     },
     AwaitHello(rustls::server::Acceptor),
-    /// Something has to be waited for, and what the client sends meanwhile is kept.
+    /// Waits for a [`Preparation`]; what the client sends meanwhile is buffered.
     Prepare(Box<Preparing>),
     Live(Live),
-    /// Refused; what is left of the alert to send.
+    /// Refused; the rest of the alert to send.
     Refused(Vec<u8>),
 }
 
-/// A handshake that waits for something of ours.
+/// A handshake that waits for a [`Preparation`].
 struct Preparing {
     accepted: Accepted,
     preparation: Preparation,
@@ -129,7 +130,7 @@ impl ServerSession {
                 live.is_probe = is_probe;
                 live.offered = offered;
                 let processed = live.process();
-                // The stage is kept even if this failed: it holds the alert to send.
+                // The stage is stored even after an error: it holds the alert to send.
                 self.stage = Stage::Live(live);
                 processed?;
                 Ok(std::mem::replace(
@@ -147,8 +148,8 @@ impl ServerSession {
         }
     }
 
-    /// Keeps the alert to be sent. rustls says `access_denied` where it has no certificate to show, which is about the
-    /// rights of a client (RFC 8446, section 6.2); `no_certificate` is what to say in its place.
+    /// Stores the alert to send. Without a matching certificate rustls sends `access_denied`, which is about client
+    /// authorization (RFC 8446, section 6.2); it is replaced by the alert `no_certificate`.
     fn refuse(
         &mut self,
         error: rustls::Error,
@@ -156,7 +157,7 @@ impl ServerSession {
         no_certificate: u8,
     ) -> SessionError {
         let mut bytes = Vec::new();
-        // Writing to memory does not fail, and an alert that is not sent changes nothing.
+        // Writing to memory does not fail, and a missing alert changes nothing.
         let _ = alert.write_all(&mut bytes);
         if let [ALERT_RECORD, _, _, 0, 2, _, what] = &mut bytes[..]
             && *what == ACCESS_DENIED
@@ -167,7 +168,7 @@ impl ServerSession {
         tls_error(error)
     }
 
-    /// Takes bytes until it is sure whether they are HTTP.
+    /// Collects bytes until it is certain whether they are HTTP.
     fn sniff(&mut self, mut held: Vec<u8>, input: &[u8]) -> Result<usize, SessionError> {
         let taken = input.len().min(HTTP_START_BYTES - held.len());
         held.extend_from_slice(&input[..taken]);
@@ -179,7 +180,7 @@ impl ServerSession {
             }
             Likeness::Other => {
                 let mut acceptor = rustls::server::Acceptor::default();
-                // At most five bytes, which the empty buffer of a new acceptor takes at once.
+                // At most five bytes, which the empty buffer of a new acceptor accepts at once.
                 acceptor.read_tls(&mut &held[..]).map_err(tls_error)?;
                 self.stage = self.accept(acceptor)?;
                 Ok(taken)
@@ -340,7 +341,7 @@ impl ServerSession {
     }
 }
 
-/// What a client offers, as far as anybody wants to know.
+/// What a client offers, as far as it is recorded.
 fn offered(hello: &ClientHello<'_>) -> Offered {
     fn numbers<T: Copy + Into<u16>>(list: &[T]) -> Vec<u16> {
         let kept = list.iter().take(TLS_OFFERS_MAX);
@@ -353,20 +354,19 @@ fn offered(hello: &ClientHello<'_>) -> Offered {
     }
 }
 
-/// The first byte of a record with an alert, and what the alerts say that are looked at here (RFC 8446, sections 5.1 and
-/// 6; RFC 6066, section 3).
+/// The record type of an alert, and the alerts used here (RFC 8446, sections 5.1 and 6; RFC 6066, section 3).
 const ALERT_RECORD: u8 = 21;
 const HANDSHAKE_FAILURE: u8 = 40;
 const ACCESS_DENIED: u8 = 49;
 const UNRECOGNIZED_NAME: u8 = 112;
 
-/// What authorities speak to see whether a name is ours. RFC 8737, section 4: nothing may follow the handshake; and it
-/// was not asked for the certificate that a site may want of its clients.
+/// The ALPN protocol with which CAs validate control of a name. RFC 8737, section 4: nothing may follow the handshake;
+/// and no client certificate is requested, even if the site requires one.
 const CHALLENGE_ALPN: &[u8] = b"acme-tls/1";
 
 const HTTP_START_BYTES: usize = 5;
 
-/// How plain HTTP requests begin. A TLS record begins with a byte below 32.
+/// The first bytes of plain HTTP requests. A TLS record begins with a byte below 32.
 const HTTP_STARTS: [&[u8; HTTP_START_BYTES]; 10] = [
     b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO", b"DELET", b"PATCH", b"CONNE", b"TRACE",
     b"PRI *",

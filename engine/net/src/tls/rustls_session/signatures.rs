@@ -1,5 +1,5 @@
-//! Whether a peer holds the key to the certificate it shows. Whether that certificate is believed is left to the
-//! verifiers that ask here.
+//! Verifies that a peer holds the private key of its certificate. The certificate verifiers that use this decide
+//! whether to trust the certificate.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::CertificateDer;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// Checks the signatures of handshakes, for verifiers of our own.
+/// Verifies handshake signatures, for our own certificate verifiers.
 #[derive(Clone, Debug)]
 pub struct Signatures(Arc<CryptoProvider>);
 
 impl Signatures {
-    /// Checks with the algorithms of `provider`.
+    /// Uses the algorithms of `provider`.
     pub fn new(provider: Arc<CryptoProvider>) -> Signatures {
         Signatures(provider)
     }
 
-    /// Checks one of TLS 1.2.
+    /// Verifies a TLS 1.2 signature.
     ///
     /// # Errors
-    /// What rustls says of a signature that is wrong or of a scheme that is not known.
+    /// The error of rustls if the signature is wrong or its scheme is unknown.
     pub fn verify_tls12(
         &self,
         message: &[u8],
@@ -36,10 +36,10 @@ impl Signatures {
         )
     }
 
-    /// Checks one of TLS 1.3.
+    /// Verifies a TLS 1.3 signature.
     ///
     /// # Errors
-    /// As [`Signatures::verify_tls12`].
+    /// Like [`Signatures::verify_tls12`].
     pub fn verify_tls13(
         &self,
         message: &[u8],
@@ -54,11 +54,11 @@ impl Signatures {
         )
     }
 
-    /// Checks one of either version against the bits of a public key, for certificates that say more than the library
-    /// reads.
+    /// Verifies a signature of either TLS version with the bits of a public key, for certificates with contents that
+    /// the library does not parse.
     ///
     /// # Errors
-    /// A signature that is wrong, or a scheme that is not known.
+    /// The signature is wrong, or its scheme is unknown.
     pub fn verify_by_key(
         &self,
         message: &[u8],
@@ -80,7 +80,7 @@ impl Signatures {
         }
     }
 
-    /// The schemes that can be checked, best first.
+    /// The supported schemes, in order of preference.
     pub fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }

@@ -1,5 +1,5 @@
-//! The body of an answer on a stream, read at the pace of the client. What has arrived waits in the connection, bounded
-//! by the window that the upstream was given; what is used here gives it leave to send more.
+//! The response body on a stream, read at the pace of the client. Received data waits in the connection, bounded by the
+//! flow-control window; consuming it here returns window to the upstream.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -13,16 +13,16 @@ use crate::body::BodyStream;
 use crate::failure::Failure;
 use crate::worker::Worker;
 
-/// The body of an answer on a stream. Dropping it before its end cancels the stream.
+/// The response body on a stream. Dropping it before its end cancels the stream.
 pub(super) struct StreamBody {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
     call: Option<Box<StreamCall>>,
-    /// What was taken from the connection.
+    /// Data taken from the connection.
     buf: Vec<u8>,
-    /// The part of it that was consumed.
+    /// How much of it has been consumed.
     used: usize,
-    /// Content still to come or not consumed, where its length was declared; the codec sees to it that it is kept.
+    /// Content still to come or not consumed, if its length was declared; the codec verifies the length.
     left: Option<u64>,
     bytes_read: u64,
     trailers: Option<Fields>,
@@ -56,7 +56,7 @@ impl StreamBody {
         self.worker.buffers.give_back(buf);
     }
 
-    /// Takes what has arrived. Ready when there is something, or the body has ended.
+    /// Takes received data. Ready when there is some, or the body has ended.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.buf.clear();
         self.used = 0;
@@ -86,7 +86,7 @@ impl StreamBody {
                 if polled.is_ready() {
                     call.seat.mux.retire();
                 }
-                // A body that waits holds no memory.
+                // A waiting body holds no memory.
                 self.give_back();
                 polled.map(Err)
             }
@@ -97,7 +97,7 @@ impl StreamBody {
 impl BodyStream for StreamBody {
     fn len(&self) -> Option<u64> {
         match &self.trailers {
-            // A body of told length has no place for them.
+            // A body with a declared length cannot have trailers.
             Some(_) => None,
             None => self.left,
         }

@@ -1,5 +1,5 @@
-//! A call on a stream of a shared connection: the request goes and the answer comes, each at its own pace. The body of
-//! the answer is left to `body`.
+//! A call on a stream of a shared connection: sends the request and receives the response, each at its own pace. `body`
+//! implements the response body.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -19,7 +19,7 @@ use crate::upstream::link_call::{Silence, shorter};
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
 
-/// A request on its way on a stream. Dropping it cancels the stream.
+/// A request in progress on a stream. Dropping it cancels the stream.
 pub struct StreamCall {
     pub(super) seat: Seat,
     pub(super) upload: Upload,
@@ -32,7 +32,7 @@ pub struct StreamCall {
 }
 
 impl StreamCall {
-    /// Begins to send the body of `upload` on the stream that `seat` has opened.
+    /// Starts sending the body of `upload` on the stream that `seat` has opened.
     pub(in crate::upstream) fn new(seat: Seat, upload: Upload, lease: Option<Lease>) -> StreamCall {
         StreamCall {
             upload: upload.in_frames(seat.has_ended()),
@@ -45,17 +45,17 @@ impl StreamCall {
         }
     }
 
-    /// As [`crate::upstream::Call::pass_interims`].
+    /// Like [`crate::upstream::Call::pass_interims`].
     pub fn pass_interims(&mut self) {
         self.interim_answers = InterimAnswers::Pass;
     }
 
-    /// As [`crate::upstream::Call::take_body`].
+    /// Like [`crate::upstream::Call::take_body`].
     pub fn take_body(&mut self) -> Option<RequestBody> {
         self.upload.take_body()
     }
 
-    /// Sends the request; ready with the head of the final answer.
+    /// Sends the request; ready with the head of the final response.
     pub(in crate::upstream) fn poll_answer(
         &mut self,
         cx: &mut Context<'_>,
@@ -84,18 +84,18 @@ impl StreamCall {
         }
     }
 
-    /// Nothing has come: whoever's turn it is has its time.
+    /// Nothing has arrived: runs the timeout of the side that is awaited.
     fn poll_silence(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Failure> {
         let timeouts = &self.seat.endpoint().options().timeouts;
         let limit = match (self.upload.is_done(), self.upload.waits_for()) {
             (true, _) => shorter(timeouts.answer, timeouts.read),
             (false, WaitsFor::Upstream) => timeouts.write,
-            // A slow client has limits of its own.
+            // A slow client is subject to its own limits.
             (false, WaitsFor::Client) => None,
         };
         let expired = self.silence.poll(cx, worker, limit, self.upload.sent());
         expired.map(|failure| {
-            // Nobody can tell whether the connection still leads anywhere: others get a new one.
+            // The connection may be dead: other calls use a new one.
             self.seat.mux.retire();
             failure
         })
@@ -122,10 +122,10 @@ impl StreamCall {
         let retry = match (failure.side, self.gone, is_sent) {
             (Side::Client, _, _) => Retry::Never,
             (_, Some(Gone::Refused), _) | (_, _, false) => Retry::Always,
-            // Whatever came was not shown to the client.
+            // What was received was not forwarded to the client.
             (_, _, true) => Retry::IfIdempotent,
         };
-        // A connection whose upstream ends one stream is well: another would fare no better.
+        // The connection works if the upstream resets a single stream: another one would not help.
         let origin = match self.gone {
             Some(Gone::Reset(_)) => Origin::Fresh,
             Some(_) | None => self.seat.origin(),
@@ -138,7 +138,7 @@ impl StreamCall {
         }
     }
 
-    /// As [`crate::upstream::Call::into_body`].
+    /// Like [`crate::upstream::Call::into_body`].
     pub fn into_body(
         self: Box<Self>,
         worker: &Rc<Worker>,

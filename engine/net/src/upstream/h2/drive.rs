@@ -1,5 +1,5 @@
-//! One shared connection at work: a task reads for all of its streams and sends what they said together. What a stream
-//! does is left to `call`.
+//! Drives one shared connection: a task reads for all streams and writes their output together. `call` implements the
+//! streams.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::upstream::endpoint::KeepAlive;
 
-/// Begins to drive a connection, to its end.
+/// Starts the task that drives a connection until it ends.
 pub(super) fn start(mux: Rc<Mux>, socket: Stream, place: Place) {
     let mut drive = Drive::new(mux, socket);
     tokio::task::spawn_local(async move {
@@ -29,27 +29,27 @@ pub(super) fn start(mux: Rc<Mux>, socket: Stream, place: Place) {
 struct Drive {
     mux: Rc<Mux>,
     socket: Stream,
-    /// What was read; holds no memory while nothing is there.
+    /// Received data; holds no memory while empty.
     input: Vec<u8>,
-    /// The part of `input` that the codec has taken.
+    /// How much of `input` the codec has consumed.
     taken: usize,
-    /// Where the next head goes.
+    /// Receives the next response head.
     head: ResponseHead,
     timer: Timer,
     waits: Waits,
     stage: Stage,
-    /// Whether the socket holds back what was written.
+    /// Whether written output is still buffered in the stream (TLS).
     is_unflushed: bool,
 }
 
-/// How far the connection is.
+/// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It goes on.
+    /// Open.
     Open,
-    /// The upstream was told that no more streams come.
+    /// GOAWAY was sent: no more streams will be opened.
     Leaving,
-    /// It is over, and the upstream is to be told.
+    /// Over, with output still to be sent.
     Ending,
     /// The upstream is gone.
     Lost,
@@ -58,13 +58,13 @@ enum Stage {
 /// What the connection's timer runs for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waits {
-    /// For nothing: calls have times of their own.
+    /// Nothing: calls have timers of their own.
     Nothing,
-    /// For the upstream's settings.
+    /// The upstream's SETTINGS.
     Begin,
-    /// For another call.
+    /// The next call.
     Idle,
-    /// For the upstream to take the last of it.
+    /// The upstream accepting the last output.
     End,
 }
 
@@ -83,7 +83,7 @@ impl Drive {
         }
     }
 
-    /// Carries the connection on until nothing is left to do at the moment, or it is over.
+    /// Makes progress until nothing is left to do for now, or the connection is over.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         for _ in 0..TURNS_MAX {
             let has_received = self.receive(cx);
@@ -99,12 +99,12 @@ impl Drive {
                 }
             }
         }
-        // Others get their turn.
+        // Yields to other connections.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Reads once, and tells the calls what came. Tells whether there was something.
+    /// Reads once and dispatches the frames to the calls. Returns whether there was input.
     fn receive(&mut self, cx: &mut Context<'_>) -> bool {
         if matches!(self.stage, Stage::Ending | Stage::Lost)
             || self.mux.client.borrow().is_output_full()
@@ -134,7 +134,7 @@ impl Drive {
         true
     }
 
-    /// Has the codec take what was read, as far as there is room for what it has to say.
+    /// Feeds the input to the codec, as long as there is room for its output.
     fn digest(&mut self) {
         let mux = self.mux.clone();
         mux.prepare_output();
@@ -147,7 +147,7 @@ impl Drive {
                     self.taken += received.consumed;
                     match received.event {
                         Some(event) => self.heed(event),
-                        // It is used up, or the output is full.
+                        // The input is used up, or the output is full.
                         None => break,
                     }
                 }
@@ -193,10 +193,10 @@ impl Drive {
         }
     }
 
-    /// Tells the upstream once that no more streams come.
+    /// Sends GOAWAY, once.
     fn take_leave(&mut self) {
         if self.stage == Stage::Open {
-            // The codec may have said so by itself, to an upstream that makes too much work.
+            // The codec may have sent GOAWAY itself, to an upstream that causes too much work.
             let is_closing = self.mux.client.borrow().is_closing();
             if is_closing {
                 self.mux.retire();
@@ -209,7 +209,7 @@ impl Drive {
         }
     }
 
-    /// Sends what there is. Tells whether the upstream took something.
+    /// Writes pending output. Returns whether the upstream accepted some.
     fn send(&mut self, cx: &mut Context<'_>) -> bool {
         if self.stage == Stage::Lost {
             return false;
@@ -263,7 +263,7 @@ impl Drive {
         self.is_unflushed || !self.mux.client.borrow_mut().output().is_empty()
     }
 
-    /// Nothing is left to do at the moment. Ready when time has brought something.
+    /// Polls the timer when nothing else is left to do. Ready when it has changed the state.
     fn poll_time(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let waits = self.waits_for();
         if waits != self.waits {
@@ -296,13 +296,13 @@ impl Drive {
         }
     }
 
-    /// The time is over that the connection had for what it waits for.
+    /// Handles the timeout of the connection's current wait.
     fn expire(&mut self) {
         self.timer.clear();
         match std::mem::replace(&mut self.waits, Waits::Nothing) {
             Waits::Nothing => {}
             Waits::Idle => self.mux.retire(),
-            // What does not even say what it takes is no server of HTTP/2, or hangs.
+            // A peer that does not even send SETTINGS does not speak HTTP/2, or hangs.
             Waits::Begin | Waits::End => self.lose(Gone::Closed),
         }
     }
@@ -314,7 +314,7 @@ impl Drive {
 }
 
 impl Drop for Drive {
-    /// However it ends, nobody waits for it any more.
+    /// However the task ends, calls must not wait for it any more.
     fn drop(&mut self) {
         self.mux.lose_all(Gone::Closed);
         let buffers = &self.mux.worker.buffers;
@@ -322,7 +322,7 @@ impl Drop for Drive {
     }
 }
 
-/// What the end of a stream means for its call.
+/// Maps the end of a stream to a reason for its call.
 fn gone(code: ErrorCode, by: Side, fault: Option<sluice_wire::h2::HeadFault>) -> Gone {
     match (by, code) {
         (Side::Us, _) => Gone::Broken(fault),
@@ -332,7 +332,7 @@ fn gone(code: ErrorCode, by: Side, fault: Option<sluice_wire::h2::HeadFault>) ->
 }
 
 impl KeepAlive {
-    /// How long a shared connection is kept on which nothing is asked.
+    /// How long a shared connection without streams is kept.
     fn idle_timeout(self) -> std::time::Duration {
         match self {
             KeepAlive::Off => std::time::Duration::ZERO,

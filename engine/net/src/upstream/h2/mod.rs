@@ -1,5 +1,5 @@
-//! Connections of HTTP/2 to upstreams, each shared by many calls. A task of its own drives each: it owns the socket, the
-//! calls have places on it where what came for them waits. Frames are left to `sluice-wire`.
+//! HTTP/2 connections to upstreams, each shared by many calls. A separate task drives each connection and owns its
+//! socket; calls have slots on it where received data waits. Frames are left to `sluice-wire`.
 
 mod body;
 mod call;
@@ -30,7 +30,8 @@ pub use call::StreamCall;
 pub use seat::Seat;
 pub(super) use shelf::Shelf;
 
-/// A place on a connection to `endpoint`, or a connection of HTTP/1, where the upstream chose that; if there is one.
+/// Takes a stream on an existing connection to `endpoint`, or an idle HTTP/1 connection if the upstream has chosen
+/// that; `None` if there is neither.
 pub(super) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
     let is_limited = endpoint.gate().is_some();
     if let Some(shelf) = worker.upstreams.shelf(endpoint)
@@ -46,7 +47,7 @@ pub(super) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier>
     }
 }
 
-/// As [`crate::upstream::obtain`], for an upstream whose calls may share connections.
+/// Like [`crate::upstream::obtain`], for an upstream whose calls may share connections.
 pub(super) async fn obtain(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
@@ -67,7 +68,7 @@ pub(super) async fn obtain(
         carrier.hold(permit);
         return Ok(carrier);
     }
-    // Whoever wants a new connection also takes one that another call has just made.
+    // A call that requires a new connection may also use one that another call has just established.
     let since = match wanted {
         Wanted::Any => 0,
         Wanted::Fresh | Wanted::Own => shelf.next_number(),
@@ -80,8 +81,8 @@ pub(super) async fn obtain(
     })
 }
 
-/// Joins a connection made since number `since`, waits for one that is being made, or makes one. Only who makes it has a
-/// fresh one: what others have used already may be about to end.
+/// Joins a connection with number `since` or higher, waits for one that is being established, or establishes one. Only
+/// the call that establishes it considers it fresh: others may find it about to end.
 async fn find(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
@@ -92,7 +93,7 @@ async fn find(
     loop {
         let free = match gate {
             None => shelf.any(since),
-            // One that is in use has its place behind the gate already.
+            // A connection in use already holds a permit of the concurrency limit.
             Some(_) => shelf.busy(since),
         };
         if let Some(mux) = free {
@@ -132,14 +133,14 @@ async fn find(
     }
 }
 
-/// What became of waiting at the gate.
+/// The result of waiting for the concurrency limit.
 enum Entered {
     Permit(crate::gate::Pass),
-    /// A connection that is in use may have room now.
+    /// A connection in use may have room now.
     Elsewhere,
 }
 
-/// Waits for a place behind the gate, or for room on a connection that has one.
+/// Waits for a permit, or for room on a connection that holds one.
 async fn enter(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
@@ -157,7 +158,7 @@ async fn enter(
     .await
 }
 
-/// Makes of a new connection what the other end speaks.
+/// Starts the negotiated protocol on a new connection.
 fn begin(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
@@ -187,7 +188,7 @@ fn seat_on(mux: Rc<Mux>, origin: Origin) -> Carrier {
 }
 
 impl Carrier {
-    /// Keeps a place behind the gate for as long as the connection is in use.
+    /// Holds a permit of the concurrency limit while the connection is in use.
     fn hold(&mut self, permit: Option<crate::gate::Pass>) {
         match self {
             Carrier::Link(link) => link.permit = permit,

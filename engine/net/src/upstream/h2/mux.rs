@@ -1,5 +1,5 @@
-//! What the calls on a shared connection have in common: the codec, and what has arrived for each. Moving bytes between
-//! the codec and the socket is left to `drive`.
+//! State shared by the calls on a connection: the codec, and the data received for each. `drive` moves bytes between
+//! the codec and the socket.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -17,101 +17,101 @@ use crate::upstream::endpoint::{Endpoint, KeepAlive};
 use crate::upstream::limits::INTERIM_MAX;
 use crate::worker::Worker;
 
-/// Room in the output below which a stream waits rather than send a frame that is mostly head.
+/// With less room than this in the output, a stream waits instead of sending a tiny DATA frame.
 const FRAME_BYTES_MIN: usize = 256;
 
-/// One connection, as the calls on it see it.
+/// A connection as its calls see it.
 pub(super) struct Mux {
     pub(super) worker: Rc<Worker>,
     endpoint: Arc<Endpoint>,
-    /// The codec. Nobody holds it over a wait.
+    /// The codec. Never borrowed across an await point.
     pub(super) client: RefCell<Client>,
     number: u64,
     sharing: Sharing,
     shelf: Weak<Shelf>,
     stage: Cell<Stage>,
-    /// What each slot holds; one that is not in use is empty.
+    /// The stream in each slot; unused slots are empty.
     slots: RefCell<Vec<Slot>>,
     open: Cell<usize>,
-    /// Bytes handed to the socket.
+    /// Bytes written to the socket.
     written: Cell<u64>,
-    /// The slot whose turn it is to be told of room.
+    /// The slot that is woken first when there is room.
     turn: Cell<usize>,
-    /// The task that drives, while it sleeps.
+    /// The driver task, while it sleeps.
     driver: Cell<Option<Waker>>,
-    /// Its place behind the upstream's gate while it is in use.
+    /// Its permit of the upstream's concurrency limit, while it is in use.
     permit: Cell<Option<Pass>>,
 }
 
-/// Who uses a connection.
+/// Which calls may use a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
     /// All calls to the upstream.
     All,
-    /// One call.
+    /// A single call.
     Alone,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// It was made, and nothing was asked yet.
+    /// Established, and no request was sent yet.
     New,
-    /// The first request is on its way; how many the upstream takes at a time it has not said yet.
+    /// The first request was sent; the upstream's limit on concurrent streams is not known yet.
     Begun,
-    /// It takes requests.
+    /// Accepts requests.
     Open,
-    /// It ends with its last stream.
+    /// Ends with its last stream.
     Retired,
-    /// It is gone.
+    /// Closed.
     Over,
 }
 
-/// What is known of the stream in a slot.
+/// The state of the stream in a slot.
 #[derive(Default)]
 struct Slot {
-    /// Its number; `None` while the slot is free.
+    /// The stream ID; `None` while the slot is free.
     id: Option<StreamId>,
-    /// Its call, while that waits.
+    /// The waker of its call, while that waits.
     waker: Option<Waker>,
     answer: Answer,
     interims: Vec<ResponseHead>,
     interims_seen: u32,
     head: Option<(ResponseHead, BodyFraming)>,
-    /// Content that arrived and that nobody has taken.
+    /// Received data that has not been taken.
     inbound: Vec<u8>,
     trailers: Option<Fields>,
     waits_for: WaitsFor,
-    /// Where in what is written its head begins.
+    /// The count of written bytes at which its head begins.
     begins_at: u64,
 }
 
-/// How far the answer on a stream has come.
+/// How far the response on a stream has been received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Answer {
-    /// More of it may come.
+    /// More may come.
     #[default]
     Open,
-    /// It has come as a whole.
+    /// Received completely.
     Whole,
-    /// No more of it will come.
+    /// No more will come.
     Gone(Gone),
 }
 
-/// Why an answer does not come, or not as a whole.
+/// Why a response is missing or incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gone {
-    /// The upstream has not looked at the request (RFC 9113, section 8.7).
+    /// The upstream has not processed the request (RFC 9113, section 8.7).
     Refused,
-    /// The upstream has ended the stream.
+    /// The upstream has reset the stream.
     Reset(ErrorCode),
-    /// The answer broke a rule, of heads if it is named.
+    /// The response violated the protocol; with the fault if it was in a head.
     Broken(Option<HeadFault>),
-    /// More interim answers came than anybody needs.
+    /// The upstream sent too many interim responses.
     Babbled,
-    /// The connection has ended.
+    /// The connection was closed.
     Closed,
-    /// The upstream broke the rules of the connection.
+    /// The upstream violated the protocol of the connection.
     Faulty(Closed),
 }
 
@@ -120,13 +120,13 @@ pub(super) enum Gone {
 pub(super) enum WaitsFor {
     #[default]
     Nothing,
-    /// Leave of the upstream to send more.
+    /// A WINDOW_UPDATE from the upstream.
     Window,
     /// Room in the output.
     Room,
 }
 
-/// What was found of a head.
+/// The result of waiting for a response head.
 pub(super) enum Found {
     Interim(ResponseHead),
     Final(ResponseHead, BodyFraming),
@@ -134,20 +134,20 @@ pub(super) enum Found {
     Gone(Gone),
 }
 
-/// What was found of a body.
+/// The result of reading a response body.
 pub(super) enum Taken {
-    /// Content; the reader's buffer has it.
+    /// Content, moved to the reader's buffer.
     Content,
     /// The end, after all content was taken.
     End(Option<Fields>),
     /// Nothing yet.
     Nothing,
-    /// Nothing will come.
+    /// Nothing more will come.
     Gone(Gone),
 }
 
 impl Gone {
-    /// The failure of a call whose stream is gone.
+    /// The failure to report for a call whose stream is gone.
     pub(super) fn failure(self) -> Failure {
         let failure = |kind| Failure::new(Side::Upstream, kind);
         match self {
@@ -201,13 +201,13 @@ impl Mux {
         self.number
     }
 
-    /// Streams at work.
+    /// Number of open streams.
     pub(super) fn open_streams(&self) -> usize {
         self.open.get()
     }
 
-    /// Whether a request can begin on it now. Until the upstream has said how many it takes at a time it gets one: others
-    /// might be refused.
+    /// Whether a request can be sent on it now. Before the upstream's limit on concurrent streams is known, it gets
+    /// only one: others might be refused.
     pub(super) fn has_room(&self) -> bool {
         match self.stage.get() {
             Stage::New => true,
@@ -219,17 +219,17 @@ impl Mux {
         }
     }
 
-    /// Whether it will soon be known how many streams there is room for.
+    /// Whether the number of concurrent streams will soon be known.
     pub(super) fn is_beginning(&self) -> bool {
         matches!(self.stage.get(), Stage::New | Stage::Begun)
     }
 
-    /// Whether it takes no more streams.
+    /// Whether it accepts no more streams.
     pub(super) fn is_retired(&self) -> bool {
         matches!(self.stage.get(), Stage::Retired | Stage::Over)
     }
 
-    /// The upstream has said what it takes.
+    /// The upstream has sent its SETTINGS.
     pub(super) fn note_settings(&self) {
         if self.is_beginning() {
             self.stage.set(Stage::Open);
@@ -240,7 +240,7 @@ impl Mux {
         }
     }
 
-    /// Takes no more streams.
+    /// Stops opening streams on the connection.
     pub(super) fn retire(&self) {
         if !self.is_retired() {
             self.stage.set(Stage::Retired);
@@ -255,14 +255,14 @@ impl Mux {
         }
     }
 
-    /// Keeps a place behind the upstream's gate for as long as the connection is in use.
+    /// Holds a permit of the upstream's concurrency limit while the connection is in use.
     pub(super) fn hold(&self, permit: Option<Pass>) {
         if permit.is_some() {
             self.permit.set(permit);
         }
     }
 
-    /// Opens a stream for a request, which ends here or later; `None` if the connection takes no more.
+    /// Opens a stream for a request, with or without END_STREAM; `None` if the connection accepts no more.
     pub(super) fn open(
         &self,
         head: &RequestHead,
@@ -290,7 +290,7 @@ impl Mux {
         Some(id)
     }
 
-    /// Gives the codec room to write to, which a quiet connection has none of; tells how much is waiting there.
+    /// Provides an output buffer for the codec, as a quiet connection has none; returns how much output is pending.
     pub(super) fn prepare_output(&self) -> usize {
         let mut client = self.client.borrow_mut();
         let output = client.output();
@@ -314,7 +314,7 @@ impl Mux {
         }
     }
 
-    /// A call has left, maybe the last one.
+    /// Handles the end of a stream, which may have been the last one.
     pub(super) fn note_idle(&self) {
         if self.open.get() == 0 {
             self.permit.take();
@@ -333,31 +333,31 @@ impl Mux {
         self.wake_driver();
     }
 
-    /// Has the driver send what there is.
+    /// Wakes the driver to send pending output.
     pub(super) fn wake_driver(&self) {
         if let Some(driver) = self.driver.take() {
             driver.wake();
         }
     }
 
-    /// The driver sleeps until it is woken.
+    /// Stores the waker of the driver, which is about to sleep.
     pub(super) fn sleep(&self, driver: &Waker) {
         self.driver.set(Some(driver.clone()));
     }
 
-    /// So many bytes more were handed to the socket.
+    /// Counts bytes written to the socket.
     pub(super) fn note_written(&self, count: usize) {
         self.written.set(self.written.get() + count as u64);
     }
 
-    /// Whether anything of the request was handed to the socket.
+    /// Whether any part of the request was written to the socket.
     pub(super) fn was_sent(&self, id: StreamId) -> bool {
         let written = self.written.get();
         self.with(id, |slot| slot.begins_at < written)
             .unwrap_or(true)
     }
 
-    /// An interim answer has come. A stream with too many of them is over: nothing more of it is kept.
+    /// An interim response has arrived. A stream with too many of them is lost, and further ones are dropped.
     pub(super) fn interim(&self, id: StreamId, head: ResponseHead) {
         let is_kept = self.with(id, |slot| {
             slot.interims_seen += 1;
@@ -376,7 +376,7 @@ impl Mux {
         }
     }
 
-    /// The head of an answer has come.
+    /// The head of a response has arrived.
     pub(super) fn head(&self, id: StreamId, head: ResponseHead, framing: BodyFraming, end: End) {
         self.with(id, |slot| {
             slot.head = Some((head, framing));
@@ -387,7 +387,7 @@ impl Mux {
         self.wake(id.slot());
     }
 
-    /// Content of an answer has come.
+    /// Content of a response has arrived.
     pub(super) fn arrived(&self, id: StreamId, data: &[u8], end: End) {
         self.with(id, |slot| {
             if !data.is_empty() {
@@ -403,7 +403,7 @@ impl Mux {
         self.wake(id.slot());
     }
 
-    /// The trailer fields of an answer have come, and with them its end.
+    /// The trailers of a response have arrived, and with them its end.
     pub(super) fn ended(&self, id: StreamId, trailers: Fields) {
         self.with(id, |slot| {
             slot.trailers = Some(trailers);
@@ -412,7 +412,7 @@ impl Mux {
         self.wake(id.slot());
     }
 
-    /// The stream is gone. An answer that came before as a whole counts.
+    /// The stream is gone. A response that was already complete stays valid.
     pub(super) fn lose(&self, id: StreamId, gone: Gone) {
         self.with(id, |slot| slot.lose(gone));
         self.wake(id.slot());
@@ -431,7 +431,7 @@ impl Mux {
         (0..count).for_each(|slot| self.wake(slot));
     }
 
-    /// What has come of the head of an answer; where there is nothing, the task of `cx` is woken when there is.
+    /// Returns a received head; if there is none, the task of `cx` is woken when there is.
     pub(super) fn find_head(&self, id: StreamId, cx: &Context<'_>) -> Found {
         let found = self.with(id, |slot| {
             if !slot.interims.is_empty() {
@@ -449,8 +449,7 @@ impl Mux {
         found.unwrap_or(Found::Gone(Gone::Closed))
     }
 
-    /// Moves the content that has arrived to `buf`, which is empty; where there is nothing, the task of `cx` is woken when
-    /// there is.
+    /// Moves received data to `buf`, which is empty; if there is none, the task of `cx` is woken when there is.
     pub(super) fn take(&self, id: StreamId, buf: &mut Vec<u8>, cx: &Context<'_>) -> Taken {
         let found = self.with(id, |slot| {
             if !slot.inbound.is_empty() {
@@ -469,8 +468,7 @@ impl Mux {
         found.unwrap_or(Taken::Gone(Gone::Closed))
     }
 
-    /// Whether all of the answer has arrived, and how many bytes of it nobody has taken; `None` while more may come, or
-    /// trailer fields came with it.
+    /// If the response has arrived completely and has no trailers, the number of bytes not taken yet; otherwise `None`.
     pub(super) fn whole(&self, id: StreamId) -> Option<usize> {
         let found = self.with(id, |slot| {
             let is_whole = slot.answer == Answer::Whole && slot.trailers.is_none();
@@ -479,12 +477,12 @@ impl Mux {
         found.flatten()
     }
 
-    /// Copies what [`Mux::whole`] has told of to `out`.
+    /// Copies the bytes counted by [`Mux::whole`] to `out`.
     pub(super) fn copy_whole(&self, id: StreamId, out: &mut Vec<u8>) {
         self.with(id, |slot| out.extend_from_slice(&slot.inbound));
     }
 
-    /// The reader is done with `count` bytes, for which the upstream may send others.
+    /// The reader has consumed `count` bytes: returns window to the upstream.
     pub(super) fn consumed(&self, id: StreamId, count: usize) {
         let mut client = self.client.borrow_mut();
         client.consumed(id, count);
@@ -494,7 +492,7 @@ impl Mux {
         }
     }
 
-    /// Ready when content may be sent, with false when none will be taken any more.
+    /// Ready with true when data may be sent, with false when the upstream accepts no more.
     pub(super) fn poll_capacity(&self, id: StreamId, cx: &Context<'_>) -> Poll<bool> {
         if self.stage.get() == Stage::Over {
             return Poll::Ready(false);
@@ -514,12 +512,12 @@ impl Mux {
         });
         match waits {
             Some(true) => Poll::Pending,
-            // The stream is over, or the upstream may reset it now that it has answered: the codec knows.
+            // The stream is over, or the upstream may reset it now that it has responded: the codec knows.
             Some(false) | None => self.poll_sendable(id),
         }
     }
 
-    /// Whether the stream can still be sent on, though not now.
+    /// Pending while the stream is blocked but can still be sent on.
     fn poll_sendable(&self, id: StreamId) -> Poll<bool> {
         let sent = self.client.borrow_mut().send_data(id, &[], End::Later);
         match sent {
@@ -528,14 +526,14 @@ impl Mux {
         }
     }
 
-    /// Whether the output has room for content that is worth a frame.
+    /// Whether the output has room for a DATA frame of reasonable size.
     pub(super) fn has_output_room(&self) -> bool {
         let room_max = self.endpoint.options().h2.output_bytes_max;
         let room = room_max.saturating_sub(self.client.borrow_mut().output().len());
         room > FRAME_BYTES_MIN
     }
 
-    /// Wakes the streams that wait for `what`, one or all; of all, each time another one first.
+    /// Wakes the streams that wait for `what`, or only the one given; round-robin if there are several.
     pub(super) fn wake_waiting(&self, what: WaitsFor, only: Option<StreamId>) {
         let count = self.slots.borrow().len();
         let first = self.turn.get();
@@ -558,7 +556,7 @@ impl Mux {
         }
     }
 
-    /// Gives back memory that a quiet connection does not need.
+    /// Frees memory that a quiet connection does not need.
     pub(super) fn shrink(&self) {
         let mut client = self.client.borrow_mut();
         let output = std::mem::take(client.output());
@@ -588,12 +586,12 @@ impl Slot {
     fn lose(&mut self, gone: Gone) {
         match self.answer {
             Answer::Open => self.answer = Answer::Gone(gone),
-            // What came as a whole counts, and the first reason tells more.
+            // A complete response stays valid, and the first reason says more.
             Answer::Whole | Answer::Gone(_) => {}
         }
     }
 
-    /// The task of `cx` is the one to wake.
+    /// Registers the task of `cx` to be woken.
     fn listen(&mut self, cx: &Context<'_>) {
         match &self.waker {
             Some(waker) if waker.will_wake(cx.waker()) => {}

@@ -1,4 +1,4 @@
-//! One call's place on a shared connection: promised, then a stream. What happens on the stream is left to `mux`.
+//! One call's stream on a shared connection: first reserved, then opened. `mux` implements the stream.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::gate::Pass;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::link::Origin;
 
-/// A place on a shared connection. Dropping it cancels its stream, unless that has ended.
+/// A stream on a shared connection, reserved or open. Dropping it cancels the stream, unless that has ended.
 pub struct Seat {
     pub(super) mux: Rc<Mux>,
     /// The stream, once it was opened.
@@ -41,7 +41,7 @@ impl Seat {
         self.mux.endpoint()
     }
 
-    /// Begins the request with `head`. Whether the connection takes it after all is told by the call.
+    /// Starts the request with `head`. If the connection no longer accepts it, the call reports that.
     pub fn open(&mut self, head: &RequestHead, framing: BodyFraming) {
         debug_assert!(self.id.is_none(), "a place is for one request");
         self.end = match framing {
@@ -51,7 +51,7 @@ impl Seat {
         self.id = self.mux.open(head, framing, self.end);
     }
 
-    /// The stream; `None` where the connection took no more.
+    /// The stream ID; `None` if the connection accepted no more streams.
     pub(super) fn id(&self) -> Option<StreamId> {
         self.id
     }
@@ -61,7 +61,7 @@ impl Seat {
         self.end.is_here()
     }
 
-    /// Keeps a place behind the upstream's gate for as long as the connection is in use.
+    /// Holds a permit of the upstream's concurrency limit while the connection is in use.
     pub(super) fn hold(&self, permit: Option<Pass>) {
         self.mux.hold(permit);
     }

@@ -1,4 +1,4 @@
-//! The shared connections to one upstream, and who waits for one. Using them is left to `mux`.
+//! The pool of shared connections to one upstream, and the calls waiting for one. `mux` implements the connections.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,24 +9,24 @@ use super::mux::Mux;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::upstream::limits::STREAMS_FORESEEN;
 
-/// The connections of HTTP/2 to one upstream.
+/// The HTTP/2 connections to one upstream.
 pub struct Shelf {
     muxes: RefCell<Vec<Rc<Mux>>>,
-    /// Woken when a stream ends, and when a connection is made, is not, or says how many streams it takes.
+    /// Notified when a stream ends, a connection is established or fails, or a limit on streams becomes known.
     changed: Notify,
     /// The number of the next connection.
     next_number: Cell<u64>,
     dials: Cell<usize>,
     waiting: Cell<usize>,
-    /// Streams that the newest connection takes at a time.
+    /// Maximum number of concurrent streams of the newest connection.
     streams: Cell<usize>,
-    /// Whether the upstream chose HTTP/1.1 when it was dialled last: then nobody waits for a connection of another.
+    /// Whether the upstream chose HTTP/1.1 at the last dial: then calls do not wait for connections of others.
     http1: Cell<bool>,
     failures: Cell<u64>,
     last_failure: RefCell<Option<Told>>,
 }
 
-/// A failure to make a connection, for those who waited for it.
+/// A failure to connect, for the calls that waited for the connection.
 struct Told {
     kind: FailureKind,
     text: String,
@@ -49,15 +49,15 @@ impl Default for Shelf {
 }
 
 impl Shelf {
-    /// A connection with room, of those with number `since` or a higher one.
+    /// A connection with room and number `since` or higher.
     pub(super) fn any(&self, since: u64) -> Option<Rc<Mux>> {
         let muxes = self.muxes.borrow();
         let mut young = muxes.iter().filter(|mux| mux.number() >= since);
-        // The first is filled first, so that those which the load does not need grow old.
+        // The first one is filled first, so that surplus connections become idle and time out.
         young.find(|mux| mux.has_room()).cloned()
     }
 
-    /// As [`Shelf::any`], of those that are in use.
+    /// Like [`Shelf::any`], among the connections in use.
     pub(super) fn busy(&self, since: u64) -> Option<Rc<Mux>> {
         let muxes = self.muxes.borrow();
         let mut young = muxes.iter().filter(|mux| mux.number() >= since);
@@ -66,18 +66,18 @@ impl Shelf {
             .cloned()
     }
 
-    /// Connections on which nothing is asked.
+    /// Number of connections without streams.
     pub(super) fn idle(&self) -> usize {
         let muxes = self.muxes.borrow();
         muxes.iter().filter(|mux| mux.open_streams() == 0).count()
     }
 
-    /// The number that the next connection gets.
+    /// The number that the next connection will get.
     pub(super) fn next_number(&self) -> u64 {
         self.next_number.get()
     }
 
-    /// A number for a new connection.
+    /// Takes a number for a new connection.
     pub(super) fn take_number(&self) -> u64 {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
@@ -88,32 +88,32 @@ impl Shelf {
         self.muxes.borrow_mut().push(mux);
     }
 
-    /// The connection takes no more streams.
+    /// Removes a connection that accepts no more streams.
     pub(super) fn remove(&self, mux: &Mux) {
         let is_other = |known: &Rc<Mux>| !std::ptr::eq(Rc::as_ptr(known), mux);
         self.muxes.borrow_mut().retain(is_other);
         self.changed.notify_waiters();
     }
 
-    /// A stream has ended: one of those who wait can have its place.
+    /// A stream has ended: wakes one of the waiting calls.
     pub(super) fn note_ended(&self) {
         if self.waiting.get() > 0 {
             self.changed.notify_one();
         }
     }
 
-    /// A connection takes so many streams at a time.
+    /// Records the maximum number of concurrent streams of a connection.
     pub(super) fn note_streams(&self, count: usize) {
         self.streams.set(count.max(1));
         self.changed.notify_waiters();
     }
 
-    /// Whether the upstream chooses HTTP/1.1.
+    /// Records whether the upstream chose HTTP/1.1.
     pub(super) fn note_http1(&self, chosen: bool) {
         self.http1.set(chosen);
     }
 
-    /// Whether connections are being made that will have room for one more who waits.
+    /// Whether connections are being established that will have room for one more waiting call.
     pub(super) fn is_worth_waiting(&self) -> bool {
         if self.http1.get() {
             return false;
@@ -127,7 +127,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// The failure of a connection that was being made meanwhile.
+    /// The failure of a connection that was being established meanwhile.
     pub(super) async fn wait(&self) -> Result<(), Failure> {
         let before = self.failures.get();
         self.changed().await;
@@ -137,13 +137,13 @@ impl Shelf {
         }
     }
 
-    /// As [`Shelf::wait`] without looking at failures.
+    /// Like [`Shelf::wait`], ignoring failures.
     pub(super) async fn changed(&self) {
         let _waiting = Counted::up(&self.waiting);
         self.changed.notified().await;
     }
 
-    /// Somebody makes a connection, until what is returned is dropped.
+    /// Counts a connection being established, until the returned value is dropped.
     pub(super) fn dialling(&self) -> Dialling<'_> {
         Dialling {
             shelf: self,
@@ -151,7 +151,7 @@ impl Shelf {
         }
     }
 
-    /// A connection could not be made.
+    /// Records that a connection could not be established.
     pub(super) fn note_failure(&self, failure: &Failure) {
         *self.last_failure.borrow_mut() = Some(Told {
             kind: failure.kind,
@@ -163,18 +163,18 @@ impl Shelf {
         self.failures.set(self.failures.get() + 1);
     }
 
-    /// Ends all connections with their last stream.
+    /// Closes all connections after their last stream.
     pub fn retire(&self) {
         let muxes = self.muxes.take();
         muxes.iter().for_each(|mux| mux.retire());
     }
 
-    /// Whether nobody has anything to do with it.
+    /// Whether nothing refers to it and it has no connections.
     pub fn is_unused(self: &Rc<Self>) -> bool {
         Rc::strong_count(self) == 1 && self.muxes.borrow().is_empty()
     }
 
-    /// Connections now.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.muxes.borrow().len()
     }
@@ -188,7 +188,7 @@ impl Told {
     }
 }
 
-/// Somebody makes a connection.
+/// A connection being established.
 pub(super) struct Dialling<'a> {
     shelf: &'a Shelf,
     _count: Counted<'a>,
@@ -200,7 +200,7 @@ impl Drop for Dialling<'_> {
     }
 }
 
-/// One more, until it is dropped.
+/// Increments a counter until it is dropped.
 struct Counted<'a>(&'a Cell<usize>);
 
 impl<'a> Counted<'a> {

@@ -1,5 +1,5 @@
-//! The sending half of a call on a stream: the body as it arrives, at the pace of the upstream's windows. The head went
-//! when the stream was opened.
+//! The sending half of a call on a stream: sends the body as it arrives, at the pace of the upstream's windows. The
+//! head was sent when the stream was opened.
 
 use std::task::{Context, Poll, ready};
 
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::upstream::upload::{Stage, Trailers, Upload, WaitsFor};
 
 impl Upload {
-    /// What `ended` tells is whether the request ended with its head.
+    /// Prepares for sending DATA frames. `ended` says whether the request ended with its head.
     pub(super) fn in_frames(mut self, ended: bool) -> Upload {
         if ended || self.body.is_none() {
             self.stage = Stage::Done;
@@ -19,7 +19,7 @@ impl Upload {
         self
     }
 
-    /// Sends what there is. Ready when all is sent or the upstream takes no more; an error is the body's.
+    /// Sends what is available. Ready when all is sent or the upstream accepts no more; an error is one of the body.
     pub(super) fn poll_frames(
         &mut self,
         seat: &Seat,
@@ -39,7 +39,7 @@ impl Upload {
         }
     }
 
-    /// Sends what the body has at hand, as far as the windows allow.
+    /// Sends the body's available data, as far as the windows allow.
     fn poll_frame(&mut self, seat: &Seat, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let Some(id) = seat.id() else {
             self.stage = Stage::Broken;
@@ -65,7 +65,7 @@ impl Upload {
             self.end_stream(seat);
             return Poll::Ready(Ok(()));
         }
-        // Its end goes along where it is known that nothing follows, trailer fields included.
+        // END_STREAM goes along if it is known that nothing follows, not even trailers.
         let is_last = whole == Some(content.len() as u64);
         let end = End::here_if(is_last);
         let sent = seat.mux.client.borrow_mut().send_data(id, content, end);
@@ -84,7 +84,7 @@ impl Upload {
         Poll::Ready(Ok(()))
     }
 
-    /// The body has ended: with trailer fields if the client sent some, else with an empty frame.
+    /// The body has ended: sends the client's trailers, if any, else an empty DATA frame.
     fn end_stream(&mut self, seat: &Seat) {
         let body = self
             .body
@@ -93,7 +93,7 @@ impl Upload {
         let trailers = body.and_then(|body| body.trailers());
         if let Some(id) = seat.id() {
             let mut client = seat.mux.client.borrow_mut();
-            // A stream that is gone is noticed by whoever reads the answer.
+            // If the stream is gone, the reader of the response notices.
             let _ = match trailers.filter(|fields| !fields.is_empty()) {
                 Some(trailers) => client.send_trailers(id, &trailers),
                 None => client.send_data(id, &[], End::Here).map(|_| ()),
@@ -103,7 +103,7 @@ impl Upload {
         self.finish();
     }
 
-    /// All was handed over. A body that can be sent again is kept until the answer has come.
+    /// Everything was sent. A rewindable body is retained until the response has arrived.
     fn finish(&mut self) {
         let body: Option<Box<dyn BodyStream>> = self.body.take();
         self.body = body.filter(|body| body.is_rewindable());

@@ -1,4 +1,4 @@
-//! Bodies of answers: every framing, truncation, back-pressure, trailer fields.
+//! Response bodies: every framing, truncation, back-pressure, trailers.
 
 use super::*;
 use crate::failure::{FailureKind, Side};
@@ -56,7 +56,7 @@ fn every_framing_gives_the_same_body() {
             "HTTP/1.0 200 OK\r\nContent-Length: 5\r\nConnection: keep-alive\r\n\r\nhello",
             1,
         ),
-        // Bytes that nobody asked for: the answer is whole, the connection is not to be trusted.
+        // Unexpected bytes: the response is complete, but the connection cannot be trusted.
         (
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhelloHTTP/1.1 200 OK\r\n\r\n",
             0,
@@ -217,7 +217,7 @@ fn a_slow_client_holds_the_upstream_back() {
             before,
             "the upstream has to wait"
         );
-        // Giving the body up closes the connection: the upstream's writes fail.
+        // Dropping the body closes the connection: the upstream's writes fail.
         drop(stream);
         settle().await;
         assert_eq!(

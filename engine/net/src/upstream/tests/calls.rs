@@ -1,4 +1,4 @@
-//! Heads of answers: interim ones, garbage, silence, and what may be retried.
+//! Response heads: interim ones, garbage, silence, and what may be retried.
 
 use super::*;
 use crate::failure::{FailureKind, Retry, Side};

@@ -1,4 +1,4 @@
-//! Calls to FastCGI applications: records both ways, what is no answer, and which connections are kept.
+//! Calls to FastCGI applications: records in both directions, invalid responses, and which connections are reused.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -25,12 +25,12 @@ fn end(protocol_status: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, protocol_status, 0, 0, 0])
 }
 
-/// A whole answer with this head and body.
+/// A complete response with this head and body.
 fn answer(content: &str) -> Vec<u8> {
     [record(STDOUT, content.as_bytes()), end(0)].concat()
 }
 
-/// Reads records until the end of a request's body, which is given; `None` at the end of the connection.
+/// Reads records until the end of a request's body, which is returned; `None` at the end of the connection.
 fn read_request(socket: &mut impl Read) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {
@@ -72,7 +72,7 @@ fn options() -> Options {
     }
 }
 
-/// As [`options`], keeping connections for so long.
+/// Like [`options`], with this maximum age of pooled connections.
 fn options_of(kept: Duration) -> Options {
     Options {
         keep_alive: KeepAlive::Briefly(kept),
@@ -93,7 +93,7 @@ async fn ask(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Result<Got, Failu
     fetch_with(worker, endpoint, Method::Get, request(RequestBody::None)).await
 }
 
-/// The answer to one request, or the failure, whichever part of the call it comes from.
+/// The response to one request, or the failure, whichever part of the call it comes from.
 fn outcome(fake: Fake) -> Result<Got, Failure> {
     on_worker(|worker| async move { ask(&worker, &fake.endpoint_with(options())).await })
 }
@@ -114,7 +114,7 @@ fn an_answer_is_read_out_of_its_records() {
     assert_eq!(got.body, b"none");
 }
 
-/// With the clock of before the wait, an application that answers at once looked as if it were crowded.
+/// With the time from before the wait, an application that responds at once would seem to be overloaded.
 #[test]
 fn patience_begins_when_the_wait_does() {
     let fake = sending(Vec::new());
@@ -237,7 +237,7 @@ fn a_length_that_was_told_has_to_be_kept() {
         outcome(sending(short)).err().unwrap().kind,
         FailureKind::Closed
     );
-    // What is too much is left out, and the connection with it.
+    // Excess content is dropped, and the connection is closed.
     let fake = sending(answer("Content-Length: 2\r\n\r\nbody"));
     on_worker(|worker| async move {
         let got = ask(&worker, &fake.endpoint_with(options())).await.unwrap();
@@ -286,7 +286,7 @@ fn connections_are_kept_for_a_moment_only() {
             asked += 1;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // None is kept while the application seems crowded, as a slow machine makes it.
+        // Pooling is disabled while the application seems overloaded, as on a slow machine.
         let accepted = fake.accepted();
         assert!(
             (2..asked).contains(&accepted),
@@ -295,7 +295,7 @@ fn connections_are_kept_for_a_moment_only() {
     });
 }
 
-/// An application whose content is whole before its answers are: it sends what comes then when it is told to.
+/// An application whose content is complete before its responses are: it sends the rest on request.
 fn ending_late() -> (Fake, Sender<Vec<u8>>, Receiver<()>) {
     let ((late, told), (sender, sent)) = (channel::<Vec<u8>>(), channel());
     let state = Mutex::new((told, sender));
@@ -321,7 +321,7 @@ fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() 
     on_worker(|worker| async move {
         let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
         let mut expected = 1;
-        // What came late, and whether the connection is good for another request.
+        // What arrives late, and whether the connection can be reused after it.
         for (bytes, is_good) in [
             (&whole, true),
             (&stray, false),
@@ -332,7 +332,7 @@ fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() 
             assert_eq!(fake.accepted(), expected);
             late.send(bytes.clone()).unwrap();
             sent.recv().unwrap();
-            // The worker hears of it.
+            // Lets the worker notice it.
             tokio::time::sleep(Duration::from_millis(5)).await;
             expected += usize::from(!is_good);
         }
@@ -348,7 +348,7 @@ fn an_answer_that_does_not_end_has_its_connection_for_itself() {
             assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
             assert_eq!((fake.accepted(), worker.upstreams.idle()), (number, number));
         }
-        // The oldest ends its answer, and is taken although two newer ones are there.
+        // The oldest connection receives the end of its response, and is reused although there are two newer ones.
         late.send(end(0)).unwrap();
         sent.recv().unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -376,7 +376,7 @@ fn single(pause: Duration) -> (Fake, Receiver<()>) {
 fn a_kept_connection_does_not_lock_others_out() {
     let (fake, _asked) = single(Duration::from_millis(20));
     on_worker(|worker| async move {
-        // Far longer than the test: what is kept has to be given up before its time.
+        // Far longer than the test: idle connections have to be closed early.
         let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
         let began = std::time::Instant::now();
         let (other_worker, other_endpoint) = (worker.clone(), endpoint.clone());
@@ -385,7 +385,7 @@ fn a_kept_connection_does_not_lock_others_out() {
         assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
         assert_eq!(other.await.unwrap().unwrap().body, b"ok");
         assert!(began.elapsed() < Duration::from_secs(5));
-        // From now on each request has a connection of its own.
+        // From now on each request has its own connection.
         let before = fake.accepted();
         for _ in 0..3 {
             ask(&worker, &endpoint).await.unwrap();

@@ -1,4 +1,4 @@
-//! Which connections are kept, for how long, and which are not used again.
+//! Which connections are pooled, for how long, and which are not reused.
 
 use super::*;
 use crate::failure::{FailureKind, Retry};
@@ -39,7 +39,7 @@ fn bytes_nobody_asked_for_make_an_unused_connection_unusable() {
         while read_head(&mut socket).is_some() {
             socket.write_all(HI.as_bytes()).unwrap();
             thread::sleep(Duration::from_millis(20));
-            // A response-splitting origin: this must not become the answer to somebody else's request.
+            // A response-splitting origin: this must not become the response to another client's request.
             let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen");
         }
     });
@@ -181,7 +181,7 @@ fn giving_a_call_up_closes_its_connection() {
     });
 }
 
-/// An upstream that closes a connection `idle` after its last answer, and counts requests.
+/// An upstream that closes a connection `idle` after its last response, and counts requests.
 fn impatient(idle: Duration, requests: Arc<AtomicUsize>) -> Fake {
     Fake::new(move |mut socket| {
         socket.set_read_timeout(Some(idle)).unwrap();
@@ -204,11 +204,11 @@ fn a_pool_learns_when_an_upstream_closes_and_does_not_get_in_its_way() {
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
         fetch(&worker, &endpoint).await.unwrap();
-        // Nothing is known yet; after this much it is.
+        // Nothing has been learned yet; after this pause it has.
         pause(1_900).await;
         let dialled = fake.accepted();
         for _ in 0..6 {
-            // About when the upstream closes. What is sent must not be sent again: a failure would show.
+            // About when the upstream closes. A retry is not permitted: a failure would show.
             fetch(&worker, &endpoint).await.unwrap();
             pause(600).await;
         }
@@ -230,7 +230,7 @@ fn a_pool_learns_when_an_upstream_closes_and_does_not_get_in_its_way() {
 #[test]
 fn what_was_learned_is_forgotten_when_connections_live_longer() {
     let fake = Fake::new(|mut socket| {
-        // The first connection is closed at once, as by a restart; others live long.
+        // The first connection is closed immediately, as by a restart; others live long.
         let first = read_head(&mut socket).unwrap().contains("first");
         socket.write_all(HI.as_bytes()).unwrap();
         while !first && read_head(&mut socket).is_some() {
@@ -248,7 +248,7 @@ fn what_was_learned_is_forgotten_when_connections_live_longer() {
             .await
             .unwrap();
         pause(50).await;
-        // It is seen to be closed here, or by the sweep before.
+        // It is found closed here, or by the sweep before.
         fetch(&worker, &endpoint).await.unwrap();
         pause(1_200).await;
         for _ in 0..5 {
@@ -301,7 +301,7 @@ fn the_queue_before_a_busy_upstream_is_bounded() {
             (refused.kind, refused.retry),
             (FailureKind::Limit, Retry::Always)
         );
-        // One leaves the queue by giving up: there is a place again.
+        // One leaves the queue by giving up: there is room again.
         waiting.pop().unwrap().abort();
         settle().await;
         let (queued, endpoint_too) = (worker.clone(), endpoint.clone());

@@ -30,7 +30,7 @@ use crate::worker::Worker;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-/// Runs `test` on a worker whose clock ticks, for ten seconds at most.
+/// Runs `test` on a worker with a ticking clock, for at most ten seconds.
 fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -53,7 +53,7 @@ fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
     })
 }
 
-/// An upstream that does `script` on each connection, in a thread of its own each.
+/// An upstream that runs `script` on each connection, in a thread for each.
 struct Fake {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
@@ -75,7 +75,7 @@ impl Fake {
         Fake { address, accepted }
     }
 
-    /// An upstream that gives `answer` to each request head.
+    /// An upstream that sends `answer` after each request head.
     fn answering(answer: &'static str) -> Fake {
         Fake::new(move |mut socket| {
             while read_head(&mut socket).is_some() {
@@ -105,7 +105,7 @@ impl Fake {
     }
 }
 
-/// Reads to the end of a head, byte by byte so as to take nothing more; `None` at the end of the connection.
+/// Reads to the end of a head, byte by byte so as not to read more; `None` at the end of the connection.
 fn read_head(socket: &mut impl Read) -> Option<String> {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -118,7 +118,7 @@ fn read_head(socket: &mut impl Read) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Waits until nothing can be different any more because of what was written before.
+/// Waits until everything written before has had its effect.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
@@ -126,12 +126,12 @@ async fn settle() {
 struct Got {
     head: ResponseHead,
     body: Vec<u8>,
-    /// How many slices the body came in.
+    /// The number of slices the body arrived in.
     pieces: usize,
     trailers: Option<Fields>,
 }
 
-/// One whole request and answer.
+/// One complete request and response.
 async fn fetch(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Result<Got, Failure> {
     fetch_with(
         worker,
@@ -191,7 +191,7 @@ async fn begin(
     Ok((answer, call))
 }
 
-/// A connection of its own.
+/// An exclusive connection.
 async fn obtain_link(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Link {
     match obtain(worker, endpoint, Wanted::Any, b"").await.unwrap() {
         Carrier::Link(link) => link,

@@ -9,12 +9,12 @@ use crate::upstream::{Dialling, ProxyProtocol, ProxyTls, Through};
 
 pub(super) type Secured = StreamOwned<ServerConnection, TcpStream>;
 
-/// An upstream that does `script` on each connection once the handshake is done.
+/// An upstream that runs `script` on each connection once the handshake is done.
 fn secured(script: impl Fn(Secured) + Send + Sync + 'static) -> (Fake, ServerTrust) {
     secured_offering(&[], script)
 }
 
-/// The same, choosing among these protocols.
+/// The same, offering these ALPN protocols.
 pub(super) fn secured_offering(
     alpn: &[&[u8]],
     script: impl Fn(Secured) + Send + Sync + 'static,
@@ -106,7 +106,7 @@ fn an_upstream_that_nobody_vouches_for_is_not_spoken_to() {
     });
 }
 
-/// Attack row 13: what comes before the handshake is no answer.
+/// Attack row 13: data before the handshake is not accepted as a response.
 #[test]
 fn plain_bytes_before_the_handshake_are_no_answer() {
     let fake = Fake::new(|mut socket| {
@@ -122,7 +122,7 @@ fn plain_bytes_before_the_handshake_are_no_answer() {
             .err()
             .unwrap();
         assert_eq!(failure.kind, FailureKind::Tls);
-        // Silence counts as part of dialling.
+        // A silent peer is subject to the dial timeout.
         let failure = fetch(&worker, &over_tls(&silent, ServerTrust::Anyone))
             .await
             .err()
@@ -180,7 +180,7 @@ fn the_groups_that_are_named_are_those_of_the_handshake() {
     });
 }
 
-/// The name of the proxy is verified, and nothing is said in plain on the way to it.
+/// The proxy's certificate is verified, and nothing is sent to the proxy in plaintext.
 #[test]
 fn a_proxy_may_be_behind_tls_itself() {
     let (proxy, trust) = secured(|mut socket| {

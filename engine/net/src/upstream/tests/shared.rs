@@ -1,4 +1,4 @@
-//! Calls that share connections of HTTP/2. The upstreams write each frame themselves.
+//! Calls that share HTTP/2 connections. The upstreams write each frame themselves.
 
 use std::future::poll_fn;
 use std::sync::Mutex;
@@ -30,14 +30,14 @@ const CANCEL: u32 = 8;
 /// Names and values.
 type Lines = Vec<(String, String)>;
 
-/// What an upstream sends again and again, on the stream of that number.
+/// What an upstream sends repeatedly, on the stream with this ID.
 type Flood = (&'static str, fn(&mut Frames, u32));
 
 /// The server's end of a connection.
 struct Frames<S = TcpStream> {
     socket: S,
     decoder: Decoder,
-    /// What is to go in one piece.
+    /// Collects what is to be sent in one piece.
     corked: Option<Vec<u8>>,
 }
 
@@ -60,7 +60,7 @@ impl Frame {
 }
 
 impl<S: Read + Write> Frames<S> {
-    /// Takes the preface and sends settings.
+    /// Reads the preface and sends SETTINGS.
     fn begin(mut socket: S, settings: &[(u16, u32)]) -> Frames<S> {
         let mut preface = [0; 24];
         socket.read_exact(&mut preface).unwrap();
@@ -92,12 +92,12 @@ impl<S: Read + Write> Frames<S> {
         if let Some(corked) = &mut self.corked {
             return corked.extend_from_slice(bytes);
         }
-        // The other end may have gone.
+        // The other end may be gone.
         let _ = self.socket.write_all(bytes);
         let _ = self.socket.flush();
     }
 
-    /// Sends what `send` says in one piece.
+    /// Sends everything that `send` sends in one piece.
     fn at_once(&mut self, send: impl FnOnce(&mut Self)) {
         self.corked = Some(Vec::new());
         send(self);
@@ -131,7 +131,7 @@ impl<S: Read + Write> Frames<S> {
         self.send(GOAWAY, 0, 0, &payload);
     }
 
-    /// The next frame of a stream, or a GOAWAY; settings and pings are answered. `None` at the end.
+    /// The next frame of a stream, or a GOAWAY; SETTINGS and PING are acknowledged. `None` at the end.
     fn next(&mut self) -> Option<Frame> {
         loop {
             let frame = self.frame()?;
@@ -159,7 +159,7 @@ impl<S: Read + Write> Frames<S> {
         })
     }
 
-    /// The next frame with a head, and its fields.
+    /// The next HEADERS frame, with its decoded headers.
     fn request(&mut self) -> Option<(u32, Lines, bool)> {
         loop {
             let frame = self.next()?;
@@ -181,7 +181,7 @@ impl<S: Read + Write> Frames<S> {
     }
 }
 
-/// An upstream that answers each request with its path.
+/// An upstream that responds to each request with its path.
 fn telling_paths(socket: impl Read + Write) {
     let mut frames = Frames::begin(socket, &[]);
     while let Some((id, fields, _)) = frames.request() {
@@ -271,7 +271,7 @@ async fn whole(worker: &Rc<Worker>, answer: Answer, call: Call) -> Result<Got, F
     })
 }
 
-/// Runs `count` calls at once and waits for all of them.
+/// Runs `count` calls in parallel and waits for all of them.
 async fn at_once<T: 'static, F: Future<Output = T> + 'static>(
     count: usize,
     call: impl Fn(usize) -> F,
@@ -311,7 +311,7 @@ fn many_requests_share_one_connection() {
     });
 }
 
-/// Nothing of another request is in an answer, in whatever order the upstream gives them.
+/// Responses are never mixed up, in whatever order the upstream sends them.
 #[test]
 fn answers_come_in_any_order_and_in_turns() {
     let fake = Fake::new(|socket| {
@@ -347,7 +347,7 @@ fn answers_come_in_any_order_and_in_turns() {
 
 #[test]
 fn a_further_connection_is_made_when_one_is_full() {
-    // Nothing is answered before there are three pairs: a place that becomes free early would be taken again.
+    // No response is sent before there are three pairs: a stream that ends early would be reused.
     let pairs = std::sync::Barrier::new(3);
     let fake = Fake::new(move |socket| {
         let mut frames = Frames::begin(socket, &[(3, 2)]);
@@ -369,7 +369,7 @@ fn a_further_connection_is_made_when_one_is_full() {
     });
 }
 
-/// The stream's window bounds what is held unread, and the connection's what all streams hold together.
+/// The stream's window bounds its unread data, and the connection's window that of all streams together.
 #[test]
 fn an_answer_that_nobody_reads_stops_at_its_window() {
     let fake = Fake::new(|socket| {
@@ -382,7 +382,7 @@ fn an_answer_that_nobody_reads_stops_at_its_window() {
             frames.send(DATA, 0, id, &vec![b'x'; count]);
             window -= count;
         }
-        // Leave to send more comes only once something was read.
+        // WINDOW_UPDATE is sent only once something was read.
         let more = frames.next().unwrap();
         assert_eq!((more.kind, more.id), (WINDOW_UPDATE, id));
         frames.send(DATA, END_STREAM, id, b"end");
@@ -398,12 +398,12 @@ fn an_answer_that_nobody_reads_stops_at_its_window() {
     });
 }
 
-/// The body is not taken from the client faster than the upstream takes it.
+/// The body is not read from the client faster than the upstream accepts it.
 #[test]
 fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[(4, 1000)]);
-        // Before it knows better a client may send 64 KiB.
+        // Before SETTINGS arrive, a client may send 64 KiB.
         let (first, _, _) = frames.request().unwrap();
         frames.answer(first, "");
         let (id, fields, ends) = frames.request().unwrap();
@@ -422,7 +422,7 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
             frames.word(WINDOW_UPDATE, id, 1000);
         }
         frames.answer(id, &taken.to_string());
-        // It is not wanted any more.
+        // The rest is not wanted any more.
         loop {
             let frame = frames.next().unwrap();
             if frame.kind == RST_STREAM {
@@ -553,7 +553,7 @@ fn what_the_upstream_did_not_look_at_may_always_be_sent_again() {
             assert_eq!(failed.origin, Origin::Kept);
             assert_eq!(fake.accepted(), connections);
         }
-        // After a goodbye the next request goes elsewhere.
+        // After GOAWAY, the next request uses another connection.
         assert_eq!(get(&worker, &endpoint, "/b").await.unwrap().body, b"/b1");
         assert_eq!(fake.accepted(), 2);
     });
@@ -652,7 +652,7 @@ fn a_call_that_is_given_up_cancels_its_stream_only() {
     });
 }
 
-/// A connection on which an answer did not come in time gets no others: maybe it leads nowhere any more.
+/// A connection on which a response timed out is not used again: it may be dead.
 #[test]
 fn silence_ends_a_call_and_its_connection_gets_no_more() {
     let fake = Fake::new(|socket| {
@@ -746,7 +746,7 @@ fn without_keep_alive_each_call_has_a_connection_of_its_own() {
     });
 }
 
-/// So that checks, which ask again and again, leave none behind.
+/// Health checks, which are repeated for ever, must not leave connections behind.
 #[test]
 fn a_connection_of_ones_own_is_closed_after_its_call() {
     let fake = Fake::new(telling_paths);
@@ -825,7 +825,7 @@ fn an_upstream_that_takes_no_body_or_stops_in_its_own_has_its_time() {
     });
 }
 
-/// Calls that share nothing pay nothing for those that do.
+/// Support for shared connections must not enlarge calls on exclusive ones.
 #[test]
 fn a_call_of_its_own_is_as_small_as_ever() {
     assert_eq!(size_of::<Call>(), size_of::<LinkCall>());
@@ -879,7 +879,7 @@ fn the_failure_of_one_dial_is_told_to_all_who_waited_for_it() {
     });
 }
 
-/// What upstreams send that do not speak HTTP/2, or speak it badly.
+/// Upstreams that do not speak HTTP/2, or violate it.
 #[test]
 fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
     let floods: [Flood; 9] = [
@@ -897,7 +897,7 @@ fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
             (0..1000).for_each(|_| frames.write(&continuation));
         }),
         ("a bomb of indexed fields", |frames, id| {
-            // One long field for the table, then a reference to it in each byte.
+            // One long header for the HPACK table, then a reference to it in each byte.
             let mut block = vec![0x40, 1, b'a', 127, 0x81, 0x1e];
             block.extend_from_slice(&[b'x'; 4000]);
             block.extend_from_slice(&[0xbe; 12_000]);
@@ -917,13 +917,13 @@ fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
             if what == "empty frames" {
                 frames.head(id, 0, &[(":status", "200")]);
             }
-            // Those of small frames are ended by the budget, those of large ones at once.
+            // Floods of small frames are ended by the budget, those of large ones immediately.
             let rounds = if what.starts_with("a ") { 1 } else { 1000 };
             for _ in 0..20 {
                 frames.at_once(|frames| (0..rounds).for_each(|_| flood(frames, id)));
             }
             if rounds > 1 {
-                // Closing now might take away what was sent before it is read.
+                // Closing now might discard what was sent before it is read.
                 let _ = frames.socket.read_to_end(&mut Vec::new());
             }
         });
@@ -935,7 +935,7 @@ fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
                 (Side::Upstream, FailureKind::Protocol),
                 "{what}"
             );
-            // A flood on one stream is known for one of the connection once that stream is over.
+            // A flood on one stream turns into one on the connection once that stream is over.
             while worker.upstreams.shared() > 0 {
                 settle().await;
             }
@@ -968,7 +968,7 @@ fn what_is_no_http2_is_refused() {
     }
 }
 
-/// Others need not wait for long for a connection that never says what it takes.
+/// Other calls need not wait long for a connection that never sends SETTINGS.
 #[test]
 fn an_upstream_that_says_nothing_is_given_up_with_the_time_for_dialling() {
     let fake = Fake::new(|mut socket| {
@@ -1024,7 +1024,7 @@ fn the_handshake_chooses_the_version() {
         let endpoint = negotiated(&new, trust);
         assert_eq!(gets(&worker, &endpoint, 20).await[7], "/7");
         assert_eq!((new.accepted(), worker.upstreams.shared()), (1, 1));
-        // Whoever wants to switch protocols speaks HTTP/1.1.
+        // Requests that switch protocols use HTTP/1.1.
         let switching = Arc::new(endpoint.in_http1());
         let got = get(&worker, &switching, "/ws").await.unwrap();
         assert!(got.body.starts_with(b"GET /ws HTTP/1.1\r\n"));
@@ -1046,7 +1046,7 @@ fn the_handshake_chooses_the_version() {
     }
 }
 
-/// Answers each request of HTTP/1.1 with its head.
+/// Responds to each HTTP/1.1 request with its head.
 fn telling_heads(mut socket: impl Read + Write) {
     while let Some(head) = read_head(&mut socket) {
         let length = head.len();

@@ -12,7 +12,7 @@ const UPGRADE: &str = "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpg
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-/// A connected pair: ours and the client's.
+/// A connected pair of sockets: ours and the client's.
 async fn client() -> (Stream, TcpStream) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -85,7 +85,7 @@ fn a_slow_side_holds_the_other_back() {
             tokio::time::sleep(Duration::from_millis(100)).await;
             watching.load(Ordering::SeqCst) == before
         });
-        // It also shows that the tunnel ends when its time is over.
+        // This also shows that the tunnel ends after its lifetime.
         join_counted(&RefCell::new(ours), Vec::new(), tunnel, &worker).await;
         assert!(held_back.await.unwrap(), "the upstream has to wait");
         drop(theirs);
@@ -97,7 +97,7 @@ fn a_reset_of_one_side_ends_the_tunnel() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         socket.write_all(SWITCHED.as_bytes()).unwrap();
-        // Unread bytes at the close make it a reset.
+        // Unread bytes at the close cause a reset.
         thread::sleep(Duration::from_millis(50));
     });
     on_worker(|worker| async move {

@@ -1,4 +1,4 @@
-//! Request bodies on their way up: framings, early answers, `100 Continue`, back-pressure.
+//! Sending request bodies: framings, early responses, `100 Continue`, back-pressure.
 
 use super::*;
 use crate::failure::{FailureKind, Retry, Side};
@@ -6,7 +6,7 @@ use crate::failure::{FailureKind, Retry, Side};
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// An upstream that answers when it has read `marker`, and hands on all it has read.
+/// An upstream that responds once it has read `marker`, and passes everything it has read to the receiver.
 fn listening(marker: &'static str) -> (Fake, std::sync::mpsc::Receiver<String>) {
     let (sender, receiver) = std::sync::mpsc::channel();
     let sender = std::sync::Mutex::new(sender);
@@ -222,7 +222,7 @@ fn what_can_still_be_sent_comes_back_from_a_failed_call() {
     });
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
-        // Waiting for 100, no content was taken.
+        // While it waited for `100 Continue`, no content was read.
         let body = RequestBody::Stream(Box::new(Pieces::new(&["hello"])));
         let request = upload(CHUNKED, BodyFraming::Chunked, body)
             .expect_continue(&worker, Duration::from_secs(5));
@@ -231,7 +231,7 @@ fn what_can_still_be_sent_comes_back_from_a_failed_call() {
             .err()
             .unwrap();
         assert!(matches!(failed.body, Some(RequestBody::Stream(_))));
-        // Content was taken.
+        // Content was read.
         let body = RequestBody::Stream(Box::new(Pieces::new(&["hello"])));
         let request = upload(CHUNKED, BodyFraming::Chunked, body);
         let failed = begin(&worker, &endpoint, Method::Post, request)
