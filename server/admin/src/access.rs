@@ -1,33 +1,33 @@
-//! Who may use the control interface. A browser on this machine reaches it too, on behalf of any page it shows: so
-//! the Host must be ours (a foreign name may resolve to our address) and a request that a page made must come from
-//! an allowed origin. Where the interface listens is left to `endpoint`.
+//! Access control of the admin API. Any web page can make a browser on this machine send requests to it, so the Host
+//! has to be one of ours (a foreign name may resolve to our address) and a request made by a page has to come from an
+//! allowed origin. `endpoint` decides where the API listens.
 
 use sluice_message::{FieldId, RequestHead};
 use sluice_model::Admin;
 
 use crate::address::Address;
 
-/// The rules for one interface.
+/// The access rules for one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Accepted values of Host, lower case; none if the interface listens on all addresses, which have no names.
+    /// Accepted `Host` values, in lower case; `None` if the API listens on all addresses, so that any name is possible.
     hosts: Option<Vec<String>>,
-    /// Accepted values of Origin: `host:port`, or `scheme://host:port` for one scheme only.
+    /// Accepted `Origin` values: `host:port`, or `scheme://host:port` to restrict the scheme.
     origins: Vec<String>,
-    /// Whether a request must name its origin.
+    /// When a request has to carry an `Origin`.
     origin: OriginRule,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OriginRule {
-    /// Only browsers send it, so only they are held to it.
+    /// Check `Origin` if it is present: only browsers send it.
     IfSent,
-    /// The configuration wants it from all.
+    /// Require it of every client (`enforce_origin`).
     Always,
 }
 
 impl Access {
-    /// The rules for an interface at `address`.
+    /// The rules for an API that listens on `address`.
     pub fn new(address: &Address, admin: Option<&Admin>) -> Access {
         let mut origins = address.names();
         origins.extend(
@@ -56,7 +56,7 @@ impl Access {
         }
     }
 
-    /// Whether a request with this head may go on; if not, why.
+    /// Checks whether a request with this head is allowed; the error is the reason.
     pub fn check(&self, head: &RequestHead) -> Result<(), String> {
         let host = lower(&head.authority);
         if self
@@ -76,7 +76,7 @@ impl Access {
             (None, OriginRule::Always) => return Err("an Origin is required".to_owned()),
             (None, OriginRule::IfSent) => {}
         }
-        // A page can make a browser ask without an Origin (a no-cors GET), but not without these.
+        // A no-cors GET from a page has no Origin, but browsers always send Sec-Fetch-Site.
         let site = head.fields.find_first(b"Sec-Fetch-Site").map(lower);
         match site.as_deref() {
             None | Some("same-origin" | "none") => Ok(()),

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use sluice_model::Admin;
 use sluice_net::ListenAddr;
 
-/// An address of the control interface.
+/// A listen address of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     text: String,
@@ -18,13 +18,13 @@ pub struct Address {
 enum Place {
     /// A host (empty for all addresses) and a port.
     Tcp { host: String, port: u16 },
-    /// A unix socket, by default for its owner alone.
+    /// A Unix domain socket, by default accessible to its owner only.
     Unix { path: String, mode: u32 },
-    /// A socket that the process was started with.
+    /// A socket inherited from the parent process.
     Inherited { number: i32 },
 }
 
-/// Why a text is no address of the control interface.
+/// The error for a text that is not a valid admin address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
     /// The text.
@@ -42,13 +42,13 @@ impl fmt::Display for AddressError {
 impl std::error::Error for AddressError {}
 
 impl Address {
-    /// Where it is when nobody says otherwise; Caddy's address.
+    /// The default address, the same as Caddy's.
     pub const DEFAULT: &'static str = "localhost:2019";
 
-    /// Permissions of a unix socket that names none.
+    /// Permissions of a Unix domain socket if the address does not give any.
     const SOCKET_MODE: u32 = 0o600;
 
-    /// Reads `localhost:2019`, `:2019`, `unix//run/x.sock` or `unix//run/x.sock|0660`.
+    /// Parses `localhost:2019`, `:2019`, `unix//run/x.sock` or `unix//run/x.sock|0660`.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         let wrong = |problem: &str| AddressError {
             text: text.into(),
@@ -99,8 +99,8 @@ impl Address {
         }
     }
 
-    /// The address that a configuration asks for; `None` if it switches the interface off. `default` is for
-    /// configurations that name none.
+    /// The address in a configuration, or `default` if it does not give one; `None` if the configuration disables the
+    /// admin API.
     pub fn of(admin: Option<&Admin>, default: &str) -> Result<Option<Address>, AddressError> {
         match admin {
             Some(admin) if admin.disabled => Ok(None),
@@ -109,7 +109,7 @@ impl Address {
         }
     }
 
-    /// Whether it is all addresses of the machine.
+    /// Whether the address stands for all addresses of the machine.
     pub fn is_wildcard(&self) -> bool {
         match &self.place {
             Place::Tcp { host, .. } => {
@@ -119,10 +119,10 @@ impl Address {
         }
     }
 
-    /// What clients call it in Host.
+    /// The `Host` values that clients may use for this address.
     pub(crate) fn names(&self) -> Vec<String> {
         match &self.place {
-            // Clients of a unix socket have no name for it: some send none, some `localhost`.
+            // A Unix domain socket does not have a name: some clients send an empty Host, some send `localhost`.
             Place::Unix { .. } | Place::Inherited { .. } => ["", "localhost", "127.0.0.1", "[::1]"]
                 .map(String::from)
                 .to_vec(),
@@ -155,7 +155,7 @@ impl Address {
             }
             Place::Inherited { number } => vec![ListenAddr::Inherited(*number)],
             Place::Tcp { host, port } if host.is_empty() => vec![ListenAddr::AnyTcp(*port)],
-            // Other programs on the machine dial 127.0.0.1 for it; resolvers differ.
+            // Bind IPv4 loopback explicitly: resolvers differ, and other programs on the machine connect to 127.0.0.1.
             Place::Tcp { host, port } if host == "localhost" => {
                 vec![ListenAddr::Tcp((Ipv4Addr::LOCALHOST, *port).into())]
             }

@@ -1,5 +1,5 @@
-//! What the control interface answers. It knows neither sockets nor the running server: a request with its body goes
-//! in, an answer or an order comes out.
+//! Responses of the admin API. This module knows neither sockets nor the running server: it turns a request and its
+//! body into a response or an order.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use sluice_model::Config;
 
 use crate::orders::{Current, LoadOrder, Order, Orders, Waiter, reply};
 
-/// An answer.
+/// A response.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reply {
     /// The status.
     pub status: Status,
-    /// The body; empty for none.
+    /// The body; may be empty.
     pub body: Vec<u8>,
-    /// The methods to name in Allow; empty for none.
+    /// The value of the `Allow` header; empty to omit it.
     pub allow: &'static str,
-    /// What the body is.
+    /// The media type of the body.
     pub media_type: &'static str,
 }
 
 impl Reply {
-    /// An answer without content.
+    /// A response without a body.
     pub fn done() -> Reply {
         Reply {
             status: Status::OK,
@@ -35,7 +35,7 @@ impl Reply {
         }
     }
 
-    /// An answer with JSON.
+    /// A JSON response.
     fn json(value: &Value) -> Reply {
         let mut body = value.to_string().into_bytes();
         body.push(b'\n');
@@ -45,7 +45,7 @@ impl Reply {
         }
     }
 
-    /// A refusal with its reason.
+    /// An error response with its reason.
     pub fn error(status: Status, reason: impl Into<String>) -> Reply {
         let reason: String = reason.into();
         Reply {
@@ -55,36 +55,36 @@ impl Reply {
     }
 }
 
-/// What follows from a request.
+/// The result of a request.
 #[derive(Debug)]
 pub enum Next {
-    /// This is the answer.
+    /// The response is ready.
     Answer(Reply),
-    /// An order was sent; its outcome decides the answer.
+    /// An order was sent; its outcome determines the response.
     Await(Waiter),
 }
 
-/// What a request asks for, known from its head.
+/// The operation that a request head asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Serve the configuration in the body.
+    /// Load the configuration in the body.
     Load,
-    /// Show the body, in another language, as JSON.
+    /// Convert the configuration in the body to JSON.
     Adapt,
-    /// End.
+    /// Stop the process.
     Stop,
-    /// Show the configuration being served, or a part of it.
+    /// Show the running configuration, or a part of it.
     ShowConfig,
-    /// Tell how the request in the body would be handled.
+    /// Explain how the request in the body would be handled.
     Explain,
-    /// Show what was counted.
+    /// Show metrics.
     ShowMetrics,
-    /// Show how the upstreams are.
+    /// Show the state of the upstreams.
     ShowUpstreams,
 }
 
 impl Task {
-    /// What `head` asks for; else the answer that refuses it.
+    /// Finds the operation for `head`; the error is the response that rejects the request.
     pub fn of(head: &RequestHead) -> Result<Task, Reply> {
         let path = head.uri.path();
         let (task, methods) = match path {
@@ -129,7 +129,7 @@ impl Task {
         })
     }
 
-    /// Whether the body has to be read first.
+    /// Whether the operation needs the request body.
     pub fn wants_body(self) -> bool {
         match self {
             Task::Load | Task::Adapt | Task::Explain => true,
@@ -138,7 +138,7 @@ impl Task {
     }
 }
 
-/// Does what a request asks for.
+/// Performs an operation.
 pub fn perform(
     task: Task,
     head: &RequestHead,
@@ -204,10 +204,10 @@ fn is_forced(head: &RequestHead) -> bool {
         .any(|c| c.trim_ascii().eq_ignore_ascii_case(b"must-revalidate"))
 }
 
-/// A configuration, where it was written, and the warnings about it, one line each.
+/// A configuration, its source texts, and its warnings, one line each.
 type Decoded = (Config, Option<Arc<Written>>, Vec<String>);
 
-/// Reads a configuration in the language that Content-Type names.
+/// Parses a configuration in the format given by `Content-Type`.
 fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
     let bad = |why: String| Reply::error(Status::BAD_REQUEST, why);
     let text = std::str::from_utf8(body).map_err(|_| bad("the body is not UTF-8".to_owned()))?;
@@ -249,11 +249,12 @@ fn decode(head: &RequestHead, body: &[u8]) -> Result<Decoded, Reply> {
     }
 }
 
-/// The type of a configuration with the texts that it was read from: `config` in JSON, and `caddyfile` with its name,
-/// its text, the files that it imports and the variables that it asks for.
+/// Media type of a configuration together with its source texts: `config` is the JSON, `caddyfile` the Caddyfile with
+/// its name, its text, the files it imports and the environment variables it uses.
 pub const WITH_TEXTS: &str = "application/vnd.sluice.caddyfile+json";
 
-/// The configuration counts; the texts only tell where it was written, if they give the same one.
+/// Parses [`WITH_TEXTS`]. `config` takes effect; the texts serve only for source positions, and only if they yield the
+/// same configuration.
 fn with_texts(text: &str) -> Result<Decoded, String> {
     let mut whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let config = whole.get_mut("config").map(Value::take);
@@ -277,7 +278,7 @@ fn with_texts(text: &str) -> Result<Decoded, String> {
         origins,
         ..
     } = adapt(word("name"), word("text"), &loader);
-    // They are equal but for the numbers that lead to the places in the texts.
+    // They are equal except for the origin IDs, which `eq` ignores.
     Ok(match read.filter(|read| *read == config) {
         Some(read) => {
             let sources = report.sources;
@@ -305,7 +306,7 @@ fn metrics(head: &RequestHead, current: &Current) -> Reply {
     }
 }
 
-/// The part of the configuration that the path names: keys of objects and numbers of lists.
+/// The part of the configuration at the path: object keys and list indices.
 fn show(path: &[u8], current: &Current) -> Reply {
     let whole = current.config().to_value();
     let mut part = &whole;
@@ -337,7 +338,7 @@ mod tests {
 
     use super::*;
 
-    /// Orders that end up in a list.
+    /// Orders that are recorded in a list.
     fn orders() -> (Orders, Arc<Mutex<Vec<Order>>>) {
         let sent = Arc::new(Mutex::new(Vec::new()));
         let list = sent.clone();
@@ -419,7 +420,7 @@ mod tests {
         let route = &found.servers().next().expect("a server").1.routes[0];
         let origin = route.origin.route().expect("it was written");
         assert!(written.origins.find(origin).is_some());
-        // Other texts explain nothing, and change nothing.
+        // Texts that yield another configuration are ignored.
         let (found, written, _) = decoded(&body("bye"));
         assert_eq!(found, config);
         assert!(written.is_none());

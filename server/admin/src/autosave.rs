@@ -1,4 +1,4 @@
-//! The last good configuration on disk, for `--resume`. When to write it is left to the command line.
+//! The last good configuration on disk, for `--resume`. The command line decides when to write it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,8 +9,8 @@ use sluice_model::Config;
 
 use crate::limits::BODY_BYTES_MAX;
 
-/// Writes the configuration. Whoever reads meanwhile, or after a crash, finds the old one or the new one whole.
-/// It may hold secrets, so nobody else may read it.
+/// Writes the configuration atomically: concurrent readers, and readers after a crash, see either the old file or the
+/// new one. Only the owner can read the file, because it may contain secrets.
 pub fn write_autosaved(path: &Path, config: &Config) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         DirBuilder::new()
@@ -23,7 +23,7 @@ pub fn write_autosaved(path: &Path, config: &Config) -> io::Result<()> {
     let written = write_whole(Path::new(&unfinished), config.to_json().as_bytes())
         .and_then(|()| fs::rename(&unfinished, path));
     if written.is_err() {
-        // It may not exist; then there is nothing to remove.
+        // The file may not exist if creating it failed.
         let _ = fs::remove_file(&unfinished);
     }
     written
@@ -40,7 +40,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Reads the configuration; `None` if there is none.
+/// Reads the configuration; `None` if the file does not exist.
 pub fn read_autosaved(path: &Path) -> io::Result<Option<Config>> {
     let file = match File::open(path) {
         Ok(file) => file,

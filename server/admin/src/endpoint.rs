@@ -1,4 +1,4 @@
-//! Where the control interface listens, and its worker. What it answers is left to `api`.
+//! The admin API's listen address and its worker. `api` produces the responses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::limits::{CONNECTIONS_MAX, GRACE};
 use crate::orders::{Current, Orders};
 use crate::service::AdminService;
 
-/// Why the control interface cannot be opened.
+/// The error when the admin API cannot be started.
 #[derive(Debug)]
 pub struct StartError {
     address: Address,
@@ -31,7 +31,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// The control interface at work, on a worker of its own.
+/// The running admin API, on a worker of its own.
 pub struct Endpoint {
     address: Address,
     access: Access,
@@ -41,7 +41,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens it.
+    /// Binds the address and starts the worker.
     pub fn start(
         address: Address,
         admin: Option<&Admin>,
@@ -71,12 +71,12 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens.
+    /// The listen address.
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Moves it to another address or other rules. If that cannot be, it stays as it is.
+    /// Changes the address or the access rules. On error the current ones stay in effect.
     pub fn change(&mut self, address: Address, admin: Option<&Admin>) -> Result<(), StartError> {
         let access = Access::new(&address, admin);
         if address == self.address && access == self.access {
@@ -92,7 +92,7 @@ impl Endpoint {
         })
     }
 
-    /// Closes it, letting answers under way end.
+    /// Stops listening and drains the responses in progress.
     pub fn close(self) {
         self.workers.drain(GRACE);
     }

@@ -1,5 +1,5 @@
-//! The live control interface: read, replace and stop what runs, over HTTP. Carrying orders out is left to whoever
-//! holds the server; what a configuration means is left to `sluice-serve`.
+//! The admin API: reads, replaces and stops the running configuration over HTTP. The process that owns the server
+//! carries out orders; `sluice-serve` interprets configurations.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,18 +1,18 @@
-//! The limits of the control interface, each with the reason for its number.
+//! Limits of the admin API, each with its rationale.
 
 use std::time::Duration;
 
-/// The largest configuration taken: a hundred thousand sites fit, and it can be held in memory several times.
+/// Largest accepted configuration, in bytes: a hundred thousand sites fit, and several copies fit in memory.
 pub const BODY_BYTES_MAX: usize = 64 << 20;
 
-/// Orders that may wait for the process; whoever sends more is told to come again.
+/// Orders that may be queued for the process; further requests get an error and can be retried.
 pub const ORDERS_MAX: usize = 16;
 
-/// Connections at once: control is for a few tools on this machine.
+/// Maximum number of connections: only a few tools on this machine use the API.
 pub const CONNECTIONS_MAX: usize = 64;
 
-/// How long a client may take for a head, or pause in a body or an answer.
+/// Timeout for reading a request head, and for a pause while reading a body or writing a response.
 pub const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long answers under way get when the interface closes.
+/// Drain timeout for responses in progress when the admin API closes.
 pub const GRACE: Duration = Duration::from_secs(2);

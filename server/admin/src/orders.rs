@@ -1,4 +1,4 @@
-//! What the control interface asks of the process, and the way the answer comes back to the waiting request.
+//! Orders from the admin API to the process, and the way their outcome gets back to the waiting request.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,40 +9,40 @@ use serde_json::Value;
 use sluice_diag::Written;
 use sluice_model::Config;
 
-/// Something the process is asked to do.
+/// An order to the process.
 #[derive(Debug)]
 pub enum Order {
-    /// Serve another configuration.
+    /// Load another configuration.
     Load(Box<LoadOrder>),
-    /// End gracefully.
+    /// Shut down gracefully.
     Stop(Replier),
 }
 
-/// A configuration to serve.
+/// A configuration to load.
 #[derive(Debug)]
 pub struct LoadOrder {
     /// The configuration.
     pub config: Config,
-    /// Where it was written, if its language says so.
+    /// Its source texts, if the format has them.
     pub written: Option<Arc<Written>>,
-    /// Take it even if it is the one being served.
+    /// Reload even if it equals the running configuration.
     pub forced: bool,
-    /// Where the answer goes.
+    /// Receives the outcome.
     pub reply: Replier,
 }
 
-/// How an order ended: done, or why not in words for the person who gave it.
+/// The outcome of an order; the error is a message for the user.
 pub type Outcome = Result<(), String>;
 
-/// Sends orders; clones send to the same process.
+/// Sends orders to the process; clones share the same queue.
 #[derive(Clone)]
 pub struct Orders {
     send: Arc<dyn Fn(Order) -> Outcome + Send + Sync>,
 }
 
 impl Orders {
-    /// Orders go to `send`, which queues them within [`ORDERS_MAX`] and never waits: if there is no room, or the
-    /// process is ending, it says so.
+    /// Creates a sender from `send`, which queues at most [`ORDERS_MAX`] orders without blocking and fails if the queue
+    /// is full or the process is shutting down.
     ///
     /// [`ORDERS_MAX`]: crate::limits::ORDERS_MAX
     pub fn new(send: impl Fn(Order) -> Outcome + Send + Sync + 'static) -> Orders {
@@ -57,25 +57,26 @@ impl Orders {
     }
 }
 
-/// Explains how a request is handled: a question goes in as JSON, and an explanation or the reason for none comes out.
+/// Explains how a request is handled: takes a question as JSON and returns an explanation, or the reason why there is
+/// none.
 pub type Explain = dyn Fn(&[u8]) -> Result<Value, String> + Send + Sync;
 
-/// What is being served, for readers.
+/// The running configuration, for readers.
 #[derive(Clone, Default)]
 pub struct Current {
     served: Arc<Mutex<Served>>,
     counts: Arc<OnceLock<Arc<dyn Counts>>>,
 }
 
-/// What the server counts.
+/// Metrics of the server.
 pub trait Counts: std::fmt::Debug + Send + Sync {
-    /// The page that Prometheus reads, and its media type, for a client that takes these.
+    /// The metrics page in a format that `accept` allows, and its media type.
     fn page(&self, accept: &[u8]) -> (&'static str, Vec<u8>);
 
-    /// How the upstreams are: a list of objects, of which each has at least `address` and `fails`.
+    /// The state of the upstreams: a list of objects, each with at least `address` and `fails`.
     fn upstreams(&self) -> Value;
 
-    /// Counts a request to the control interface.
+    /// Counts a request to the admin API.
     fn count(&self, method: &str, path: &str, status: u16);
 }
 
@@ -91,22 +92,22 @@ impl Current {
         lock(&self.served).config.clone()
     }
 
-    /// What explains requests.
+    /// The function that explains requests.
     pub fn explain(&self) -> Option<Arc<Explain>> {
         lock(&self.served).explain.clone()
     }
 
-    /// What the server counts, once there is a server.
+    /// The server's metrics, once the server is running.
     pub fn counts(&self) -> Option<&dyn Counts> {
         self.counts.get().map(|counts| &**counts)
     }
 
-    /// Tells who counts; of several the first.
+    /// Sets the source of metrics; later calls have no effect.
     pub fn set_counts(&self, counts: Arc<dyn Counts>) {
         let _ = self.counts.set(counts);
     }
 
-    /// Makes `config` the current one, with what explains requests by it.
+    /// Makes `config` the running configuration and `explain` the function that explains its requests.
     pub fn replace(&self, config: Arc<Config>, explain: Arc<Explain>) {
         *lock(&self.served) = Served {
             config,
@@ -115,14 +116,15 @@ impl Current {
     }
 }
 
-/// A place for one outcome and for whoever waits for it.
+/// A slot for one outcome and the waker of the task that waits for it.
 #[derive(Debug, Default)]
 struct Place {
     outcome: Option<Outcome>,
     waker: Option<Waker>,
 }
 
-/// Gives the outcome of an order. Dropped without one, it says that the process is ending.
+/// Sends the outcome of an order. If dropped without one, the waiter receives the error that the process is shutting
+/// down.
 #[derive(Debug)]
 pub struct Replier {
     place: Arc<Mutex<Place>>,
@@ -134,7 +136,7 @@ pub struct Waiter {
     place: Arc<Mutex<Place>>,
 }
 
-/// A pair for one outcome.
+/// Creates a connected pair for one outcome.
 pub fn reply() -> (Replier, Waiter) {
     let place = Arc::new(Mutex::new(Place::default()));
     (
@@ -146,7 +148,7 @@ pub fn reply() -> (Replier, Waiter) {
 }
 
 impl Replier {
-    /// Gives the outcome.
+    /// Sends the outcome.
     pub fn send(self, outcome: Outcome) {
         self.fill(outcome);
     }

@@ -1,5 +1,5 @@
-//! The control interface as a service of `sluice-net`: reads bodies within their limit and sends answers. What to
-//! answer is left to `api`.
+//! The admin API as a service of `sluice-net`: reads bodies up to their limit and sends responses, which `api`
+//! produces.
 
 use sluice_message::{FieldId, Status};
 use sluice_net::{
@@ -13,7 +13,7 @@ use crate::api::{Next, Reply, Task, perform};
 use crate::limits::{BODY_BYTES_MAX, CLIENT_PATIENCE};
 use crate::orders::{Current, Orders};
 
-/// Answers requests of control.
+/// Serves requests to the admin API.
 pub struct AdminService {
     access: Access,
     orders: Orders,
@@ -22,7 +22,7 @@ pub struct AdminService {
 }
 
 impl AdminService {
-    /// A service with these rules.
+    /// Creates a service with these access rules.
     pub fn new(access: Access, orders: Orders, current: Current) -> Self {
         let settings = Settings {
             h1: h1::Limits::default(),

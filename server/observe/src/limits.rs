@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
-/// The largest file that `{file.*}` inserts; it is meant for secrets and banners, and is read when used.
+/// Largest file that `{file.*}` inserts, in bytes. It is meant for secrets and banners, and is read on each use.
 pub const FILE_TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Lines about panics in the log in one [`PANIC_LINES_PERIOD`]. A client that finds a request that panics can send ten
-/// thousand of them in a second; the first few say all there is to know, and the metrics have the number.
+/// Maximum number of log lines about panics per [`PANIC_LINES_PERIOD`]. A client that can trigger a panic can do so ten
+/// thousand times a second; the first few lines say it all, and the metrics have the count.
 pub const PANIC_LINES_MAX: u32 = 10;
 
-/// The time in which so many lines go out.
+/// The period to which [`PANIC_LINES_MAX`] applies.
 pub const PANIC_LINES_PERIOD: Duration = Duration::from_secs(10);
 
-/// Places of panics that are remembered, so that only the first panic of each shows how the program came there. There
-/// are not so many bugs; further places get lines without it.
+/// Panic locations that are remembered, so that only the first panic at each location has a backtrace. There are not so
+/// many bugs; further locations are logged without one.
 pub const PANIC_PLACES_MAX: usize = 64;
 
-/// Bytes of the way to a panic in the log. 16 KiB are about 60 calls, which the handlers of a request do not exceed.
+/// Maximum size of a backtrace in the log, in bytes. 16 KiB hold about 60 frames, more than the handlers of a request
+/// use.
 pub const PANIC_BACKTRACE_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of the message of a panic in the log: it may have text of the request in it.
+/// Maximum size of a panic message in the log, in bytes: it may contain text from the request.
 pub const PANIC_MESSAGE_BYTES_MAX: usize = 1024;

@@ -1,5 +1,5 @@
-//! What the log says of panics. A panic ends one request; the log must not end the server instead: at most a few lines
-//! go out in a time, each of bounded size, and only the first of a place shows how the program came there.
+//! Reports panics in the log. A panic ends one request; logging it must not take down the server. Therefore the number
+//! and the size of log lines are limited, and only the first panic at each location has a backtrace.
 
 use std::backtrace::Backtrace;
 use std::collections::HashSet;
@@ -17,21 +17,21 @@ use crate::limits::{
 };
 use crate::log::Log;
 
-/// The logger of panics.
+/// The logger name for panics.
 const LOGGER: &str = "panic";
 
-/// Panics of this process so far, wherever they happened.
+/// Number of panics in this process, in any thread.
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Panics of this process so far.
+/// The number of panics in this process.
 pub fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// Has `log` report panics from now on. The main thread, whose panic ends the process, reports to standard error as
-/// well.
+/// Installs a panic hook that reports panics to `log`. The main thread, whose panic ends the process, reports to stderr
+/// as well.
 ///
-/// The lines are written by a thread of their own: whoever panics may hold what the log needs.
+/// A dedicated thread writes the lines, because the panicking thread may hold a lock that the log needs.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -72,7 +72,7 @@ fn note(info: &PanicHookInfo<'_>, bounds: &Mutex<Bounds>, sender: &SyncSender<Re
         }),
         suppressed: verdict.suppressed,
     };
-    // As many fit as may be written in a period: there is room unless the log is stuck.
+    // The channel has room for all lines of a period, so it is full only if the log is stuck.
     if let Err(TrySendError::Full(report) | TrySendError::Disconnected(report)) =
         sender.try_send(report)
     {
@@ -99,23 +99,23 @@ fn write_all(log: &Log, reports: &Receiver<Report>) {
     }
 }
 
-/// The beginning of a text, of at most so many bytes.
+/// The longest prefix of a text with at most `bytes_max` bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// A panic that is worth a line.
+/// A panic to log.
 struct Report {
     message: String,
     place: Place,
     thread: String,
-    /// How the program came there, for the first panic of a place.
+    /// The backtrace, for the first panic at a location.
     backtrace: Option<String>,
-    /// Panics before this one that got no line.
+    /// Panics since the previous line that were not logged.
     suppressed: u64,
 }
 
-/// Where a panic happened.
+/// The location of a panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Place {
     file: String,
@@ -137,18 +137,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// Which panics get a line.
+/// Decides which panics are logged.
 #[derive(Debug, Default)]
 struct Bounds {
-    /// The period that is under way, and its lines.
+    /// The start of the current period, and the lines in it.
     begun: Option<Instant>,
     lines: u32,
-    /// Panics without a line since the last one that got one.
+    /// Panics that were not logged since the last one that was.
     suppressed: u64,
     places: HashSet<Place>,
 }
 
-/// What to say of a panic that gets a line.
+/// What to log about a panic.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     is_first: bool,

@@ -1,5 +1,5 @@
-//! The values of placeholders that the process alone decides, for settings that are read once when a configuration is
-//! built. Values that belong to a request are left to `values`.
+//! Placeholder values that depend only on the process, for settings that are expanded once when a configuration is
+//! built. `values` has those that belong to a request.
 
 use std::io::{Read, Write};
 use std::sync::OnceLock;
@@ -35,7 +35,7 @@ impl Values for Process {
     }
 }
 
-/// Expands a setting in which every placeholder has to be one of the process.
+/// Expands a setting that may contain only placeholders of the process.
 pub fn expand(text: &str) -> Result<String, String> {
     let template = Template::parse(text).map_err(|error| error.to_string())?;
     let mut out = Vec::new();
@@ -53,8 +53,8 @@ pub fn expand(text: &str) -> Result<String, String> {
     String::from_utf8(out).map_err(|_| format!("`{text}` gives bytes that are not a text"))
 }
 
-/// Expands a value that is logged. As in Caddy an unknown placeholder stays as it is written, and one that stands alone
-/// gives nothing.
+/// Expands a value to log. As in Caddy, unknown placeholders remain as written, and a value that consists of one alone
+/// is null.
 pub fn value(text: &str) -> Result<Value, String> {
     let template = Template::parse(text).map_err(|error| error.to_string())?;
     let lone = template
@@ -68,7 +68,7 @@ pub fn value(text: &str) -> Result<Value, String> {
     Ok(Value::String(String::from_utf8_lossy(&out).into_owned()))
 }
 
-/// What `{time.now.*}` stands for at a time.
+/// The value of `{time.now.*}` at the given time.
 pub fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
     let time = LocalTime::utc(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
     let layout = match key {
@@ -89,7 +89,7 @@ pub fn time_at(key: TimeKey, seconds: u64, out: &mut Vec<u8>) -> Found {
     Found::Known
 }
 
-/// What `{system.*}` stands for.
+/// The value of `{system.*}`.
 pub fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
     match key {
         SystemKey::Hostname => {
@@ -103,7 +103,7 @@ pub fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
         SystemKey::Slash => push(out, std::path::MAIN_SEPARATOR),
         SystemKey::Os => push(out, std::env::consts::OS),
         SystemKey::Arch => match std::env::consts::ARCH {
-            // The names that Go gave these, which configurations expect.
+            // Go's names for these architectures, which configurations expect.
             "x86_64" => push(out, "amd64"),
             "aarch64" => push(out, "arm64"),
             other => push(out, other),
@@ -115,7 +115,7 @@ pub fn system(key: SystemKey, out: &mut Vec<u8>) -> Found {
     }
 }
 
-/// The text of a file that the configuration names, without the newline at its end.
+/// The text of a configured file, without the trailing newline.
 pub fn file_text(path: &str, out: &mut Vec<u8>) -> Found {
     let start = out.len();
     let read = std::fs::File::open(path)

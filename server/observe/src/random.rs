@@ -1,4 +1,4 @@
-//! Random bits for identifiers and for spreading load; not for secrets.
+//! Random bits for identifiers and load balancing; not suitable for secrets.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -7,10 +7,10 @@ thread_local! {
     static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(std::thread::current().id()) | 1);
 }
 
-/// 64 random bits.
+/// Returns 64 random bits.
 pub fn word() -> u64 {
     STATE.with(|state| {
-        // SplitMix64: one addition and a few mixing steps, good enough to spread load.
+        // SplitMix64: one addition and a few mixing steps, good enough for load balancing.
         let next = state.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         state.set(next);
         let mixed = (next ^ (next >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -19,7 +19,7 @@ pub fn word() -> u64 {
     })
 }
 
-/// 128 random bits.
+/// Returns 128 random bits.
 pub fn bits() -> u128 {
     u128::from(word()) << 64 | u128::from(word())
 }

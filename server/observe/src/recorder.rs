@@ -27,34 +27,34 @@ pub struct Recorder {
     workers: Box<[Counts]>,
 }
 
-/// The counts of one worker. Only that worker writes them, so an addition is a load and a store; each stands on its
-/// own cache lines.
+/// The counters of one worker, aligned to their own cache lines. Only that worker writes them, so an increment is a
+/// load and a store.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counts {
     started: AtomicU64,
-    /// Answers by the first digit of their status; 0 counts requests that got none.
+    /// Responses by the first digit of their status; index 0 counts requests without a response.
     ended: [AtomicU64; CLASSES],
     failed: AtomicU64,
     bytes_sent: AtomicU64,
     bytes_read: AtomicU64,
 }
 
-/// First digits of statuses, 0 for none. Statuses from 600 up count as 5xx: no client knows them as anything else.
+/// First digits of statuses, and 0 for none. Statuses from 600 up count as 5xx, as clients treat them.
 const CLASSES: usize = 6;
 
-/// Counts of all workers, added up at one moment.
+/// The counters of all workers, summed at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests that a service began to answer.
+    /// Requests that a service began to handle.
     pub started: u64,
-    /// Requests that ended, by the first digit of the status; 0 counts those without an answer.
+    /// Requests that ended, by the first digit of the status; index 0 counts those without a response.
     pub ended: [u64; CLASSES],
-    /// Of those, answers that did not reach the client whole.
+    /// Of those, responses that were not delivered completely.
     pub failed: u64,
     /// Bytes of response bodies.
     pub bytes_sent: u64,
-    /// Bytes of requests' bodies.
+    /// Bytes of request bodies.
     pub bytes_read: u64,
 }
 
@@ -66,7 +66,7 @@ impl Totals {
 }
 
 impl Recorder {
-    /// Counts of zero for so many workers.
+    /// Creates counters for this many workers.
     pub fn new(log: Log, workers: usize) -> Recorder {
         Recorder {
             log,
@@ -79,7 +79,7 @@ impl Recorder {
         }
     }
 
-    /// Where entries go.
+    /// The log.
     pub fn log(&self) -> &Log {
         &self.log
     }
@@ -103,8 +103,7 @@ impl Recorder {
         value.downcast().expect("it is stored by its type")
     }
 
-    /// What sends spans of traces away; started when it is first asked for. The error says what is wrong with the
-    /// environment.
+    /// The exporter of trace spans, which is started on first use. The error describes an invalid environment variable.
     pub fn exporter(&self) -> Result<Arc<Exporter>, String> {
         let mut exporter = self.exporter.lock().expect(NEVER_POISONED);
         if let Some(exporter) = &*exporter {
@@ -116,8 +115,8 @@ impl Recorder {
         Ok(exporter.insert(started).clone())
     }
 
-    /// Sends metrics to a collector from now on, or to none. One that they are sent to already stays: the environment
-    /// of a process does not change.
+    /// Starts or stops pushing metrics to a collector. An exporter that is running stays as it is, because the
+    /// environment of a process does not change.
     pub fn push_metrics(self: &Arc<Self>, settings: Option<PushSettings>) -> io::Result<()> {
         let mut pusher = self.pusher.lock().expect(NEVER_POISONED);
         match settings {
@@ -128,7 +127,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Sends the metrics and the spans that wait, waiting at most `patience` for each.
+    /// Exports pending metrics and spans, with a timeout of `patience` for each.
     pub fn finish_exports(&self, patience: Duration) {
         let pusher = self.pusher.lock().expect(NEVER_POISONED).take();
         if let Some(pusher) = pusher {
@@ -140,7 +139,7 @@ impl Recorder {
         }
     }
 
-    /// Counts the start of a request on the worker with this number.
+    /// Counts the start of a request on this worker.
     pub fn begin(&self, worker: usize) {
         if let Some(counts) = self.workers.get(worker) {
             add(&counts.started, 1);
@@ -155,11 +154,11 @@ impl Recorder {
         }
     }
 
-    /// What was counted so far.
+    /// The totals so far.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals::default();
         for counts in &self.workers {
-            // Ended ones are read first, so that no request seems to have ended before it began.
+            // Read `ended` first, so that no request seems to have ended before it began.
             for (total, ended) in totals.ended.iter_mut().zip(&counts.ended) {
                 *total += ended.load(Ordering::Acquire);
             }

@@ -1,4 +1,4 @@
-//! What the log says of panics. A process of its own, as the hook for panics is one for the whole process.
+//! Panics in the log. An integration test, and thereby a process of its own, because the panic hook is global.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sluice_observe::limits::{
 use sluice_observe::log::{Level, Log, Plan};
 use sluice_observe::panics;
 
-/// Logs to a file.
+/// Creates a log that writes to a file.
 fn log_to(path: &Path) -> Log {
     let log = Log::start(Level::Info).expect("threads can be started");
     let logging = serde_json::json!({ "logs": { "default": {
@@ -49,7 +49,7 @@ fn a_flood_of_panics_is_a_few_short_lines() {
         .lines()
         .map(|line| serde_json::from_str(line).expect("each line is an object"))
         .collect();
-    // A slow machine takes more than one period for it.
+    // A slow machine may need more than one period.
     let periods = took.as_secs() / PANIC_LINES_PERIOD.as_secs() + 1;
     let lines_max = PANIC_LINES_MAX as usize * (periods as usize + 1);
     assert!((1..=lines_max).contains(&lines.len()), "{text}");
@@ -71,7 +71,7 @@ fn a_flood_of_panics_is_a_few_short_lines() {
         "{first}"
     );
     for line in &lines {
-        // Escapes of the trace may take some more.
+        // JSON escaping makes the backtrace longer.
         let bytes = line.to_string().len();
         assert!(
             bytes < 2 * PANIC_BACKTRACE_BYTES_MAX + 2 * PANIC_MESSAGE_BYTES_MAX,

@@ -1,5 +1,5 @@
-//! From the model to a running server: everything is opened, bound and loaded, or nothing is changed. What each
-//! handler needs is left to its own file.
+//! Builds a running server from the model: either everything is opened, bound and loaded, or nothing changes. Each
+//! handler parses its own settings in its own file.
 
 pub(crate) mod dialects;
 mod matchers;
@@ -26,87 +26,86 @@ use sluice_observe::Recorder;
 use sluice_observe::log::Log;
 use sluice_observe::metrics::SiteMetrics;
 
-/// Compiles one set of conditions that stands in the settings of a handler.
+/// Compiles one matcher set from the settings of a handler.
 pub(crate) fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {
     matchers::set(config)
 }
 
-/// What a list of routes was built from.
+/// The model that a list of routes was built from.
 #[derive(Clone, Debug)]
 pub(crate) struct Listed<'m> {
-    /// Where in the configuration: `apps.http.servers.srv0.routes`.
+    /// The position in the configuration: `apps.http.servers.srv0.routes`.
     pub(crate) place: String,
-    /// Its routes, numbered as in the list.
+    /// The routes, in the order of the list.
     pub(crate) routes: &'m [model::Route],
 }
 
-/// A text with placeholders.
+/// Parses a text with placeholders.
 pub(crate) fn template(text: &str) -> Result<Template, Refusal> {
     Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
 }
 
-/// What handlers of a server that runs need.
+/// What the handlers of a running server need.
 pub struct Serving<'m> {
-    /// What outlives the configuration.
+    /// State that outlives the configuration.
     pub recorder: &'m Arc<Recorder>,
-    /// What is counted of each request, where the configuration asks for it.
+    /// Per-request metrics, if the configuration enables them.
     pub metrics: Option<SiteMetrics>,
-    /// Our own authorities, which outlive the configuration as well; nothing where it is only checked.
+    /// The local CAs, which outlive the configuration as well; `None` if it is only validated.
     pub authorities: Option<&'m Authorities<'m>>,
-    /// Certificates and where they come from.
+    /// Certificates and their sources.
     pub(crate) keys: &'m Keys<'m>,
-    /// What reverse proxies of all servers share.
+    /// State shared by the reverse proxies of all servers.
     pub(crate) shared: Shared,
 }
 
-/// Builds the routes of one server, collecting all refusals.
+/// Builds the routes of one server and collects all refusals.
 pub struct Builder<'m> {
-    /// The server that is being built.
+    /// The server to build.
     pub server: &'m model::Server,
     /// Paths of configuration files, which file servers hide.
     pub config_files: &'m [String],
-    /// Where handlers tell what they notice; nowhere if nothing is served.
+    /// The log of the handlers; `None` if the configuration is only validated.
     pub log: Option<&'m Log>,
-    /// The server once it is built.
+    /// The server, available once it is built.
     pub itself: SiteRef,
-    /// What outlives the configuration; nothing if nothing is served.
+    /// State that outlives the configuration; `None` if the configuration is only validated.
     pub recorder: Option<&'m Arc<Recorder>>,
-    /// Our own authorities; nothing if nothing is served.
+    /// The local CAs; `None` if the configuration is only validated.
     pub authorities: Option<&'m Authorities<'m>>,
-    /// Certificates and where they come from; nothing if nothing is served.
+    /// Certificates and their sources; `None` if the configuration is only validated.
     pub(crate) keys: Option<&'m Keys<'m>>,
-    /// What reverse proxies of all servers share.
+    /// State shared by the reverse proxies of all servers.
     pub(crate) shared: Shared,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
-    /// What each of them was built from.
+    /// The model of each list, by the same index.
     listed: Vec<Listed<'m>>,
     groups: HashMap<&'m str, u32>,
     named: HashMap<&'m str, usize>,
-    /// Whether anything in the server asks for the body of requests.
+    /// Whether the server uses a placeholder for the request body.
     body_is_asked: bool,
-    /// Whether anything in the server asks for the times or the load of upstreams.
+    /// Whether the server uses placeholders for upstream latency or load.
     pub(crate) proxy_facts_are_asked: bool,
-    /// Whether anything in the server asks for the fields that upstreams answered with.
+    /// Whether the server uses placeholders for upstream response headers.
     pub(crate) upstream_fields_are_asked: bool,
-    /// The media types of the nginx.conf that is being built.
+    /// The `types` tables of an nginx.conf.
     pub(crate) nginx_types: Vec<Arc<Types>>,
-    /// Its encodings.
+    /// The character sets of an nginx.conf.
     pub(crate) nginx_charsets: Arc<Charsets>,
-    /// Its variables, for pages.
+    /// The variables of an nginx.conf, for SSI pages.
     pub(crate) nginx_names: Arc<Names>,
-    /// Its servers once they are built.
+    /// The virtual servers of an nginx.conf, available once they are built.
     pub(crate) nginx_tree: TreeRef,
-    /// A list of a handler's own that handles errors.
+    /// The list of error handlers set by [`Builder::answer_errors_with`].
     own_errors: Option<usize>,
-    /// Where in the configuration we are.
+    /// The current position in the configuration.
     place: String,
     refusals: Vec<Refusal>,
 }
 
 impl<'m> Builder<'m> {
-    /// Builds the routes of `server`, found at `place` of the configuration; also gives what each list of them was
-    /// built from.
+    /// Builds the routes of `server`, found at `place` in the configuration. Also returns the model of each list.
     pub(crate) fn program(
         server: &'m model::Server,
         place: &str,
@@ -142,7 +141,7 @@ impl<'m> Builder<'m> {
             refusals: Vec::new(),
         };
         let first = builder.within(".routes", |b| b.number(&server.routes));
-        // Named routes get their numbers before they are built: they may call each other.
+        // Named routes are numbered before they are built, because they may invoke each other.
         for (name, route) in &server.named_routes {
             let route = std::slice::from_ref(route);
             let place = format!(".named_routes.{name}");
@@ -176,7 +175,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Gives the routes where requests begin what metrics call them.
+    /// Sets the metrics label of the routes in the first list.
     fn count_routes(&mut self, first: usize) {
         let Some(metrics) = &self.metrics else { return };
         let routes = &mut self.lists[first].routes;
@@ -186,7 +185,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Builds the routes of the object that the builder is in, and gives the number of their list.
+    /// Builds the routes of the current object and returns the index of their list.
     pub fn add_list(&mut self, routes: &'m [model::Route]) -> usize {
         self.within(".routes", |b| {
             let number = b.number(routes);
@@ -195,7 +194,7 @@ impl<'m> Builder<'m> {
         })
     }
 
-    /// Has these handlers answer whatever fails. Errors of their own come to them again.
+    /// Makes these handlers produce the response for every error, including errors of their own.
     pub(crate) fn answer_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
         let number = self.within(".errors", |b| b.number(&[]));
         let routes = vec![Route {
@@ -214,7 +213,7 @@ impl<'m> Builder<'m> {
         self.own_errors = Some(number);
     }
 
-    /// The number of a list that is still to be built.
+    /// Reserves the index of a list that is built later.
     fn number(&mut self, routes: &'m [model::Route]) -> usize {
         self.listed.push(Listed {
             place: self.place.clone(),
@@ -224,7 +223,7 @@ impl<'m> Builder<'m> {
         self.lists.len() - 1
     }
 
-    /// The number of the route called `name`.
+    /// The list index of the route called `name`.
     pub fn named_route(&self, name: &str) -> Option<usize> {
         self.named.get(name).copied()
     }
@@ -234,7 +233,7 @@ impl<'m> Builder<'m> {
         template(text)
     }
 
-    /// Notes a refusal at the place where the builder is.
+    /// Records a refusal at the current position.
     pub fn refuse(&mut self, mut refusal: Refusal) {
         if refusal.place.is_empty() {
             refusal.place = self.place.clone();
@@ -242,7 +241,7 @@ impl<'m> Builder<'m> {
         self.refusals.push(refusal);
     }
 
-    /// Does something one step deeper in the configuration.
+    /// Runs `f` one step deeper in the configuration.
     pub(crate) fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place.len();
         self.place.push_str(step);

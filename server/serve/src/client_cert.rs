@@ -1,5 +1,5 @@
-//! What a client's certificate says, as the placeholders `{http.request.tls.client.*}` show it: the same texts that
-//! Caddy gives. Whether the certificate is believed is decided in the handshake.
+//! The contents of a client certificate as the placeholders `{http.request.tls.client.*}` show them, in the same form
+//! as Caddy. The TLS handshake decides whether the certificate is trusted.
 
 use std::net::IpAddr;
 
@@ -14,10 +14,10 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Name;
 
-/// Characters of a line of PEM (RFC 7468, section 2).
+/// Characters per line of PEM (RFC 7468, section 2).
 const PEM_LINE_CHARS: usize = 64;
 
-/// Appends what `key` stands for; nothing for a certificate that cannot be read.
+/// Appends the value of `key`; nothing if the certificate cannot be parsed.
 pub fn describe(der: &[u8], key: ClientCertKey, out: &mut Vec<u8>) {
     match key {
         ClientCertKey::Pem => push_pem(der, out),
@@ -49,7 +49,7 @@ fn describe_parsed(cert: &X509Certificate<'_>, key: ClientCertKey, out: &mut Vec
     }
 }
 
-/// Appends the subject alternate names of a kind: one, or all between brackets.
+/// Appends the subject alternative names of a kind: the one at `index`, or all of them in brackets.
 pub fn alternate_names(der: Option<&[u8]>, kind: SanKind, index: Option<usize>, out: &mut Vec<u8>) {
     let names = der.map(|der| names_of(der, kind)).unwrap_or_default();
     match index {
@@ -90,7 +90,7 @@ fn ip(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The attributes that have short names, in the order in which they are shown.
+/// The attributes with short names, in the order in which they are shown.
 const SHORT_NAMES: [(&str, &str); 9] = [
     ("2.5.4.5", "SERIALNUMBER"),
     ("2.5.4.3", "CN"),
@@ -103,8 +103,8 @@ const SHORT_NAMES: [(&str, &str); 9] = [
     ("2.5.4.6", "C"),
 ];
 
-/// A distinguished name as Go writes it: RFC 2253 with the known attributes in a fixed order, the others after them
-/// and from last to first.
+/// Formats a distinguished name like Go: RFC 2253, with the known attributes in a fixed order, followed by the others
+/// from last to first.
 fn name_text(name: &X509Name<'_>) -> String {
     let mut known: [Vec<String>; SHORT_NAMES.len()] = Default::default();
     let mut others = Vec::new();
@@ -116,7 +116,7 @@ fn name_text(name: &X509Name<'_>) -> String {
             None => others.push(format!("{oid}=#{}", hex_value(&text))),
         }
     }
-    // Of these a name has one; the last counts.
+    // A name has only one value of these attributes; the last one wins.
     for single in &mut known[..2] {
         single.drain(..single.len().saturating_sub(1));
     }
@@ -135,7 +135,7 @@ fn name_text(name: &X509Name<'_>) -> String {
     all.join(",")
 }
 
-/// RFC 2253, section 2.4.
+/// Escapes a value (RFC 2253, section 2.4).
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let last = text.chars().count().saturating_sub(1);
@@ -154,12 +154,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// A value with its tag and its length.
+/// The DER encoding of a value, including tag and length.
 pub fn der_of(value: &Any<'_>) -> Vec<u8> {
     tagged(u8::try_from(value.tag().0).unwrap_or_default(), value.data)
 }
 
-/// The DER of a text: a PrintableString if it can be one, else a UTF8String.
+/// The DER encoding of a text in hexadecimal: a PrintableString if possible, otherwise a UTF8String.
 fn hex_value(text: &str) -> String {
     let printable = |c: char| c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c);
     let tag = if text.chars().all(printable) {
@@ -200,7 +200,8 @@ pub fn push_pem(der: &[u8], out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    /// Made by `openssl req -x509` with names that need escapes; the texts below are what Caddy 2.11 showed for it.
+    /// Created with `openssl req -x509`, with names that need escaping; the expected texts are the output of Caddy
+    /// 2.11.
     const CERT: &str = "\
      MIIC8zCCApigAwIBAgIJAPHi08S1ppeIMAoGCCqGSM49BAMCMIGpMRowGAYDVQQDDBFhImI8Yz5kO2UjIGY9Z1xoIDEOMAwGA1UE\
      CgwFIGxlYWQxDjAMBgNVBAsMBSNoYXNoMQswCQYDVQQKDAJvMjEUMBIGCgmSJomT8ixkARkWBHRlc3QxFzAVBgkqhkiG9w0BCQEW\

@@ -1,5 +1,5 @@
-//! The address of the client behind trusted proxies. Without trusted proxies it is the peer, whatever fields it
-//! sends.
+//! The client address behind trusted proxies. Without trusted proxies it is the address of the peer, whatever headers
+//! the peer sends.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use sluice_route::matcher::IpRanges;
 use crate::refusal::Refusal;
 use crate::values::remote_ip;
 
-/// Who may say for whom a request is, and by which fields.
+/// The proxies that may set the client address, and the headers they use.
 pub struct TrustedProxies {
     ranges: IpRanges,
     fields: Vec<FieldName>,
@@ -21,9 +21,9 @@ pub struct TrustedProxies {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Order {
-    /// The first address named is the client.
+    /// The client is the leftmost address.
     Leftmost,
-    /// The first one from the right that is no trusted proxy is.
+    /// The client is the rightmost address that does not belong to a trusted proxy.
     RightmostUntrusted,
 }
 
@@ -34,7 +34,7 @@ enum Unix {
 }
 
 impl TrustedProxies {
-    /// Reads the settings of a server; `None` where nobody is trusted.
+    /// Parses the settings of a server; `None` if it does not trust any proxy.
     pub fn build(server: &Server) -> Result<Option<TrustedProxies>, Refusal> {
         let ranges: &[String] = match &server.trusted_proxies {
             Some(IpSource::Static(ranges)) => &ranges.ranges,
@@ -75,7 +75,7 @@ impl TrustedProxies {
         }))
     }
 
-    /// Whether the peer is one of them.
+    /// Whether the peer is a trusted proxy.
     pub fn trusts(&self, conn: &ConnInfo) -> bool {
         match conn.remote {
             Remote::Unix => self.unix == Unix::Trusted,
@@ -83,7 +83,7 @@ impl TrustedProxies {
         }
     }
 
-    /// The client's address; `None` if it is the peer's.
+    /// The client address; `None` if it is the address of the peer.
     pub fn client_ip(&self, conn: &ConnInfo, fields: &Fields) -> Option<IpAddr> {
         if !self.trusts(conn) {
             return None;
@@ -105,21 +105,21 @@ impl TrustedProxies {
         }
     }
 
-    /// From the right, the first that is no trusted proxy; `None` if there is none. Text that is no address ends the
-    /// search: whatever stands left of it may be made up.
+    /// The rightmost address that does not belong to a trusted proxy, if any. An invalid element ends the search:
+    /// everything to its left may be forged.
     fn rightmost(&self, named: Vec<Option<IpAddr>>) -> Option<IpAddr> {
         let from_right = named.into_iter().rev().map_while(|ip| ip);
         from_right.into_iter().find(|ip| !self.ranges.contains(*ip))
     }
 }
 
-/// The addresses in a list; `None` for an element that is none.
+/// The addresses in a list; `None` for an invalid element.
 fn addresses(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
-    // Empty elements of a list count for nothing (RFC 9110, section 5.6.1.2).
+    // Ignore empty list elements (RFC 9110, section 5.6.1.2).
     let parts = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     parts.filter(|part| !part.is_empty()).map(|part| {
         let text = std::str::from_utf8(part).ok()?;
-        // The zone of an address says nothing here.
+        // An IPv6 zone ID is meaningful only on the proxy's host.
         let text = text.split('%').next().unwrap_or_default();
         if let Ok(ip) = text.parse::<IpAddr>() {
             return Some(ip.to_canonical());
@@ -214,7 +214,7 @@ mod tests {
             client(1, "10.0.0.1", "9.9.9.9, 8.8.8.8, 10.0.0.2").as_deref(),
             Some("8.8.8.8")
         );
-        // What stands left of the junk may be made up, and nobody else is named: the peer has to do.
+        // Elements to the left of the junk may be forged, and there is no other candidate, so the peer is the client.
         assert_eq!(
             client(1, "10.0.0.1", "9.9.9.9, junk, 10.0.0.2").as_deref(),
             Some("10.0.0.1")

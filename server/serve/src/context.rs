@@ -1,4 +1,4 @@
-//! What the walk through the routes keeps for one request. Its connection is left to `sluice-net`.
+//! The state of one request while it passes through the routes. `sluice-net` manages its connection.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -16,93 +16,94 @@ use sluice_observe::metrics::Marks;
 use sluice_observe::tracing::Span;
 use sluice_route::{Kind, Provenance, Scratch};
 
-/// A request on its way through this server.
+/// A request in this server, with its connection and its response.
 pub type Exchange = sluice_net::Exchange<Context>;
 
-/// What is remembered from one step of a request to the next.
+/// State kept across the handlers of a request.
 #[derive(Default)]
 pub struct Context {
-    /// Where the walk is; the innermost list of routes last.
+    /// Positions in the routes; the innermost list is last.
     pub frames: Vec<Frame>,
-    /// Lists with routes for errors that were entered, innermost last.
+    /// Lists with error routes that the request has entered, innermost last.
     pub scopes: Seldom<Vec<Scope>>,
-    /// Groups of routes of which one was taken.
+    /// Route groups of which one route has run.
     pub groups: Groups,
-    /// What changes the answer, applied last to first.
+    /// Filters for the response, applied last to first.
     pub filters: Vec<Arc<dyn Filter>>,
     /// Variables (`vars`, `map`, `root`), by name.
     pub vars: Vars,
     /// Captures of regular expressions.
     pub scratch: Scratch,
-    /// The client's address as trusted proxies name it; `None` until asked for, or where the peer is meant.
+    /// The client address from trusted proxies; `None` if it is not determined yet or if it is the address of the peer.
     pub client_ip: Option<std::net::IpAddr>,
     /// Whether the peer is a trusted proxy.
     pub from_trusted_proxy: bool,
-    /// What `{http.error.*}` shows, once a handler failed.
+    /// The values of `{http.error.*}`, after a handler failed.
     pub error: Option<Box<ErrorInfo>>,
-    /// The method before it was rewritten; `None` while it was not.
+    /// The method before it was rewritten; `None` if it was not.
     pub original_method: Option<Box<sluice_message::Method>>,
-    /// Placeholders that `map` set, by their names.
+    /// Placeholders set by `map`, by name.
     pub mapped: Seldom<Vars>,
-    /// What reverse proxying tells to logs and placeholders (`{http.reverse_proxy.*}`).
+    /// Data about the upstream for logs and placeholders (`{http.reverse_proxy.*}`).
     pub upstream: UpstreamInfo,
-    /// What was put aside; few requests have anything.
+    /// State that few requests need.
     pub aside: Option<Box<Aside>>,
-    /// What `{http.request.uuid}` shows; 0 until it is asked for.
+    /// The value of `{http.request.uuid}`; 0 until it is used.
     pub uuid: std::cell::Cell<Uuid>,
-    /// Pages that templates have asked the server for, for the answer to one request.
+    /// Number of pages included by templates for this response.
     pub includes: std::cell::Cell<u16>,
-    /// What the access log is told.
+    /// Data for the access log.
     pub log: Seldom<LogInfo>,
-    /// What is remembered for metrics.
+    /// Data for metrics.
     pub metrics: Marks,
-    /// Where the request is among the locations of an nginx.conf.
+    /// The current location in an nginx.conf.
     pub nginx: NginxState,
-    /// The tables of an nginx.conf, where it has any.
+    /// The lookup tables of an nginx.conf, if it has any.
     pub tables: Option<Arc<Tables>>,
-    /// The groups of the latest pattern of an nginx.conf that matched.
+    /// The captures of the latest regular expression in an nginx.conf that matched.
     pub captures: Seldom<Captures>,
-    /// Whether a match was given up while a value was looked for, which has no way to fail: the request fails as soon as
-    /// the handler that wanted the value is done.
+    /// Whether a regular expression exceeded its matching limit while a value was computed. Values cannot fail, so the
+    /// request fails once the current handler returns.
     pub given_up: std::cell::Cell<bool>,
-    /// What else few requests to an nginx.conf need.
+    /// State that few requests to an nginx.conf need.
     pub occasional: Seldom<Occasional>,
 }
 
-/// What few requests put aside.
+/// State that few requests need.
 #[derive(Default)]
 pub struct Aside {
-    /// What `{http.request.body}` shows, once it was read for that.
+    /// The value of `{http.request.body}`, once the body was read for it.
     pub body_text: Option<Box<[u8]>>,
-    /// The answer of an upstream, for `copy_response`.
+    /// The upstream's response, for `copy_response`.
     pub of_upstream: Option<Held>,
-    /// The head of the upstream's answer as it came, for whoever shares or stores it.
+    /// The head of the upstream's response as received, for coalescing and the cache.
     pub shared_head: Option<ResponseHead>,
-    /// Its places behind `in_flight`.
+    /// Its slots in `in_flight` limits.
     pub in_flight: Vec<InFlight>,
-    /// Where limits of an nginx.conf count it.
+    /// Its entries in the connection limits of an nginx.conf.
     pub connections: Vec<Counted>,
-    /// Answers that `intercept` took, innermost last: they go out if the routes in their place give none.
+    /// Responses held back by `intercept`, innermost last. They are sent if the replacement routes do not produce a
+    /// response.
     pub intercepted: Vec<Held>,
-    /// When the answer has to be sent, where a handler set a time.
+    /// The deadline for sending the response, if a handler set one.
     pub write_until: Option<Moment>,
-    /// What `{http.intercept.*}` shows: the head of the latest answer that was taken.
+    /// The head of the latest intercepted response, for `{http.intercept.*}`.
     pub head: Option<ResponseHead>,
 }
 
-/// A random number of 128 bits, in halves: whole it would have to stand at a multiple of sixteen bytes.
+/// A random 128-bit number in two halves: a `u128` would require 16-byte alignment.
 pub type Uuid = [u64; 2];
 
-/// What few requests have. It takes memory of its own when something is first written to it, so that thousands of
-/// requests that wait for upstreams do without.
+/// A value that few requests need. It is allocated on first write, so that thousands of requests waiting for upstreams
+/// do not use memory for it.
 #[derive(Clone, Debug, Default)]
 pub struct Seldom<T>(Option<Box<T>>);
 
-/// What has an empty value that all can share.
+/// A type with an empty value that can be shared.
 pub trait Empty: Default + 'static {
     /// The empty value.
     fn empty() -> &'static Self;
-    /// Empties it and keeps its memory.
+    /// Clears the value and keeps its allocation.
     fn clear(&mut self);
 }
 
@@ -202,11 +203,11 @@ impl Empty for LogInfo {
     }
 }
 
-/// A whole answer, put aside while routes decide what becomes of it.
+/// A complete response, held back while other routes run.
 pub struct Held {
-    /// Its status, and the fields that are not in the answer under way.
+    /// The status, and the headers that are not in the response being built.
     pub head: ResponseHead,
-    /// Its body.
+    /// The body.
     pub body: Body,
     /// The bytes of a body that is [`Body::Inline`].
     pub inline: Vec<u8>,
@@ -219,7 +220,7 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Whether `group` is in it.
+    /// Whether the set contains `group`.
     pub fn contains(&self, group: u32) -> bool {
         self.words
             .get(group as usize / 64)
@@ -241,7 +242,7 @@ impl Groups {
     }
 }
 
-/// Small named values. Few enough per request that looking through them beats hashing.
+/// A small map of named values. Requests have so few that a linear search is faster than hashing.
 #[derive(Clone, Default)]
 pub struct Vars {
     entries: Vec<Var>,
@@ -265,20 +266,20 @@ impl Vars {
             .map(|var| &var.value[..])
     }
 
-    /// What the value called `name` is, as its configuration wrote it: a text, a number or a flag.
+    /// The type of the value called `name` in the configuration: string, number or boolean.
     pub fn kind(&self, name: &str) -> Kind {
         let mut set = self.entries[..self.used].iter();
         set.find(|var| &*var.name == name)
             .map_or(Kind::Null, |var| var.kind)
     }
 
-    /// What the value called `name` may contribute to paths; `None` where it is not set.
+    /// Which parts of a path the value called `name` may affect; `None` if it is not set.
     pub fn provenance(&self, name: &str) -> Option<Provenance> {
         let mut set = self.entries[..self.used].iter();
         set.find(|var| &*var.name == name).map(|var| var.provenance)
     }
 
-    /// As [`Vars::slot`], for a value from there.
+    /// Like [`Vars::slot`], with the given provenance.
     pub fn slot_from(&mut self, name: &Arc<str>, provenance: Provenance) -> &mut Vec<u8> {
         let at = self.place_of(name, Kind::Text);
         let var = &mut self.entries[at];
@@ -286,12 +287,12 @@ impl Vars {
         &mut var.value
     }
 
-    /// Sets the text called `name`, a value of the request; returns its emptied buffer to write to.
+    /// Sets the string called `name`, a value derived from the request; returns its cleared buffer for writing.
     pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
         self.slot_from(name, Provenance::Name)
     }
 
-    /// As [`Vars::slot`], for a value of that kind that the configuration gives.
+    /// Like [`Vars::slot`], for a value of type `kind` that the configuration provides.
     pub fn slot_of(&mut self, name: &Arc<str>, kind: Kind) -> &mut Vec<u8> {
         let at = self.place_of(name, kind);
         let var = &mut self.entries[at];
@@ -299,7 +300,7 @@ impl Vars {
         &mut var.value
     }
 
-    /// The number of the emptied value called `name`, of a request unless something else is said.
+    /// The index of the value called `name`, which is cleared or added. A new value has request provenance.
     fn place_of(&mut self, name: &Arc<str>, kind: Kind) -> usize {
         let at = self.entries[..self.used]
             .iter()
@@ -323,12 +324,12 @@ impl Vars {
         at
     }
 
-    /// Forgets all values and keeps their memory.
+    /// Removes all values and keeps their allocations.
     pub fn clear(&mut self) {
         self.used = 0;
     }
 
-    /// All values, oldest first.
+    /// All values, in the order in which they were set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.entries[..self.used]
             .iter()
@@ -336,129 +337,129 @@ impl Vars {
     }
 }
 
-/// What `{http.error.*}` shows.
+/// The values of `{http.error.*}`.
 #[derive(Debug)]
 pub struct ErrorInfo {
     /// The status of the error.
     pub status: Status,
-    /// Its message.
+    /// The message.
     pub message: String,
-    /// Identifies the error in log and answer.
+    /// The ID of the error, shown in the log and in the response.
     pub id: String,
 }
 
-/// What is known of the upstream of a request.
+/// Data about the upstream of a request.
 #[derive(Debug, Default)]
 pub struct UpstreamInfo {
-    /// Its address as configured, empty while none was chosen.
+    /// The address as configured; empty until an upstream is selected.
     pub address: String,
-    /// Attempts made.
+    /// Number of attempts.
     pub attempts: u32,
-    /// What placeholders show of the time and of the load, where the configuration has such.
+    /// Latency and load, if the configuration uses placeholders for them.
     pub facts: Option<Box<ProxyFacts>>,
-    /// Status it answered with.
+    /// The status of the upstream's response.
     pub status: Option<Status>,
-    /// What the store of answers had for the request, where it was asked.
+    /// The cache status, if the request was looked up in the cache.
     pub cache: Option<CacheStatus>,
-    /// Fields it answered with, where `handle_response` lets others see them.
+    /// Headers of the upstream's response, if `handle_response` needs them.
     pub fields: Seldom<Fields>,
 }
 
-/// What few configurations ask of reverse proxying: it costs readings of the clock.
+/// Latency and load of upstreams. Collected only if the configuration uses them, because they require clock readings.
 #[derive(Debug, Default)]
 pub struct ProxyFacts {
-    /// When the request came to the proxy.
+    /// When the proxy handler received the request.
     pub began: Moment,
-    /// When the last upstream was turned to.
+    /// When the latest attempt began.
     pub asked: Moment,
-    /// From there to the head of its answer, once that is here.
+    /// The time from there to the response head; `None` until it arrives.
     pub latency: Option<std::time::Duration>,
-    /// Requests that it was working on for us then, if they are counted.
+    /// Our requests in flight on that upstream at that time, if they are counted.
     pub requests: usize,
-    /// The most that it gets; 0 without limit.
+    /// Its limit of requests in flight; 0 for unlimited.
     pub requests_max: usize,
-    /// Its failures that still counted then.
+    /// Its number of recent failures at that time.
     pub fails: u32,
-    /// All upstreams that were turned to, in their order.
+    /// All attempts, in order.
     pub tries: Vec<ProxyTry>,
 }
 
-/// An upstream that was turned to, as variables of an nginx.conf show it.
+/// One attempt, as the variables of an nginx.conf show it.
 #[derive(Debug, Default)]
 pub struct ProxyTry {
-    /// Its address as configured.
+    /// The address as configured.
     pub address: String,
-    /// Whether it was turned to after a redirect within the server.
+    /// Whether the attempt was made after an internal redirect.
     pub is_later: bool,
-    /// When it was turned to.
+    /// When the attempt began.
     pub began: Moment,
-    /// How long it took until a connection to it was there.
+    /// The time until the connection was established.
     pub connected: Option<std::time::Duration>,
-    /// How long it took until the head of its answer was here.
+    /// The time until the response head was received.
     pub answered: Option<std::time::Duration>,
-    /// The status that it answered with, or that its failure stands for.
+    /// The status of the response, or the status that corresponds to the failure.
     pub status: Option<Status>,
-    /// What is known of the body of its answer.
+    /// The response body.
     pub body: std::rc::Rc<ProxyBody>,
-    /// The bytes to it and from it.
+    /// The bytes sent to and received from the upstream.
     pub traffic: std::rc::Rc<sluice_net::upstream::Traffic>,
 }
 
-/// The body of an upstream's answer, as far as it has come.
+/// The body of an upstream's response, as far as it was received.
 #[derive(Debug, Default)]
 pub struct ProxyBody {
-    /// Its bytes.
+    /// Bytes received so far.
     pub bytes: std::cell::Cell<u64>,
-    /// How long it took until it had ended.
+    /// The time until the end of the body.
     pub ended: std::cell::Cell<Option<std::time::Duration>>,
-    /// The fields behind it.
+    /// The trailer section.
     pub trailers: std::cell::RefCell<Option<Fields>>,
 }
 
-/// What adds to the access log when the answer has ended.
+/// Adds access log fields after the response has ended.
 pub trait Late: std::fmt::Debug + Send + Sync {
     /// Adds to `x.context.log.fields`.
     fn add(&self, x: &mut Exchange);
 }
 
-/// What the access log is told besides the request.
+/// Data for the access log, in addition to the request.
 #[derive(Debug, Default)]
 pub struct LogInfo {
-    /// `log_skip` was met.
+    /// Whether `log_skip` applies.
     pub skip: bool,
-    /// The user that `basic_auth` let in.
+    /// The user authenticated by `basic_auth`.
     pub user: Option<String>,
-    /// Loggers named by `log_name` instead of the site's.
+    /// Loggers set by `log_name` instead of the site's.
     pub names: Vec<Arc<str>>,
     /// Fields added by `log_append`.
     pub fields: Vec<(Arc<str>, String)>,
-    /// What is still to be asked for fields, when the answer has ended.
+    /// Fields to compute when the response has ended.
     pub late: Vec<Arc<dyn Late>>,
-    /// Bytes of the answer's body that were sent, once it has ended.
+    /// Response body bytes sent; set when the response has ended.
     pub body_bytes_sent: u64,
-    /// Bytes of the request's body that were read, once the answer has ended.
+    /// Request body bytes read; set when the response has ended.
     pub body_bytes_read: u64,
-    /// Bytes of the answer as it was sent, known once it has ended; 0 before.
+    /// Response bytes sent, including the head; 0 until the response has ended.
     pub bytes_sent: u64,
-    /// How many of these are its head.
+    /// Bytes of the response head sent.
     pub head_bytes_sent: u64,
-    /// Whether it has ended and was sent whole.
+    /// Whether the response was sent completely.
     pub is_complete: bool,
-    /// Error that ended the request, if any.
+    /// The error that ended the request, if any.
     pub error: Option<String>,
-    /// Whether the log was told of it already.
+    /// Whether the error was already logged.
     pub is_told: bool,
-    /// The span of a trace, where `tracing` asked for one.
+    /// The span of the trace, if `tracing` applies.
     pub trace: Option<Box<Span>>,
 }
 
 impl Context {
-    /// The body of the request, if it was read for placeholders.
+    /// The request body, if it was read for placeholders.
     pub fn body_text(&self) -> Option<&[u8]> {
         self.aside.as_ref()?.body_text.as_deref()
     }
 
-    /// Keeps no more of it than a limit allows.
+    /// Truncates the body read for placeholders to `bytes_max`.
     pub fn shorten_body_text(&mut self, bytes_max: u64) {
         let Ok(bytes_max) = usize::try_from(bytes_max) else {
             return;
@@ -473,8 +474,7 @@ impl Context {
         }
     }
 
-    /// What another request needs that is made in place of this one, when that has been answered: everything by which
-    /// placeholders have their values.
+    /// A context for a subrequest made after this request was served: everything that placeholder values depend on.
     pub fn apart(&self) -> Context {
         Context {
             vars: self.vars.clone(),
@@ -491,7 +491,7 @@ impl Context {
         }
     }
 
-    /// Makes it ready for the next request.
+    /// Resets the context for the next request.
     pub fn reset(&mut self) {
         self.frames.clear();
         self.filters.clear();

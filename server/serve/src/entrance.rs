@@ -1,4 +1,4 @@
-//! `listener_wrappers`: what connections of a server begin with. Reading it is left to `sluice-net`.
+//! `listener_wrappers`: listener wrappers of a server, such as the PROXY protocol. `sluice-net` implements them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use crate::limits::PROXY_HEADER_TIMEOUT;
 use crate::refusal::Refusal;
 use crate::settings::SOCKET_WRAPPER;
 
-/// Whether a server speaks TLS.
+/// Whether a server uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Speaks {
-    /// It does.
+    /// With TLS.
     Tls,
-    /// It does not.
+    /// Without TLS.
     Plain,
 }
 
 impl Speaks {
-    /// What `server` speaks.
+    /// Whether `server` uses TLS.
     pub(crate) fn of(server: &Server) -> Speaks {
         match server.tls_connection_policies.is_empty() {
             true => Speaks::Plain,
@@ -32,8 +32,8 @@ impl Speaks {
     }
 }
 
-/// Reads the wrappers of a server; `None` where connections begin plainly. Wrappers change what bytes mean, so none may
-/// be left out in silence.
+/// Parses the listener wrappers of a server; `None` if it has none. Wrappers change the meaning of the bytes on a
+/// connection, so an unsupported one is an error.
 pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {
     if let Some(wrapper) = server.packet_conn_wrappers.first() {
         let what = format!("packet connection wrapper `{}`", name(wrapper));
@@ -43,7 +43,7 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
         ));
     }
     let names: Vec<&str> = server.listener_wrappers.iter().map(name).collect();
-    // Caddy has TLS come first where no place is named for it.
+    // As in Caddy, TLS is the first wrapper unless the list places it.
     let tls_at = names.iter().position(|name| *name == "tls").unwrap_or(0);
     let mut entrance = Entrance::default();
     for (at, wrapper) in server.listener_wrappers.iter().enumerate() {
@@ -56,10 +56,10 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
         }
         match name {
             "tls" => {}
-            // It changes no bytes; `settings` reads it.
+            // Does not change the bytes of the connection; parsed by `settings`.
             SOCKET_WRAPPER => {}
             "http_redirect" => entrance.plain_http = PlainHttp::Redirect,
-            // Our own word: the handlers answer, as nginx does.
+            // An extension of sluice: the handlers serve plain HTTP requests, as in nginx.
             "plain_http" => entrance.plain_http = PlainHttp::Serve,
             "proxy_protocol" if entrance.proxies.is_none() => {
                 entrance.proxies = Some(Arc::new(proxies(wrapper)?));
@@ -95,11 +95,11 @@ fn proxies(config: &RawModule) -> Result<Proxies, Refusal> {
                 .with_help("it is IGNORE, USE, REJECT, REQUIRE or SKIP"));
         }
     };
-    // Our own word: nginx has who sends the header stay who it is.
+    // An extension of sluice for nginx, which does not replace the peer's address by the one in the header.
     let notes = config.get("note") == Some(&Value::Bool(true));
     let judge = move |remote: Remote| match remote {
         _ if notes => Belief::Note,
-        // Whoever may open a socket file is trusted.
+        // File permissions restrict access to a Unix domain socket, so its peers are trusted.
         Remote::Unix => Belief::Use,
         Remote::Ip(addr) if deny.contains(addr.ip()) => Belief::Reject,
         Remote::Ip(addr) if allow.contains(addr.ip()) => Belief::Use,
@@ -117,7 +117,7 @@ fn timeout(config: &RawModule) -> Result<Option<Duration>, Refusal> {
     };
     let read: sluice_model::Duration = serde_json::from_value(value.clone())
         .map_err(|error| Refusal::new(format!("timeout of `proxy_protocol`: {error}")))?;
-    // As in Caddy, zero is the usual time and a negative one is none.
+    // As in Caddy, zero selects the default and a negative timeout disables it.
     Ok(match read.0 {
         0 => Some(PROXY_HEADER_TIMEOUT),
         ..0 => None,

@@ -1,28 +1,28 @@
-//! From failures to statuses: the only place that decides which status a client gets for one.
+//! Maps failures to statuses. No other place decides which status a failure results in.
 
 use std::borrow::Cow;
 
 use sluice_message::Status;
 use sluice_net::{Failure, FailureKind, Side};
 
-/// An error on its way to `handle_errors` or to the plain error answer.
+/// An error on its way to `handle_errors` or to the default error response.
 #[derive(Debug)]
 pub struct Fault {
-    /// The status of the answer.
+    /// The status of the response.
     pub status: Status,
-    /// For the log and `{err.message}`; never shown to clients by itself.
+    /// The message for the log and for `{err.message}`; not sent to clients by default.
     pub message: Cow<'static, str>,
-    /// The cause, if something failed rather than being refused.
+    /// The underlying failure, if something failed rather than being refused.
     pub failure: Option<Failure>,
 }
 
 impl Fault {
-    /// The status that a failure stands for.
+    /// The status that a failure results in.
     pub fn status_of(failure: &Failure) -> Status {
         status_of(failure.side, failure.kind)
     }
 
-    /// A refusal with a constant reason.
+    /// Refuses a request for the given reason.
     pub fn new(status: Status, message: impl Into<Cow<'static, str>>) -> Self {
         Fault {
             status,

@@ -1,5 +1,5 @@
-//! The way from a request to files: the opened files of each worker, roots, and the `file` matcher. Sending a
-//! file is left to `handlers::file_server`.
+//! Access to files: open files cached per worker, site roots, and the `file` matcher. `handlers::file_server` sends
+//! files.
 
 use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
@@ -18,22 +18,22 @@ pub mod limits;
 mod matcher;
 
 thread_local! {
-    /// A worker is one thread, and matchers know nothing of workers: so the files belong to the thread.
+    /// A worker is a thread, and matchers do not know workers, so the open files are thread-local.
     static FILES: OpenFiles = OpenFiles::default();
     static PATHS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Opens what `path` leads to, from this worker's files.
+/// Opens the file at `path`, using the cache of this worker.
 pub fn open(path: &[u8], reach: Reach, now: Moment) -> Found {
     FILES.with(|files| files.open(path, reach, now))
 }
 
-/// What `path` leads to, from this worker's files.
+/// Metadata of the file at `path`, using the cache of this worker.
 pub fn facts(path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
     FILES.with(|files| files.facts(path, reach, now))
 }
 
-/// The content of the file at `path`, if there is one of at most `bytes_max` bytes.
+/// The content of the file at `path` if it exists and has at most `bytes_max` bytes.
 pub fn read_whole(path: &[u8], bytes_max: u64, now: Moment) -> Option<Vec<u8>> {
     let Found::File(file) = open(path, Reach::Anywhere, now) else {
         return None;
@@ -51,15 +51,15 @@ pub fn read_whole(path: &[u8], bytes_max: u64, now: Moment) -> Option<Vec<u8>> {
     }
 }
 
-/// A request whose values do not fit into the path that the configuration makes of them.
+/// The error for a request whose values do not fit into a configured path.
 pub fn unfit(UnfitPath: UnfitPath) -> Fault {
     Fault::new(Status::BAD_REQUEST, UNFIT)
 }
 
-/// Why such a request is refused.
+/// The message of such an error.
 pub const UNFIT: &str = "a value of the request does not fit into a path";
 
-/// Refuses a file system that there is none of: this server has the local disk, which is the default one.
+/// Refuses a file system other than the default, the local disk.
 pub fn check_file_system(name: &str) -> Result<(), Refusal> {
     if matches!(name, "" | "default" | "{http.vars.fs}") {
         return Ok(());
@@ -68,7 +68,7 @@ pub fn check_file_system(name: &str) -> Result<(), Refusal> {
     Err(refusal.with_help("`default` is the local disk; there are no others"))
 }
 
-/// Runs `f` with an empty buffer for a path, whose memory is kept.
+/// Runs `f` with an empty path buffer, which is reused.
 pub fn with_path<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     let mut path = PATHS.with_borrow_mut(Vec::pop).unwrap_or_default();
     path.clear();
@@ -77,11 +77,11 @@ pub fn with_path<T>(f: impl FnOnce(&mut Vec<u8>) -> T) -> T {
     result
 }
 
-/// Where the script ends in a path that goes on behind it: after the first place at which the first of `endings`
-/// that occurs ends a segment. The endings are in lower case.
+/// The end of the script name in a path with path info: after the first segment that ends with the first of `endings`
+/// that occurs. The endings are in lower case.
 ///
-/// Only ASCII letters are compared without case: folding others can change their length, and with it what counts as
-/// the script.
+/// The comparison ignores case for ASCII letters only: folding other letters can change their length, and thereby which
+/// part is the script name.
 pub fn split_script(path: &[u8], endings: &[Vec<u8>]) -> Option<usize> {
     endings
         .iter()
@@ -95,18 +95,18 @@ pub fn split_script(path: &[u8], endings: &[Vec<u8>]) -> Option<usize> {
         })
 }
 
-/// The folder that a site's files are in.
+/// The root folder of a site.
 #[derive(Debug)]
 pub struct Root {
     template: Template,
-    /// The root itself, where it needs no request to know it.
+    /// The root, if it does not depend on the request.
     fixed: Option<Vec<u8>>,
-    /// What a relative root is relative to: the folder the process was started in.
+    /// The base of a relative root: the working directory at startup.
     working_dir: Vec<u8>,
 }
 
 impl Root {
-    /// The root that a configuration gives; an empty text stands for what the `root` directive set.
+    /// Parses a configured root; an empty text means the value set by the `root` directive.
     pub fn build(text: &str) -> Result<Root, Refusal> {
         let text = if text.is_empty() {
             "{http.vars.root}"
@@ -130,10 +130,10 @@ impl Root {
         Ok(root)
     }
 
-    /// Appends the root to `out`: absolute, clean and without a slash at its end, so empty for `/` itself.
+    /// Appends the root to `out`: absolute, normalized and without a trailing slash, so `/` itself is empty.
     ///
     /// # Errors
-    /// A value of the request would make it another folder than the configuration means.
+    /// A value of the request would select a folder outside the one intended by the configuration.
     pub fn write(&self, values: &dyn Values, out: &mut Vec<u8>) -> Result<(), UnfitPath> {
         match &self.fixed {
             Some(fixed) => out.extend_from_slice(fixed),

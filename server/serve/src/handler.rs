@@ -1,4 +1,4 @@
-//! What every directive that acts on a request implements. Walking through them is left to `pipeline`.
+//! The interface of handlers. `pipeline` runs them in order.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,65 +9,65 @@ use sluice_net::Body;
 use crate::context::Exchange;
 use crate::failure::Fault;
 
-/// A future of a handler at work.
+/// The future of a handler that awaits something.
 pub type Waiting<'a> = Pin<Box<dyn Future<Output = Step> + 'a>>;
 
-/// A directive at work: it answers, passes the request on, or fails.
+/// A handler: it produces the response, passes the request to the next handler, or fails.
 ///
-/// A handler never calls the next one. What it has to do to the answer of later ones it leaves as a
-/// [`Filter`] in the context; so passing on costs no nesting and no allocation.
+/// A handler never calls the next one. To change the response of later handlers it adds a [`Filter`] to the context, so
+/// passing a request along requires neither nesting nor allocation.
 pub trait Handler: Send + Sync {
-    /// Handles the request as far as it can be done at once. The head of an answer goes to `x.res`.
+    /// Handles the request as far as possible without awaiting. The response head goes to `x.res`.
     fn serve(&self, x: &mut Exchange) -> Step;
 
-    /// What it says of itself when a request is explained. Nothing may leave the process for that and nothing be
-    /// waited for; whoever does neither need not say anything.
+    /// Describes what the handler does, for `explain`. Implementations must not cause side effects outside the process
+    /// and must not block; handlers without either need not implement this.
     fn account(&self, _x: &mut Exchange) -> Account {
         Account::default()
     }
 
-    /// Goes on where `serve` gave [`Step::Later`], and is called only then.
+    /// Continues after `serve` returned [`Step::Later`]; called only then.
     fn wait<'a>(&'a self, _x: &'a mut Exchange) -> Waiting<'a> {
         unreachable!("a handler that returns Later says how to wait")
     }
 }
 
-/// What a handler says of itself when a request is explained.
+/// A handler's description of its decision, for `explain`.
 #[derive(Default)]
 pub struct Account {
-    /// What it does or would do, a sentence each.
+    /// What it does or would do, one sentence each.
     pub says: Vec<String>,
-    /// What is to be taken for its decision in place of calling `serve`; that is called where there is none.
+    /// The decision to assume instead of calling `serve`; `None` to call it.
     pub assumed: Option<Assumed>,
 }
 
-/// What an explanation takes for the decision of a handler that it does not call.
+/// The decision that an explanation assumes for a handler it does not call.
 pub enum Assumed {
-    /// The request goes on as if it had decided so.
+    /// Continue as if the handler had returned this.
     Step(Step),
-    /// Somebody else answers, and nobody here knows how.
+    /// The response comes from another program, so it is unknown.
     Elsewhere,
 }
 
-/// What a handler decided.
+/// The decision of a handler.
 pub enum Step {
-    /// Not mine, or done with the request: the next handler.
+    /// Continue with the next handler.
     Next,
-    /// This is the answer.
+    /// The response is complete, with this body.
     Done(Body),
-    /// An error; `handle_errors` routes get to see it.
+    /// An error; the `handle_errors` routes handle it.
     Fail(Fault),
-    /// The routes of the list with this number, then the next handler.
+    /// Run the list of routes with this index, then the next handler.
     Enter(usize),
-    /// Something has to be awaited: [`Handler::wait`] does it.
+    /// The handler has to await something: call [`Handler::wait`].
     Later,
 }
 
-/// A handler that does what it does to answers only: each gets its filter.
+/// A handler that only adds a filter to responses.
 pub struct Filtering(Arc<dyn Filter>);
 
 impl Filtering {
-    /// The handler of a filter.
+    /// Creates the handler of a filter.
     pub fn boxed(filter: impl Filter + 'static) -> Box<dyn Handler> {
         Box::new(Filtering(Arc::new(filter)))
     }
@@ -80,26 +80,27 @@ impl Handler for Filtering {
     }
 }
 
-/// Changes an answer on its way out, last added first. A filter sees answers only, not errors that are still to
-/// be turned into one.
+/// Changes a response on its way to the client; the filter added last runs first. Filters see responses only, not
+/// errors that have yet to be turned into one.
 pub trait Filter: Send + Sync {
-    /// Changes head (`x.res`) or body of an answer.
+    /// Changes the head (`x.res`) or the body of a response.
     fn apply(&self, x: &mut Exchange, body: Body) -> Body;
 
-    /// Whether it has to wait for the body or for others; then [`Filter::wait`] is called in place of `apply`.
+    /// Whether the filter has to await the body or something else; if so, [`Filter::wait`] is called instead of
+    /// `apply`.
     fn waits(&self, _x: &Exchange, _body: &Body) -> bool {
         false
     }
 
-    /// Changes an answer that has to be waited for, or fails.
+    /// Changes a response asynchronously, or fails.
     fn wait<'a>(self: Arc<Self>, _x: &'a mut Exchange, _body: Body) -> Waiting<'a> {
         unreachable!("a filter that waits says how")
     }
 
-    /// Undoes what its handler did to the request: the answer it was meant for does not come.
+    /// Undoes the handler's changes to the request, because the response it was meant for is not sent.
     fn give_up(&self, _x: &mut Exchange) {}
 
-    /// The list of routes that answer in place of this answer, if any do.
+    /// The list of routes that produces a response to replace this one, if any.
     fn diverts(&self, _x: &mut Exchange) -> Option<usize> {
         None
     }

@@ -1,5 +1,5 @@
-//! What happens to a request: the model is built into a running server, and each request walks its routes.
-//! Sockets are left to `sluice-net`, choosing to `sluice-route`, the language to `config/`.
+//! The HTTP server: builds a running server from the model and runs each request through its routes. `sluice-net`
+//! manages sockets, `sluice-route` matches routes, `config/` parses configurations.
 
 pub mod build;
 mod client_cert;

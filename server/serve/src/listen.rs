@@ -1,4 +1,4 @@
-//! The addresses of a configuration, as sockets know them.
+//! Resolves the listen addresses of a configuration.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -9,7 +9,7 @@ use sluice_net::ListenAddr;
 use crate::refusal::Refusal;
 use sluice_observe::process_values;
 
-/// The configuration with the placeholders of its listen addresses replaced, as Caddy does when it loads one.
+/// The configuration with placeholders in its listen addresses expanded, as Caddy does when loading a configuration.
 pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> Cow<'a, Config> {
     let mut texts = config.servers().flat_map(|(_, server)| &server.listen);
     if !texts.any(|text| text.contains('{')) {
@@ -35,7 +35,7 @@ pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> C
     Cow::Owned(config)
 }
 
-/// The addresses that one `listen` entry stands for; a range of ports gives several.
+/// The addresses of one `listen` entry; a port range yields several.
 pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
     let address = Address::parse(text)
         .map_err(|error| Refusal::new(format!("listen address `{text}`: {error}")))?;
@@ -68,7 +68,7 @@ pub(crate) fn addresses(text: &str) -> Result<Vec<ListenAddr>, Refusal> {
 }
 
 fn inherited(number: &str) -> Result<ListenAddr, Refusal> {
-    // The first three are for input, output and messages.
+    // The first three are stdin, stdout and stderr.
     match number.parse() {
         Ok(number @ 3..) => Ok(ListenAddr::Inherited(number)),
         Ok(_) | Err(_) => Err(Refusal::new(format!(
@@ -97,7 +97,7 @@ fn unix(address: &Address) -> Result<ListenAddr, Refusal> {
     })
 }
 
-/// A name stands for all its addresses at the time the configuration is built.
+/// Resolves a host name to all its addresses. This happens once, when the configuration is built.
 fn ips(host: &str, text: &str) -> Result<impl Iterator<Item = IpAddr>, Refusal> {
     let mut ips: Vec<IpAddr> = match host.parse() {
         Ok(ip) => vec![ip],

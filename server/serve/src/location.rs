@@ -1,4 +1,4 @@
-//! `Location` fields whose text has placeholders: what a request contributes to them.
+//! `Location` headers with placeholders, and protection against open redirects.
 
 use sluice_message::uri::encode_path;
 use sluice_route::rewrite::is_decoded_path;
@@ -8,8 +8,8 @@ use crate::context::Exchange;
 use crate::text::clean_value;
 use crate::values::At;
 
-/// The value of a `Location` field. Paths, which placeholders hold decoded, are encoded again; and a text that does not
-/// itself begin with the name of a host leads to none that a request chooses.
+/// Expands a `Location` header. Placeholders hold decoded paths, which are encoded again; a text that does not itself
+/// start with a host cannot redirect to a host chosen by the request.
 pub fn of(text: &Template, x: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
     text.expand_each(&At(x), Unknown::Empty, &mut out, |key, out, start| {
@@ -25,7 +25,7 @@ pub fn of(text: &Template, x: &Exchange) -> Vec<u8> {
     out
 }
 
-/// Removes all but the first of the slashes that a path begins with: browsers take `//host` and `/\host` for an address.
+/// Reduces leading slashes to one: browsers treat `//host` and `/\host` as another host.
 pub fn keep_here(target: &mut Vec<u8>) {
     if target.first() != Some(&b'/') {
         return;

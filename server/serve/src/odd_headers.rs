@@ -1,18 +1,19 @@
-//! Request headers whose names have an underscore or a dot. Applications that name headers as CGI does cannot tell
-//! `Remote_User` and `Remote.User` from `Remote-User`, so a client could pass one off as the other. Caddy drops them
-//! all but the expected ones, and so do sites of a Caddyfile; servers of an nginx.conf have `underscores_in_headers`.
+//! Request headers with an underscore or a dot in their name. Applications that read headers as CGI variables cannot
+//! distinguish `Remote_User` and `Remote.User` from `Remote-User`, so a client could spoof one with the other. As in
+//! Caddy, sites of a Caddyfile drop all of them except those the configuration expects; servers of an nginx.conf have
+//! `underscores_in_headers`.
 
 use sluice_message::{FieldId, Fields};
 use sluice_model::Server;
 
-/// The names that are expected although they have an underscore or a dot.
+/// The names that the configuration expects although they contain an underscore or a dot.
 #[derive(Debug, Default)]
 pub(crate) struct ExpectedNames {
     underscore: Vec<Pattern>,
     dot: Vec<Pattern>,
 }
 
-/// A name, or what names begin with.
+/// A header name or a prefix of header names.
 #[derive(Debug)]
 struct Pattern {
     text: Box<[u8]>,
@@ -26,7 +27,7 @@ enum Kind {
 }
 
 impl ExpectedNames {
-    /// Those of a server.
+    /// The expected names of a server.
     pub(crate) fn build(server: &Server) -> ExpectedNames {
         let patterns = |names: &[String]| names.iter().map(|name| Pattern::new(name)).collect();
         ExpectedNames {
@@ -35,8 +36,8 @@ impl ExpectedNames {
         }
     }
 
-    /// Drops the others, and those that an application could take for an expected one: where `User_Id` is expected a
-    /// `User-Id` is not.
+    /// Removes the other headers, and those that an application could mistake for an expected one: if `User_Id` is
+    /// expected, `User-Id` is removed.
     pub(crate) fn retain(&self, fields: &mut Fields) {
         let is_plain = self.underscore.is_empty() && self.dot.is_empty();
         let may_stay = |id, name: &[u8]| {
@@ -51,7 +52,7 @@ impl ExpectedNames {
         }
     }
 
-    /// Whether a name with an underscore, a dot or both is expected.
+    /// Whether a name with an underscore or a dot is expected.
     fn expects(&self, name: &[u8]) -> bool {
         let has = |sign, patterns: &[Pattern]| {
             !name.contains(&sign) || patterns.iter().any(|pattern| pattern.matches(name))
@@ -87,7 +88,7 @@ impl Pattern {
             .is_some_and(|part| is_alias(part, &self.text))
     }
 
-    /// The part of `name` that is compared.
+    /// The part of `name` to compare.
     fn part_of<'a>(&self, name: &'a [u8]) -> Option<&'a [u8]> {
         match self.kind {
             Kind::Name => Some(name),
@@ -96,8 +97,8 @@ impl Pattern {
     }
 }
 
-/// Whether a name has a sign other than letters, digits and `-`, which some reader takes for another one. Known names
-/// have none.
+/// Whether a name contains a character other than letters, digits and `-`, which some applications normalize. Known
+/// headers never do.
 pub(crate) fn is_odd(id: FieldId, name: &[u8]) -> bool {
     id == FieldId::Other
         && name
@@ -105,8 +106,8 @@ pub(crate) fn is_odd(id: FieldId, name: &[u8]) -> bool {
             .any(|byte| !byte.is_ascii_alphanumeric() && *byte != b'-')
 }
 
-/// Whether two different names are one to an application that names headers as CGI does: all signs other than letters
-/// and digits become the same (RFC 3875, section 4.1.18; PHP and others replace more than the `-`).
+/// Whether two different names are the same to an application that reads headers as CGI variables: all characters other
+/// than letters and digits are replaced (RFC 3875, section 4.1.18; PHP and others replace more than `-`).
 pub(crate) fn is_alias(name: &[u8], of: &[u8]) -> bool {
     let same = |(a, b): (&u8, &u8)| match (a.is_ascii_alphanumeric(), b.is_ascii_alphanumeric()) {
         (true, true) => a.eq_ignore_ascii_case(b),

@@ -1,5 +1,5 @@
-//! What OpenSSL calls things: nginx's variables and settings have its names, and it writes names of certificates in forms
-//! of its own.
+//! OpenSSL's names for cipher suites, groups and certificate attributes, which nginx uses in variables and settings,
+//! and its formats of distinguished names.
 
 use std::io::Write;
 
@@ -7,8 +7,7 @@ use sluice_message::hex::hex_text;
 use x509_parser::asn1_rs::Any;
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// The cipher suites by their numbers in the IANA registry, in their order; without those that need passwords or keys that
-/// are known beforehand.
+/// Cipher suites by IANA number, in ascending order, except those with passwords or pre-shared keys.
 const SUITES: &[(u16, &str)] = &[
     (0x002f, "AES128-SHA"),
     (0x0032, "DHE-DSS-AES128-SHA"),
@@ -100,7 +99,7 @@ const SUITES: &[(u16, &str)] = &[
     (0xccaa, "DHE-RSA-CHACHA20-POLY1305"),
 ];
 
-/// Those that are spoken, by their names in the IANA registry.
+/// The supported suites, by IANA name.
 const SPOKEN: [(&str, &str); 6] = [
     (
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
@@ -128,7 +127,7 @@ const SPOKEN: [(&str, &str); 6] = [
     ),
 ];
 
-/// Groups for the key exchange by their numbers in the IANA registry, in their order.
+/// Key exchange groups by IANA number, in ascending order.
 const GROUPS: &[(u16, &str)] = &[
     (19, "prime192v1"),
     (21, "secp224r1"),
@@ -151,18 +150,18 @@ const GROUPS: &[(u16, &str)] = &[
     (4589, "SecP384r1MLKEM1024"),
 ];
 
-/// What OpenSSL calls the suite with this name in the IANA registry; those of TLS 1.3 have one name.
+/// OpenSSL's name for the suite with this IANA name; TLS 1.3 suites have the same name in both.
 pub fn suite_of(iana: &'static str) -> &'static str {
     let found = SPOKEN.iter().find(|(known, _)| *known == iana);
     found.map_or(iana, |(_, name)| *name)
 }
 
-/// What OpenSSL calls the suite with this number.
+/// OpenSSL's name for the suite with this number.
 pub fn suite_name(number: u16) -> Option<&'static str> {
     by_number(SUITES, number)
 }
 
-/// What OpenSSL calls the group with this number.
+/// OpenSSL's name for the group with this number.
 pub fn group_name(number: u16) -> Option<&'static str> {
     by_number(GROUPS, number)
 }
@@ -172,7 +171,7 @@ fn by_number(table: &[(u16, &'static str)], number: u16) -> Option<&'static str>
     at.ok().map(|at| table[at].1)
 }
 
-/// The attributes of names that OpenSSL has short names for.
+/// Attributes with short names in OpenSSL.
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("0.9.2342.19200300.100.1.1", "UID"),
     ("0.9.2342.19200300.100.1.3", "mail"),
@@ -215,7 +214,7 @@ fn short_name(oid: &str) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-/// Appends a name as RFC 2253 writes it, the last part first; bytes that are not ASCII are escaped.
+/// Appends a name in RFC 2253 format, last RDN first; non-ASCII bytes are escaped.
 pub fn push_name(name: &X509Name<'_>, out: &mut Vec<u8>) {
     let parts: Vec<_> = name.iter_rdn().collect();
     for (at, part) in parts.iter().rev().enumerate() {
@@ -250,14 +249,14 @@ fn push_attribute(attribute: &AttributeTypeAndValue<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The text of a value; `None` where it is none.
+/// The text of a value; `None` if it is not a string.
 fn text_of(value: &Any<'_>) -> Option<String> {
     const UTF8: u32 = 12;
     const TEXTS: [u32; 6] = [18, 19, 20, 22, 26, 27];
     const BMP: u32 = 30;
     match value.tag().0 {
         UTF8 => Some(String::from_utf8_lossy(value.data).into_owned()),
-        // One byte for each letter: what T61 has beyond ASCII, nobody reads in another way.
+        // Treat T61String as Latin-1, as other implementations do.
         tag if TEXTS.contains(&tag) => {
             Some(value.data.iter().map(|byte| char::from(*byte)).collect())
         }
@@ -275,7 +274,7 @@ fn text_of(value: &Any<'_>) -> Option<String> {
     }
 }
 
-/// RFC 2253, section 2.4, and control characters and all beyond ASCII as hexadecimal digits.
+/// Escapes according to RFC 2253, section 2.4; control characters and non-ASCII bytes become hexadecimal.
 fn push_escaped(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     for (at, &byte) in bytes.iter().enumerate() {
@@ -292,7 +291,7 @@ fn push_escaped(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a name as OpenSSL wrote it before there was a standard: with slashes, the first part first.
+/// Appends a name in OpenSSL's legacy format: separated by slashes, first RDN first.
 pub fn push_slashes(name: &X509Name<'_>, out: &mut Vec<u8>) {
     for attribute in name.iter_attributes() {
         let oid = attribute.attr_type().to_id_string();
@@ -323,7 +322,8 @@ mod tests {
 
     use super::*;
 
-    /// Made by `openssl x509 -req` with a name that needs escapes; the texts below are what nginx 1.22 showed for it.
+    /// Created with `openssl x509 -req`, with a name that needs escaping; the expected texts are the output of nginx
+    /// 1.22.
     const CERT: &str = "\
      MIIB3zCCAYYCAwoS/zAKBggqhkjOPQQDAjA0MQswCQYDVQQGEwJERTETMBEGA1UECgwKw5xuw68sIEluYzEQMA4GA1UEAwwHUm9v\
      dCBDQTAeFw0yNjExMjIxMjU3NDVaFw0yNzAzMDIxMjU3NDVaMIHBMQswCQYDVQQGEwJERTEKMAgGA1UECAwBczEKMAgGA1UEBwwB\

@@ -1,5 +1,5 @@
-//! The walk of a request through the routes of its server. What each handler does is left to the handlers; here
-//! is only the order: which route is next, what a group or a terminal route skips, and where errors go.
+//! Runs a request through the routes of its server. Handlers do the work; this module only decides the order: which
+//! route is next, what a group or a terminal route skips, and which routes handle errors.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::site::SiteRef;
 use crate::values;
 use sluice_observe::metrics::SiteMetrics;
 
-/// All lists of routes of one server, by number. The first is where requests begin.
+/// All route lists of one server, by index. Requests start in the first.
 pub struct Program {
     pub(crate) lists: Vec<List>,
-    /// The list that handles errors nothing else handled.
+    /// The list that handles errors no other list handles.
     pub(crate) errors: Option<usize>,
-    /// Whether that list handles errors of its own as well. It then has to end by itself.
+    /// Whether that list also handles its own errors. It must then terminate by itself.
     pub(crate) errors_recur: bool,
-    /// The server that it belongs to, for handlers that ask it for a page.
+    /// The server that this belongs to, for handlers that make subrequests.
     pub(crate) itself: SiteRef,
-    /// The servers of an nginx.conf, where it was made from one.
+    /// The virtual servers of an nginx.conf, if the configuration is one.
     pub(crate) nginx: Option<Arc<Tree>>,
-    /// Counts requests by the routes of the first list, where the configuration asks for it.
+    /// Counts requests by the routes of the first list, if the configuration enables metrics.
     pub(crate) metrics: Option<SiteMetrics>,
 }
 
@@ -35,30 +35,30 @@ pub struct Program {
 #[derive(Default)]
 pub struct List {
     pub(crate) routes: Vec<Route>,
-    /// Which routes can match a host and path at all; skips the others at no cost.
+    /// Finds the routes that can match a host and path; skips all others at no cost.
     pub(crate) index: RouteIndex,
-    /// The list that handles errors from here.
+    /// The list that handles errors from this list.
     pub(crate) errors: Option<usize>,
 }
 
-/// Handlers and when they run.
+/// A route: matchers and handlers.
 pub struct Route {
     pub(crate) matchers: MatcherSets,
     pub(crate) handlers: Vec<Box<dyn Handler>>,
-    /// Of the routes with one number only the first that matches runs.
+    /// Of the routes with the same group only the first that matches runs.
     pub(crate) group: Option<u32>,
     pub(crate) terminal: bool,
-    /// What metrics call its first handler, as a number.
+    /// The metrics label of its first handler, as an index.
     pub(crate) kind: Option<u8>,
 }
 
-/// A place in a list of routes.
+/// A position in a list of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     list: usize,
-    /// The route whose handlers run, or the first that was not looked at.
+    /// The route whose handlers run, or the first route that was not tried.
     route: usize,
-    /// The next handler of that route; `None` while the route is still to be chosen.
+    /// The next handler of that route; `None` while a route has yet to be chosen.
     handler: Option<usize>,
 }
 
@@ -72,40 +72,40 @@ impl Frame {
     }
 }
 
-/// A list with routes for errors that was entered, and where to go on after those.
+/// A list with error routes that the request has entered, and where to continue after them.
 #[derive(Debug)]
 pub struct Scope {
     errors: usize,
     outer: Vec<Frame>,
 }
 
-/// Sees a walk as it happens. The walk is compiled for each kind of watch, so that requests, which nobody watches,
-/// pay nothing for it; whoever explains a request watches the very walk that would serve it.
+/// Observes the walk through the routes. The walk is monomorphized for each observer, so ordinary requests pay nothing
+/// for it, and `explain` observes the same code that would serve the request.
 pub(crate) trait Watch {
-    /// Whether filters may wait for the body of an answer and for others.
+    /// Whether filters may await the response body or something else.
     const WAITS: bool = true;
 
-    /// Runs the next handler, the one at this place.
+    /// Runs the next handler, which is at this position.
     fn serve(&mut self, _at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
         handler.serve(x)
     }
 
-    /// Routes of a list, from the first to before the second number, cannot match by host or path.
+    /// The routes from `from` up to, but not including, `to` cannot match by host or path.
     fn left_out(&mut self, _x: &Exchange, _list: usize, _from: usize, _to: usize) {}
 
-    /// A route was looked at.
+    /// A route was tried.
     fn looked_at(&mut self, _x: &Exchange, _list: usize, _route: usize, _verdict: Verdict) {}
 
-    /// The request failed; the list with this number goes on with it, if there is one.
+    /// The request failed; the list `errors` handles it, if any.
     fn failed(&mut self, _fault: &Fault, _errors: Option<usize>) {}
 
-    /// Lets a filter change the answer. `count` filters are left after it.
+    /// Applies a filter to the response; `count` filters remain.
     fn filter(&mut self, _count: usize, filter: &dyn Filter, x: &mut Exchange, body: Body) -> Body {
         filter.apply(x, body)
     }
 }
 
-/// Where a handler is.
+/// The position of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) list: usize,
@@ -113,20 +113,20 @@ pub(crate) struct Place {
     pub(crate) handler: usize,
 }
 
-/// What became of a route.
+/// The outcome of trying a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Its handlers run.
     Taken,
-    /// Another of its group ran before.
+    /// Another route of its group ran before.
     GroupTaken,
-    /// Its conditions are not met.
+    /// Its matchers do not match.
     NotMatched,
-    /// One of its conditions fails the request.
+    /// One of its matchers fails the request.
     Refused,
 }
 
-/// Nobody watches.
+/// The observer of ordinary requests, which does nothing.
 struct Unwatched;
 
 impl Watch for Unwatched {}
@@ -138,7 +138,7 @@ impl Program {
         self.walk(x, &mut Unwatched).into_answer(x)
     }
 
-    /// As `start`, seen by `watch`, whose handlers do not wait.
+    /// Like `start`, observed by `watch`, with handlers that do not await.
     pub(crate) fn watched(&self, x: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
         x.context.frames.push(Frame::at(0));
         match self.walk(x, watch) {
@@ -147,7 +147,7 @@ impl Program {
         }
     }
 
-    /// Goes on with what a handler decided after waiting.
+    /// Continues with the step that a handler returned after awaiting.
     pub fn go_on<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
         let applied = self.apply(x, step, &mut Unwatched);
         applied
@@ -155,7 +155,7 @@ impl Program {
             .into_answer(x)
     }
 
-    /// Answers a request that has no head to walk with: it fails before the first step.
+    /// Produces the response for a request without a usable head: it fails before the first handler.
     pub fn refuse<'a>(&'a self, x: &'a mut Exchange, fault: Fault) -> Answer<'a, Step> {
         let applied = self.fail(x, fault, &mut Unwatched);
         applied
@@ -163,10 +163,10 @@ impl Program {
             .into_answer(x)
     }
 
-    /// Has the handlers of a list note what they have to say of a request that gets no answer.
+    /// Runs the handlers of a list for a request that does not get a response, so that they can record their notes.
     pub(crate) fn note(&self, x: &mut Exchange, list: usize) {
         x.context.frames.push(Frame::at(list));
-        // Whatever they answer is thrown away, also where it would have to be waited for.
+        // The responses of these handlers are discarded, including those that would have to be awaited.
         let _ = self.walk(x, &mut Unwatched);
         x.context.frames.clear();
         x.context.filters.clear();
@@ -216,7 +216,7 @@ impl Program {
                 self.enter(x, list);
                 None
             }
-            // Only reached after waiting: the same handler waits on.
+            // Reached only after awaiting: the same handler continues to await.
             Step::Later => self.current_handler(x).map(Applied::Later),
         }
     }
@@ -231,14 +231,14 @@ impl Program {
         x.context.frames.push(Frame::at(list));
     }
 
-    /// The handler that gave the last step.
+    /// The handler that returned the last step.
     fn current_handler(&self, x: &Exchange) -> Option<&dyn Handler> {
         let frame = x.context.frames.last()?;
         let route = self.lists[frame.list].routes.get(frame.route)?;
         Some(&**route.handlers.get(frame.handler?.checked_sub(1)?)?)
     }
 
-    /// The handler that is next on the walk, `None` at its end.
+    /// The next handler of the walk; `None` at its end.
     fn next_handler<W: Watch>(
         &self,
         x: &mut Exchange,
@@ -261,7 +261,7 @@ impl Program {
                     return Ok(Some((place, &**found)));
                 }
                 if route.terminal {
-                    // A terminal route ends the walk, also that through the lists around it.
+                    // A terminal route ends the walk, including the lists around it.
                     x.context.frames.clear();
                     return Ok(None);
                 }
@@ -289,7 +289,7 @@ impl Program {
         }
     }
 
-    /// The first route at or behind `frame` that matches.
+    /// The first matching route at or after `frame`.
     fn choose<W: Watch>(
         &self,
         x: &mut Exchange,
@@ -330,15 +330,15 @@ impl Program {
         }
     }
 
-    /// Sends the walk to the routes for errors; where there are none gives the plain answer.
+    /// Continues the walk with the error routes; without error routes produces the default error response.
     fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
-        // As nginx a server of an nginx.conf says nothing to a client that is too slow.
+        // Like nginx, a server of an nginx.conf does not respond to a client that is too slow.
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
                 || failure.is_slow_client() && self.nginx.is_some()
         });
-        // RFC 9110, section 15.5.9: the rest of a request that came too late is not waited for. In HTTP/2 that concerns its
-        // stream only.
+        // RFC 9110, section 15.5.9: after a request timeout the connection is closed rather than reading the rest of
+        // the request. In HTTP/2 this affects only the stream.
         x.close |= x.req.version < Version::Http2
             && fault.failure.as_ref().is_some_and(|failure| {
                 failure.side == Side::Client && failure.kind == FailureKind::Timeout
@@ -356,7 +356,7 @@ impl Program {
             message: fault.message.into_owned(),
             id: values::error_id(),
         }));
-        // Filters belong to answers of the handlers that were left behind, and so do answers put aside.
+        // Filters and intercepted responses belong to the handlers that were abandoned.
         if let Some(aside) = &mut x.context.aside {
             aside.intercepted.clear();
         }
@@ -389,7 +389,7 @@ impl Program {
 enum Applied<'a> {
     Answer(Body),
     Later(&'a dyn Handler),
-    /// The filter has to wait before the answer is one.
+    /// The filter has to be awaited before the response is complete.
     Filter(Arc<dyn Filter>, Body),
 }
 
@@ -403,8 +403,8 @@ impl<'a> Applied<'a> {
     }
 }
 
-/// The failure of a request for which a match was given up while a value was looked for. What answers an error goes out
-/// as it is.
+/// The fault of a request whose regular expression exceeded the matching limit while a value was computed. While an
+/// error is being handled the response is sent regardless.
 fn given_up(x: &Exchange) -> Option<Fault> {
     let fails = x.context.given_up.take() && x.context.error.is_none();
     fails.then(|| {
@@ -413,8 +413,8 @@ fn given_up(x: &Exchange) -> Option<Fault> {
     })
 }
 
-/// The answer where no handler gave one: that which `intercept` put aside, or else an empty one, with the status of
-/// the error if one is being handled. `None` if routes are to answer in its place.
+/// The response if no handler produced one: the response held back by `intercept`, otherwise an empty one with the
+/// status of the error being handled, if any. `None` if a filter diverts to other routes.
 fn fall_through<'a, W: Watch>(x: &mut Exchange, watch: &mut W) -> Option<Applied<'a>> {
     let aside = x.context.aside.as_mut();
     if let Some(answer) = aside.and_then(|aside| aside.intercepted.pop()) {
@@ -429,8 +429,8 @@ fn fall_through<'a, W: Watch>(x: &mut Exchange, watch: &mut W) -> Option<Applied
     finish(x, Body::Empty, watch)
 }
 
-/// Lets the filters change an answer, the last one added first. `None` if one of them sends the walk to routes that
-/// are to answer in its place.
+/// Applies the filters to a response, last added first. `None` if a filter diverts to routes that produce a response to
+/// replace it.
 fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Option<Applied<'a>> {
     while let Some(filter) = x.context.filters.pop() {
         if !matches!(body, Body::Tunnel(_) | Body::Abort)
@@ -449,11 +449,11 @@ fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Opti
     Some(Applied::Answer(body))
 }
 
-/// Puts an answer aside and goes on with the routes of `list`.
+/// Holds a response back and continues with the routes of `list`.
 fn divert(x: &mut Exchange, body: Body, list: usize) -> Option<Body> {
     let aside = x.context.aside.get_or_insert_default();
     if aside.intercepted.len() >= FRAMES_MAX {
-        // Routes that intercept what they answer themselves.
+        // The routes intercept responses that they produce themselves.
         x.context.log.error = Some("responses are intercepted in a loop".to_owned());
         x.context.filters.clear();
         aside.intercepted.clear();
@@ -461,7 +461,7 @@ fn divert(x: &mut Exchange, body: Body, list: usize) -> Option<Body> {
         return Some(Body::Empty);
     }
     aside.head = Some(x.res.clone());
-    // These tell of the content that is put aside; all other fields belong to whatever answer goes out.
+    // These headers describe the content that is held back; all other headers apply to whichever response is sent.
     let mut head = ResponseHead {
         status: x.res.status,
         ..ResponseHead::default()

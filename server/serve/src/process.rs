@@ -1,5 +1,5 @@
-//! A configuration at work: starting it, replacing it, ending it. All roads to a running server lead through
-//! here, whatever the configuration was read from.
+//! Starts, replaces and stops configurations. Every running server is created here, whatever format its configuration
+//! has.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,19 +30,19 @@ use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
 
-/// What a process decides once, before it has a configuration.
+/// Settings of the process, which do not depend on the configuration.
 pub struct Options {
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// The most files that the process may have open, which connections are.
+    /// Limit on open files of the process, which include connections.
     pub files_max: u64,
-    /// Where certificates and keys are kept.
+    /// Folder for certificates and keys.
     pub data_dir: PathBuf,
-    /// Where entries go.
+    /// The log.
     pub log: Log,
-    /// Under what conditions workers run.
+    /// How workers run.
     pub conditions: Conditions,
-    /// Listening sockets of the process before this one; those of addresses that are not listened on are closed.
+    /// Listening sockets inherited from the previous process; those that are not in the configuration are closed.
     pub handed: Vec<OwnedFd>,
 }
 
@@ -54,18 +54,17 @@ pub struct Server {
     recorder: Arc<Recorder>,
     https: Https,
     config: Arc<Config>,
-    /// The addresses listened on, automatic redirects included.
+    /// The listen addresses, including those of automatic redirects.
     listening: Vec<String>,
-    /// The servers at work, by name.
+    /// The running servers, by name.
     sites: HashMap<String, Arc<Site>>,
 }
 
-/// How long requests may go on after a stop where the configuration does not say: Caddy would wait without end,
-/// which leaves a stop hanging on one forgotten download.
+/// Default drain timeout. Caddy waits forever, so one forgotten download would block a shutdown.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
 
 impl Server {
-    /// Starts workers that serve `config`. `config_files` are hidden from file servers.
+    /// Starts workers that serve `config`. File servers hide `config_files`.
     pub fn start(
         config: Config,
         config_files: &[String],
@@ -115,8 +114,7 @@ impl Server {
         }
     }
 
-    /// Serves `config` from now on; requests end on the configuration they began with. On an error nothing has
-    /// changed.
+    /// Switches to `config`; requests in flight finish on the configuration they began with. On error nothing changes.
     pub fn replace(&mut self, config: Config, config_files: &[String]) -> Result<(), Vec<Refusal>> {
         let done = self.try_replace(config, config_files);
         if done.is_err() {
@@ -149,7 +147,8 @@ impl Server {
     fn apply(&mut self, built: Built, config: Config) -> Result<(), Vec<Refusal>> {
         let listening = built.listens.iter().map(|listen| listen.addr.to_string());
         let listening = listening.collect();
-        // Before anything listens: the first request is logged by its own configuration, too.
+        // The plan is replaced before any socket is opened, so that the first request is logged by its own
+        // configuration.
         let plan_before = self.options.log.plan();
         let connections_max = connections_max(&self.options, &built);
         self.options.log.replace(built.plan);
@@ -177,63 +176,63 @@ impl Server {
         Ok(())
     }
 
-    /// The configuration being served, before automatic HTTPS changed it.
+    /// The running configuration, as it was before automatic HTTPS changed it.
     pub fn config(&self) -> Arc<Config> {
         self.config.clone()
     }
 
-    /// Copies of all sockets listened on, for whoever is to listen after this server.
+    /// Duplicates all listening sockets, for a process that replaces this one.
     pub fn lend(&self) -> io::Result<Vec<OwnedFd>> {
         self.workers.lend()
     }
 
-    /// Stops accepting, until a configuration is applied again: clients that connect meanwhile wait.
+    /// Stops accepting until a configuration is applied again; clients that connect meanwhile wait.
     pub fn withdraw(&mut self) -> io::Result<()> {
         self.workers.withdraw()
     }
 
-    /// Explains requests with what is being served now. `written` is where its configuration was written.
+    /// Creates an explainer for the running configuration. `written` has its source texts.
     pub fn explainer(&self, config_files: &[String], written: Option<Arc<Written>>) -> Explainer {
         let sites = self.sites.clone();
         Explainer::running(self.config.clone(), config_files.to_vec(), written, sites)
     }
 
-    /// The addresses listened on, those of automatic redirects included.
+    /// The listen addresses, including those of automatic redirects.
     pub fn listening(&self) -> &[String] {
         &self.listening
     }
 
-    /// What was counted since the start.
+    /// The counters and logs of requests.
     pub fn recorder(&self) -> Arc<Recorder> {
         self.recorder.clone()
     }
 
-    /// Client connections open now.
+    /// The number of open client connections.
     pub fn connections(&self) -> usize {
         self.workers.connections()
     }
 
-    /// How long running requests get at the end.
+    /// The drain timeout for requests in flight at shutdown.
     pub fn grace_period(&self) -> Duration {
         let http = self.config.apps.http.as_ref();
         http.and_then(|http| given(http.grace_period))
             .unwrap_or(GRACE_PERIOD)
     }
 
-    /// How long to go on as before after a stop was asked for.
+    /// How long to continue serving after a shutdown was requested.
     pub fn shutdown_delay(&self) -> Duration {
         let http = self.config.apps.http.as_ref();
         http.and_then(|http| given(http.shutdown_delay))
             .unwrap_or_default()
     }
 
-    /// Lets requests see that a stop comes after `delay`; they are served as before.
+    /// Announces to requests that the server shuts down after `delay`; they are served as before.
     pub fn announce_stop(&self, delay: Duration) {
         self.workers.announce_stop(clock::now() + delay);
     }
 
-    /// Stops accepting, lets requests end for at most `grace`, and ends the workers. Gives the number of
-    /// connections that were cut off.
+    /// Stops accepting, drains requests for at most `grace`, and stops the workers. Returns the number of connections
+    /// that were closed by force.
     pub fn drain(self, grace: Duration) -> u64 {
         let cut_off = self.workers.drain(grace);
         self.recorder.finish_exports(EXPORTS_PATIENCE);
@@ -241,10 +240,10 @@ impl Server {
     }
 }
 
-/// How long the collectors of traces and metrics may take for the last of them.
+/// Timeout for exporting the last traces and metrics.
 const EXPORTS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The most client connections at once.
+/// The maximum number of client connections.
 fn connections_max(options: &Options, built: &Built) -> usize {
     let second = match built.asks_upstreams {
         true => SecondFile::PerClient,
@@ -253,20 +252,20 @@ fn connections_max(options: &Options, built: &Built) -> usize {
     ConnectionLimit::for_open_files(options.files_max, second)
 }
 
-/// A configuration whose parts are all ready, and that changes nothing yet.
+/// A configuration with all its parts built, before anything takes effect.
 struct Built {
-    /// Whether a client may need a connection to an upstream.
+    /// Whether a request may need a connection to an upstream.
     asks_upstreams: bool,
     listens: Vec<Listen<Site>>,
     sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
     https: https::Prepared,
     metrics: Option<Arc<HttpMetrics>>,
-    /// Where they are sent; nowhere where they are only read.
+    /// Where to push metrics; `None` if they are only scraped.
     pushes: Option<PushSettings>,
 }
 
-/// Checks whether `config` could run, without opening a socket.
+/// Checks whether `config` can run, without opening a socket.
 pub fn validate(
     config: &Config,
     config_files: &[String],
@@ -364,7 +363,7 @@ fn twice(addr: &ListenAddr, owner: &str, name: &str) -> Refusal {
     ))
 }
 
-/// Refuses apps that would do something and do not: Caddy has modules for them in plugins only.
+/// Refuses apps that would otherwise silently do nothing: in Caddy they are plugins.
 fn unbuilt(config: &Config) -> Vec<Refusal> {
     let events = config.apps.events.as_ref();
     let subscribed = events.is_some_and(|events| !events.subscriptions.is_empty());
@@ -379,7 +378,7 @@ fn unbuilt(config: &Config) -> Vec<Refusal> {
         .collect()
 }
 
-/// What is counted of requests, and where it is sent.
+/// The metrics of requests, and where to push them.
 fn metrics(
     config: &Config,
     workers: usize,
@@ -391,7 +390,7 @@ fn metrics(
     (metrics.map(Arc::new), pushes)
 }
 
-/// What the environment says of pushed metrics, where the configuration asks for them.
+/// The settings for pushing metrics from the environment, if the configuration asks for it.
 fn pushes(metrics: Option<&HttpMetrics>, refusals: &mut Vec<Refusal>) -> Option<PushSettings> {
     metrics.filter(|metrics| metrics.are_pushed())?;
     let read = PushSettings::read(|name| std::env::var(name).ok());
@@ -399,7 +398,7 @@ fn pushes(metrics: Option<&HttpMetrics>, refusals: &mut Vec<Refusal>) -> Option<
         .ok()
 }
 
-/// Who is told what by logs; `Err` where that was refused.
+/// The logging plan; `Err` if it was refused.
 fn plan(config: &Config, options: &Options, refusals: &mut Vec<Refusal>) -> Result<Arc<Plan>, ()> {
     let plan = Plan::build(config.logging.as_ref(), options.log.outputs());
     plan.map(Arc::new).map_err(|errors| {
@@ -408,7 +407,7 @@ fn plan(config: &Config, options: &Options, refusals: &mut Vec<Refusal>) -> Resu
     })
 }
 
-/// The versions of HTTP spoken on the listen entry numbered `index`.
+/// The HTTP versions enabled on the listen entry `index`.
 fn protocols_of(
     server: &sluice_model::Server,
     index: usize,
@@ -444,10 +443,10 @@ struct Around<'a> {
     plan: &'a Plan,
     challenges: &'a Arc<Challenges>,
     metrics: Option<SiteMetrics>,
-    /// Nothing where nothing is to be opened.
+    /// `None` if the configuration is only validated.
     authorities: Option<&'a Authorities<'a>>,
     keys: &'a Keys<'a>,
-    /// What reverse proxies share.
+    /// State shared by reverse proxies.
     shared: &'a Shared,
 }
 
@@ -490,7 +489,7 @@ fn build_site(
     })
 }
 
-/// Where certificates and keys are kept: the configuration's folder, or the usual one.
+/// The folder for certificates and keys: the one in the configuration, or the default.
 fn storage_folder(config: &Config, options: &Options) -> Result<PathBuf, Vec<Refusal>> {
     match &config.storage {
         None => Ok(options.data_dir.clone()),

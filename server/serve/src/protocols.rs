@@ -1,17 +1,17 @@
-//! `protocols`: the versions of HTTP that are spoken on each address. Speaking them is left to `sluice-net`.
+//! `protocols`: the HTTP versions enabled on each address. `sluice-net` implements them.
 
 use sluice_model::Server;
 use sluice_net::Protocols;
 
 use crate::refusal::Refusal;
 
-/// The versions spoken on the listen entry numbered `index`: its own, or else those of the server.
+/// The versions enabled on the listen entry `index`: its own, or else those of the server.
 pub(crate) fn on_entry(server: &Server, index: usize) -> Result<Protocols, Refusal> {
     let own = server.listen_protocols.get(index).and_then(Option::as_ref);
     read(own.unwrap_or(&server.protocols))
 }
 
-/// Reads a list of versions. An empty one stands for those that are usual.
+/// Parses a list of versions; an empty list means the default versions.
 fn read(names: &[String]) -> Result<Protocols, Refusal> {
     if names.is_empty() {
         return Ok(Protocols::default());
@@ -26,7 +26,7 @@ fn read(names: &[String]) -> Result<Protocols, Refusal> {
             "h1" => protocols.h1 = true,
             "h2" => protocols.h2 = true,
             "h2c" => protocols.h2c = true,
-            // Clients that offer it speak the others, too.
+            // Clients that offer HTTP/3 support the other versions as well.
             "h3" => {}
             other => {
                 return Err(Refusal::new(format!("unknown protocol `{other}`"))
@@ -44,14 +44,14 @@ fn read(names: &[String]) -> Result<Protocols, Refusal> {
     }
 }
 
-/// What handshakes offer by ALPN: what the configuration asks for, or else the usual, without what is not spoken.
+/// The ALPN protocols to offer: those in the configuration, or else the defaults, without those that are disabled.
 pub(crate) fn alpn(asked: &[String], protocols: Protocols) -> Vec<String> {
     let usual = ["h2", "http/1.1"].map(str::to_owned);
     let offered = if asked.is_empty() { &usual[..] } else { asked };
     let is_spoken = |name: &&String| match name.as_str() {
         "h2" => protocols.h2,
         "http/1.1" | "http/1.0" => protocols.h1,
-        // Nobody here speaks it over TCP, and a client might choose it.
+        // Not supported over TCP: a client must not be able to select it.
         _ => false,
     };
     offered.iter().filter(is_spoken).cloned().collect()

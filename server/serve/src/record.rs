@@ -15,11 +15,11 @@ use sluice_observe::tracing::Ended;
 
 use crate::context::Exchange;
 
-/// A worker's memory for the line it writes.
+/// A worker's buffer for log lines.
 #[derive(Default)]
 struct LineScratch(RefCell<Vec<u8>>);
 
-/// Counts and logs a request that has ended. To be called once for each [`Recorder::begin`].
+/// Counts and logs the end of a request. Call it once for each [`Recorder::begin`].
 pub fn end(
     recorder: &Recorder,
     x: &mut Exchange,
@@ -55,7 +55,7 @@ pub fn end(
             x.context.log.bytes_sent = completion.bytes_sent;
             x.context.log.head_bytes_sent = completion.head_bytes_sent;
             x.context.log.is_complete = matches!(completion.ending, Ending::Complete);
-            // As the directives are nested in Caddy: the last one says its word first.
+            // As with Caddy's nested handlers, the last directive adds its fields first.
             for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
                 late.add(x);
             }
@@ -67,7 +67,7 @@ pub fn end(
     }
 }
 
-/// The entry that says why a request failed; clients are never told.
+/// Logs why a request failed; this is never shown to clients.
 fn log_error(
     log: &Log,
     x: &Exchange,
@@ -97,7 +97,7 @@ fn log_error(
             write_error(x, completion, status, &route, &head, access);
         }
     };
-    // The loggers are called like those that take the request itself.
+    // The logger names are the same as those of the access log entry.
     match (x.context.log.names.as_slice(), access) {
         ([], None) => write(""),
         ([], Some(access)) => access.names_for(&x.req.host).for_each(write),
@@ -127,21 +127,21 @@ fn write_error(
     });
 }
 
-/// Something that is told of a request while it is served, in the words of nginx.
+/// A message about a request in progress, in nginx's wording.
 pub(crate) struct Remark<'a> {
-    /// What a log takes it from.
+    /// The logger name.
     pub(crate) logger: &'a str,
     pub(crate) level: Level,
     pub(crate) message: &'a str,
     /// The name of the virtual server.
     pub(crate) server: &'a str,
-    /// The number of the connection.
+    /// The connection number.
     pub(crate) connection: u64,
-    /// The upstream that it is about; empty for none.
+    /// The upstream concerned; empty if there is none.
     pub(crate) upstream: &'a str,
 }
 
-/// Tells it.
+/// Logs the message.
 pub(crate) fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
     let route = log.plan().route(remark.logger);
     if !route.takes(remark.level) {

@@ -4,21 +4,21 @@ use std::fmt;
 
 use sluice_diag::OriginId;
 
-/// Why a configuration cannot run. The message stands alone and names the thing.
+/// The reason why a configuration cannot run. The message is self-contained and names the item it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Where in the configuration, as Caddy's JSON path: `apps.http.servers.srv0.routes[2].handle[0]`.
+    /// The position in the configuration, as Caddy's JSON path: `apps.http.servers.srv0.routes[2].handle[0]`.
     pub place: String,
     /// What is wrong.
     pub message: String,
-    /// What to do instead; empty where that is plain.
+    /// How to fix it; empty if that is obvious.
     pub help: String,
-    /// Where it was written, in the text that the configuration was read from; unknown for most.
+    /// The position in the source text; `None` for most refusals.
     pub written: Option<OriginId>,
 }
 
 impl Refusal {
-    /// A refusal whose place is filled in by the [`Builder`].
+    /// Creates a refusal; the [`Builder`] fills in its position.
     pub fn new(message: impl Into<String>) -> Self {
         Refusal {
             place: String::new(),
@@ -28,12 +28,12 @@ impl Refusal {
         }
     }
 
-    /// A setting that is known but not built yet.
+    /// Refuses a setting that is known but not implemented.
     pub fn not_yet(what: &str, instead: &str) -> Self {
         Refusal::new(format!("{what} is known but not supported yet")).with_help(instead)
     }
 
-    /// Adds what to do instead.
+    /// Adds how to fix it.
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self

@@ -1,4 +1,4 @@
-//! The limits of a server's connections: the model's settings, or our own numbers with their reasons.
+//! Connection limits of a server: those of the model, or our defaults with their rationale.
 
 use std::time::Duration;
 
@@ -9,49 +9,49 @@ use sluice_net::{ClientLimits, Probes, Settings, SocketSettings};
 use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
-/// A whole head within this time, from its first byte: a person on a bad line manages, a slow-header attack of
-/// ten thousand connections is gone in a minute.
+/// Timeout for a complete request head, from its first byte: long enough for users on bad connections, short enough to
+/// end a slow-header attack of ten thousand connections within a minute.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The pause a client may make while sending a body.
+/// Timeout for a pause while the client sends a body.
 const BODY_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The pause a client may make while taking an answer.
+/// Timeout for a pause while the client receives a response.
 const WRITE_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The lowest rate at which a client may send a body or take an answer, in bytes a second: a tenth of what the oldest
-/// modems did, and ten times what an attacker sends who wants to hold thousands of connections. Kestrel's number.
+/// Minimum rate at which a client has to send a body or receive a response, in bytes per second: a tenth of the rate of
+/// the oldest modems, and ten times what an attacker sends to hold thousands of connections. Kestrel's default.
 const MIN_DATA_RATE: u32 = 240;
 
-/// How long we wait for a client in all before that counts. Half of the pause that it may make.
+/// How long we wait for a client in total before the minimum rate applies: half of the idle timeout.
 const MIN_DATA_RATE_GRACE: Duration = Duration::from_secs(30);
 
-/// Caddy's idle timeout. Idle connections hold little here, and go first when room is needed.
+/// Caddy's idle timeout. Idle connections need little memory, and are closed first when slots run out.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 
 /// A TLS handshake takes at most two round trips and the client's signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that vanished is noticed after two minutes or so; Caddy's number. Accepted sockets inherit it, so it costs
-/// nothing per connection.
+/// Interval of TCP keep-alive probes; Caddy's default. A client that vanished is detected after about two minutes.
+/// Accepted sockets inherit the setting, so it costs nothing per connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// The name of the listener wrapper that says what sockets are set to. Ours; Caddy has no such word.
+/// The name of the listener wrapper with socket options. An extension of sluice.
 pub(crate) const SOCKET_WRAPPER: &str = "socket";
 
-/// The most headers that a head may be allowed to have: HTTP/2 counts them, and one more, in 16 bits.
+/// Upper bound for the maximum number of headers: HTTP/2 counts them, plus one, in 16 bits.
 pub(crate) const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
 
-/// Whether something needs the exact time of each request.
+/// Whether anything needs the exact time of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     /// An access log shows durations.
     Exact,
-    /// Nothing shows them.
+    /// Coarse times are sufficient.
     Coarse,
 }
 
-/// The limits for a server.
+/// The limits of a server.
 pub(crate) fn settings(server: &Server, times: Times) -> Settings {
     let limits = h1_limits(server.max_header_bytes);
     Settings {
@@ -72,7 +72,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
     }
 }
 
-/// The lowest rate at which clients may send and take; ours where nothing is said.
+/// The minimum data rate of clients; the default if it is not configured.
 pub(crate) fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
     let rate = config.map_or(MIN_DATA_RATE, |config| {
         u32::try_from(config.rate).unwrap_or(u32::MAX)
@@ -81,7 +81,7 @@ pub(crate) fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
     MinDataRate::new(rate, grace.unwrap_or(MIN_DATA_RATE_GRACE))
 }
 
-/// The same limits with other ones for heads; the usual ones where that is 0.
+/// The same limits with a different maximum head size; 0 means the default.
 pub(crate) fn with_head_bytes(settings: &Settings, bytes_max: u64) -> Settings {
     let limits = h1_limits(bytes_max);
     Settings {
@@ -98,7 +98,7 @@ fn h1_limits(head_bytes_max: u64) -> h1::Limits {
     {
         limits.head_bytes_max = max;
         limits.target_bytes_max = limits.target_bytes_max.min(max);
-        // Longer heads have more headers in proportion, shorter ones as many as usual.
+        // A larger maximum allows proportionally more headers; a smaller one does not reduce their number.
         let usual = h1::Limits::DEFAULT;
         let headers = usual.fields_max.saturating_mul(max) / usual.head_bytes_max;
         limits.fields_max = headers.clamp(usual.fields_max, usize::from(HEADERS_COUNT_MAX));
@@ -106,13 +106,13 @@ fn h1_limits(head_bytes_max: u64) -> h1::Limits {
     limits
 }
 
-/// Heads are as long as in HTTP/1.
+/// The same head size as for HTTP/1.
 fn h2_limits(h1: &h1::Limits) -> h2::Limits {
     let usual = h2::Limits::SERVER;
     let header_list_bytes_max = u32::try_from(h1.head_bytes_max).unwrap_or(u32::MAX);
     h2::Limits {
         header_list_bytes_max,
-        // As many heads may be open as with the usual length, and one of the longest.
+        // Allow as many open heads as with the default size, and at least one of the maximum size.
         open_heads_bytes_max: usual.open_heads_bytes_max.max(header_list_bytes_max),
         block_bytes_max: header_list_bytes_max,
         fields_max: u16::try_from(h1.fields_max)
@@ -123,7 +123,7 @@ fn h2_limits(h1: &h1::Limits) -> h2::Limits {
     }
 }
 
-/// The settings of sockets that our own wrapper `socket` has, which nginx's `listen` asks for.
+/// Socket options from our `socket` wrapper, which corresponds to parameters of nginx's `listen`.
 fn sockets(server: &Server) -> SocketSettings {
     let mut wrappers = server.listener_wrappers.iter();
     let found = wrappers.find(|wrapper| {
@@ -145,7 +145,7 @@ fn sockets(server: &Server) -> SocketSettings {
     }
 }
 
-/// A negative interval switches probes off, as in Caddy; what is not set has Caddy's number.
+/// As in Caddy, a negative interval disables probes, and the default is Caddy's.
 fn probes(server: &Server) -> Option<Probes> {
     (server.keepalive_interval.0 >= 0).then(|| Probes {
         idle: given(server.keepalive_idle).unwrap_or(PROBE_INTERVAL),
@@ -156,7 +156,7 @@ fn probes(server: &Server) -> Option<Probes> {
     })
 }
 
-/// A duration of the model, if it is set.
+/// The duration, if it is set.
 pub(crate) fn given(duration: sluice_model::Duration) -> Option<Duration> {
     u64::try_from(duration.0)
         .ok()

@@ -1,5 +1,5 @@
-//! One server of the configuration at work: the [`Service`] that workers call. The walk through its routes is
-//! left to `pipeline`, limits of connections to `sluice-net`.
+//! A running server of the configuration: the [`Service`] that workers call. `pipeline` runs its routes, `sluice-net`
+//! enforces connection limits.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -25,66 +25,66 @@ use sluice_observe::Recorder;
 use sluice_observe::log::AccessLog;
 use sluice_observe::metrics::Marks;
 
-/// The value of the Server field. Caddy and nginx name themselves here, too; a `header -Server` removes it.
+/// The value of the `Server` header. Like Caddy and nginx, sluice names itself; `header -Server` removes it.
 static SERVER: LazyLock<FixedField> =
     LazyLock::new(|| FixedField::known(FieldId::Server, b"sluice"));
 
-/// What a server tells a client that asks for a tunnel; what a place takes of it its handlers decide.
+/// The `Allow` header of the response to CONNECT. Handlers decide which of these methods a resource supports.
 const ALLOWED: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 
 /// One server of the configuration.
 pub struct Site {
     pub(crate) rules: Rules,
     pub(crate) settings: Settings,
-    /// Those of the servers of an nginx.conf, where they differ.
+    /// Settings of the virtual servers of an nginx.conf, where they differ.
     pub(crate) per_server: Option<PerServer>,
     pub(crate) access: Option<AccessLog>,
     pub(crate) recorder: Arc<Recorder>,
-    /// What authorities ask for to see whether a name is ours.
+    /// ACME challenges in progress.
     pub(crate) challenges: Arc<Challenges>,
 }
 
-/// What decides the answer to a request. It counts and logs nothing.
+/// The rules that produce responses. They do not count or log.
 pub(crate) struct Rules {
     pub(crate) program: Program,
     pub(crate) trusted_proxies: Option<TrustedProxies>,
-    /// Whether Host must agree with the name of the TLS handshake (RFC 9110, section 7.4).
+    /// Whether `Host` has to match the name in the TLS handshake (RFC 9110, section 7.4).
     pub(crate) host_check: HostCheck,
     /// `None` for an nginx.conf, where `underscores_in_headers` decides.
     pub(crate) expected_names: Option<ExpectedNames>,
 }
 
-/// The way from a handler to the server that it belongs to, which is built after it.
+/// A reference from a handler to its server, which is created after the handler.
 #[derive(Clone, Default)]
 pub struct SiteRef(Arc<OnceLock<Weak<Site>>>);
 
 impl SiteRef {
-    /// The server, unless it has ended.
+    /// The server, if it is still running.
     pub fn get(&self) -> Option<Arc<Site>> {
         self.0.get()?.upgrade()
     }
 }
 
-/// Whether Host must agree with the name of the TLS handshake.
+/// Whether `Host` has to match the name in the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCheck {
-    /// It must: another site's rules for client certificates could be got round otherwise.
+    /// It has to: otherwise a client could bypass another site's requirement of client certificates.
     Strict,
     /// It need not.
     Off,
 }
 
 impl Site {
-    /// The server, known to its handlers.
+    /// Wraps the server and makes it available to its handlers.
     pub(crate) fn share(self) -> Arc<Site> {
         let site = Arc::new(self);
-        // It is built once, so nobody has set it before.
+        // The reference is set only here, so this cannot fail.
         let _ = site.rules.program.itself.0.set(Arc::downgrade(&site));
         site
     }
 
-    /// Answers a request that the server makes of itself. It is neither logged nor counted: the one that it is
-    /// made for is. What upstreams hint at meanwhile is for us and not for the client.
+    /// Runs a subrequest. It is neither logged nor counted, because the request it belongs to is. Interim responses of
+    /// upstreams are not sent to the client.
     pub(crate) async fn fetch(&self, x: &mut Exchange) -> Body {
         let worker = x.worker.clone();
         let mut answered = pin!(self.answered(x));
@@ -113,8 +113,8 @@ impl Site {
         Rules::prepare(x);
     }
 
-    /// Answers an authority that looks whether a name is ours: before anything that the configuration says, so that
-    /// redirects and logins do not stand in its way.
+    /// Responds to an ACME HTTP challenge. This comes before everything in the configuration, so that redirects and
+    /// authentication do not interfere.
     fn answer_challenge(&self, x: &mut Exchange) -> Option<Body> {
         if self.challenges.is_idle() {
             return None;
@@ -127,8 +127,7 @@ impl Site {
 }
 
 impl Rules {
-    /// The rules of `server`, found at `place` of the configuration, and what each list of their program was built
-    /// from.
+    /// The rules of `server`, found at `place` in the configuration, and the model of each list of their program.
     pub(crate) fn build<'m>(
         server: &'m Server,
         place: &str,
@@ -168,7 +167,7 @@ impl Rules {
         Ok((rules, listed))
     }
 
-    /// Gives a new exchange what handlers expect to find in it.
+    /// Prepares a new exchange for the handlers.
     pub(crate) fn prepare(x: &mut Exchange) {
         if !x.context.scratch.has_env() {
             let worker = x.worker.clone();
@@ -177,11 +176,13 @@ impl Rules {
         x.res.fields.push_fixed(&SERVER);
     }
 
-    /// Finds out whose request it is and whether it may be asked here; if not, the status says so.
+    /// Determines the client address and checks whether the server accepts the request; the error is the status to
+    /// respond with.
     pub(crate) fn admit(&self, x: &mut Exchange) -> Result<(), Status> {
         if let Some(expected) = &self.expected_names {
             expected.retain(&mut x.req.fields);
-            // A 2xx would open a tunnel to nowhere (RFC 9110, section 9.3.6): what the client sends next is not for us.
+            // A 2xx response would open a tunnel without a destination (RFC 9110, section 9.3.6), so the client's next
+            // bytes would not be HTTP.
             if x.req.method == Method::Connect {
                 x.res.fields.push(FieldId::Allow, ALLOWED);
                 x.close |= x.req.version < Version::Http2;
@@ -201,7 +202,7 @@ impl Rules {
         }
     }
 
-    /// Whether the request names another host than its handshake did.
+    /// Whether `Host` differs from the server name of the TLS handshake.
     fn is_misdirected(&self, x: &Exchange) -> bool {
         let Some(tls) = x
             .conn
@@ -301,7 +302,7 @@ impl Service for Site {
     }
 }
 
-/// Has the log name the reason of a response that was cut off because its client was too slow.
+/// Records why a response was aborted if its client was too slow.
 fn note_slow_client(x: &mut Exchange, completion: &Completion) {
     if let Ending::Failed(failure) = &completion.ending
         && failure.is_slow_client()

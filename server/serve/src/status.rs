@@ -8,7 +8,7 @@ use crate::context::Exchange;
 use crate::refusal::Refusal;
 use crate::values;
 
-/// A status that may be known only with the request.
+/// A status that may depend on the request.
 pub enum StatusText {
     /// A number.
     Fixed(Status),
@@ -17,7 +17,7 @@ pub enum StatusText {
 }
 
 impl StatusText {
-    /// Reads the text; an empty one is none.
+    /// Parses the text; `None` if it is empty.
     pub fn build(text: &str, cx: &Builder<'_>) -> Result<Option<StatusText>, Refusal> {
         if text.is_empty() {
             return Ok(None);
@@ -35,8 +35,8 @@ impl StatusText {
             .map(|template| Some(StatusText::Later(template)))
     }
 
-    /// The status for a request; `None` if the placeholder gave no number from 200 to 999. A status below 200 is not that
-    /// of a final response: the client would wait for another one, or take what follows for another protocol.
+    /// The status for a request; `None` if the placeholder does not yield a number from 200 to 999. A status below 200
+    /// is not valid for a final response: the client would wait for another one, or switch to another protocol.
     pub fn resolve(&self, x: &Exchange) -> Option<Status> {
         match self {
             StatusText::Fixed(status) => Some(*status),

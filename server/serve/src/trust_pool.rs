@@ -1,5 +1,5 @@
-//! Where certificates that others are checked against come from: `trust_pool`, `tls_trust_pool`, `verifier leaf`.
-//! Checking is left to `sluice-certs` and `sluice-net`.
+//! Sources of trusted certificates: `trust_pool`, `tls_trust_pool`, `verifier leaf`. `sluice-certs` and `sluice-net`
+//! verify with them.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use crate::limits::{TRUST_ENDPOINTS_MAX, TRUST_POOLS_NESTED_MAX};
 use crate::refusal::Refusal;
 use crate::settings::given;
 
-/// What a pool gives: certificates (DER); `None` where it is only looked at, and they would have to be made or asked for
-/// first.
+/// The certificates of a pool (DER); `None` if the configuration is only validated and they would have to be created or
+/// fetched.
 type Pool = Option<Vec<Vec<u8>>>;
 
-/// The certificates of a pool. `keys` is where they come from; without it nothing is served, and nothing is asked for.
+/// The certificates of a pool. Without `keys` the configuration is only validated and nothing is fetched.
 pub(crate) fn certificates(pool: &RawModule, keys: Option<&Keys<'_>>) -> Result<Pool, Refusal> {
     nested(pool, keys, 0)
 }
@@ -56,7 +56,7 @@ fn nested(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<Poo
     }
 }
 
-/// Pools together; nothing where one of them is not known yet.
+/// Combines pools; `None` if the certificates of one of them are not known.
 fn joined(parts: impl Iterator<Item = Result<Pool, Refusal>>) -> Result<Pool, Refusal> {
     let parts = parts.collect::<Result<Option<Vec<_>>, _>>()?;
     Ok(parts.map(|parts| parts.concat()))
@@ -86,7 +86,7 @@ fn of_authorities(
     }))
 }
 
-/// What a pool of published certificates can be told about TLS.
+/// TLS settings for fetching a pool over HTTP.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct PublisherTls {
@@ -97,7 +97,7 @@ struct PublisherTls {
     renegotiation: String,
 }
 
-/// Asks for the certificates at all endpoints, one after the other.
+/// Fetches the certificates from all endpoints, one after the other.
 fn published(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<Pool, Refusal> {
     let endpoints = texts(pool, "endpoints");
     if endpoints.len() > TRUST_ENDPOINTS_MAX {
@@ -144,7 +144,7 @@ fn published(pool: &RawModule, keys: Option<&Keys<'_>>, depth: usize) -> Result<
     .map(Some)
 }
 
-/// The storage that a pool names for itself.
+/// The pool's own storage, if it has one.
 fn own_storage(pool: &RawModule) -> Result<Option<Storage>, Refusal> {
     let Some(module) = pool.get("storage") else {
         return Ok(None);
@@ -162,7 +162,7 @@ fn own_storage(pool: &RawModule) -> Result<Option<Storage>, Refusal> {
     }
 }
 
-/// The certificates that a verifier of client certificates names.
+/// The leaf certificates of a client certificate verifier.
 pub(crate) fn leafs(verifier: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
     let name = verifier.get("verifier").and_then(Value::as_str);
     if name != Some("leaf") {
@@ -194,7 +194,7 @@ pub(crate) fn leafs(verifier: &RawModule) -> Result<Vec<Vec<u8>>, Refusal> {
     })
 }
 
-/// Certificates as base64 text.
+/// Decodes certificates in base64.
 pub(crate) fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
     let decode = |text: &String| {
         BASE64
@@ -204,7 +204,7 @@ pub(crate) fn decoded(texts: &[String]) -> Result<Vec<Vec<u8>>, Refusal> {
     texts.iter().map(decode).collect()
 }
 
-/// The certificates in a file.
+/// Reads the certificates in a file.
 pub(crate) fn from_file(file: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Refusal> {
     let file = file.as_ref();
     let refuse = |why: String| Refusal::new(format!("certificates in `{}`: {why}", file.display()));
@@ -212,7 +212,7 @@ pub(crate) fn from_file(file: impl AsRef<Path>) -> Result<Vec<Vec<u8>>, Refusal>
     certificates_from_pem(&text).map_err(|error| refuse(error.to_string()))
 }
 
-/// The lists of revoked certificates (DER) in a file of PEM.
+/// Reads the certificate revocation lists in a PEM file (as DER).
 pub(crate) fn revoked_from_file(file: &Path) -> Result<Vec<Vec<u8>>, Refusal> {
     let refuse = |why: String| {
         Refusal::new(format!(
@@ -224,7 +224,7 @@ pub(crate) fn revoked_from_file(file: &Path) -> Result<Vec<Vec<u8>>, Refusal> {
     revoked_from_pem(&text).map_err(|error| refuse(error.to_string()))
 }
 
-/// The certificates in all `.pem` files of a folder and of those in it.
+/// Reads the certificates in all `.pem` files of a folder and its subfolders.
 fn from_folder(folder: &String) -> Result<Vec<Vec<u8>>, Refusal> {
     let mut found = Vec::new();
     let mut folders = vec![(Path::new(folder).to_owned(), 0)];
@@ -249,7 +249,7 @@ fn texts(module: &RawModule, key: &str) -> Vec<String> {
     texts.map(str::to_owned).collect()
 }
 
-/// What all of `sources` give together.
+/// Collects the certificates from all `sources`.
 fn all<T>(
     sources: impl Iterator<Item = T>,
     read: impl Fn(T) -> Result<Vec<Vec<u8>>, Refusal>,
@@ -269,8 +269,8 @@ mod tests {
     const PEM: &str = include_str!("../tests/authority.pem");
 
     fn count(pool: Value) -> Result<usize, String> {
-        // Each call has a folder of its own: tests run beside each other, and a file that is written anew is empty
-        // for a moment.
+        // Each call uses a folder of its own: tests run in parallel, and a file that is being rewritten is empty for a
+        // moment.
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let name = format!("sluice-pools-{}-{call}", std::process::id());
@@ -300,7 +300,7 @@ mod tests {
                     store: &CertStore::new([]),
                     authority: &authority,
                 };
-                // Without them nothing is asked for, but mistakes are found.
+                // Validation without keys fetches nothing, but finds mistakes.
                 let looked_at = certificates(&pool, None);
                 let found = certificates(&pool, Some(&keys));
                 assert!(looked_at.is_ok() || found.is_err(), "{pool:?}");

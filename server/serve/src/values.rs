@@ -1,5 +1,5 @@
-//! The values of placeholders for a request: those that follow from the head come from `sluice-route`, and here
-//! are the ones that need the rest of the exchange, the clock or the system.
+//! Placeholder values for a request. `sluice-route` provides those that depend only on the head; this module provides
+//! those that need the rest of the exchange, the clock or the system.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -23,11 +23,11 @@ use crate::context::{Exchange, ProxyFacts};
 use crate::failure::Fault;
 use crate::handlers::nginx;
 
-/// The values of placeholders at this point of an exchange.
+/// Placeholder values in the current state of an exchange.
 pub struct At<'a>(pub &'a Exchange);
 
 impl At<'_> {
-    /// What matchers and rewrites look at.
+    /// The input for matchers and rewrites.
     pub fn input(&self) -> Input<'_> {
         Input {
             head: &self.0.req,
@@ -39,14 +39,14 @@ impl At<'_> {
     }
 }
 
-/// Whether the request meets one of the sets of conditions. A condition may fail the request instead.
+/// Whether the request matches one of the matcher sets. A matcher may fail the request instead.
 pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
     matchers
         .matches(&At(x).input())
         .map_err(|refusal| Fault::new(refusal.status, refusal.reason))
 }
 
-/// Expands a template for an exchange; unknown placeholders vanish.
+/// Expands a template for an exchange; unknown placeholders are replaced by nothing.
 pub fn expand(template: &Template, x: &Exchange, out: &mut Vec<u8>) {
     match template.literal() {
         Some(text) => out.extend_from_slice(text),
@@ -54,41 +54,41 @@ pub fn expand(template: &Template, x: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-/// As [`expand`], for texts that are few per request.
+/// Like [`expand`], for texts that are rarely needed.
 pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
     expand(template, x, &mut out);
     out
 }
 
-/// As [`expanded`], with what may be made of the text.
+/// Like [`expanded`], with the provenance of the text.
 pub fn expanded_traced(template: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
     let mut out = Vec::new();
     let provenance = template.expand_traced(&At(x), &mut out);
     (out, provenance)
 }
 
-/// Appends the path of a file that a template gives for an exchange.
+/// Appends the file path that a template yields for an exchange.
 ///
 /// # Errors
-/// A value of the request does not fit into it.
+/// A value of the request does not fit into the path.
 pub fn expand_path(template: &Template, x: &Exchange, out: &mut Vec<u8>) -> Result<(), UnfitPath> {
     template.expand_path(&At(x), out)
 }
 
-/// As [`expanded`], with placeholders that nobody knows left as they stand.
+/// Like [`expanded`], but unknown placeholders remain as written.
 pub fn expanded_or_kept(template: &Template, x: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
     template.expand(&At(x), Unknown::Keep, &mut out);
     out
 }
 
-/// Whether a value counts as true in nginx's conditions: neither empty nor `0`.
+/// Whether a value is true in nginx's conditions: neither empty nor `0`.
 pub fn is_set(value: &[u8]) -> bool {
     !matches!(value, b"" | b"0")
 }
 
-/// The address of the client, as trusted proxies name it.
+/// The client address, taking trusted proxies into account.
 pub fn client_ip(x: &Exchange) -> Option<IpAddr> {
     x.context.client_ip.or_else(|| remote_ip(&x.conn))
 }
@@ -101,7 +101,7 @@ pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
     }
 }
 
-/// Nine characters that tell errors apart, in the log and in answers.
+/// A nine-character ID of an error, for the log and for responses.
 pub fn error_id() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let bits = sluice_observe::random::word();
@@ -172,7 +172,8 @@ impl Values for At<'_> {
         match key {
             Key::Var(name) => match context.vars.provenance(name) {
                 Some(provenance) => provenance,
-                // A group of a host that did not match names no folder; what a Caddyfile sets only sometimes is its choice.
+                // A capture of a host that did not match must not select a folder. In a Caddyfile, an unset variable is
+                // the author's choice.
                 None if name.starts_with(NGINX_VARS) => Provenance::Name,
                 None => Provenance::Configured,
             },
@@ -188,7 +189,7 @@ impl Values for At<'_> {
     }
 }
 
-/// What the names of nginx's variables begin with among those of a request.
+/// The prefix of nginx variables among the variables of a request.
 const NGINX_VARS: &str = "nginx.";
 
 impl At<'_> {
@@ -288,7 +289,7 @@ impl At<'_> {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
         let status = upstream.status.map(Status::code);
         match key {
-            // As Caddy names networks; paths of sockets are configured with theirs.
+            // The network name, as in Caddy; configured paths of Unix domain sockets include it.
             ProxyKey::UpstreamAddress if !address.starts_with("unix") => {
                 push(out, format_args!("tcp/{address}"))
             }
@@ -300,7 +301,7 @@ impl At<'_> {
             ProxyKey::StatusText => upstream.status.map_or(Found::Unknown, |status| {
                 push(out, format_args!("{} {}", status.code(), status.reason()))
             }),
-            // An attempt that gave no answer failed on its way.
+            // An attempt without a response failed in the transport.
             ProxyKey::TransportError => push(out, status.is_none()),
             ProxyKey::Header(name) if !upstream.fields.is_empty() => {
                 sluice_route::values::join_fields(&upstream.fields, name, out);
@@ -333,7 +334,7 @@ impl At<'_> {
         }
     }
 
-    /// A random identifier (RFC 9562, version 4) that stays the same for one request.
+    /// A random UUID (RFC 9562, version 4), the same for the whole request.
     fn uuid(&self, out: &mut Vec<u8>) -> Found {
         let [high, low] = self.0.context.uuid.get();
         let mut uuid = u128::from(high) << 64 | u128::from(low);
@@ -357,8 +358,7 @@ impl At<'_> {
     }
 }
 
-/// What a placeholder shows of the time and the load of an upstream. Lengths of time that have not ended are shown up to
-/// now.
+/// The value of a placeholder for latency or load. Durations that have not ended are measured up to now.
 fn proxy_fact(facts: &ProxyFacts, key: &ProxyKey, out: &mut Vec<u8>) -> Found {
     let millis = |length: Duration| length.as_secs_f64() * 1e3;
     match (key, facts.latency) {
@@ -373,12 +373,12 @@ fn proxy_fact(facts: &ProxyFacts, key: &ProxyKey, out: &mut Vec<u8>) -> Found {
         (ProxyKey::UpstreamDurationMs, Some(_)) => {
             push(out, millis(clock::now().since(facts.asked)))
         }
-        // Without an answer there is no such length; the other keys are no facts.
+        // Without a response the duration is unknown; the other keys are not handled here.
         _ => Found::Unknown,
     }
 }
 
-/// A length of time as Go shows it.
+/// Formats a duration like Go.
 fn span(out: &mut Vec<u8>, length: Duration) -> Found {
     push_duration(out, length);
     Found::Known

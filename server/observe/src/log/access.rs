@@ -1,4 +1,4 @@
-//! The log line of a request, with Caddy's field names. Collecting the facts is left to `record`.
+//! Access log entries with Caddy's field names. `record` collects the data.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,24 +12,24 @@ use super::encode::{Fields, Head};
 use super::json::JsonWriter;
 use super::plan::{Plan, Route};
 
-/// How one server logs its requests.
+/// The access log settings of one server.
 #[derive(Debug)]
 pub struct AccessLog {
     default: Logger,
     hosts: HashMap<Box<[u8]>, Vec<Logger>>,
     skipped: HashMap<Box<[u8]>, ()>,
-    /// Whether a host can match a wildcard among `hosts` or `skipped`; mostly there is none.
+    /// Whether `hosts` or `skipped` contains wildcards; usually they do not.
     has_wildcards: bool,
     skip_unmapped: bool,
     credentials: Credentials,
 }
 
-/// Whether cookies and credentials are shown.
+/// Whether cookies and credentials are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credentials {
     /// Their values are replaced by `REDACTED`.
     Hidden,
-    /// They are logged like all others.
+    /// They are logged like other headers.
     Shown,
 }
 
@@ -55,12 +55,12 @@ impl Logger {
 
 const ACCESS: &str = "http.log.access";
 
-/// What is known of a request when it has ended.
+/// The data of a finished request.
 #[derive(Debug)]
 pub struct RequestFacts<'a> {
     /// The peer of the connection.
     pub remote: Remote,
-    /// The client, which a trusted proxy may name; the peer's address if `None`.
+    /// The client address from a trusted proxy; `None` if it is that of the peer.
     pub client_ip: Option<IpAddr>,
     /// `HTTP/1.1`
     pub protocol: &'static str,
@@ -68,32 +68,32 @@ pub struct RequestFacts<'a> {
     pub method: &'a str,
     /// Host and port as sent.
     pub authority: &'a [u8],
-    /// The host alone, lower case, which chooses the logger.
+    /// The host in lower case, which selects the logger.
     pub host: &'a [u8],
     /// The request target as sent.
     pub target: &'a [u8],
-    /// The fields of the request.
+    /// The request headers.
     pub fields: &'a FieldLines,
     /// The TLS session.
     pub tls: Option<&'a TlsInfo>,
-    /// Bytes read of the body.
+    /// Bytes of the body read.
     pub bytes_read: u64,
-    /// The user that was let in.
+    /// The authenticated user.
     pub user: &'a str,
-    /// From the first byte of the request to the last of the answer.
+    /// The time from the first byte of the request to the last byte of the response.
     pub duration: Duration,
-    /// Bytes of the answer's body that were sent.
+    /// Bytes of the response body sent.
     pub size: u64,
-    /// The status of the answer; 0 where there was none.
+    /// The status of the response; 0 if there was none.
     pub status: u16,
-    /// The fields of the answer.
+    /// The response headers.
     pub answer_fields: &'a FieldLines,
-    /// Fields that the configuration adds.
+    /// Fields added by the configuration.
     pub extra: &'a [(std::sync::Arc<str>, String)],
 }
 
 impl AccessLog {
-    /// What `logs` of a server says; `plan` has the outlets.
+    /// Builds the settings from the `logs` of a server; `plan` has the logs.
     pub fn build(logs: &ServerLogs, plan: &Plan) -> AccessLog {
         let mut hosts: HashMap<Box<[u8]>, Vec<Logger>> = HashMap::new();
         for (host, names) in &logs.logger_names {
@@ -124,19 +124,19 @@ impl AccessLog {
         }
     }
 
-    /// Whether any request can make a line; if not, nothing has to be measured for it.
+    /// Whether this never writes entries, so that nothing has to be measured.
     pub fn is_idle(&self) -> bool {
         let routes = self.hosts.values().flatten().map(|logger| &logger.route);
         self.default.route.is_empty() && routes.into_iter().all(Route::is_empty)
     }
 
-    /// Whether cookies and credentials are shown.
+    /// Whether cookies and credentials are logged.
     pub fn credentials(&self) -> Credentials {
         self.credentials
     }
 
-    /// The names of the loggers of a host's requests without `http.log.access.`; an empty one for the plain logger.
-    /// Why a request failed is told under the same names.
+    /// The logger names for a host without the prefix `http.log.access.`; an empty one for the default logger. Errors
+    /// are logged under the same names.
     pub fn names_for(&self, host: &[u8]) -> impl Iterator<Item = &str> {
         let short = |logger: &'_ Logger| logger.name.len().min(ACCESS.len() + 1);
         let loggers = match self.find(&self.hosts, host) {
@@ -148,7 +148,7 @@ impl AccessLog {
             .map(move |logger| &logger.name[short(logger)..])
     }
 
-    /// Writes the line of a request. `names` are loggers that the request chose instead of its host's.
+    /// Writes the entry of a request. `names` are loggers set by the request instead of its host's.
     pub fn write(
         &self,
         facts: &RequestFacts<'_>,
@@ -207,7 +207,7 @@ impl AccessLog {
             });
     }
 
-    /// The entry for `host`: its own, else that of a wildcard. Each label may be the one that the star stands for.
+    /// Finds the entry for `host`: its own, otherwise that of a wildcard for any of its labels.
     fn find<'a, T>(&self, map: &'a HashMap<Box<[u8]>, T>, host: &[u8]) -> Option<&'a T> {
         if map.is_empty() {
             return None;
@@ -280,7 +280,7 @@ fn text(json: &mut JsonWriter<'_>, key: &[u8], value: &[u8]) {
     json.text(value);
 }
 
-/// Adds an address as text; empty where there is none, as on a unix socket.
+/// Adds an address; empty if there is none, as on a Unix domain socket.
 fn push_ip(json: &mut JsonWriter<'_>, key: &[u8], ip: Option<IpAddr>) {
     use std::io::Write;
     json.key(key);
@@ -310,7 +310,7 @@ fn push_tls(json: &mut JsonWriter<'_>, tls: &TlsInfo) {
     json.end_object();
 }
 
-/// The number that IANA gave to a cipher suite, as Caddy logs it; 0 for one that this server does not offer.
+/// The IANA number of a cipher suite, as Caddy logs it; 0 for one that is not supported.
 fn suite_number(name: &str) -> u64 {
     match name {
         "TLS_AES_128_GCM_SHA256" => 0x1301,
@@ -326,8 +326,8 @@ fn suite_number(name: &str) -> u64 {
     }
 }
 
-/// Adds field lines as an object of lists. Lines of one name stand together at the place of the first; names are
-/// spelled as Go does, so that tools made for Caddy's logs find them. Host and Transfer-Encoding are told elsewhere.
+/// Adds headers as an object of lists. Repeated headers are grouped at the position of the first; names are spelled as
+/// in Go, so that tools for Caddy's logs find them. Host and Transfer-Encoding have fields of their own.
 fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Credentials) {
     json.begin_object();
     let mut name = Vec::new();

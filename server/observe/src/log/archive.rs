@@ -1,5 +1,4 @@
-//! Log files that were put aside: their names, their compression and their end. Deciding when one is put aside is
-//! left to `file`.
+//! Rotated log files: their names, compression and removal. `file` decides when to rotate.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,34 +13,34 @@ use sluice_message::layout::Layout;
 use super::limits::LOG_NAMES_TRIED_MAX;
 use super::zone::Zone;
 
-/// What becomes of files put aside.
+/// What happens to rotated files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Archive {
-    /// How many are kept; all if `None`.
+    /// How many to keep; `None` for all.
     pub files_max: Option<usize>,
-    /// How long they are kept; for ever if `None`.
+    /// How long to keep them; `None` for unlimited.
     pub age_max: Option<Duration>,
-    /// How they are compressed.
+    /// How to compress them.
     pub compression: Compression,
-    /// How the time in their names is spelled, where not as usual.
+    /// The format of the time in their names, if it is not the default.
     pub layout: Option<Arc<Layout>>,
-    /// By whose clock.
+    /// The time zone of that time.
     pub zone: Zone,
 }
 
-/// How old files are compressed.
+/// How rotated files are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
-    /// They are left as they are.
+    /// Not compressed.
     None,
-    /// With gzip.
+    /// gzip.
     Gzip,
-    /// With Zstandard.
+    /// Zstandard.
     Zstd,
 }
 
 impl Compression {
-    /// What is added to the name of a compressed file.
+    /// The suffix of a compressed file.
     const fn suffix(self) -> &'static str {
         match self {
             Compression::None => "",
@@ -51,19 +50,19 @@ impl Compression {
     }
 }
 
-/// Why a file is put aside.
+/// The reason for rotating a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It had grown.
+    /// It reached its maximum size.
     Size,
-    /// It was time.
+    /// The interval elapsed or a scheduled time passed.
     Time,
 }
 
 impl Reason {
     const ALL: [Reason; 2] = [Reason::Size, Reason::Time];
 
-    /// The word in the file's name.
+    /// The word in the file name.
     const fn as_str(self) -> &'static str {
         match self {
             Reason::Size => "-size",
@@ -72,12 +71,12 @@ impl Reason {
     }
 }
 
-/// The usual time in a name. It sorts by age and holds no colon, which some file systems refuse.
+/// The default format of the time. It sorts by age and contains no colons, which some file systems reject.
 static USUAL: LazyLock<Layout> = LazyLock::new(|| Layout::new("2006-01-02T15-04-05.000"));
 
 impl Archive {
-    /// A name beside `path` that is not taken, `access-2006-01-02T15-04-05.000-size.log`, and the time in it: `time`,
-    /// or the first free millisecond after it. Where the time in a name tells no milliseconds, a number follows it.
+    /// An unused name next to `path`, such as `access-2006-01-02T15-04-05.000-size.log`, and the time in it: `time`, or
+    /// the first unused millisecond after it. If the format does not include milliseconds, a number is appended.
     pub fn free_name(
         &self,
         path: &Path,
@@ -111,12 +110,12 @@ impl Archive {
         self.layout.as_deref().unwrap_or(&USUAL)
     }
 
-    /// Whether `text` is what [`Archive::free_name`] puts into a name, so that no other file is ever removed.
+    /// Whether [`Archive::free_name`] creates names with `text`; other files are never removed.
     fn is_stamp(&self, text: &str) -> bool {
         let Some(rest) = self.layout().strip(text) else {
             return false;
         };
-        // Earlier versions gave no reason.
+        // Earlier versions did not include a reason.
         let rest = Reason::ALL
             .iter()
             .find_map(|reason| rest.strip_prefix(reason.as_str()))
@@ -126,15 +125,16 @@ impl Archive {
     }
 }
 
-/// Does the slow work for one log file, on a thread of its own, since compressing a large file takes seconds.
+/// Compresses and removes rotated files of one log on a thread of its own, because compressing a large file takes
+/// seconds.
 #[derive(Debug, Default)]
 pub struct Worker {
     running: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    /// Compresses and removes what is due. While an earlier run goes on nothing is started; the next run finds
-    /// what this one would have.
+    /// Compresses and removes what is due. Does nothing during an earlier run; the next run handles what this one would
+    /// have.
     pub fn tidy(&mut self, path: &Path, archive: Archive) -> io::Result<()> {
         if self
             .running
@@ -145,7 +145,7 @@ impl Worker {
         }
         let path = path.to_path_buf();
         let work = move || {
-            // A file that cannot be compressed or removed now is found again at the next rotation.
+            // A file that cannot be compressed or removed is found again at the next rotation.
             let _ = tidy(&path, &archive, SystemTime::now());
         };
         self.running = Some(
@@ -164,7 +164,7 @@ impl Worker {
     }
 }
 
-/// What stands before and after the time in the names of old files.
+/// The parts of the names of rotated files before and after the time.
 fn parts(path: &Path) -> (String, String) {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path
@@ -175,7 +175,7 @@ fn parts(path: &Path) -> (String, String) {
 
 fn tidy(path: &Path, archive: &Archive, now: SystemTime) -> io::Result<()> {
     let mut files = old_files(path, archive)?;
-    // The newest last. Usual names sort by time; for others the files themselves tell their time.
+    // Newest last. Default names sort by time; for other formats use the modification time.
     match archive.layout {
         None => files.sort(),
         Some(_) => files.sort_by_cached_key(|file| {
@@ -238,7 +238,7 @@ fn old_files(path: &Path, archive: &Archive) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Replaces a file by its compressed form, which appears whole or not at all and keeps the file's time.
+/// Replaces a file by its compressed version atomically and preserves the modification time.
 fn compress(file: &Path, compression: Compression) -> io::Result<()> {
     let mut packed = file.as_os_str().to_owned();
     packed.push(compression.suffix());

@@ -1,4 +1,4 @@
-//! The shape of a log line: JSON, or columns for people. Which fields a line has is left to the callers.
+//! Formats log entries: as JSON, or in columns for terminals. The callers decide on the fields.
 
 use std::panic::Location;
 use std::time::{Duration, SystemTime};
@@ -15,57 +15,57 @@ use super::syslog::Beginning;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
 
-/// Makes lines out of entries.
+/// Formats entries.
 #[derive(Clone, Debug)]
 pub struct Encoder {
-    /// The shape.
+    /// The format.
     pub form: Form,
-    /// What the common fields are called.
+    /// The names of the common fields.
     pub keys: Keys,
-    /// How times are spelled.
+    /// The format of times.
     pub time: TimeFormat,
-    /// By whose clock.
+    /// The time zone.
     pub zone: Zone,
-    /// How durations are spelled.
+    /// The format of durations.
     pub duration: DurationFormat,
-    /// How levels are spelled.
+    /// The format of levels.
     pub level: LevelFormat,
-    /// What ends a line.
+    /// The line terminator.
     pub line_ending: Box<str>,
-    /// What a line begins with.
+    /// The line prefix.
     pub prefix: Prefix,
-    /// What becomes of the fields first.
+    /// Changes to the fields before formatting.
     pub layers: Layers,
-    /// What is shown of where an entry was made.
+    /// Whether the source location is shown.
     pub places: Places,
 }
 
-/// What a line begins with.
+/// The prefix of a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Prefix {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// `<6>`: the priority, which systemd's journal reads and takes off (sd-daemon(3)).
+    /// `<6>`: the priority, which systemd's journal parses and strips (sd-daemon(3)).
     Priority,
-    /// What syslog wants.
+    /// The syslog header.
     Syslog(Box<Beginning>),
 }
 
-/// The shape of a line.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// One JSON object.
     Json,
     /// Columns separated by tabs: time, level, logger, message, fields as JSON.
     Console,
-    /// The message alone, which then is a line that somebody else has put together.
+    /// Only the message, which is a complete line formatted by the caller.
     Message,
-    /// As in nginx's log of errors.
+    /// nginx's error log format.
     Nginx,
 }
 
-/// How durations are spelled.
+/// The format of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DurationFormat {
     /// Seconds as a decimal number.
@@ -79,7 +79,7 @@ pub enum DurationFormat {
     Text,
 }
 
-/// How levels are spelled.
+/// The format of levels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LevelFormat {
     /// `info`
@@ -91,7 +91,7 @@ pub enum LevelFormat {
     Colour,
 }
 
-/// What the common fields of a JSON line are called. One without a name is left out.
+/// The names of the common fields in JSON. A field with an empty name is omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The message; `msg`.
@@ -102,9 +102,9 @@ pub struct Keys {
     pub time: Box<str>,
     /// The logger; `logger`.
     pub name: Box<str>,
-    /// The place in the source, where a log shows it; `caller`.
+    /// The source location, if it is shown; `caller`.
     pub caller: Box<str>,
-    /// The functions that led there, where a log shows them; `stacktrace`.
+    /// The stack trace, if it is shown; `stacktrace`.
     pub stack: Box<str>,
 }
 
@@ -122,7 +122,7 @@ impl Default for Keys {
 }
 
 impl DurationFormat {
-    /// The format that a configuration names.
+    /// The format with this name in the configuration.
     pub fn from_name(name: &str) -> Option<DurationFormat> {
         Some(match name {
             "" | "s" | "second" | "seconds" => DurationFormat::Seconds,
@@ -135,7 +135,7 @@ impl DurationFormat {
 }
 
 impl LevelFormat {
-    /// The format that a configuration names.
+    /// The format with this name in the configuration.
     pub fn from_name(name: &str) -> Option<LevelFormat> {
         Some(match name {
             "lower" => LevelFormat::Lower,
@@ -147,7 +147,7 @@ impl LevelFormat {
 }
 
 impl Encoder {
-    /// JSON lines as they are without options.
+    /// JSON with default settings.
     pub fn json() -> Self {
         Encoder {
             form: Form::Json,
@@ -163,7 +163,7 @@ impl Encoder {
         }
     }
 
-    /// Console lines as they are without options.
+    /// Console format with default settings.
     pub fn console(level: LevelFormat) -> Self {
         Encoder {
             form: Form::Console,
@@ -173,7 +173,7 @@ impl Encoder {
         }
     }
 
-    /// Appends one line. `fields` adds the members that only this entry has.
+    /// Appends one line. `fields` adds the fields specific to this entry.
     pub fn line(
         &self,
         out: &mut Vec<u8>,
@@ -246,7 +246,7 @@ impl Encoder {
         head: &Head<'_>,
         fields: impl FnOnce(&mut Fields<'_, '_>),
     ) {
-        // The journal has a time of its own.
+        // The journal records the time itself.
         if !self.keys.time.is_empty() && self.prefix == Prefix::None {
             self.time.push(out, time, self.zone);
             out.push(b'\t');
@@ -305,7 +305,7 @@ impl Encoder {
         stack.filter(|_| !self.keys.stack.is_empty())
     }
 
-    /// Writes the members that only this entry has.
+    /// Writes the fields specific to this entry.
     fn members(&self, json: &mut JsonWriter<'_>, fields: impl FnOnce(&mut Fields<'_, '_>)) {
         let duration = self.duration;
         if self.layers.is_empty() {
@@ -328,7 +328,7 @@ impl Encoder {
         }
         let start = out.len();
         self.time.push(out, time, self.zone);
-        // A layout may hold any text.
+        // A time layout may contain any text.
         let text = out.split_off(start);
         push_string(out, &text);
     }
@@ -366,7 +366,7 @@ const fn priority(level: Level) -> &'static [u8] {
     }
 }
 
-/// Appends text for a column as it is, or quoted if it could break the columns or drive a terminal.
+/// Appends text for a column, quoted if it could break the columns or contains control characters.
 fn push_column(out: &mut Vec<u8>, text: &str) {
     if text.chars().any(char::is_control) {
         push_string(out, text.as_bytes());
@@ -375,46 +375,46 @@ fn push_column(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// What every entry has besides its time.
+/// The common fields of an entry, except its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// Who says it; may be empty.
+    /// The logger; may be empty.
     pub logger: &'a str,
-    /// What happened, constant text.
+    /// The message, a constant text.
     pub message: &'a str,
-    /// Where in the source it is told.
+    /// The source location of the call.
     pub caller: &'static Location<'static>,
 }
 
-/// The members of one line that only its entry has.
+/// The fields specific to one entry.
 pub struct Fields<'a, 'b> {
-    /// For members of other kinds.
+    /// For values of other types.
     pub json: &'a mut JsonWriter<'b>,
     duration: DurationFormat,
 }
 
 impl Fields<'_, '_> {
-    /// A member with text of any bytes.
+    /// Adds a string of arbitrary bytes.
     pub fn text(&mut self, key: &str, value: &[u8]) {
         self.json.key(key.as_bytes());
         self.json.text(value);
     }
 
-    /// A member with a whole number.
+    /// Adds an integer.
     pub fn integer(&mut self, key: &str, value: u64) {
         self.json.key(key.as_bytes());
         self.json.integer(value);
     }
 
-    /// A member that is true or false.
+    /// Adds a boolean.
     pub fn boolean(&mut self, key: &str, value: bool) {
         self.json.key(key.as_bytes());
         self.json.boolean(value);
     }
 
-    /// A member with a duration, spelled as the encoder is told to.
+    /// Adds a duration in the encoder's format.
     pub fn duration(&mut self, key: &str, value: Duration) {
         self.json.key(key.as_bytes());
         let format = self.duration;

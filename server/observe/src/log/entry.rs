@@ -1,5 +1,4 @@
-//! Entries about the process itself, and the handle that everybody writes them through. Lines for requests are left
-//! to `access`.
+//! Log entries about the process, and the handle for writing them. `access` writes entries for requests.
 
 use std::io::{self, IsTerminal};
 use std::panic::Location;
@@ -11,7 +10,7 @@ use super::encode::{Fields, Head};
 use super::output::Outputs;
 use super::plan::{Plan, for_stream};
 
-/// The handle to all logs; clones write to the same.
+/// The handle to all logs; clones are equivalent.
 #[derive(Clone, Debug)]
 pub struct Log {
     shared: Arc<Shared>,
@@ -24,7 +23,7 @@ struct Shared {
 }
 
 impl Log {
-    /// Starts the writers with the default log, from `level` up.
+    /// Starts the log writers with the default log at `level`.
     pub fn start(level: Level) -> io::Result<Log> {
         let outputs = Outputs::start(for_stream(io::stderr().is_terminal()))?;
         let plan = RwLock::new(Arc::new(Plan::initial(level, &outputs)));
@@ -33,7 +32,7 @@ impl Log {
         })
     }
 
-    /// Where outputs are opened.
+    /// The log outputs.
     pub fn outputs(&self) -> &Outputs {
         &self.shared.outputs
     }
@@ -49,25 +48,25 @@ impl Log {
         log
     }
 
-    /// The logs that are in use.
+    /// The active logging plan.
     pub fn plan(&self) -> Arc<Plan> {
         self.shared.plan.read().expect(NEVER_POISONED).clone()
     }
 
-    /// Makes `plan` the one in use.
+    /// Activates `plan`.
     pub fn replace(&self, plan: Arc<Plan>) {
         *self.shared.plan.write().expect(NEVER_POISONED) = plan;
-        // Another configuration, other files.
+        // Another configuration may have other files.
         self.shared.outputs.named().reopen();
     }
 
-    /// Writes what waits and stops, waiting at most `patience`.
+    /// Writes pending entries and stops, with a timeout of `patience`.
     pub fn finish(&self, patience: Duration) {
         self.shared.outputs.finish(patience);
     }
 
-    /// Begins an entry of `logger` (dotted names as in `http.log.error`; may be empty). The message is constant
-    /// text; what varies goes into fields.
+    /// Starts an entry of `logger` (a dotted name such as `http.log.error`; may be empty). The message is a constant
+    /// text; variable data belongs in fields.
     #[track_caller]
     pub fn entry<'a>(&'a self, level: Level, logger: &'a str, message: &'a str) -> Entry<'a> {
         Entry {
@@ -82,25 +81,25 @@ impl Log {
         }
     }
 
-    /// Begins a debug entry.
+    /// Starts a debug entry.
     #[track_caller]
     pub fn debug<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Debug, logger, message)
     }
 
-    /// Begins an entry about normal work.
+    /// Starts an informational entry.
     #[track_caller]
     pub fn info<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Info, logger, message)
     }
 
-    /// Begins an entry that somebody should look at.
+    /// Starts a warning.
     #[track_caller]
     pub fn warn<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Warn, logger, message)
     }
 
-    /// Begins an entry about something that did not work.
+    /// Starts an error entry.
     #[track_caller]
     pub fn error<'a>(&'a self, logger: &'a str, message: &'a str) -> Entry<'a> {
         self.entry(Level::Error, logger, message)
@@ -109,10 +108,10 @@ impl Log {
 
 const NEVER_POISONED: &str = "nothing panics while it holds the plan of the logs";
 
-/// The logger that tells of workers that have as many connections as they may have.
+/// The logger of workers that have reached their connection limit.
 pub const CROWD: &str = "connections";
 
-/// An entry in the making; nothing is written before [`Entry::send`].
+/// An entry under construction; [`Entry::send`] writes it.
 #[must_use = "an entry is written by `send`"]
 #[derive(Debug)]
 pub struct Entry<'a> {
@@ -132,22 +131,22 @@ enum Value {
 }
 
 impl<'a> Entry<'a> {
-    /// Adds text of any bytes.
+    /// Adds a string of arbitrary bytes.
     pub fn text(self, key: &'a str, value: impl AsRef<[u8]>) -> Self {
         self.with(key, Value::Text(value.as_ref().to_vec()))
     }
 
-    /// Adds what a value displays as.
+    /// Adds the `Display` representation of a value.
     pub fn shown(self, key: &'a str, value: impl std::fmt::Display) -> Self {
         self.with(key, Value::Text(value.to_string().into_bytes()))
     }
 
-    /// Adds a whole number.
+    /// Adds an integer.
     pub fn integer(self, key: &'a str, value: u64) -> Self {
         self.with(key, Value::Integer(value))
     }
 
-    /// Adds true or false.
+    /// Adds a boolean.
     pub fn boolean(self, key: &'a str, value: bool) -> Self {
         self.with(key, Value::Boolean(value))
     }
@@ -157,12 +156,12 @@ impl<'a> Entry<'a> {
         self.with(key, Value::Duration(value))
     }
 
-    /// Adds a value that is JSON already.
+    /// Adds a value that is JSON.
     pub fn json(self, key: &'a str, value: &[u8]) -> Self {
         self.with(key, Value::Json(value.to_vec()))
     }
 
-    /// Adds a list of texts.
+    /// Adds a list of strings.
     pub fn texts(self, key: &'a str, values: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.with(
             key,
@@ -175,7 +174,7 @@ impl<'a> Entry<'a> {
         self
     }
 
-    /// Writes the entry to all logs that take it. Never waits.
+    /// Writes the entry to all logs that accept it. Never blocks.
     pub fn send(self) {
         let route = self.log.plan().route(self.head.logger);
         if !route.takes(self.head.level) {

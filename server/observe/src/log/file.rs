@@ -1,5 +1,4 @@
-//! A log file that is put aside for a new one when it has grown or aged. Compressing and removing old ones is left
-//! to `archive`, waiting for lines to `output`.
+//! A log file with rotation. `archive` compresses and removes rotated files, `output` queues lines.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,30 +12,30 @@ use super::limits::{
 };
 use super::zone::{Zone, since_1970};
 
-/// When a file is put aside, and what becomes of those that were.
+/// When to rotate a file, and what happens to rotated files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rotation {
-    /// Size that it does not grow beyond.
+    /// The maximum size in bytes.
     pub bytes_max: Option<u64>,
-    /// Age at which it is put aside.
+    /// The maximum age.
     pub interval: Option<Duration>,
-    /// Times of the day at which it is put aside.
+    /// Times of day at which to rotate.
     pub schedule: Option<Schedule>,
-    /// What becomes of those put aside.
+    /// What happens to rotated files.
     pub archive: Archive,
 }
 
-/// Times of the day.
+/// Times of day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Minutes after midnight, ascending; at least one.
     pub minutes: Box<[u16]>,
-    /// By whose clock.
+    /// The time zone.
     pub zone: Zone,
 }
 
 impl Schedule {
-    /// Whether one of the times came after `from` and not after `to`.
+    /// Whether one of the times is after `from` and not after `to`.
     fn has_between(&self, from: SystemTime, to: SystemTime) -> bool {
         const DAY: u64 = 24 * 60;
         let minute = |time| {
@@ -46,18 +45,18 @@ impl Schedule {
         let (from, to) = (minute(from), minute(to));
         let of_day = self.minutes.iter().map(|at| u64::from(*at));
         let today = of_day.clone().find(|at| *at > from % DAY);
-        // After the last time of a day comes the first of the next.
+        // After the last time of a day, continue with the first of the next.
         let next = today.or_else(|| of_day.map(|at| at + DAY).next());
         next.is_some_and(|next| from - from % DAY + next <= to)
     }
 }
 
-/// Permissions of folders that have to be made.
+/// Permissions of folders that are created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirMode {
-    /// These.
+    /// These permissions.
     Bits(u32),
-    /// Those of the folder they are made in.
+    /// Those of the parent folder.
     Inherit,
 }
 
@@ -92,7 +91,7 @@ impl Default for Rotation {
 }
 
 impl Rotation {
-    /// The file grows for ever.
+    /// Never rotates.
     pub fn never() -> Self {
         let archive = Archive {
             files_max: None,
@@ -110,12 +109,12 @@ impl Rotation {
     }
 }
 
-/// What is written of a compressed piece.
+/// The state of a compressed piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
-    /// Nothing yet.
+    /// Nothing was written yet.
     New,
-    /// Its beginning is in the file.
+    /// Its beginning was written.
     Begun,
 }
 
@@ -129,17 +128,17 @@ pub struct RollingFile {
     identity: (u64, u64),
     began: SystemTime,
     checked: Instant,
-    /// The time in the name of the latest old file.
+    /// The time in the name of the most recently rotated file.
     stamped: SystemTime,
-    /// A write ended inside a line, so the next one begins with a new line.
+    /// Whether a write ended within a line, so that the next one has to start with a newline.
     torn: bool,
-    /// What is missing of a compressed piece.
+    /// The unwritten rest of a compressed piece.
     rest: Vec<u8>,
     archive: archive::Worker,
 }
 
 impl RollingFile {
-    /// Opens the file to append to it; makes it and its folders where they are missing.
+    /// Opens the file for appending; creates it and its folders if necessary.
     pub fn open(path: &Path, mode: u32, dir_mode: DirMode) -> io::Result<RollingFile> {
         if let Some(parent) = path
             .parent()
@@ -154,7 +153,7 @@ impl RollingFile {
         let file = append_to(path, mode)?;
         let facts = file.metadata()?;
         Ok(RollingFile {
-            // Behind a symbolic link the file is put aside, not the link.
+            // With a symbolic link, its target is rotated rather than the link.
             path: path.canonicalize()?,
             mode,
             size: facts.len(),
@@ -169,7 +168,7 @@ impl RollingFile {
         })
     }
 
-    /// Writes whole lines. Those that cannot be written are lost; later ones are tried again.
+    /// Writes complete lines. Lines that cannot be written are lost; later ones are tried again.
     pub fn write(&mut self, mut lines: &[u8], rotation: &Rotation) -> io::Result<()> {
         let mut outcome = Ok(());
         if self.checked.elapsed() >= LOG_FILE_CHECK {
@@ -191,8 +190,8 @@ impl RollingFile {
         outcome
     }
 
-    /// Writes whole lines as a piece of a compressed file. What does not fit on the disk is written before the next piece, as
-    /// nothing behind half a piece could be read.
+    /// Writes complete lines as a compressed piece. The rest of a partly written piece is written before the next
+    /// piece, because nothing after a partial piece could be decompressed.
     pub fn write_compressed(&mut self, lines: &[u8], level: u32) -> io::Result<()> {
         let mut outcome = Ok(());
         if self.checked.elapsed() >= LOG_FILE_CHECK {
@@ -215,7 +214,7 @@ impl RollingFile {
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    // Where nothing was written nothing is missed but its lines.
+                    // If nothing was written, only these lines are lost.
                     if written > 0 || which == Piece::Begun {
                         self.rest = piece.split_off(written);
                     }
@@ -249,7 +248,7 @@ impl RollingFile {
         Ok(())
     }
 
-    /// How many bytes of `lines`, in whole lines, the file has room for; at least one line if it is empty.
+    /// The number of bytes of `lines`, in complete lines, that fit into the file; at least one line if it is empty.
     fn fitting(&self, lines: &[u8], rotation: &Rotation) -> usize {
         let Some(max) = rotation.bytes_max else {
             return lines.len();
@@ -269,7 +268,7 @@ impl RollingFile {
     fn is_old(&mut self, rotation: &Rotation) -> bool {
         let now = SystemTime::now();
         if self.size == 0 {
-            // An empty file is not put aside; its time begins with its first line.
+            // An empty file is not rotated; its age counts from its first line.
             self.began = now;
             return false;
         }
@@ -281,12 +280,12 @@ impl RollingFile {
 
     fn put_aside(&mut self, rotation: &Rotation, reason: Reason) -> io::Result<()> {
         if !std::fs::symlink_metadata(&self.path)?.is_file() {
-            // A device or a pipe cannot be put aside, and holds nothing.
+            // Devices and pipes are not rotated and have no size.
             self.size = 0;
             return Ok(());
         }
-        // Later than the stamp before, also within one millisecond or after the clock was set back: names of old
-        // files sort by age.
+        // Always later than the previous time, even within a millisecond or after the clock was set back, because the
+        // names of rotated files sort by age.
         let time = SystemTime::now().max(self.stamped + Duration::from_millis(1));
         let (name, stamped) = rotation.archive.free_name(&self.path, time, reason)?;
         std::fs::rename(&self.path, name)?;
@@ -295,7 +294,7 @@ impl RollingFile {
         self.archive.tidy(&self.path, rotation.archive.clone())
     }
 
-    /// Opens the file at the same path again; makes it if it is not there. On an error the one before stays open.
+    /// Opens the file at the same path again; creates it if it does not exist. On error the previous one stays open.
     pub fn reopen(&mut self) -> io::Result<()> {
         let file = append_to(&self.path, self.mode)?;
         let facts = file.metadata()?;
@@ -308,16 +307,16 @@ impl RollingFile {
         Ok(())
     }
 
-    /// Whether somebody has moved the file is not asked for a while: what was held back belongs into the one that was moved.
+    /// Postpones the check whether the file was moved: held lines belong to the file that was moved.
     pub fn stay(&mut self) {
         self.checked = Instant::now();
     }
 
-    /// Tools such as logrotate move the file away and expect that a new one appears.
+    /// Tools such as logrotate move the file and expect a new one to be created.
     fn reopen_if_moved(&mut self) -> io::Result<()> {
         match std::fs::metadata(&self.path) {
             Ok(facts) if (facts.dev(), facts.ino()) == self.identity => {
-                // Others may have emptied it (copytruncate).
+                // The file may have been truncated (copytruncate).
                 self.size = facts.len();
                 Ok(())
             }
@@ -344,7 +343,7 @@ fn first_line(lines: &[u8]) -> usize {
 pub mod tests {
     use super::*;
 
-    /// A new folder that is removed when the test ends.
+    /// Creates a folder that is removed when the test ends.
     pub fn folder() -> Folder {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -384,7 +383,7 @@ pub mod tests {
         }
     }
 
-    /// Writes five lines, of which a file holds one, and waits until the old files are put aside.
+    /// Writes five lines to a file with room for one, and waits for the rotation.
     fn fill_five(file: &mut RollingFile, archive: Archive) {
         let rotation = Rotation {
             archive,

@@ -1,5 +1,5 @@
-//! How lines of a file are held back until a good piece can be written, and compressed. When they are written is left to
-//! `output`.
+//! Buffering of log lines until a sufficiently large piece can be written, and its compression. `output` decides when
+//! to write.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use flate2::write::GzEncoder;
 
 use super::limits::LOG_HOLD_BYTES_MAX;
 
-/// How lines are held back. The default holds back nothing.
+/// Buffering settings. By default lines are not held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hold {
-    /// Until they are so many bytes.
+    /// The number of bytes to collect.
     bytes: usize,
-    /// The longest that they are held back.
+    /// The maximum time to hold lines back.
     pub time: Option<Duration>,
-    /// How hard each piece is compressed, from 1 to 9.
+    /// The gzip compression level, from 1 to 9.
     pub gzip: Option<u32>,
 }
 
 impl Hold {
-    /// Lines are held back until they are so many bytes, or for so long, and compressed so hard if at all.
+    /// Holds lines back until there are `bytes`, or for `time`, and compresses them at level `gzip`, if set.
     pub fn new(bytes: usize, time: Option<Duration>, gzip: Option<u32>) -> Hold {
         Hold {
             bytes: bytes.min(LOG_HOLD_BYTES_MAX),
@@ -30,20 +30,19 @@ impl Hold {
         }
     }
 
-    /// So many bytes are written.
+    /// The number of bytes that triggers a write.
     pub fn bytes_min(&self) -> usize {
         self.bytes.max(1)
     }
 
-    /// Whether the writer has to look at a queue that has grown from `before` bytes to `after`.
+    /// Whether to wake the writer after a queue has grown from `before` bytes to `after`.
     pub fn is_due(&self, before: usize, after: usize) -> bool {
         let is_enough = before < self.bytes_min() && after >= self.bytes_min();
         is_enough || before == 0 && self.time.is_some()
     }
 }
 
-/// Lines as a piece of a file that is decompressed as one: such files are pieces, one after the other (RFC 1952, section
-/// 2.2).
+/// Compresses lines as one gzip member: a file may consist of several (RFC 1952, section 2.2).
 pub fn piece(lines: &[u8], level: u32) -> std::io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
     encoder.write_all(lines)?;

@@ -1,18 +1,18 @@
-//! JSON text made piece by piece, for log lines. Any bytes make a valid line; reading JSON is left to others.
+//! Writes JSON incrementally, for log lines. Arbitrary bytes result in a valid line.
 
 use sluice_message::decimal::{push_integer, push_padded};
 
-/// Writes members and elements into a buffer and places the commas.
+/// Writes members and elements to a buffer, including commas.
 pub struct JsonWriter<'a> {
     out: &'a mut Vec<u8>,
-    /// Whether a space follows each comma and colon, as readers of the console form like it.
+    /// Whether to put a space after each comma and colon, for readability in the console format.
     spaced: bool,
     /// Whether the next member or element needs a comma before it.
     comma: bool,
 }
 
 impl<'a> JsonWriter<'a> {
-    /// Continues the text in `out`; the next piece is a first one.
+    /// Continues the text in `out`; the next item is the first one.
     pub fn new(out: &'a mut Vec<u8>, spaced: bool) -> Self {
         JsonWriter {
             out,
@@ -21,33 +21,33 @@ impl<'a> JsonWriter<'a> {
         }
     }
 
-    /// Opens an object.
+    /// Starts an object.
     pub fn begin_object(&mut self) {
         self.separate();
         self.out.push(b'{');
         self.comma = false;
     }
 
-    /// Closes it.
+    /// Ends an object.
     pub fn end_object(&mut self) {
         self.out.push(b'}');
         self.comma = true;
     }
 
-    /// Opens an array.
+    /// Starts an array.
     pub fn begin_array(&mut self) {
         self.separate();
         self.out.push(b'[');
         self.comma = false;
     }
 
-    /// Closes it.
+    /// Ends an array.
     pub fn end_array(&mut self) {
         self.out.push(b']');
         self.comma = true;
     }
 
-    /// The name of the next member.
+    /// Writes the key of the next member.
     pub fn key(&mut self, name: &[u8]) {
         self.separate();
         push_string(self.out, name);
@@ -56,30 +56,30 @@ impl<'a> JsonWriter<'a> {
         self.comma = false;
     }
 
-    /// A string of any bytes.
+    /// Writes a string of arbitrary bytes.
     pub fn text(&mut self, value: &[u8]) {
         self.separate();
         push_string(self.out, value);
     }
 
-    /// A whole number.
+    /// Writes an integer.
     pub fn integer(&mut self, value: u64) {
         self.separate();
         push_integer(self.out, value);
     }
 
-    /// `true` or `false`.
+    /// Writes `true` or `false`.
     pub fn boolean(&mut self, value: bool) {
         self.raw(if value { b"true" } else { b"false" });
     }
 
-    /// Text that is JSON already.
+    /// Writes text that is JSON.
     pub fn raw(&mut self, json: &[u8]) {
         self.separate();
         self.out.extend_from_slice(json);
     }
 
-    /// A value that `write` appends as JSON.
+    /// Writes a value that `write` appends as JSON.
     pub fn value(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.separate();
         write(self.out);
@@ -110,8 +110,8 @@ pub fn push_seconds(out: &mut Vec<u8>, nanos: u128) {
     }
 }
 
-/// Appends a string with its quotes. Bytes that are not UTF-8 become U+FFFD; whatever could end the line, drive a
-/// terminal or end a JavaScript line is escaped (controls, DEL, C1, U+2028, U+2029).
+/// Appends a string with quotes. Invalid UTF-8 is replaced by U+FFFD; characters that could end the line, control a
+/// terminal or end a JavaScript line are escaped (controls, DEL, C1, U+2028, U+2029).
 pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
     let mut rest = value;
@@ -129,7 +129,7 @@ pub fn push_string(out: &mut Vec<u8>, value: &[u8]) {
     out.push(b'"');
 }
 
-/// Bytes that stand for themselves in a JSON string.
+/// Bytes that need no escaping in a JSON string.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0x20;
@@ -140,7 +140,7 @@ const PLAIN: [bool; 256] = {
     plain
 };
 
-/// Appends the first character of `rest`, which is not a plain one, and gives what follows it.
+/// Appends the first character of `rest`, which needs escaping, and returns what follows it.
 fn push_special<'a>(out: &mut Vec<u8>, rest: &'a [u8]) -> &'a [u8] {
     match rest[0] {
         b'"' => out.extend_from_slice(b"\\\""),
@@ -214,7 +214,7 @@ mod tests {
     }
 
     impl LossyLike for String {
-        /// One replacement character for each byte that does not belong to a character, as Go does.
+        /// One replacement character per invalid byte, as in Go.
         fn from_utf8_lossy_like(bytes: &[u8]) -> String {
             let mut out = String::new();
             let mut rest = bytes;

@@ -1,35 +1,35 @@
-//! What stands between an entry and the encoder that writes it: filters of fields, and fields that every line gets.
-//! The filters themselves are left to `filter`.
+//! Layers between an entry and its encoder: field filters, and fields added to every line. `filter` implements the
+//! filters.
 
 use super::filter::Filters;
 use super::json::JsonWriter;
 use super::node::{Node, write_members};
 
-/// What becomes of the fields of an entry before they are written, the outermost first.
+/// Changes to the fields of an entry before it is formatted, outermost first.
 #[derive(Clone, Debug, Default)]
 pub struct Layers(Vec<Layer>);
 
-/// One of them.
+/// One layer.
 #[derive(Clone, Debug)]
 pub enum Layer {
-    /// Fields are changed.
+    /// Changes fields.
     Filter(Filters),
-    /// Fields are added.
+    /// Adds fields.
     Append(Vec<(String, Node)>),
 }
 
 impl Layers {
-    /// Whether fields are written as they are.
+    /// Whether fields are written unchanged.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Adds a layer inside of all others.
+    /// Adds an innermost layer.
     pub fn push(&mut self, layer: Layer) {
         self.0.push(layer);
     }
 
-    /// Writes the members of `fields`, an object in JSON, as the layers change them.
+    /// Writes the members of `fields`, a JSON object, with the changes of all layers.
     pub fn write(&self, fields: &[u8], json: &mut JsonWriter<'_>) {
         let Some(Node::Object(mut members)) = Node::parse(fields) else {
             unreachable!("the writer of log lines writes objects")

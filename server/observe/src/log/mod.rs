@@ -1,6 +1,5 @@
-//! Logs: what happened in the process, and one line for each request of sites that want it. Lines are encoded by
-//! whoever has something to say and written by background threads, so that a full disk or a slow terminal never
-//! holds up a request. Deciding what is worth a line is left to the callers.
+//! Logging: entries about the process, and access logs of sites. The calling thread formats an entry and background
+//! threads write it, so that a full disk or a slow terminal never delays a request. The callers decide what to log.
 
 mod access;
 mod archive;
@@ -43,25 +42,25 @@ pub use zone::Zone;
 
 use std::fmt;
 
-/// How much an entry matters. Outputs leave out what is below their level.
+/// The level of an entry. Outputs drop entries below their own level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For finding a mistake; off unless asked for.
+    /// For debugging; off by default.
     Debug,
-    /// Part of normal work.
+    /// Normal operation.
     #[default]
     Info,
-    /// Works, and somebody should look.
+    /// A problem that needs attention, although sluice continues to work.
     Warn,
-    /// Something did not work.
+    /// An operation failed.
     Error,
 }
 
 impl Level {
-    /// All levels, the least important first.
+    /// All levels in ascending order.
     pub const ALL: [Level; 4] = [Level::Debug, Level::Info, Level::Warn, Level::Error];
 
-    /// The level as logs spell it.
+    /// The name in log entries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Level::Debug => "debug",
@@ -71,8 +70,8 @@ impl Level {
         }
     }
 
-    /// The level that a configuration names, in any case. Caddy's `PANIC` and `FATAL` lie above all entries
-    /// that a server writes; as a threshold they mean the same as `ERROR` does here.
+    /// The level with this name in a configuration, in any case. Caddy's `PANIC` and `FATAL` are above all entries that
+    /// a server writes; as thresholds they equal `ERROR` here.
     pub fn from_name(name: &str) -> Option<Level> {
         Some(match name.to_ascii_lowercase().as_str() {
             "debug" => Level::Debug,

@@ -1,6 +1,6 @@
-//! Files of logs whose names follow from the request. A thread of their own opens them, since each may wait for the disk. It is
-//! started by the worker that first has a line for it and so is the user that serves: what clients have a say in is not
-//! opened as root. What the lines and the names are is left to the callers.
+//! Log files whose paths depend on the request. A dedicated thread opens them, because that may block on the disk. The
+//! first worker that needs the thread starts it, so it runs as the unprivileged user: paths that clients can influence
+//! are not opened as root. The callers determine lines and paths.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
@@ -18,46 +18,46 @@ use super::limits::{
     LOG_GATHER, LOG_NAMED_LINES_MAX, LOG_NAMED_OPEN_MAX, LOG_NOTICE_PAUSE, LOG_QUEUE_BYTES_MAX,
 };
 
-/// Which files stay open.
+/// Which files stay open (`open_log_file_cache`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Kept {
-    /// So many.
+    /// The maximum number.
     pub max: usize,
-    /// Unless nothing was written to them for so long.
+    /// Close files that were not written to for this long.
     pub inactive: Duration,
-    /// Those that were written to so often within that time.
+    /// Keep files open that were written to this many times within that period.
     pub uses_min: u32,
-    /// After this time it is looked whether a file is still the one of its name.
+    /// How often to check whether the path still refers to the open file.
     pub valid: Duration,
 }
 
-/// What lines of one directive have in common.
+/// What the lines of one directive have in common.
 #[derive(Debug)]
 pub struct Target {
-    /// Who is told of files that cannot be opened.
+    /// The log for failures to open files.
     pub log: Log,
-    /// The logger for that, below which nginx's levels are.
+    /// The logger name for those; nginx's level is appended.
     pub logger: String,
-    /// Which files stay open; none where there is none.
+    /// Which files stay open; `None` to close them after each write.
     pub kept: Option<Kept>,
-    /// When the latest failure was told.
+    /// When the latest failure was logged.
     pub told: Mutex<Option<Instant>>,
 }
 
-/// A line, and where it goes.
+/// A line and its destination.
 #[derive(Debug)]
 pub struct NamedLine {
-    /// What it has in common with others.
+    /// The directive.
     pub target: Arc<Target>,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// The folder without which nothing is written.
+    /// The site's root; nothing is written if it does not exist.
     pub root: PathBuf,
-    /// The line, with its end.
+    /// The line with its terminator.
     pub line: Vec<u8>,
 }
 
-/// The files that lines name.
+/// Log files with variable paths.
 #[derive(Debug)]
 pub struct Named {
     shared: Arc<Shared>,
@@ -80,7 +80,7 @@ struct Waiting {
 }
 
 impl Named {
-    /// None yet. `lost` counts lines for which there was no room.
+    /// Creates an empty queue. `lost` counts lines that are dropped because it is full.
     pub fn new(lost: Arc<AtomicU64>) -> Named {
         Named {
             shared: Arc::default(),
@@ -89,7 +89,7 @@ impl Named {
         }
     }
 
-    /// Hands over a line. Never waits for the disk: where too many wait the line is dropped and counted.
+    /// Queues a line. Never blocks: if the queue is full the line is dropped and counted.
     pub fn push(&self, line: NamedLine) {
         let mut waiting = lock(&self.shared.waiting);
         let is_full = waiting.lines.len() >= LOG_NAMED_LINES_MAX
@@ -118,21 +118,21 @@ impl Named {
             let started = thread::Builder::new()
                 .name("log-named".into())
                 .spawn(move || scribe.work());
-            // Without a thread lines wait for the next try, and are dropped once they are too many.
+            // Without the thread, lines wait for the next attempt, and are dropped once the queue is full.
             *thread = started.ok();
         }
     }
 
-    /// Closes all files once what waits is written: somebody has moved them away.
+    /// Closes all files after pending lines are written, because they were moved.
     pub fn reopen(&self) {
-        // Without a thread no file is open.
+        // Without the thread no file is open.
         if lock(&self.thread).is_some() {
             lock(&self.shared.waiting).reopens = true;
             self.shared.woken.notify_one();
         }
     }
 
-    /// Writes what waits and ends the thread, waiting at most `patience`.
+    /// Writes pending lines and ends the thread, with a timeout of `patience`.
     pub fn finish(&self, patience: Duration) {
         lock(&self.shared.waiting).finishes = true;
         self.shared.woken.notify_one();
@@ -145,7 +145,7 @@ impl Named {
     }
 }
 
-/// The thread's own part.
+/// The state of the thread.
 struct Scribe {
     shared: Arc<Shared>,
     files: HashMap<Kept, OpenFiles>,
@@ -167,7 +167,7 @@ impl Scribe {
         }
     }
 
-    /// What is to be done; an empty list once a file may have been open for too long.
+    /// Waits for work; returns an empty list if files may have become inactive.
     fn wait(&self) -> (VecDeque<NamedLine>, bool, bool) {
         let idle = |waiting: &mut Waiting| {
             waiting.lines.is_empty() && !waiting.reopens && !waiting.finishes
@@ -185,7 +185,7 @@ impl Scribe {
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        // A moment for more to come, so that one opening does for many lines.
+        // Wait briefly for more lines, so that a file is opened once for many of them.
         let more = |waiting: &mut Waiting| !waiting.finishes && !waiting.lines.is_empty();
         let gathered = self
             .shared
@@ -201,7 +201,7 @@ impl Scribe {
         )
     }
 
-    /// Writes lines, those of one file together.
+    /// Writes lines, grouped by file.
     fn write(&mut self, lines: VecDeque<NamedLine>) {
         let mut numbers: HashMap<(Option<Kept>, PathBuf, PathBuf), usize> = HashMap::new();
         let mut pieces: Vec<(NamedLine, u32)> = Vec::new();
@@ -247,17 +247,17 @@ impl Scribe {
     }
 }
 
-/// What could not be done.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Look at a root.
+    /// Checking a root.
     Test,
-    /// Open a file, or write to it.
+    /// Opening a file, or writing to it.
     Open,
 }
 
 impl Target {
-    /// Tells of a failure in nginx's words, at most once in a while.
+    /// Logs a failure in nginx's wording, with limited frequency.
     fn tell(&self, what: What, path: &Path, error: &io::Error) {
         let mut told = lock(&self.told);
         if told.is_some_and(|told| told.elapsed() < LOG_NOTICE_PAUSE) {
@@ -283,7 +283,7 @@ impl Target {
     }
 }
 
-/// Files that stay open, and those that may.
+/// Open files, and use counts of files that may stay open.
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: HashMap<PathBuf, OpenFile>,
@@ -332,7 +332,7 @@ impl OpenFiles {
         Ok(())
     }
 
-    /// Of too many files the one that was written to longest ago is closed.
+    /// Closes the least recently written file if there are too many.
     fn make_room(&mut self, kept: &Kept, path: &Path) {
         if self.files.contains_key(path) {
             return;
@@ -346,7 +346,7 @@ impl OpenFiles {
         }
     }
 
-    /// Closes what nobody writes to any more. Whether any are left.
+    /// Closes inactive files; returns whether any are left.
     fn forget(&mut self, kept: &Kept, now: Instant) -> bool {
         self.files
             .retain(|_, file| now.duration_since(file.used) < kept.inactive);
@@ -364,7 +364,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
-        // As nginx makes them.
+        // nginx's default mode.
         .mode(0o644)
         .open(path)
 }
@@ -422,7 +422,7 @@ mod tests {
         assert!(files.forget(&KEPT, start + Duration::from_secs(12)));
         assert_eq!(is_open(&files, "b"), None, "nobody used it for ten seconds");
         assert!(!files.forget(&KEPT, start + Duration::from_secs(13)));
-        // A file that was moved away is written to until it is looked at again.
+        // A moved file is written to until the next check.
         write(&mut files, "d", 20);
         write(&mut files, "d", 21);
         std::fs::rename(folder.join("d"), folder.join("old")).unwrap();
@@ -441,7 +441,7 @@ mod tests {
         let folder = super::super::file::tests::folder();
         let lost = Arc::new(AtomicU64::new(0));
         let named = Named::new(lost.clone());
-        // As if a thread were there that does not come round.
+        // Simulates a thread that is blocked.
         *lock(&named.thread) = Some(thread::spawn(|| {}));
         let large = "x".repeat(LOG_QUEUE_BYTES_MAX / 2);
         for _ in 0..3 {

@@ -1,5 +1,4 @@
-//! Programs that lines are sent to over sockets: dialling, sending, and trying again. The queue in front of it and the
-//! thread that does it are left to `output`.
+//! Network outputs: connects, sends lines and reconnects. `output` provides the queue and the thread.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
@@ -11,12 +10,12 @@ use sluice_net::sys::send::is_too_long;
 use super::limits::{LOG_REDIAL_FIRST, LOG_REDIAL_MAX, LOG_SEND_MAX};
 use super::options::{Family, NetOptions, Network};
 
-/// One such program.
+/// A network output.
 #[derive(Debug)]
 pub struct Peer {
     options: NetOptions,
     link: Link,
-    /// Lines that could not be sent yet; the first may have been sent in part over a connection that broke.
+    /// Lines that were not sent yet; the first may have been sent partially over a broken connection.
     unsent: Vec<u8>,
 }
 
@@ -35,7 +34,7 @@ enum Socket {
 }
 
 impl Peer {
-    /// Connects. Where that fails and need not succeed at once, it is tried again later.
+    /// Connects. If that fails and `soft_start` is set, it is retried later.
     pub fn open(options: &NetOptions) -> io::Result<(Peer, Option<io::Error>)> {
         let (link, failure) = match dial(options) {
             Ok(socket) => (Link::Up(socket), None),
@@ -50,7 +49,7 @@ impl Peer {
         Ok((peer, failure))
     }
 
-    /// When it can be written to again; `None` if it can now.
+    /// The time of the next attempt; `None` if it can be written to now.
     pub fn due(&self) -> Option<Instant> {
         match self.link {
             Link::Up(_) => None,
@@ -58,16 +57,16 @@ impl Peer {
         }
     }
 
-    /// Whether lines that were handed over still wait here.
+    /// Whether lines are pending.
     pub fn is_behind(&self) -> bool {
         !self.unsent.is_empty()
     }
 
-    /// Sends what waits and then `lines`. What cannot be sent is kept for the next time.
+    /// Sends pending lines and then `lines`. What cannot be sent remains pending.
     pub fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         self.unsent.extend_from_slice(lines);
         self.send().or_else(|error| {
-            // A connection that was idle may have ended long ago: the first failure is worth another try at once.
+            // An idle connection may have ended long ago: retry the first failure at once.
             match self.link {
                 Link::Up(_) => {
                     self.link = Link::down(Duration::ZERO);
@@ -108,7 +107,7 @@ impl Link {
 }
 
 impl Socket {
-    /// Sends lines and tells how many bytes of them, in whole lines, are gone.
+    /// Sends lines and returns the number of bytes sent, in complete lines.
     fn send_lines(&mut self, lines: &[u8]) -> (usize, io::Result<()>) {
         match self {
             Socket::Tcp(stream) => send_stream(stream, lines),
@@ -132,7 +131,7 @@ fn send_stream(stream: &mut impl Write, lines: &[u8]) -> (usize, io::Result<()>)
     (sent, Ok(()))
 }
 
-/// Of so many bytes those that are whole lines.
+/// The number of bytes in complete lines among those sent.
 fn whole(lines: &[u8], sent: usize) -> usize {
     memchr::memrchr(b'\n', &lines[..sent]).map_or(0, |at| at + 1)
 }
@@ -144,7 +143,7 @@ fn send_packets(
     let mut sent = 0;
     for line in lines.split_inclusive(|byte| *byte == b'\n') {
         match send(line) {
-            // A line that is longer than a packet will never get through.
+            // A line longer than a datagram can never be sent.
             Err(error) if is_too_long(&error) => {}
             Err(error) => return (sent, Err(error)),
             Ok(_) => {}
@@ -232,7 +231,7 @@ mod tests {
         BufReader::new(&first).read_line(&mut text).expect("a line");
         assert_eq!(text, "1\n");
         drop(first);
-        // A send to a connection that has just ended may succeed once; the kernel tells at the next.
+        // The first send on a closed connection may succeed; the kernel reports the error at the next one.
         let mut number = 1;
         while peer.write(b"again\n").is_ok() {
             number += 1;

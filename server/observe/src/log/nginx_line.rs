@@ -1,5 +1,5 @@
-//! Lines of nginx's log of errors: `2026/11/22 09:47:08 [error] 7#9: message, client: …, server: …, request: "…", host: "…"`.
-//! Programs such as fail2ban look for these words in this order. Which entries are written is left to the callers.
+//! nginx's error log format: `2026/11/22 09:47:08 [error] 7#9: message, client: …, server: …, request: "…", host: "…"`.
+//! Programs such as fail2ban search for these words in this order. The callers decide which entries to write.
 
 use std::time::SystemTime;
 
@@ -12,7 +12,7 @@ use super::node::Node;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
 
-/// Appends a line, without its end. `fields` is what only this entry has, an object in JSON.
+/// Appends a line without terminator. `fields` are the fields specific to this entry, a JSON object.
 pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8]) {
     TimeFormat::from_name("wall").push(out, time, Zone::Local);
     let (process, thread) = (std::process::id(), thread_number());
@@ -27,7 +27,7 @@ pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8])
     }
 }
 
-/// nginx's word for how much an entry matters.
+/// nginx's name for the level of an entry.
 fn word(head: &Head<'_>) -> &'static str {
     if let Some(grade) = grade(head) {
         return grade;
@@ -36,19 +36,19 @@ fn word(head: &Head<'_>) -> &'static str {
         Level::Debug => "debug",
         Level::Info => "notice",
         Level::Warn => "warn",
-        // A configuration that is refused.
+        // A configuration was refused.
         Level::Error if head.logger == "config" => "emerg",
         Level::Error if head.logger == CROWD => "alert",
         Level::Error => "error",
     }
 }
 
-/// nginx's levels, which end the names of the loggers of its requests.
+/// nginx's levels, which are the last part of the names of request loggers.
 const GRADES: [&str; 8] = [
     "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
 ];
 
-/// The level that a logger of requests is for.
+/// The level in the name of a request logger.
 fn grade(head: &Head<'_>) -> Option<&'static str> {
     let last = head
         .logger
@@ -136,7 +136,7 @@ fn push_value(out: &mut Vec<u8>, value: &Node) {
     }
 }
 
-/// What clients send must not end a line or drive a terminal.
+/// Text from clients must not end a line or control a terminal.
 fn push_text(out: &mut Vec<u8>, text: &str) {
     for c in text.chars() {
         match c {

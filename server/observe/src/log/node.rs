@@ -1,5 +1,4 @@
-//! The fields of one entry as a tree, for encoders that change fields before they are written. The plain encoders
-//! never build one.
+//! The fields of an entry as a tree, for encoders that change fields. Plain encoders do not build one.
 
 use std::fmt;
 
@@ -8,21 +7,21 @@ use serde_json::{Number, Value};
 
 use super::json::JsonWriter;
 
-/// A value in a line. Members keep the order in which they were written, unlike those of [`Value`].
+/// A value in an entry. Members keep their order, unlike those of [`Value`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
     /// Members by name.
     Object(Vec<(String, Node)>),
     /// Elements.
     Array(Vec<Node>),
-    /// Text.
+    /// A string.
     Text(String),
-    /// A number, a truth value or nothing.
+    /// A number, a boolean or null.
     Scalar(Value),
 }
 
 impl Node {
-    /// Reads what [`JsonWriter`] wrote.
+    /// Parses the output of [`JsonWriter`].
     pub fn parse(json: &[u8]) -> Option<Node> {
         serde_json::from_slice(json).ok()
     }
@@ -47,7 +46,7 @@ impl Node {
         }
     }
 
-    /// Changes the text, or each text of a list; all other values stay.
+    /// Changes the string, or each string in a list; other values remain.
     pub fn edit_texts(&mut self, edit: impl Fn(&str) -> String) {
         match self {
             Node::Text(text) => *text = edit(text),
@@ -79,7 +78,7 @@ impl From<Value> for Node {
     }
 }
 
-/// Writes the members of an object that is open.
+/// Writes the members of an open object.
 pub fn write_members(members: &[(String, Node)], json: &mut JsonWriter<'_>) {
     for (name, value) in members {
         json.key(name.as_bytes());

@@ -1,5 +1,5 @@
-//! Destinations of lines and the threads that write to them. Callers append to a bounded queue and never wait;
-//! what a file does when it has grown is left to `file`.
+//! Log outputs and the threads that write to them. Callers append to a bounded queue and never block; `file` rotates
+//! files.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -22,14 +22,14 @@ use super::named::Named;
 use super::net::Peer;
 use super::options::{NetOptions, OutputOptions};
 
-/// One destination of lines. Dropping the last handle closes it once its queue is written.
+/// A log output. It is closed when the last handle is dropped, after its queue is written.
 #[derive(Debug)]
 pub struct Output {
     queue: Mutex<Queue>,
     writer: Arc<Writer>,
     rotation: Mutex<Arc<Rotation>>,
     lost: AtomicU64,
-    /// Lines that any output of the process lost.
+    /// Lines lost by any output of the process.
     lost_everywhere: Arc<AtomicU64>,
 }
 
@@ -41,7 +41,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Whether its lines wait for more, as there are few of them. `since` is when that began.
+    /// Whether to hold lines back, because there are few of them. `since` is when that started.
     fn waits(&self, is_pressed: bool, since: &mut Option<Instant>) -> bool {
         let is_few = self.bytes.len() < self.hold.bytes_min() && !is_pressed;
         let began = *since.get_or_insert_with(Instant::now);
@@ -54,18 +54,18 @@ impl Queue {
     }
 }
 
-/// What became of a line.
+/// The result of queueing a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It waits to be written.
+    /// It is queued.
     Queued,
-    /// The queue was full; the line is gone and counted.
+    /// The queue was full; the line was dropped and counted.
     Lost,
 }
 
 impl Output {
-    /// Hands over whole lines. Never waits: if the queue is full the lines are dropped, and their number is
-    /// written later.
+    /// Queues complete lines. Never blocks: if the queue is full the lines are dropped, and their number is logged
+    /// later.
     pub fn push(&self, lines: &[u8]) -> Pushed {
         let mut queue = lock(&self.queue);
         let total = self.writer.queued.load(Ordering::Relaxed);
@@ -81,7 +81,7 @@ impl Output {
         self.writer.queued.fetch_add(lines.len(), Ordering::Relaxed);
         let is_due = queue.hold.is_due(before, queue.bytes.len());
         drop(queue);
-        // All that is held back must leave room for lines of others.
+        // Held lines must leave room for those of other outputs.
         let is_pressed = total < LOG_HELD_BYTES_MAX && total + lines.len() >= LOG_HELD_BYTES_MAX;
         if is_due || is_pressed {
             self.writer.wake(Wake::Lines);
@@ -89,7 +89,7 @@ impl Output {
         Pushed::Queued
     }
 
-    /// How many lines were dropped because the queue was full.
+    /// The number of lines dropped because the queue was full.
     pub fn lost_count(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -100,9 +100,9 @@ impl Output {
     }
 }
 
-/// All destinations of the process and their threads: one for files, one for the standard streams, because a
-/// stopped terminal blocks its writer for as long as it likes and must not hold up files, and one for each program that
-/// lines are sent to, for the same reason.
+/// All outputs of the process and their threads: one for files, one for the standard streams, because a stopped
+/// terminal blocks its writer indefinitely and must not delay files, and one for each network output, for the same
+/// reason.
 #[derive(Debug)]
 pub struct Outputs {
     open: Arc<Open>,
@@ -117,7 +117,7 @@ pub struct Outputs {
 
 type Open = Mutex<HashMap<Place, Weak<Output>>>;
 
-/// What makes two outputs the same.
+/// The identity of an output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Stderr,
@@ -127,7 +127,7 @@ enum Place {
 }
 
 impl Outputs {
-    /// Starts the threads. `notices` shapes what they themselves have to say on standard error.
+    /// Starts the threads. `notices` formats their own messages on standard error.
     pub fn start(notices: Encoder) -> io::Result<Outputs> {
         let open = Arc::new(Open::default());
         let streams = Arc::new(Writer::default());
@@ -167,8 +167,8 @@ impl Outputs {
         Ok(())
     }
 
-    /// The output that `options` describe: an open one if there is one, else a new one; `None` if lines are to
-    /// be discarded. A file that cannot be opened is an error and changes nothing.
+    /// The output for `options`: an existing one if possible, otherwise a new one; `None` to discard lines. If a file
+    /// cannot be opened nothing changes.
     pub fn open(&self, options: &OutputOptions) -> io::Result<Option<Arc<Output>>> {
         match options {
             OutputOptions::Discard => Ok(None),
@@ -242,12 +242,12 @@ impl Outputs {
         add(&self.open, writer, &self.lost, place, target)
     }
 
-    /// How many lines were dropped because a queue was full, since the start.
+    /// The number of lines dropped because a queue was full, since startup.
     pub fn lost_count(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// Where files are that each line names.
+    /// Files with variable paths.
     pub fn named(&self) -> &Named {
         &self.named
     }
@@ -257,16 +257,16 @@ impl Outputs {
         &self.stderr
     }
 
-    /// Opens all files again, once what is queued is written: somebody has moved them away, or changed their owner.
+    /// Reopens all files after pending lines are written, because they were moved or their owner changed.
     pub fn reopen(&self) {
         self.named.reopen();
         self.files.reopens.store(true, Ordering::Release);
         self.files.wake(Wake::Lines);
     }
 
-    /// Writes what is queued and ends the threads, waiting at most `patience`. Lines that come later are lost.
+    /// Writes pending lines and ends the threads, with a timeout of `patience`. Later lines are lost.
     pub fn finish(&self, patience: Duration) {
-        // What goes wrong there is told in other files.
+        // First, because its failures are logged to the other outputs.
         self.named.finish(patience);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (writer, _) in &threads {
@@ -313,7 +313,7 @@ fn add(
     output
 }
 
-/// What the callers and one thread share.
+/// State shared by the callers and one thread.
 #[derive(Debug, Default)]
 struct Writer {
     arrived: Mutex<Vec<Slot>>,
@@ -321,7 +321,7 @@ struct Writer {
     woken: Condvar,
     /// Bytes in all queues of this thread.
     queued: AtomicUsize,
-    /// Whether files are to be opened again.
+    /// Whether to reopen files.
     reopens: AtomicBool,
 }
 
@@ -341,7 +341,7 @@ impl Writer {
         self.woken.notify_one();
     }
 
-    /// Waits until there is something to do or it is `due`, then a moment for more to come.
+    /// Waits for work or until `due`, then briefly for more lines.
     fn sleep(&self, due: Option<Instant>) -> Wake {
         let asleep = |wake: &mut Wake| *wake == Wake::Sleep;
         let wake = lock(&self.wake);
@@ -366,12 +366,12 @@ impl Writer {
     }
 }
 
-/// How long a thread lives.
+/// The lifetime of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// As long as the process.
     Process,
-    /// As long as something is written to one of its outputs.
+    /// As long as one of its outputs is in use.
     Outputs,
 }
 
@@ -382,15 +382,15 @@ struct Slot {
     place: Place,
     /// The other half of the double buffer.
     spare: Vec<u8>,
-    /// When the failure of its last write was told.
+    /// When a write failure was last logged.
     failing: Option<Instant>,
     loss: Loss,
-    /// Since when lines are held back, if any are.
+    /// When lines started to be held back, if any are.
     held_since: Option<Instant>,
 }
 
 impl Slot {
-    /// When lines that are held back are written, or it is looked whether anybody still writes any.
+    /// When to write lines that are held back, or to check whether the output is still in use.
     fn hold_due(&self) -> Option<Instant> {
         let since = self.held_since?;
         let time = lock(&self.output.queue).hold.time;
@@ -399,7 +399,7 @@ impl Slot {
     }
 }
 
-/// Lines that an output lost, and what was told of them.
+/// Lines lost by an output, and when that was last logged.
 #[derive(Debug, Default)]
 struct Loss {
     untold: u64,
@@ -407,7 +407,7 @@ struct Loss {
 }
 
 impl Loss {
-    /// When the lines that were lost are to be told; `None` if there are none.
+    /// When to log lost lines; `None` if there are none.
     fn due(&self) -> Option<Instant> {
         let next = self
             .told
@@ -415,7 +415,7 @@ impl Loss {
         (self.untold > 0).then_some(next)
     }
 
-    /// How many lines to tell of now; `None` if that has to wait.
+    /// The number of lost lines to log now; `None` if that has to wait.
     fn take(&mut self, why: Wake) -> Option<u64> {
         let due = self.due()?;
         let now = Instant::now();
@@ -435,7 +435,7 @@ enum Target {
     Peer(Box<Peer>),
 }
 
-/// The thread's own part.
+/// The state of the thread.
 struct Scribe {
     writer: Arc<Writer>,
     open: Arc<Open>,
@@ -492,7 +492,7 @@ impl Scribe {
         }
     }
 
-    /// When something has to be done even if no line comes.
+    /// When to wake up even without new lines.
     fn due(&self) -> Option<Instant> {
         let behind = |slot: &Slot| match &slot.target {
             Target::Peer(peer) if peer.is_behind() || !slot.output.is_idle() => peer.due(),
@@ -506,11 +506,11 @@ impl Scribe {
         behind.chain(losses).chain(unused).chain(held).min()
     }
 
-    /// Writes the queue of an output, unless its lines wait for more and nothing presses.
+    /// Writes the queue of an output, unless its lines may be held back.
     fn write(&mut self, at: usize, why: Wake, is_pressed: bool) {
         self.tell_loss(at, why);
         let slot = &mut self.slots[at];
-        // While a peer is away lines wait in the queue, which is bounded. At the end it is tried a last time.
+        // While a peer is unavailable lines stay in the bounded queue. At shutdown there is one last attempt.
         let behind = match &slot.target {
             Target::Peer(peer) => {
                 let away = peer.due().is_some_and(|due| due > Instant::now());
@@ -556,13 +556,13 @@ impl Scribe {
         let place = slot.place.clone();
         match written {
             Err(error) => self.tell_failure(at, &place, &error),
-            // What came meanwhile is still in the queue.
+            // Lines that arrived meanwhile are still queued.
             Ok(()) if behind => self.write(at, why, is_pressed),
             Ok(()) => {}
         }
     }
 
-    /// Tells of lines that were dropped, at once and then at most once in a while: a full queue loses thousands.
+    /// Logs dropped lines, at once and then with limited frequency: a full queue loses thousands.
     fn tell_loss(&mut self, at: usize, why: Wake) {
         let slot = &mut self.slots[at];
         slot.loss.untold += std::mem::take(&mut lock(&slot.output.queue).lost);
@@ -573,7 +573,7 @@ impl Scribe {
         }
     }
 
-    /// Tells of a failing output at most once in a while: the disk is full for every line.
+    /// Logs a write failure with limited frequency: a full disk affects every line.
     fn tell_failure(&mut self, at: usize, place: &Place, error: &io::Error) {
         let told = &mut self.slots[at].failing;
         if told.is_some_and(|told| told.elapsed() < LOG_NOTICE_PAUSE) {
@@ -589,12 +589,12 @@ impl Scribe {
         tell(&self.notices, &self.stderr, message, place, lines, error);
     }
 
-    /// Forgets outputs that nobody holds any more. The lock on the map keeps one from being found meanwhile.
+    /// Closes unused outputs. The lock on the map prevents others from finding them meanwhile.
     fn close_unused(&mut self) {
         let mut open = lock(&self.open);
         self.slots.retain(|slot| {
             let behind = match &slot.target {
-                // Lines for a peer that went away with the configuration that named it are given up.
+                // Lines for an unreachable peer that is no longer configured are dropped.
                 Target::Peer(peer) => peer.due().is_none() && !slot.output.is_idle(),
                 Target::Stderr | Target::Stdout | Target::File(_) => !slot.output.is_idle(),
             };
@@ -607,7 +607,7 @@ impl Scribe {
     }
 }
 
-/// Says on standard error what became of an output.
+/// Writes a message about an output to standard error.
 fn tell(
     notices: &Encoder,
     stderr: &Output,
@@ -641,7 +641,7 @@ fn tell(
     stderr.push(&out);
 }
 
-/// Writes everything. A stream that another process made non-blocking is waited for, but not for ever.
+/// Writes everything, waiting for a limited time if another process made the stream non-blocking.
 fn write_patiently(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     let mut waited = Duration::ZERO;
     while !bytes.is_empty() {
@@ -726,7 +726,7 @@ mod tests {
         outputs.finish(Duration::from_secs(10));
     }
 
-    /// What is told of lost lines is bounded itself: their number is told at once, then gathered.
+    /// Messages about lost lines are limited too: the first is immediate, later ones are aggregated.
     #[test]
     fn lost_lines_are_told_once_in_a_while_and_none_twice() {
         let mut loss = Loss::default();
@@ -763,7 +763,7 @@ mod tests {
         }
     }
 
-    /// What a file says once it says anything.
+    /// The content of a file once it is not empty.
     fn read_later(path: &std::path::Path) -> String {
         let until = Instant::now() + Duration::from_secs(10);
         loop {
@@ -784,13 +784,13 @@ mod tests {
         let output = outputs.open(&held(&path, hold)).unwrap().unwrap();
         let plain = outputs.open(&file_options(&other)).unwrap().unwrap();
         output.push(&[b'a'; 60]);
-        // The same thread has written this one after it looked at the other.
+        // The same thread has written this line after it looked at the other output.
         plain.push(b"seen\n");
         assert_eq!(read_later(&other), "seen\n");
         assert_eq!(std::fs::read(&path).unwrap(), b"");
         output.push(&[b'b'; 40]);
         assert_eq!(read_later(&path).len(), 100);
-        // Somebody has moved the file: what is held back belongs into the old one.
+        // The file was moved: lines that are held back belong to the old one.
         output.push(b"last of the old\n");
         let old = folder.join("old.log");
         std::fs::rename(&path, &old).unwrap();
@@ -815,7 +815,7 @@ mod tests {
         let output = outputs.open(&held(&timed, hold)).unwrap().unwrap();
         output.push(b"one\n");
         assert_eq!(read_later(&timed), "one\n");
-        // More files than there is memory for what each may hold back.
+        // More files than the memory for held lines allows.
         let hold = Hold::new(LOG_QUEUE_BYTES_MAX, None, None);
         let lines = vec![b'x'; LOG_QUEUE_BYTES_MAX / 4];
         let count = LOG_HELD_BYTES_MAX / lines.len() + 1;
@@ -830,7 +830,7 @@ mod tests {
         for (_, path) in &files[..count - 1] {
             assert_eq!(read_later(path).len(), lines.len());
         }
-        // A configuration that holds back nothing any more.
+        // A configuration that no longer holds lines back.
         let (output, path) = open(count);
         output.push(b"y");
         outputs.open(&file_options(&path)).unwrap();

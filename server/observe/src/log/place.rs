@@ -1,5 +1,4 @@
-//! Where in the program an entry was made: the place in the source, and the functions that led there. Few logs show
-//! either. How they stand in a line is left to `encode`.
+//! The source location and the stack trace of an entry. Few logs show them. `encode` formats them.
 
 use std::backtrace::Backtrace;
 use std::panic::Location;
@@ -7,18 +6,17 @@ use std::panic::Location;
 use super::Level;
 use super::limits::LOG_STACK_BYTES_MAX;
 
-/// What a log shows of where its entries were made.
+/// Whether a log shows source locations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Whether the place in the source is shown.
+    /// Whether the source location is shown.
     pub caller: bool,
-    /// The level from which the functions that led to an entry are shown; none are if `None`. Finding them takes
-    /// about a millisecond.
+    /// The minimum level for stack traces; `None` for no stack traces. Creating one takes about a millisecond.
     pub stack_from: Option<Level>,
 }
 
 impl Places {
-    /// The functions that led here, if entries of `level` show them: one or two lines each, the innermost first.
+    /// The stack trace of the caller, if entries of `level` show it: one or two lines per frame, innermost first.
     pub(super) fn stack(self, level: Level) -> Option<String> {
         self.stack_from.filter(|from| level >= *from)?;
         let mut text = Backtrace::force_capture().to_string();
@@ -29,10 +27,10 @@ impl Places {
     }
 }
 
-/// `folder/file.rs:12`: as short as the callers in Caddy's logs, and enough to find the line.
+/// `folder/file.rs:12`: as short as callers in Caddy's logs, and sufficient to find the line.
 pub(super) fn short(place: &Location<'_>) -> String {
     let path = place.file().replace('\\', "/");
-    // The name of the package stands in front of its `src`.
+    // The parent folder of `src` has the name of the package.
     let from = match path.rfind("/src/") {
         Some(at) => path[..at].rfind('/').map_or(0, |slash| slash + 1),
         None => 0,

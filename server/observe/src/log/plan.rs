@@ -1,5 +1,5 @@
-//! Which outlets take the entries of a logger: the logs of one configuration, opened. Making entries is left to
-//! `entry` and `access`.
+//! The opened logs of a configuration, and which of them accept the entries of a logger. `entry` and `access` create
+//! entries.
 
 use std::io::IsTerminal;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Plan {
     outlets: Vec<Arc<Outlet>>,
 }
 
-/// One log with its output opened.
+/// A log with its opened output.
 #[derive(Debug)]
 pub struct Outlet {
     options: LogOptions,
@@ -28,14 +28,14 @@ pub struct Outlet {
     sampler: Option<Sampler>,
 }
 
-/// The outlets that take the entries of one logger.
+/// The outlets that accept the entries of one logger.
 #[derive(Clone, Debug, Default)]
 pub struct Route {
     outlets: Box<[Arc<Outlet>]>,
 }
 
 impl Plan {
-    /// Opens what a configuration says about logs. On an error nothing is kept.
+    /// Opens the logs of a configuration. On error nothing remains open.
     pub fn build(logging: Option<&Logging>, outputs: &Outputs) -> Result<Plan, Vec<PlanError>> {
         let mut errors = Vec::new();
         let mut outlets = Vec::new();
@@ -66,7 +66,7 @@ impl Plan {
         }
     }
 
-    /// The plan before any configuration: the default log, from `level` up.
+    /// The plan before any configuration: the default log at `level`.
     pub fn initial(level: Level, outputs: &Outputs) -> Plan {
         let options = LogOptions::default_log(level);
         Plan {
@@ -77,7 +77,7 @@ impl Plan {
         }
     }
 
-    /// The outlets that take entries of `logger`.
+    /// The outlets that accept entries of `logger`.
     pub fn route(&self, logger: &str) -> Route {
         let takes = |outlet: &&Arc<Outlet>| outlet.output.is_some() && outlet.options.takes(logger);
         Route {
@@ -110,12 +110,12 @@ impl Outlet {
     }
 }
 
-/// The shape of lines on a standard stream: columns for people, JSON for everything else.
+/// The format for a standard stream: columns on a terminal, otherwise JSON.
 pub fn for_stream(is_terminal: bool) -> Encoder {
     if !is_terminal {
         return Encoder::json();
     }
-    // https://no-color.org: any value but an empty one means no colour.
+    // https://no-color.org: a non-empty value disables colours.
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     Encoder::console(if plain {
         LevelFormat::Upper
@@ -125,8 +125,8 @@ pub fn for_stream(is_terminal: bool) -> Encoder {
 }
 
 impl LogOptions {
-    /// Whether entries of `logger` are for this log. Of an included and an excluded name that both cover it the
-    /// longer decides.
+    /// Whether this log accepts entries of `logger`. If both an included and an excluded name match, the longer one
+    /// takes precedence.
     fn takes(&self, logger: &str) -> bool {
         let longest = |names: &[String]| {
             names
@@ -148,19 +148,19 @@ impl LogOptions {
 }
 
 impl Route {
-    /// Whether nothing takes the entries.
+    /// Whether no outlet accepts entries.
     pub fn is_empty(&self) -> bool {
         self.outlets.is_empty()
     }
 
-    /// Whether an entry of `level` would be taken, sampling aside.
+    /// Whether an entry of `level` is accepted, regardless of sampling.
     pub fn takes(&self, level: Level) -> bool {
         self.outlets
             .iter()
             .any(|outlet| level >= outlet.options.level)
     }
 
-    /// Writes one entry to all outlets that take it; `line` is scratch memory.
+    /// Writes an entry to all outlets that accept it; `line` is a scratch buffer.
     pub fn write(
         &self,
         line: &mut Vec<u8>,

@@ -1,4 +1,4 @@
-//! Thinning out of repeated entries. Which entries count as the same is decided here: those of one level and message.
+//! Sampling of repeated entries, which are those with the same level and message.
 
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
@@ -7,7 +7,7 @@ use super::Level;
 use super::limits::SAMPLING_KINDS;
 use super::options::SamplingOptions;
 
-/// Counts entries and tells which to take.
+/// Counts entries and decides which to accept.
 #[derive(Debug)]
 pub struct Sampler {
     options: SamplingOptions,
@@ -22,7 +22,7 @@ struct Window {
 }
 
 impl Sampler {
-    /// A sampler that has seen nothing yet.
+    /// Creates a sampler with empty counters.
     pub fn new(options: SamplingOptions) -> Self {
         let count = Level::ALL.len() * SAMPLING_KINDS;
         Sampler {
@@ -31,7 +31,7 @@ impl Sampler {
         }
     }
 
-    /// Whether an entry of `level` with this message at `time` is taken.
+    /// Whether to accept an entry of `level` with this message at `time`.
     pub fn takes(&self, level: Level, message: &str, time: SystemTime) -> bool {
         let at = level as usize * SAMPLING_KINDS + hash(message) % SAMPLING_KINDS;
         let mut window = self.windows[at]
@@ -55,7 +55,7 @@ impl Sampler {
     }
 }
 
-/// FNV-1a: messages are constant text of our own, so nobody chooses them to collide.
+/// FNV-1a is sufficient: messages are our own constants, so collisions cannot be provoked.
 fn hash(message: &str) -> usize {
     let hash = message
         .bytes()

@@ -1,5 +1,5 @@
-//! What syslog wants at the beginning of a line: `<187>Nov 22 09:47:08 host nginx: ` (RFC 3164, section 4.1, as nginx writes
-//! it). Sending lines is left to `net`.
+//! The syslog header `<187>Nov 22 09:47:08 host nginx: ` (RFC 3164, section 4.1, as written by nginx). `net` sends
+//! lines.
 
 use std::time::SystemTime;
 
@@ -10,31 +10,31 @@ use super::Level;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
 
-/// The beginning of the lines of one log.
+/// The header of the lines of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beginning {
     facility: u64,
-    /// That of lines that come as they are, access logs.
+    /// The severity of access log lines.
     severity: u64,
     time: TimeFormat,
     /// ` host tag: `, or without the host.
     names: Box<str>,
 }
 
-/// Facilities by their numbers.
+/// Facilities by number.
 const FACILITIES: [&str; 24] = [
     "kern", "user", "mail", "daemon", "auth", "intern", "lpr", "news", "uucp", "clock", "authpriv",
     "ftp", "ntp", "audit", "alert", "cron", "local0", "local1", "local2", "local3", "local4",
     "local5", "local6", "local7",
 ];
 
-/// Severities by their numbers.
+/// Severities by number.
 const SEVERITIES: [&str; 8] = [
     "emerg", "alert", "crit", "error", "warn", "notice", "info", "debug",
 ];
 
 impl Beginning {
-    /// The one that a configuration asks for; the error names what is not known.
+    /// Builds the header from a configuration; the error names the unknown word.
     pub fn build(config: &SyslogEncoder) -> Result<Beginning, String> {
         let tag = match config.tag.as_str() {
             "" => "nginx",
@@ -52,7 +52,7 @@ impl Beginning {
         })
     }
 
-    /// Appends it. Lines without a level of their own have that of the configuration.
+    /// Appends the header. Lines without a level have the configured severity.
     pub fn push(&self, out: &mut Vec<u8>, time: SystemTime, level: Option<Level>) {
         let severity = match level {
             None => self.severity,
@@ -76,7 +76,7 @@ fn number(known: &[&str], name: &str, usual: &str) -> Result<u64, String> {
     Ok(found as u64)
 }
 
-/// The name of this machine, up to its first dot.
+/// The host name, up to its first dot.
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim().split('.').next().unwrap_or_default();
@@ -112,7 +112,7 @@ mod tests {
         };
         let own = line(&own, None);
         assert!(own.starts_with("<159>"), "{own}");
-        // `Nov 22 09:47:08`, the day with a blank before one digit.
+        // `Nov 22 09:47:08`; a single-digit day is padded with a space.
         assert_eq!(own.len(), "<159>Nov 22 09:47:08 me: ".len(), "{own}");
         assert!(own.ends_with(" me: "), "{own}");
         let wrong = SyslogEncoder {

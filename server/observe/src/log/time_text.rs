@@ -1,4 +1,4 @@
-//! Points in time as log lines spell them. What time it is is left to the caller, layouts to `sluice-message`.
+//! Formats times in log entries. `sluice-message` implements layouts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,17 +8,17 @@ use sluice_message::layout::Layout;
 
 use super::zone::{Zone, since_1970};
 
-/// How a log spells the time of an entry.
+/// The time format of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TimeFormat {
-    /// Seconds since 1970 as a decimal number.
+    /// Seconds since the Unix epoch as a decimal number.
     #[default]
     UnixSeconds,
-    /// Milliseconds since 1970 as a decimal number.
+    /// Milliseconds since the Unix epoch as a decimal number.
     UnixMillis,
-    /// Nanoseconds since 1970.
+    /// Nanoseconds since the Unix epoch.
     UnixNanos,
-    /// A calendar form.
+    /// A calendar format.
     Calendar(Arc<Layout>),
 }
 
@@ -26,7 +26,7 @@ pub enum TimeFormat {
 const WALL_MILLI: &str = "2006/01/02 15:04:05.000";
 
 impl TimeFormat {
-    /// The format that a configuration names, or whose layout it gives.
+    /// The format with this name, or the layout in the configuration.
     pub fn from_name(name: &str) -> TimeFormat {
         let layout = match name {
             "" | "unix_seconds_float" => return TimeFormat::UnixSeconds,
@@ -44,7 +44,7 @@ impl TimeFormat {
         TimeFormat::Calendar(Arc::new(Layout::new(layout)))
     }
 
-    /// What console lines begin with.
+    /// The format of console lines.
     pub fn wall() -> TimeFormat {
         TimeFormat::from_name("wall_milli")
     }
@@ -57,7 +57,7 @@ impl TimeFormat {
         }
     }
 
-    /// Appends `time` without quotes. A time before 1970 counts as 1970.
+    /// Appends `time` without quotes. Times before 1970 count as 1970.
     pub fn push(&self, out: &mut Vec<u8>, time: SystemTime, zone: Zone) {
         let since = since_1970(time);
         let (seconds, nanos) = (since.as_secs(), since.subsec_nanos());

@@ -1,14 +1,14 @@
-//! Whose clock log lines and the names of old files go by. How times are spelled is left to `sluice-message`.
+//! The time zone of log entries and of the names of rotated files. `sluice-message` formats times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluice_message::layout::{Layout, LocalTime};
 use sluice_net::sys::local_time::{LocalOffset, local_offset};
 
-/// Whose clock a time is spelled by.
+/// A time zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zone {
-    /// The clock of UTC.
+    /// UTC.
     #[default]
     Utc,
     /// The system's time zone.
@@ -16,7 +16,7 @@ pub enum Zone {
 }
 
 impl Zone {
-    /// How far the clock is ahead of UTC at `time`.
+    /// The offset from UTC at `time`.
     pub fn offset(self, time: SystemTime) -> LocalOffset {
         match self {
             Zone::Utc => LocalOffset::utc(),
@@ -24,7 +24,7 @@ impl Zone {
         }
     }
 
-    /// Appends `time` by this clock. A time before 1970 counts as 1970.
+    /// Appends `time` in this zone. Times before 1970 count as 1970.
     pub fn push(self, layout: &Layout, time: SystemTime, out: &mut Vec<u8>) {
         let since = since_1970(time);
         let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
@@ -40,7 +40,7 @@ impl Zone {
     }
 }
 
-/// How long after 1970 it is; a time before counts as 1970.
+/// The time since the Unix epoch; times before 1970 count as 1970.
 pub fn since_1970(time: SystemTime) -> Duration {
     time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }

@@ -1,4 +1,4 @@
-//! Requests to the control interface. They are rare, so one lock for all of them does.
+//! Counts requests to the admin API. They are rare, so a single lock is sufficient.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use super::lock;
 use super::sample::Kind;
 use super::text::Page;
 
-/// Counts by status, method and path.
+/// Counters by status, method and path.
 #[derive(Debug, Default)]
 pub struct AdminCounts {
     counts: Mutex<BTreeMap<(u16, String, String), u64>>,
@@ -28,7 +28,7 @@ impl AdminCounts {
         *counts.entry(key).or_default() += 1;
     }
 
-    /// Writes the counts.
+    /// Writes the counters.
     pub fn write(&self, page: &mut Page) {
         let counts = lock(&self.counts);
         if counts.is_empty() {

@@ -1,10 +1,10 @@
-//! Counts by size. One worker writes a histogram and others read it, so adding is a load and a store.
+//! Histograms. One worker writes a histogram and other threads read it, so an increment is a load and a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sample::Bound;
 
-/// How durations are told apart, in seconds: Prometheus's usual buckets, as Caddy's.
+/// Buckets for durations, in seconds: Prometheus's defaults, as in Caddy.
 pub const DURATIONS: &[Bound] = &[
     Bound::new(5_000_000, "0.005", "0.005"),
     Bound::new(10_000_000, "0.01", "0.01"),
@@ -19,7 +19,7 @@ pub const DURATIONS: &[Bound] = &[
     Bound::new(10_000_000_000, "10", "10.0"),
 ];
 
-/// How sizes are told apart, in bytes: powers of four from 256 to 4 MiB, as Caddy's.
+/// Buckets for sizes, in bytes: powers of four from 256 to 4 MiB, as in Caddy.
 pub const SIZES: &[Bound] = &[
     Bound::new(1 << 8, "256", "256.0"),
     Bound::new(1 << 10, "1024", "1024.0"),
@@ -31,7 +31,7 @@ pub const SIZES: &[Bound] = &[
     Bound::new(1 << 22, "4.194304e+06", "4.194304e+06"),
 ];
 
-/// Counts by the bounds of a kind of size, and what is above all of them.
+/// Counters for each bucket, and for values above all bounds.
 #[derive(Debug)]
 pub struct Histogram {
     counts: Box<[AtomicU64]>,
@@ -39,7 +39,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts of zero.
+    /// Creates an empty histogram.
     pub fn new(bounds: &[Bound]) -> Histogram {
         Histogram {
             counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
@@ -47,14 +47,14 @@ impl Histogram {
         }
     }
 
-    /// Counts one value.
+    /// Adds a value.
     pub fn add(&self, bounds: &[Bound], value: u64) {
         let at = bounds.partition_point(|bound| bound.value < value);
         add(&self.counts[at], 1);
         add(&self.sum, value);
     }
 
-    /// Adds all counts to those of others.
+    /// Adds all counters to `sums`.
     pub fn add_to(&self, sums: &mut Sums) {
         sums.counts.resize(self.counts.len(), 0);
         for (sum, count) in sums.counts.iter_mut().zip(&self.counts) {
@@ -64,16 +64,16 @@ impl Histogram {
     }
 }
 
-/// The counts of several histograms.
+/// The sum of several histograms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many values fell between two bounds.
+    /// The number of values in each bucket, not cumulative.
     pub counts: Vec<u64>,
-    /// All values together.
+    /// The sum of all values.
     pub sum: u64,
 }
 
-/// Adds to a count that only this thread writes.
+/// Increments a counter that only this thread writes.
 pub fn add(count: &AtomicU64, more: u64) {
     count.store(
         count.load(Ordering::Relaxed).wrapping_add(more),

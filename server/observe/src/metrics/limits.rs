@@ -1,24 +1,23 @@
-//! The limits of metrics, each with the reason for its number.
+//! Limits of metrics, each with its rationale.
 
 use std::time::Duration;
 
-/// Series of requests that one worker keeps: methods, statuses, hosts and handlers multiply, and clients choose some of
-/// them. Some 2 MiB when full; what goes beyond is counted as dropped. A power of two.
+/// Maximum number of request series per worker: methods, statuses, hosts and handlers multiply, and clients choose some
+/// of them. About 2 MiB if all are used; further ones are counted as dropped. A power of two.
 pub const SERIES_MAX: usize = 4096;
 
-/// Of the places in the table of a worker as many are filled: a fuller table takes long to search.
+/// Maximum number of used slots in a worker's table: lookups in a fuller table are slow.
 pub const SERIES_FILLED_MAX: usize = SERIES_MAX / 4 * 3;
 
-/// Hosts that have series of their own where any host may (`observe_catchall_hosts`): clients choose them.
+/// Maximum number of hosts with series of their own if any host is allowed (`observe_catchall_hosts`): clients choose
+/// them.
 pub const HOSTS_MAX: usize = 500;
 
-/// Kinds of handlers of one server that are told apart: each has a bit in what a request remembers, and one bit
-/// is taken.
+/// Maximum number of handler kinds per server: each has a bit in a request's marks, and one bit is reserved.
 pub const KINDS_MAX: usize = 31;
 
-/// Paths of the control interface that are told apart; the others count together.
+/// Maximum number of admin API paths with series of their own; further ones share one.
 pub const ADMIN_SERIES_MAX: usize = 200;
 
-/// How often metrics are pushed, unless `OTEL_METRIC_EXPORT_INTERVAL` says otherwise; the number of OpenTelemetry's
-/// documents.
+/// Default interval for pushing metrics (`OTEL_METRIC_EXPORT_INTERVAL`); the default in OpenTelemetry's specification.
 pub const METRICS_INTERVAL: Duration = Duration::from_secs(60);

@@ -1,6 +1,5 @@
-//! Metrics: what is counted while requests are served, and the page that shows it to Prometheus. Names, labels and
-//! buckets are Caddy's; our own series are called `sluice_*`. Counting requests that nobody asked metrics for is left to
-//! `record`.
+//! Metrics: counters updated while serving requests, and the Prometheus page. Names, labels and buckets are those of
+//! Caddy; our own metrics are called `sluice_*`. `record` counts requests even if metrics are not enabled.
 
 mod admin;
 mod histogram;
@@ -32,7 +31,7 @@ use sluice_net::{ConnectionLimit, Counters};
 
 use admin::AdminCounts;
 
-/// Where everything that is counted can be read. One for the process: it outlives configurations.
+/// All metrics of the process. There is one per process, which outlives configurations.
 #[derive(Debug)]
 pub struct Hub {
     started: SystemTime,
@@ -43,27 +42,27 @@ pub struct Hub {
     connections: OnceLock<Arc<ConnectionLimit>>,
     admin: AdminCounts,
     loaded: AtomicBool,
-    /// When a configuration was last taken, in milliseconds since 1970; 0 if none was.
+    /// When a configuration was last loaded, in milliseconds since the Unix epoch; 0 if none was.
     loaded_at: AtomicU64,
     scrapes: AtomicU64,
-    /// What traces count.
+    /// Counters of trace spans.
     pub spans: SpanCounts,
-    /// Matches of patterns of an nginx.conf that were given up because there were too many ways to look for them.
+    /// Regular expressions of an nginx.conf that exceeded the matching limit.
     pub patterns_given_up: AtomicU64,
 }
 
-/// What became of spans of traces.
+/// Counters of trace spans.
 #[derive(Debug, Default)]
 pub struct SpanCounts {
-    /// Handed over to the collector.
+    /// Exported to the collector.
     pub exported: AtomicU64,
-    /// Dropped because the queue was full or the collector did not take them.
+    /// Dropped because the queue was full or the collector did not accept them.
     pub dropped: AtomicU64,
 }
 
-/// What is known of the health of an upstream.
+/// The health of an upstream.
 pub trait Health: std::fmt::Debug + Send + Sync {
-    /// How it is now.
+    /// The current state.
     fn standing(&self) -> Standing;
 }
 
@@ -87,14 +86,14 @@ impl Default for Hub {
 }
 
 impl Hub {
-    /// Tells of the workers, once they have been started.
+    /// Sets the counters of the workers, once those have been started.
     pub fn set_workers(&self, counters: Vec<Arc<Counters>>, connections: Arc<ConnectionLimit>) {
-        // A process starts its workers once; of a second time the first holds.
+        // A process starts its workers only once; later calls have no effect.
         let _ = self.workers.set(counters);
         let _ = self.connections.set(connections);
     }
 
-    /// Connections that were accepted so far, and those that are open.
+    /// The number of connections accepted so far, and of those open.
     pub fn connections(&self) -> (u64, u64) {
         let workers = self.workers.get().map_or(&[][..], Vec::as_slice);
         let sum = |count: fn(&Counters) -> u64| workers.iter().map(|worker| count(worker)).sum();
@@ -104,7 +103,7 @@ impl Hub {
         )
     }
 
-    /// Shows the requests of another configuration from now on.
+    /// Sets the request metrics of the current configuration.
     pub fn set_http(&self, http: Option<Arc<HttpMetrics>>) {
         *self.http.write().expect(NEVER_POISONED) = http;
     }
@@ -112,7 +111,7 @@ impl Hub {
     /// Shows an upstream as long as it is in use.
     pub fn add_upstream(&self, address: &str, health: Weak<dyn Health>) {
         let mut known = lock(&self.upstreams);
-        // Now and then, so that ten thousand sites do not look through the list ten thousand times.
+        // Not on every call: otherwise ten thousand sites would take quadratic time.
         if known.len().is_power_of_two() {
             known.retain(|(_, health)| health.strong_count() > 0);
         }
@@ -126,7 +125,7 @@ impl Hub {
         known.push((name.to_owned(), zone));
     }
 
-    /// Notes whether a configuration was taken.
+    /// Records whether a configuration was loaded successfully.
     pub fn note_load(&self, taken: bool) {
         self.loaded.store(taken, Ordering::Relaxed);
         if taken {
@@ -136,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// Counts a request to the control interface.
+    /// Counts a request to the admin API.
     pub fn count_admin(&self, method: &str, path: &str, status: u16) {
         self.admin.count(method, path, status);
     }

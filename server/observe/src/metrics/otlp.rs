@@ -1,20 +1,20 @@
-//! Metrics as OpenTelemetry's protocol carries them (opentelemetry/proto/metrics/v1): the same families and labels that
-//! the page for Prometheus shows. Sending them is left to `push`.
+//! Encodes metrics for OTLP (opentelemetry/proto/metrics/v1): the same families and labels as on the Prometheus page.
+//! `push` sends them.
 
 use crate::tracing::protobuf::{push_bytes, push_fixed, push_number, push_text_attribute};
 
 use super::sample::{Bound, Kind, LabelList};
 
-/// Counts since the start of the process, not since the last message (`AggregationTemporality`).
+/// Values since the start of the process rather than since the last export (`AggregationTemporality`).
 const CUMULATIVE: u64 = 2;
 
-/// Families in the making, each a `Metric`.
+/// Encodes families, each as a `Metric`.
 #[derive(Debug)]
 pub struct Families {
-    /// When counting began and now, in nanoseconds since 1970.
+    /// The start time and the current time, in nanoseconds since the Unix epoch.
     started: u64,
     now: u64,
-    /// The finished ones, as the field `metrics` of `ScopeMetrics`.
+    /// The encoded families, as the field `metrics` of `ScopeMetrics`.
     out: Vec<u8>,
     open: Option<Family>,
 }
@@ -24,12 +24,12 @@ struct Family {
     name: &'static str,
     help: String,
     kind: Kind,
-    /// Its data points, each as field 1 of the message for its kind.
+    /// The data points, each as field 1 of the message for the kind.
     points: Vec<u8>,
 }
 
 impl Families {
-    /// None yet.
+    /// Creates an empty message.
     pub fn new(started: u64, now: u64) -> Families {
         Families {
             started,
@@ -39,7 +39,7 @@ impl Families {
         }
     }
 
-    /// Begins a family and ends the one before it.
+    /// Starts a family and ends the previous one.
     pub fn begin(&mut self, name: &'static str, help: &str, kind: Kind) {
         self.end();
         self.open = Some(Family {
@@ -62,7 +62,7 @@ impl Families {
         self.add(&point);
     }
 
-    /// Adds counts by size (`HistogramDataPoint`): how many values fell between two bounds, and their sum.
+    /// Adds a histogram (`HistogramDataPoint`): the number of values per bucket, and their sum.
     pub fn histogram(
         &mut self,
         labels: &LabelList<'_>,
@@ -101,7 +101,7 @@ impl Families {
             Kind::Gauge => 5,
             Kind::Counter => {
                 push_number(&mut family.points, 2, CUMULATIVE);
-                // Monotonic: it only grows.
+                // Monotonic.
                 push_number(&mut family.points, 3, 1);
                 7
             }
@@ -117,7 +117,7 @@ impl Families {
         push_bytes(&mut self.out, 2, &metric);
     }
 
-    /// The message (`ExportMetricsServiceRequest`) with all of them, about a resource with these attributes.
+    /// The message (`ExportMetricsServiceRequest`) with all families, for a resource with these attributes.
     pub fn message(mut self, resource: &[(String, String)]) -> Vec<u8> {
         self.end();
         let mut about = Vec::new();
@@ -139,7 +139,7 @@ impl Families {
     }
 }
 
-/// Numbers of eight bytes behind one another.
+/// Encodes a packed field of 64-bit numbers.
 fn packed(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
     numbers.flat_map(u64::to_le_bytes).collect()
 }
@@ -148,7 +148,7 @@ fn packed(numbers: impl Iterator<Item = u64>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// Written out by hand from the definitions of the messages.
+    /// Encoded by hand according to the message definitions.
     #[test]
     fn families_are_encoded_as_their_definitions_say() {
         let mut families = Families::new(1, 2);

@@ -1,4 +1,4 @@
-//! The page: everything that is counted, family by family.
+//! Collects all metrics, family by family.
 
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use super::text::{Format, Page};
 use super::{Hub, process, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 
-/// All that is counted, as text.
+/// All metrics as text.
 pub fn page(recorder: &Recorder, format: Format) -> String {
     let mut page = Page::new(format);
     let before = recorder.hub().scrapes.fetch_add(1, Ordering::Relaxed);
@@ -20,7 +20,7 @@ pub fn page(recorder: &Recorder, format: Format) -> String {
     page.finish()
 }
 
-/// All that is counted, as a message to a collector about a resource with these attributes.
+/// All metrics as an OTLP message for a resource with these attributes.
 pub(super) fn message(recorder: &Recorder, resource: &[(String, String)]) -> Vec<u8> {
     let hub = recorder.hub();
     let nanos = |time: SystemTime| {
@@ -69,7 +69,7 @@ fn write_load(hub: &Hub, page: &mut Page) {
     );
 }
 
-/// Sums of one histogram among those of an answer.
+/// Selects a histogram of the response metrics.
 type Part = fn(&AnswerTotal) -> &Sums;
 
 fn write_http(http: &HttpMetrics, page: &mut Page) {
@@ -228,7 +228,7 @@ fn write_requests(
     }
 }
 
-/// Series that only this server has: whatever a limit of it did.
+/// Metrics specific to sluice, mostly about its limits.
 fn write_own(recorder: &Recorder, page: &mut Page) {
     let hub = recorder.hub();
     let workers = hub.workers.get().map(Vec::as_slice).unwrap_or_default();
@@ -283,7 +283,7 @@ fn write_own(recorder: &Recorder, page: &mut Page) {
     write_own_gauges(recorder, sum(|worker| &worker.open), page);
 }
 
-/// Series of what is reported and traced, and of what of it is lost.
+/// Metrics of logging and tracing, including losses.
 fn write_reports(recorder: &Recorder, page: &mut Page) {
     let hub = recorder.hub();
     let mut counter = |name, help, value| page.single(name, help, Kind::Counter, value);

@@ -1,4 +1,4 @@
-//! What the kernel says of the process, under the names that Prometheus's client libraries use.
+//! Process metrics from the kernel, with the names used by Prometheus client libraries.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,16 +6,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::sample::Kind;
 use super::text::Page;
 
-/// Writes what can be read; what cannot be is left out.
+/// Writes the metrics; those that cannot be read are omitted.
 pub fn write(page: &mut Page, started: SystemTime) {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name of the program stands in brackets and may hold anything; the numbers follow the last bracket.
+    // The program name is in parentheses and may contain anything; the numbers follow the last parenthesis.
     let fields: Vec<&str> = stat
         .rsplit_once(')')
         .map(|(_, rest)| rest.split_ascii_whitespace().collect())
         .unwrap_or_default();
     let number = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok());
-    // proc_pid_stat(5): utime and stime are fields 14 and 15, vsize and rss 23 and 24; the first here is field 3.
+    // proc_pid_stat(5): utime and stime are fields 14 and 15, vsize and rss 23 and 24; the first field here is number
+    // 3.
     if let (Some(user), Some(system)) = (number(11), number(12)) {
         page.single(
             "process_cpu_seconds_total",
@@ -60,10 +61,10 @@ pub fn write(page: &mut Page, started: SystemTime) {
     }
 }
 
-/// The kernel tells times to programs in hundredths of a second on every architecture that we run on (time(7)).
+/// Clock ticks per second as seen by programs, on all supported architectures (time(7)).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The size of a page on the architectures that we run on.
+/// The page size on all supported architectures.
 const PAGE_BYTES: u64 = 4096;
 
 fn limit(name: &str) -> Option<u64> {
@@ -72,7 +73,7 @@ fn limit(name: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Since Linux 6.2 the folder's size is the number of its entries; counting a hundred thousand of them takes long.
+/// Since Linux 6.2 the size of the folder is the number of its entries; counting a hundred thousand of them is slow.
 fn open_files() -> Option<u64> {
     match fs::metadata("/proc/self/fd").ok()?.len() {
         0 => Some(fs::read_dir("/proc/self/fd").ok()?.count() as u64),

@@ -1,5 +1,5 @@
-//! Sends metrics to a collector: OTLP over HTTP, every minute and at the end, from a thread of its own. What is sent is
-//! left to `otlp`, where to is what the environment says, as with traces.
+//! Pushes metrics to a collector: OTLP over HTTP, every minute and at shutdown, on a thread of its own. `otlp` encodes
+//! the message; environment variables configure the destination, as for traces.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -11,7 +11,7 @@ use crate::recorder::Recorder;
 use crate::tracing::limits::EXPORT_NOTICE_PAUSE;
 use crate::tracing::{Collector, Destination, Signal, post};
 
-/// What the environment says of pushed metrics.
+/// The settings from the environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PushSettings {
     destination: Destination,
@@ -19,7 +19,7 @@ pub struct PushSettings {
 }
 
 impl PushSettings {
-    /// Reads the variables that OpenTelemetry gives names and meanings to. The error says which of them is wrong.
+    /// Reads OpenTelemetry's environment variables. The error names the invalid one.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<PushSettings, String> {
         let destination = Destination::read(&variable, Signal::Metrics)?;
         let interval = match variable("OTEL_METRIC_EXPORT_INTERVAL") {
@@ -41,7 +41,7 @@ impl PushSettings {
     }
 }
 
-/// The handle to the thread. Dropping it lets the thread end without a last message.
+/// The handle to the thread. Dropping it ends the thread without a last export.
 #[derive(Debug)]
 pub struct Pusher {
     ending: Arc<Ending>,
@@ -54,7 +54,7 @@ struct Ending {
     woken: Condvar,
 }
 
-/// What is sent at the end.
+/// Whether to export at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Message,
@@ -62,7 +62,7 @@ enum Last {
 }
 
 impl Pusher {
-    /// Starts the thread, if metrics go anywhere.
+    /// Starts the thread, if a destination is configured.
     pub fn start(settings: PushSettings, recorder: &Arc<Recorder>) -> io::Result<Pusher> {
         let ending = Arc::<Ending>::default();
         let thread = match settings.destination.collector.clone() {
@@ -77,7 +77,7 @@ impl Pusher {
         Ok(Pusher { ending, thread })
     }
 
-    /// Sends a last message and ends the thread, waiting at most `patience`.
+    /// Exports a last time and ends the thread, with a timeout of `patience`.
     pub fn finish(mut self, patience: Duration) {
         self.ending.tell(Last::Message);
         let until = Instant::now() + patience;
@@ -118,7 +118,7 @@ impl Ending {
                 Ok(status) => Some(format!("status {status}")),
                 Err(error) => Some(error.to_string()),
             };
-            // Counts go on from where they are, so the next message makes up for this one.
+            // Values are cumulative, so the next export makes up for this one.
             let due = told.is_none_or(|told| told.elapsed() >= EXPORT_NOTICE_PAUSE);
             if let Some(error) = failed.filter(|_| due) {
                 told = Some(Instant::now());

@@ -25,10 +25,10 @@ pub trait CountedZone: std::fmt::Debug + Send + Sync {
     fn totals(&self) -> ZoneTotals;
 }
 
-/// What a zone has counted of one kind.
+/// Selects a counter of a rate limit zone.
 type ZonePart = fn(&ZoneTotals) -> u64;
 
-/// The names are those of the plugin; keys are no labels here, as clients choose them.
+/// The names are those of the plugin. Keys are not used as labels, because clients choose them.
 const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
     (
         "caddy_rate_limit_declined_requests_total",
@@ -58,7 +58,7 @@ const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
 
 /// Adds the zones that are in use, by their names.
 pub(super) fn write(hub: &Hub, page: &mut Page) {
-    // Zones of one name with other rates, as of the configuration before, count together.
+    // Zones with the same name and different rates, as after a reload, are added up.
     let mut found = BTreeMap::<String, Vec<ZoneTotals>>::new();
     for (name, zone) in &*lock(&hub.rate_zones) {
         if let Some(zone) = zone.upgrade() {

@@ -2,21 +2,21 @@
 
 use std::fmt::Display;
 
-/// The kind of a family.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A count that only grows; its name ends in `_total`.
+    /// A monotonic counter; its name ends in `_total`.
     Counter,
-    /// A value that goes up and down.
+    /// A gauge.
     Gauge,
-    /// Counts by size.
+    /// A histogram.
     Histogram,
 }
 
-/// A bound of a histogram and how the two formats spell it.
+/// A bucket bound, with its spelling in both formats.
 #[derive(Debug)]
 pub struct Bound {
-    /// Values up to it are below.
+    /// The inclusive upper bound.
     pub value: u64,
     /// As Prometheus's format spells it.
     pub prometheus: &'static str,
@@ -25,7 +25,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// A bound.
+    /// Creates a bound.
     pub const fn new(value: u64, prometheus: &'static str, open_metrics: &'static str) -> Bound {
         Bound {
             value,
@@ -34,7 +34,7 @@ impl Bound {
         }
     }
 
-    /// The bound as a number, in the unit that the page has.
+    /// The bound as a number, in the unit of the page.
     pub fn number(&self) -> f64 {
         number(self.prometheus)
     }
@@ -43,7 +43,7 @@ impl Bound {
 /// Labels with their values.
 pub type LabelList<'a> = [(&'a str, &'a str)];
 
-/// The number that a value is written as.
+/// The number that a value displays as.
 pub fn number(value: impl Display) -> f64 {
     value.to_string().parse().unwrap_or(f64::NAN)
 }

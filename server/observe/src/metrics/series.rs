@@ -1,5 +1,5 @@
-//! The table in which a worker finds the counts of a combination of labels. Only that worker writes it; the page reads
-//! it meanwhile, without a lock.
+//! A worker's hash table of counters by label combination. Only that worker writes it; the metrics page reads it
+//! concurrently without a lock.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::histogram::{DURATIONS, Histogram, SIZES, Sums, add};
 use super::limits::{SERIES_FILLED_MAX, SERIES_MAX};
 
-/// A combination of labels. Numbers stand for names, which the configuration knows.
+/// A label combination. The configuration maps numbers to names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Labels {
     /// The server.
@@ -16,16 +16,16 @@ pub struct Labels {
     pub kind: u8,
     /// The host.
     pub host: u16,
-    /// What tells answers apart; `None` for what is counted before there is one.
+    /// Labels of a response; `None` for requests in progress.
     pub answer: Option<AnswerLabels>,
 }
 
-/// What tells answers apart.
+/// Labels of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AnswerLabels {
     /// The status.
     pub status: u16,
-    /// The method, as a number.
+    /// The method, as an index.
     pub method: u8,
 }
 
@@ -36,12 +36,12 @@ impl Labels {
         });
         let server = u64::from(self.server) << 40;
         let packed = answer | u64::from(self.kind) << 15 | u64::from(self.host) << 20 | server;
-        // Fibonacci hashing: the upper bits of the product depend on all bits.
+        // Fibonacci hashing: the upper bits of the product depend on all input bits.
         (packed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
     }
 }
 
-/// The counts of one combination.
+/// The counters of one label combination.
 #[derive(Debug)]
 pub struct Series {
     labels: Labels,
@@ -54,7 +54,7 @@ enum Counts {
     Answers(Answers),
 }
 
-/// Requests to one handler.
+/// Counters of requests to one handler.
 #[derive(Debug, Default)]
 struct Requests {
     entered: AtomicU64,
@@ -62,7 +62,7 @@ struct Requests {
     failed: AtomicU64,
 }
 
-/// Answers of one status to one method.
+/// Histograms of responses with one status and method.
 #[derive(Debug)]
 struct Answers {
     duration: Histogram,
@@ -71,45 +71,45 @@ struct Answers {
     answer_size: Histogram,
 }
 
-/// What is known of an answer.
+/// The measurements of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// Nanoseconds until its end.
     pub duration: u64,
-    /// Nanoseconds until the answer began; `None` where none was given by a handler.
+    /// Nanoseconds until the response head; `None` if no handler produced a response.
     pub first_byte: Option<u64>,
-    /// Bytes of the request.
+    /// Size of the request in bytes.
     pub request_size: u64,
-    /// Bytes of the answer's body.
+    /// Size of the response body in bytes.
     pub answer_size: u64,
 }
 
-/// The sums over all workers of one combination.
+/// The sum over all workers for one label combination.
 #[derive(Clone, Debug)]
 pub enum Total {
     /// Of requests.
     Requests {
-        /// How many came.
+        /// Requests received.
         entered: u64,
-        /// How many of them ended.
+        /// Requests ended.
         left: u64,
-        /// How many of those failed.
+        /// Requests failed.
         failed: u64,
     },
-    /// Of answers.
+    /// Of responses.
     Answers(Box<AnswerTotal>),
 }
 
-/// Sums over answers.
+/// Histograms of responses.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerTotal {
-    /// Until the end.
+    /// Duration until the end.
     pub duration: Sums,
-    /// Until the answer began.
+    /// Duration until the response head.
     pub first_byte: Sums,
-    /// Of requests.
+    /// Request sizes.
     pub request_size: Sums,
-    /// Of answers.
+    /// Response sizes.
     pub answer_size: Sums,
 }
 
@@ -133,14 +133,14 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Counts a request that comes.
+    /// Counts the start of a request.
     pub fn enter(&self, labels: Labels) {
         if let Some(Counts::Requests(requests)) = self.find(labels) {
             add(&requests.entered, 1);
         }
     }
 
-    /// Counts a request that has ended.
+    /// Counts the end of a request.
     pub fn leave(&self, labels: Labels, failed: bool) {
         if let Some(Counts::Requests(requests)) = self.find(labels) {
             add(&requests.left, 1);
@@ -148,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Counts an answer.
+    /// Counts a response.
     pub fn answer(&self, labels: Labels, measured: Measured) {
         if let Some(Counts::Answers(answers)) = self.find(labels) {
             answers.duration.add(DURATIONS, measured.duration);
@@ -160,12 +160,12 @@ impl Table {
         }
     }
 
-    /// Counts that found no place.
+    /// The number of values dropped because the table is full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The counts of these labels; makes them at first use. `None` if there is no room.
+    /// The counters for these labels; created on first use. `None` if the table is full.
     fn find(&self, labels: Labels) -> Option<&Counts> {
         let start = labels.hash();
         for step in 0..SERIES_MAX {
@@ -184,7 +184,7 @@ impl Table {
         None
     }
 
-    /// Adds all counts to the sums.
+    /// Adds all counters to `totals`.
     pub fn add_to(&self, totals: &mut std::collections::BTreeMap<Labels, Total>) {
         for series in self.places.iter().filter_map(OnceLock::get) {
             let total = totals.entry(series.labels);
@@ -200,7 +200,7 @@ impl Table {
                         failed,
                     },
                 ) => {
-                    // What has ended is read first, so that none seems to have ended before it came.
+                    // Read `left` first, so that no request seems to have ended before it started.
                     *left += requests.left.load(Ordering::Relaxed);
                     *failed += requests.failed.load(Ordering::Relaxed);
                     *entered += requests.entered.load(Ordering::Relaxed);

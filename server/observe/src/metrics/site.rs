@@ -1,4 +1,4 @@
-//! The requests of one configuration: which labels they have, and the tables of the workers that count them.
+//! Request metrics of one configuration: their labels, and the tables of the workers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
@@ -12,12 +12,12 @@ use super::NEVER_POISONED;
 use super::limits::{HOSTS_MAX, KINDS_MAX};
 use super::series::{AnswerLabels, Labels, Measured, Table, Total};
 
-/// What is counted of the requests of one configuration.
+/// The request metrics of one configuration.
 #[derive(Debug)]
 pub struct HttpMetrics {
     servers: Vec<ServerNames>,
     hosts: Hosts,
-    /// Whether they are sent to a collector, too.
+    /// Whether they are also pushed to a collector.
     pushed: bool,
     tables: Box<[Table]>,
 }
@@ -25,36 +25,36 @@ pub struct HttpMetrics {
 #[derive(Debug)]
 struct ServerNames {
     name: String,
-    /// The modules that are the first of a route, by their numbers.
+    /// The modules of the first handlers of routes, by index.
     kinds: Vec<String>,
 }
 
-/// Whether hosts are told apart, and which.
+/// Whether hosts are a label, and which ones.
 #[derive(Debug)]
 enum Hosts {
-    /// No host is a label.
+    /// No host label.
     None,
-    /// Those that the configuration names; all others count as one.
+    /// Hosts in the configuration; all others share one value.
     Named(HashMap<Box<str>, u16>),
-    /// Whatever comes, up to a limit.
+    /// Any host, up to a limit.
     Any(RwLock<HashMap<Box<str>, u16>>),
 }
 
-/// The number of hosts without one of their own.
+/// The index of hosts without a label value of their own.
 const OTHER_HOST: u16 = 0;
 
-/// Their name.
+/// Their label value.
 const OTHER: &str = "_other";
 
-/// Methods that are told apart; clients may send any.
+/// Methods with a label value of their own; clients may send any.
 const METHODS: [&str; 10] = [
     "OTHER", "GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH",
 ];
 
 impl HttpMetrics {
-    /// The metrics that a configuration asks for, with a table for each worker; `None` if it asks for none.
+    /// The metrics enabled by a configuration, with a table for each worker; `None` if it does not enable them.
     pub fn build(app: &HttpApp, workers: usize) -> Option<HttpMetrics> {
-        // Asking in one server is the old way; it means all of them.
+        // The deprecated option of a server applies to all servers.
         let old = || {
             app.servers
                 .values()
@@ -87,12 +87,12 @@ impl HttpMetrics {
         })
     }
 
-    /// Whether they are sent to a collector, too.
+    /// Whether they are also pushed to a collector.
     pub fn are_pushed(&self) -> bool {
         self.pushed
     }
 
-    /// Counts that found no place in a table.
+    /// The number of values dropped because a table is full.
     pub fn dropped(&self) -> u64 {
         self.tables.iter().map(Table::dropped).sum()
     }
@@ -123,7 +123,7 @@ impl HttpMetrics {
     }
 }
 
-/// The names of labels.
+/// The label values.
 #[derive(Debug)]
 pub struct Names {
     server: String,
@@ -134,7 +134,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// In the order of their names.
+    /// Labels and values, sorted by label.
     pub fn list(&self) -> Vec<(&str, &str)> {
         let code = self.code.as_deref().map(|code| ("code", code));
         let host = self.host.as_deref().map(|host| ("host", host));
@@ -197,7 +197,7 @@ impl Hosts {
         }
     }
 
-    /// All names by their numbers; `None` if hosts are no label.
+    /// All label values by index; `None` without a host label.
     fn names(&self) -> Option<Vec<String>> {
         let list = |known: &HashMap<Box<str>, u16>| {
             let mut names = vec![OTHER.to_owned(); known.len() + 1];
@@ -222,7 +222,7 @@ pub struct SiteMetrics {
 }
 
 impl SiteMetrics {
-    /// The part of `server`, if there are metrics.
+    /// The metrics of `server`, if metrics are enabled.
     pub fn of(http: Option<&Arc<HttpMetrics>>, server: &str) -> Option<SiteMetrics> {
         let http = http?;
         let at = http.servers.iter().position(|names| names.name == server)?;
@@ -232,7 +232,7 @@ impl SiteMetrics {
         })
     }
 
-    /// The number of a module among those that are the first of a route; `None` if it has none.
+    /// The index of a module among the first handlers of routes; `None` if it is not one.
     pub fn kind(&self, module: &str) -> Option<u8> {
         let kinds = &self.http.servers[usize::from(self.server)].kinds;
         let at = kinds.iter().position(|kind| kind == module)?;
@@ -288,20 +288,20 @@ impl SiteMetrics {
     }
 }
 
-/// The bit of requests that are counted. Pages that a template asks this server for are not.
+/// The bit for requests that are counted; subrequests of templates are not.
 const COUNTED: u32 = 1 << KINDS_MAX;
 
-/// What a request remembers for metrics.
+/// A request's state for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
-    /// The kinds of handlers whose routes it entered, a bit for each.
+    /// The kinds of routes it has entered, one bit each.
     pub kinds: u32,
-    /// When its answer began, in microseconds from its first byte; 0 if nobody asked or none did.
+    /// When its response started, in microseconds from its first byte; 0 if not measured.
     pub answered_micros: u32,
 }
 
 impl Marks {
-    /// Those of a request that is to be counted.
+    /// The state of a request that is counted.
     pub fn counted() -> Marks {
         Marks {
             kinds: COUNTED,
@@ -309,13 +309,14 @@ impl Marks {
         }
     }
 
-    /// Notes that the answer begins, so long after the first byte of the request.
+    /// Records that the response starts, `after` the first byte of the request.
     pub fn answer_begins(&mut self, after: Duration) {
         self.answered_micros = u32::try_from(after.as_micros()).unwrap_or(u32::MAX).max(1);
     }
 }
 
-/// Bytes of a request as Caddy counts them: the words of its first line, its fields without marks, and its body.
+/// The size of a request as counted by Caddy: the words of the request line, the headers without separators, and the
+/// body.
 fn size<C>(x: &Exchange<C>) -> u64 {
     let line = x.req.method.as_str().len() + x.req.target.len() + x.req.version.as_str().len();
     let fields = x

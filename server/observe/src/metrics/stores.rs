@@ -1,4 +1,4 @@
-//! Stores of answers on the page of metrics.
+//! Cache metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::sample::Kind;
 use super::text::Page;
 use crate::recorder::Recorder;
 
-/// A count that a store has, with its name and what it says.
+/// A counter of a cache, with its name and help text.
 type Counted = (&'static str, &'static str, fn(&Counts) -> &AtomicU64);
 
 const COUNTERS: [Counted; 4] = [
@@ -35,7 +35,7 @@ const COUNTERS: [Counted; 4] = [
     ),
 ];
 
-/// A state of a store, with its name and what it says.
+/// A gauge of a cache, with its name and help text.
 type Measured = (&'static str, &'static str, fn(&Store) -> u64);
 
 const GAUGES: [Measured; 4] = [
@@ -59,7 +59,7 @@ const GAUGES: [Measured; 4] = [
     ),
 ];
 
-/// Adds all stores that are in use, by their folders.
+/// Adds all caches in use, by folder.
 pub(super) fn write(recorder: &Recorder, page: &mut Page) {
     let stores = recorder.stores().all();
     if stores.is_empty() {

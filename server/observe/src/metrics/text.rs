@@ -1,22 +1,22 @@
-//! The text that Prometheus reads, in its own format (0.0.4) and as OpenMetrics (1.0.0). What stands in it is left to
-//! `page`. A crate for it would be larger than this file and wants to own the counters, too.
+//! Prometheus's text format (0.0.4) and OpenMetrics (1.0.0). `page` provides the metrics. A crate would be larger than
+//! this file and require its own counters.
 
 use std::fmt::{Display, Write};
 
 use super::otlp::Families;
 use super::sample::{Bound, Kind, LabelList, number};
 
-/// Which of the two formats.
+/// The format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus's own.
+    /// Prometheus's text format.
     Prometheus,
     /// OpenMetrics.
     OpenMetrics,
 }
 
 impl Format {
-    /// The one that a client takes. OpenMetrics only where it is asked for.
+    /// The format that a client accepts. OpenMetrics only if it is requested.
     pub fn accepted(accept: &[u8]) -> Format {
         let asked = memchr::memmem::find(accept, b"application/openmetrics-text").is_some();
         if asked {
@@ -37,19 +37,19 @@ impl Format {
     }
 }
 
-/// A page in the making.
+/// A page under construction.
 #[derive(Debug)]
 pub struct Page {
     format: Format,
     out: String,
-    /// The family whose samples come now.
+    /// The current family.
     name: &'static str,
-    /// Where families go that are no text.
+    /// The families, if the page is an OTLP message instead.
     families: Option<Families>,
 }
 
 impl Page {
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new(format: Format) -> Page {
         Page {
             format,
@@ -59,7 +59,7 @@ impl Page {
         }
     }
 
-    /// A page that becomes a message and no text.
+    /// Creates a page that becomes an OTLP message.
     pub fn of_families(families: Families) -> Page {
         Page {
             families: Some(families),
@@ -67,13 +67,13 @@ impl Page {
         }
     }
 
-    /// The message; empty for a page of text.
+    /// The OTLP message; empty for a text page.
     pub fn message(self, resource: &[(String, String)]) -> Vec<u8> {
         self.families
             .map_or_else(Vec::new, |families| families.message(resource))
     }
 
-    /// Begins a family; its samples have to follow at once.
+    /// Starts a family; its samples have to follow immediately.
     pub fn family(&mut self, name: &'static str, help: &str, kind: Kind) {
         self.name = name;
         if let Some(families) = &mut self.families {
@@ -84,7 +84,7 @@ impl Page {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // OpenMetrics names a family of counters without the ending of its samples.
+        // In OpenMetrics the name of a counter family lacks the suffix of its samples.
         let family = match self.format {
             Format::Prometheus => name,
             Format::OpenMetrics => name.strip_suffix("_total").unwrap_or(name),
@@ -94,7 +94,7 @@ impl Page {
         ));
     }
 
-    /// Adds a sample of the family.
+    /// Adds a sample to the family.
     pub fn sample(&mut self, suffix: &str, labels: &LabelList<'_>, value: impl Display) {
         if let Some(families) = &mut self.families {
             return families.value(labels, number(value));
@@ -114,13 +114,13 @@ impl Page {
         self.push(format_args!(" {value}\n"));
     }
 
-    /// Adds a family of one sample without labels.
+    /// Adds a family with a single sample without labels.
     pub fn single(&mut self, name: &'static str, help: &str, kind: Kind, value: impl Display) {
         self.family(name, help, kind);
         self.sample("", &[], value);
     }
 
-    /// Adds the samples of a histogram: how many values are below each bound, their sum and their number.
+    /// Adds the samples of a histogram: the cumulative count for each bound, the sum and the count.
     pub fn histogram(
         &mut self,
         labels: &LabelList<'_>,
@@ -147,7 +147,7 @@ impl Page {
         self.sample("_count", labels, below);
     }
 
-    /// The whole page.
+    /// The complete page.
     pub fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");

@@ -1,5 +1,4 @@
-//! How upstreams are: for the page of metrics, and for the control interface. What they are judged by is left to
-//! `reverse_proxy`.
+//! The state of upstreams, for the metrics page and the admin API. `reverse_proxy` determines it.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +8,25 @@ use super::sample::Kind;
 use super::text::Page;
 use super::{Hub, lock};
 
-/// How an upstream is, by each kind of judgement that its directive asks for; `None` for one that it does not.
+/// The state of an upstream by each criterion; `None` for one that its directive does not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
-    /// Requests in progress, where somebody counts them.
+    /// Requests in flight, if they are counted.
     pub requests: Option<usize>,
-    /// Failures that are remembered, no more than make it unhealthy.
+    /// Recent failures, capped at the number that makes it unhealthy.
     pub failures: u32,
-    /// Whether it passes checks of our own.
+    /// Whether active health checks succeed.
     pub by_checks: Option<bool>,
-    /// Whether it has failed seldom enough.
+    /// Whether passive health checks consider it healthy.
     pub by_failures: Option<bool>,
-    /// Whether its circuit breaker lets requests through as usual.
+    /// Whether its circuit breaker is closed.
     pub by_circuit: Option<bool>,
     /// How often its circuit breaker has opened.
     pub trips: u64,
 }
 
 impl Standing {
-    /// By each kind of judgement, with its name.
+    /// The result of each criterion, with its name.
     fn judgements(&self) -> [(&'static str, Option<bool>); 3] {
         [
             ("checks", self.by_checks),
@@ -36,15 +35,14 @@ impl Standing {
         ]
     }
 
-    /// Whether nothing is known against it.
+    /// Whether no criterion considers it unhealthy.
     fn is_healthy(&self) -> bool {
         self.judgements()
             .iter()
             .all(|(_, well)| *well != Some(false))
     }
 
-    /// Two directives may have an upstream each at one address. One that is found unhealthy is worth a look, whatever
-    /// another one thinks.
+    /// Merges the states of two directives' upstreams with the same address. It is unhealthy if either of them is.
     fn join(&mut self, other: &Standing) {
         let both = |one: Option<bool>, other: Option<bool>| match (one, other) {
             (Some(one), Some(other)) => Some(one && other),
@@ -62,7 +60,7 @@ impl Standing {
     }
 }
 
-/// Those in use, by address.
+/// The upstreams in use, by address.
 fn found(hub: &Hub) -> BTreeMap<String, Standing> {
     let mut found: BTreeMap<String, Standing> = BTreeMap::new();
     for (address, health) in lock(&hub.upstreams).iter() {
@@ -77,8 +75,8 @@ fn found(hub: &Hub) -> BTreeMap<String, Standing> {
     found
 }
 
-/// The upstreams as the control interface shows them: `address`, `num_requests` and `fails` as in Caddy, of which
-/// `num_requests` is missing where nobody counts them; and words of our own.
+/// The upstreams as shown by the admin API: `address`, `num_requests` and `fails` as in Caddy (without `num_requests`
+/// if requests are not counted), and additional members.
 pub fn upstreams(hub: &Hub) -> Value {
     let shown = |(address, standing): (String, Standing)| {
         let mut value = json!({
@@ -102,7 +100,7 @@ pub fn upstreams(hub: &Hub) -> Value {
     found(hub).into_iter().map(shown).collect()
 }
 
-/// Writes their series.
+/// Writes the metrics.
 pub(super) fn write(hub: &Hub, page: &mut Page) {
     let found = found(hub);
     if found.is_empty() {
@@ -150,7 +148,7 @@ pub(super) fn write(hub: &Hub, page: &mut Page) {
     write_judgements(&found, page);
 }
 
-/// Writes a family of those upstreams that have a value.
+/// Writes a family for those upstreams that have a value.
 fn write_some(
     found: &BTreeMap<String, Standing>,
     page: &mut Page,

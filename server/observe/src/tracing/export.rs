@@ -1,5 +1,5 @@
-//! Sends spans to a collector: OTLP over HTTP, from a thread of its own behind a bounded queue. Whoever ends a span never
-//! waits.
+//! Exports spans to a collector: OTLP over HTTP, on a thread of its own with a bounded queue. Ending a span never
+//! blocks.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -17,7 +17,7 @@ use super::settings::{Collector, Settings};
 use crate::log::Log;
 use crate::metrics::Hub;
 
-/// The handle to the thread. One for the process.
+/// The handle to the thread. There is one per process.
 #[derive(Debug)]
 pub struct Exporter {
     settings: Settings,
@@ -34,7 +34,7 @@ struct Queue {
 }
 
 impl Exporter {
-    /// Starts the thread, if spans go anywhere.
+    /// Starts the thread, if a destination is configured.
     pub fn start(settings: Settings, hub: Arc<Hub>, log: Log) -> io::Result<Arc<Exporter>> {
         let exporter = Arc::new(Exporter {
             settings,
@@ -54,12 +54,12 @@ impl Exporter {
         Ok(exporter)
     }
 
-    /// How traces are made.
+    /// The tracing settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Hands over a span, encoded. If too many wait it is dropped and counted.
+    /// Queues an encoded span. If the queue is full it is dropped and counted.
     pub fn push(&self, span: Vec<u8>) {
         if self.settings.collector.is_none() {
             return;
@@ -71,7 +71,7 @@ impl Exporter {
             return;
         }
         queue.spans.push(span);
-        // The first of a batch starts its time, a full batch ends it.
+        // The first span of a batch starts its delay; a full batch is sent at once.
         let wakes = matches!(queue.spans.len(), 1 | SPANS_BATCH_MAX);
         drop(queue);
         if wakes {
@@ -79,7 +79,7 @@ impl Exporter {
         }
     }
 
-    /// Sends what waits and ends the thread, waiting at most `patience`.
+    /// Exports pending spans and ends the thread, with a timeout of `patience`.
     pub fn finish(&self, patience: Duration) {
         lock(&self.queue).finishing = true;
         self.woken.notify_one();
@@ -118,7 +118,7 @@ impl Exporter {
         }
     }
 
-    /// Waits for a full batch, or for the time of a smaller one.
+    /// Waits for a full batch, or for the delay of a smaller one.
     fn next_batch(&self) -> (Vec<Vec<u8>>, bool) {
         let empty = |queue: &mut Queue| queue.spans.is_empty() && !queue.finishing;
         let queue = lock(&self.queue);
@@ -167,7 +167,7 @@ impl Exporter {
                     debug_assert!(status < 300);
                     return Ok(());
                 }
-                // OTLP: these are worth another try, all others are not.
+                // OTLP: only these statuses are retryable.
                 Ok(status @ (429 | 502 | 503 | 504)) => {
                     io::Error::other(format!("status {status}"))
                 }
@@ -183,7 +183,7 @@ impl Exporter {
     }
 }
 
-/// Sends a message and gives the status of the answer.
+/// Posts a message and returns the status of the response.
 pub(crate) fn post(collector: &Collector, message: &[u8], timeout: Duration) -> io::Result<u16> {
     let mut stream = dial(&collector.address, timeout)?;
     stream.set_write_timeout(Some(timeout))?;
@@ -250,7 +250,7 @@ mod tests {
         let log = Log::start(Level::Error).expect("threads can be started");
         let exporter = Exporter::start(settings.expect("an address"), hub.clone(), log)
             .expect("a thread can be started");
-        // The collector takes the connection and never answers: one batch is on its way, the others wait.
+        // The collector accepts the connection and never responds: one batch is in flight, the others wait.
         let began = Instant::now();
         for _ in 0..SPANS_QUEUED_MAX + SPANS_BATCH_MAX + 10 {
             exporter.push(vec![1]);

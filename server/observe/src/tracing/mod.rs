@@ -1,5 +1,5 @@
-//! Traces: a span for each request of routes that ask for one, joined to the trace of whoever sent the request and
-//! handed on to upstreams (W3C Trace Context). Which requests get one is left to the handler `tracing`.
+//! Tracing: a span for each request of routes with `tracing`, which continues the client's trace and is propagated to
+//! upstreams (W3C Trace Context).
 
 mod export;
 pub mod limits;

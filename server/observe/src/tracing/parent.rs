@@ -1,24 +1,24 @@
-//! What a client says of the trace that its request belongs to (W3C Trace Context, section 3.2).
+//! Parses a client's trace context (W3C Trace Context, section 3.2).
 
-/// A span of the client.
+/// The client's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parent {
-    /// The trace.
+    /// The trace ID.
     pub trace_id: u128,
-    /// The client's span in it.
+    /// The span ID.
     pub span_id: u64,
-    /// Whether the client records it.
+    /// Whether the client records the trace.
     pub sampled: bool,
 }
 
 impl Parent {
-    /// Reads the field `traceparent`; `None` for one that the standard asks to ignore.
+    /// Parses a `traceparent` header; `None` for one that the standard requires to ignore.
     pub fn parse(field: &[u8]) -> Option<Parent> {
         let mut parts = field.splitn(4, |byte| *byte == b'-');
         let mut part = |length| parts.next().filter(|part: &&[u8]| part.len() >= length);
         let (version, trace, span, rest) = (part(2)?, part(32)?, part(16)?, part(2)?);
         let version = hex(version, 2)?;
-        // Section 3.2.2: 255 is no version; later versions may add parts after the flags of version 0.
+        // Section 3.2.2: version 255 is invalid; later versions may add parts after the flags of version 0.
         let (flags, more) = rest.split_at(2);
         let ended = match version {
             255 => return None,
@@ -34,7 +34,7 @@ impl Parent {
     }
 }
 
-/// A number of exactly so many lower-case digits.
+/// Parses exactly `length` lower-case hexadecimal digits.
 fn hex(text: &[u8], length: usize) -> Option<u128> {
     if text.len() != length {
         return None;

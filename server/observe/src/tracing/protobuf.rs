@@ -1,7 +1,7 @@
-//! The few wire types of Protocol Buffers that spans need. A code generator and its runtime would be larger than what
-//! they save.
+//! The few Protocol Buffers wire types that spans need. A code generator and its runtime would be larger than the code
+//! they replace.
 
-/// Appends an integer of seven bits a byte.
+/// Appends a varint.
 pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -10,35 +10,35 @@ pub fn push_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a field with a number of variable length.
+/// Appends a varint field.
 pub fn push_number(out: &mut Vec<u8>, field: u32, value: u64) {
     push_varint(out, u64::from(field) << 3);
     push_varint(out, value);
 }
 
-/// Appends a field with a number of eight bytes.
+/// Appends a fixed 64-bit field.
 pub fn push_fixed(out: &mut Vec<u8>, field: u32, value: u64) {
     push_varint(out, u64::from(field) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a field with bytes, a text or a message.
+/// Appends a length-delimited field: bytes, a string or a message.
 pub fn push_bytes(out: &mut Vec<u8>, field: u32, value: &[u8]) {
     push_varint(out, u64::from(field) << 3 | 2);
     push_varint(out, value.len() as u64);
     out.extend_from_slice(value);
 }
 
-/// Appends an attribute with a text (`KeyValue` of opentelemetry/proto/common/v1).
+/// Appends a string attribute (`KeyValue` of opentelemetry/proto/common/v1).
 pub fn push_text_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: &[u8]) {
-    // A text of Protocol Buffers is UTF-8; what clients send need not be.
+    // Protocol Buffers strings are UTF-8; text from clients need not be.
     let value = String::from_utf8_lossy(value);
     let mut any = Vec::new();
     push_bytes(&mut any, 1, value.as_bytes());
     push_attribute(out, field, key, &any);
 }
 
-/// Appends an attribute with a number.
+/// Appends an integer attribute.
 pub fn push_number_attribute(out: &mut Vec<u8>, field: u32, key: &str, value: u64) {
     let mut any = Vec::new();
     push_number(&mut any, 3, value);

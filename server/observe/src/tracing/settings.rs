@@ -1,55 +1,54 @@
-//! What the environment says about traces and where they go, as metrics do: the variables that OpenTelemetry gives names and meanings to. Caddy reads the
-//! same ones.
+//! Settings of tracing and of exporting metrics, from OpenTelemetry's environment variables, as in Caddy.
 
 use std::time::Duration;
 
 use super::limits::{EXPORT_DELAY, EXPORT_TIMEOUT};
 
-/// How traces are made and where they go.
+/// The tracing settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where spans are sent; nowhere if `None`.
+    /// The destination of spans; `None` to drop them.
     pub collector: Option<Collector>,
-    /// What the spans are about, as attributes; `service.name` is among them.
+    /// The resource attributes, including `service.name`.
     pub resource: Vec<(String, String)>,
     /// Which traces are recorded.
     pub sampler: Sampler,
-    /// Whether traces go on from clients and to upstreams.
+    /// Whether to continue traces of clients and to propagate them to upstreams.
     pub propagates: bool,
-    /// How long a span waits for others.
+    /// The delay before a batch is exported.
     pub delay: Duration,
-    /// How long the collector may take.
+    /// Timeout for the collector.
     pub timeout: Duration,
 }
 
-/// A program that takes spans over HTTP.
+/// A program that accepts spans over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// Host and port to dial.
+    /// Host and port to connect to.
     pub address: String,
     /// The value of Host.
     pub authority: String,
     /// The path of requests.
     pub path: String,
-    /// Fields of requests.
+    /// Request headers.
     pub fields: Vec<(String, String)>,
 }
 
 /// Which traces are recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sampler {
-    /// Whether what the client decided holds.
+    /// Whether the client's decision applies.
     pub follows_parent: bool,
-    /// The part of all other traces, from 0 to 1.
+    /// The fraction of all other traces, from 0 to 1.
     pub ratio: f64,
 }
 
 impl Sampler {
-    /// Whether a trace is recorded, for which the client has decided so or not at all.
+    /// Whether to record a trace, given the client's decision, if any.
     pub fn takes(self, trace_id: u128, parent: Option<bool>) -> bool {
         match parent.filter(|_| self.follows_parent) {
             Some(sampled) => sampled,
-            // The lower half of the number is random; all servers on the way decide alike by it.
+            // The lower half of the trace ID is random; all servers along the way make the same decision based on it.
             None => {
                 (trace_id as u64 >> 1) as f64 <= self.ratio * (u64::MAX >> 1) as f64
                     && self.ratio > 0.0
@@ -59,7 +58,7 @@ impl Sampler {
 }
 
 impl Settings {
-    /// Reads the variables. The error says which of them is wrong and what it takes.
+    /// Reads the environment variables. The error names the invalid one and what it accepts.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         let set = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         let millis = |name: &str, default| millis(set, name, default);
@@ -79,28 +78,28 @@ impl Settings {
     }
 }
 
-/// What the variables say of one kind of what is sent.
+/// The kind of data that is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// Spans.
     Traces,
-    /// Counts.
+    /// Metrics.
     Metrics,
 }
 
-/// Where something is sent, and about what.
+/// The destination of an export, and its resource.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Destination {
-    /// Where it is sent; nowhere if `None`.
+    /// The collector; `None` to drop the data.
     pub(crate) collector: Option<Collector>,
-    /// What it is about, as attributes; `service.name` is among them.
+    /// The resource attributes, including `service.name`.
     pub(crate) resource: Vec<(String, String)>,
-    /// How long the collector may take.
+    /// Timeout for the collector.
     pub(crate) timeout: Duration,
 }
 
 impl Signal {
-    /// As in names of variables, and in the path of requests.
+    /// As in the names of variables, and in the path of requests.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
             Signal::Traces => ("TRACES", "traces"),
@@ -110,7 +109,7 @@ impl Signal {
 }
 
 impl Destination {
-    /// Reads the variables. The error says which of them is wrong and what it takes.
+    /// Reads the environment variables. The error names the invalid one and what it accepts.
     pub(crate) fn read(
         variable: impl Fn(&str) -> Option<String>,
         signal: Signal,
@@ -168,7 +167,7 @@ impl Collector {
     ) -> Result<Collector, String> {
         let (upper, path) = signal.names();
         let own = set(&format!("OTEL_EXPORTER_OTLP_{upper}_ENDPOINT"));
-        // The address of one signal is taken as it stands; the one for all signals gets a path.
+        // The endpoint for one signal is used as is; a path is appended to the common one.
         let url = own.unwrap_or_else(|| {
             let all = set("OTEL_EXPORTER_OTLP_ENDPOINT");
             let all = all.unwrap_or_else(|| "http://localhost:4318".into());
@@ -212,7 +211,7 @@ impl Collector {
     }
 }
 
-/// `key1=value1,key2=value2` with percent-encoded values.
+/// Parses `key1=value1,key2=value2` with percent-encoded values.
 fn pairs(text: &str) -> Vec<(String, String)> {
     let pair = |pair: &str| {
         let (key, value) = pair.split_once('=')?;
@@ -268,7 +267,7 @@ fn sampler(set: impl Fn(&str) -> Option<String>) -> Result<Sampler, String> {
     })
 }
 
-/// Baggage is a field like any other for a server in between: it goes on by itself.
+/// Baggage needs no support: an intermediary forwards it like any other header.
 fn propagates(set: impl Fn(&str) -> Option<String>) -> Result<bool, String> {
     let list = set("OTEL_PROPAGATORS").unwrap_or_else(|| "tracecontext,baggage".into());
     let mut propagates = false;

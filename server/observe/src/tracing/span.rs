@@ -1,4 +1,4 @@
-//! One span: what a trace tells of a request.
+//! A span: the trace data of one request.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -27,25 +27,25 @@ pub struct Ended<'a> {
     pub body_bytes_sent: u64,
 }
 
-/// A span that has begun.
+/// A span in progress.
 #[derive(Debug)]
 pub struct Span {
     exporter: Arc<Exporter>,
     trace_id: u128,
     span_id: u64,
-    /// The span that it belongs to; 0 if it is the first of its trace.
+    /// The parent span; 0 if it is the root of its trace.
     parent_id: u64,
     sampled: bool,
     state: Vec<u8>,
     name: Vec<u8>,
     attributes: Vec<(Arc<str>, Vec<u8>)>,
     began: SystemTime,
-    /// The span of another `tracing` around this one.
+    /// The span of an enclosing `tracing` handler.
     outer: Option<Box<Span>>,
 }
 
 impl Span {
-    /// Begins a span below `outer`, else below what the client says, else a trace of its own.
+    /// Starts a span as a child of `outer`, otherwise of the client's span, otherwise as the root of a new trace.
     pub fn begin(
         exporter: &Arc<Exporter>,
         outer: Option<Box<Span>>,
@@ -76,7 +76,7 @@ impl Span {
         }
     }
 
-    /// What it is called.
+    /// Sets the name.
     pub fn set_name(&mut self, name: Vec<u8>) {
         self.name = name;
     }
@@ -86,12 +86,12 @@ impl Span {
         self.attributes.push((key.clone(), value));
     }
 
-    /// The trace, as logs and placeholders show it.
+    /// The trace ID, for logs and placeholders.
     pub fn trace_id(&self) -> String {
         format!("{:032x}", self.trace_id)
     }
 
-    /// The span, as logs and placeholders show it.
+    /// The span ID, for logs and placeholders.
     pub fn span_id(&self) -> String {
         format!("{:016x}", self.span_id)
     }
@@ -120,8 +120,8 @@ impl Span {
         }
     }
 
-    /// The span as `Span` of opentelemetry/proto/trace/v1, with the attributes that the semantic conventions for HTTP
-    /// servers name.
+    /// Encodes `Span` of opentelemetry/proto/trace/v1, with the attributes of the semantic conventions for HTTP
+    /// servers.
     fn encode<C>(&self, x: &Exchange<C>, ended: Ended<'_>) -> Vec<u8> {
         let status = ended.status;
         const ATTRIBUTE: u32 = 9;
@@ -188,7 +188,7 @@ impl Span {
     }
 }
 
-/// Appends that the request failed, if it did.
+/// Appends the error status, if the request failed.
 fn push_outcome(out: &mut Vec<u8>, status: u16) {
     const ERROR: u64 = 2;
     if status >= 500 || status == 0 {

@@ -1,4 +1,4 @@
-//! Conditions of routes: from the model's words to compiled matchers.
+//! Compiles the matchers of routes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::expression;
 use crate::files::FileHook;
 use crate::refusal::Refusal;
 
-/// Compiles one set of conditions.
+/// Compiles one matcher set.
 pub(super) fn set(config: &Config) -> Result<MatcherSet, Refusal> {
     let mut matchers = Vec::with_capacity(config.0.len());
     for word in &config.0 {

@@ -1,4 +1,4 @@
-//! Routes and their handlers. Conditions are left to `matchers`, each handler to its own file.
+//! Builds routes and their handlers. `matchers` compiles matchers; each handler parses its own settings.
 
 use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
@@ -105,7 +105,7 @@ impl<'m> Builder<'m> {
                 Ok(handlers::copy_response::build_headers(config))
             }
             Config::Intercept(config) => handlers::intercept::build(config, self),
-            // Its handlers are two, see above.
+            // Expands to two handlers; handled above.
             Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
             Config::NginxAccess(config) => handlers::nginx::access::build(config, self),
             Config::NginxAddition(config) => handlers::nginx::addition::build(config, self),
@@ -136,7 +136,7 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Builds a list whose errors go to another one.
+    /// Builds a list whose errors are handled by another list.
     pub(crate) fn add_list_with_errors(
         &mut self,
         routes: &'m [sluice_model::Route],
@@ -149,12 +149,12 @@ impl<'m> Builder<'m> {
     }
 }
 
-/// Whether a part of a configuration has a placeholder for the body of requests.
+/// Whether a part of a configuration uses a placeholder for the request body.
 pub(super) fn asks_for_body(config: &impl serde::Serialize) -> bool {
     serde_json::to_string(config).is_ok_and(|text| text.contains("{http.request.body"))
 }
 
-/// Whether a part of a configuration has a placeholder that shows [`crate::context::ProxyFacts`].
+/// Whether a part of a configuration uses a placeholder for [`crate::context::ProxyFacts`].
 pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
     const NAMES: [&str; 6] = [
         "duration",
@@ -175,7 +175,7 @@ pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
     serde_json::to_string(config).is_ok_and(|text| shows_tries(&text) || asks(text))
 }
 
-/// Whether a configuration asks for the fields that upstreams answered with.
+/// Whether a configuration uses a placeholder for upstream response headers.
 pub(super) fn asks_for_upstream_fields(config: &impl serde::Serialize) -> bool {
     let names = ["{http.reverse_proxy.header.", "{nginx.upstream_cookie."];
     serde_json::to_string(config).is_ok_and(|text| names.iter().any(|name| text.contains(name)))

@@ -1,4 +1,4 @@
-//! The option `trace` of servers: a debug entry for each handler that a request comes to.
+//! The server option `trace`: logs a debug entry for each handler that a request reaches.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use crate::context::Exchange;
 use crate::handler::{Handler, Step, Waiting};
 use sluice_observe::Recorder;
 
-/// A handler that tells when it is called.
+/// A handler that logs each call.
 struct Told {
     inner: Box<dyn Handler>,
     recorder: Arc<Recorder>,
-    /// What it is called.
+    /// The module name of the handler.
     module: String,
-    /// What the configuration says of it, as JSON.
+    /// Its configuration as JSON.
     config: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Handler for Told {
     }
 }
 
-/// Makes a handler tell when it is called.
+/// Wraps a handler so that each call is logged.
 pub fn tell(
     inner: Box<dyn Handler>,
     config: &Config,

@@ -1,4 +1,4 @@
-//! From a question to a request: which server it reaches, and the exchange that begins there.
+//! Converts a question into a request: finds the server it reaches and creates the exchange.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -16,23 +16,23 @@ use super::report::Listener;
 use crate::context::Exchange;
 use sluice_observe::process_values;
 
-/// A request to be explained.
+/// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Question {
     /// The method.
     #[serde(default = "get")]
     pub method: String,
-    /// `http` or `https`; empty to have it found out.
+    /// `http` or `https`; empty to detect it.
     #[serde(default)]
     pub scheme: String,
-    /// Host and port as in a URL; empty to have them found out.
+    /// Host and port as in a URL; empty to detect them.
     #[serde(default)]
     pub authority: String,
     /// Path and query.
     #[serde(default = "slash")]
     pub target: String,
-    /// Further fields.
+    /// Additional headers.
     #[serde(default)]
     pub fields: Vec<(String, String)>,
     /// The address of the peer; 127.0.0.1 by default.
@@ -48,11 +48,11 @@ fn slash() -> String {
     "/".to_owned()
 }
 
-/// A port from which no question says it comes.
+/// The port of the peer, which questions cannot set.
 const REMOTE_PORT: u16 = 50_000;
 
 impl Question {
-    /// Reads a URL, or a part of one: `https://example.com/a?b`, `example.com/a`, `/a`.
+    /// Parses a URL or a part of one: `https://example.com/a?b`, `example.com/a`, `/a`.
     pub fn url(text: &str) -> Result<Question, Unexplained> {
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (scheme.to_ascii_lowercase(), rest),
@@ -91,24 +91,24 @@ fn unanswered(problem: impl Into<String>, help: impl Into<String>) -> Unexplaine
     }
 }
 
-/// Where a question leads.
+/// The server and URL that a question leads to.
 pub(super) struct Found<'m> {
     pub(super) server: &'m Server,
     pub(super) listener: Listener,
-    /// The whole URL.
+    /// The complete URL.
     pub(super) url: String,
     authority: String,
     host: String,
     local: SocketAddr,
 }
 
-/// One address of one server.
+/// One listen address of one server.
 #[derive(Clone)]
 struct Door<'m> {
     name: &'m str,
     server: &'m Server,
     host: String,
-    /// The port that is asked for, or the first.
+    /// The port in the question, or the first one of the address.
     port: u16,
 }
 
@@ -128,7 +128,7 @@ impl Door<'_> {
         self.host.parse().ok()
     }
 
-    /// Whether a client that dials `host` may come in here; the better the fit the larger.
+    /// How well the address matches a client that connects to `host`; higher is better.
     fn fit(&self, host: &str) -> u8 {
         match self.ip() {
             Some(ip) if host.parse() == Ok(ip) => 3,
@@ -139,12 +139,12 @@ impl Door<'_> {
         }
     }
 
-    /// Whether one of its routes asks for this host by name.
+    /// Whether one of its routes matches this host by name.
     fn names(&self, host: &str) -> bool {
         self.hosts().any(|known| known.eq_ignore_ascii_case(host))
     }
 
-    /// The hosts that its routes ask for.
+    /// The hosts in the matchers of its routes.
     fn hosts(&self) -> impl Iterator<Item = &str> {
         let sets = self.server.routes.iter().flat_map(|route| &route.r#match);
         let hosts = sets.flat_map(|set| &set.0).filter_map(|m| match m {
@@ -155,7 +155,7 @@ impl Door<'_> {
     }
 }
 
-/// The server that a question leads to.
+/// Finds the server that a question leads to.
 pub(super) fn find<'m>(config: &'m Config, question: &Question) -> Result<Found<'m>, Unexplained> {
     let (host, port) = split_port(question.authority.as_bytes());
     let host = String::from_utf8_lossy(host).into_owned();
@@ -213,7 +213,7 @@ fn listen_text(door: &Door<'_>) -> String {
     }
 }
 
-/// All addresses with this port; each with its first one if none is asked for.
+/// All listen addresses with this port; without a port all of them, with their first port.
 fn doors(config: &Config, port: Option<u16>) -> Vec<Door<'_>> {
     let mut doors = Vec::new();
     for (name, server) in config.servers() {
@@ -242,7 +242,7 @@ fn choose<'m>(doors: &[Door<'m>], scheme: &str, host: &str, port: Option<u16>) -
     let fits = |door: &&Door<'_>| scheme.is_empty() || door.scheme() == scheme;
     let rank = |door: &&Door<'_>| {
         let named = port.is_none() && !host.is_empty() && door.names(host);
-        // Without a port a browser tries TLS first, and a server that only redirects explains little.
+        // Without a port browsers try TLS first, and explaining a server that only redirects is of little use.
         (named, port.is_none() && door.speaks_tls(), door.fit(host))
     };
     let best = doors.iter().filter(fits).map(|door| rank(&door)).max()?;
@@ -253,7 +253,7 @@ fn choose<'m>(doors: &[Door<'m>], scheme: &str, host: &str, port: Option<u16>) -
         .cloned()
 }
 
-/// Why no server gets a request.
+/// The reason why no server receives a request.
 fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexplained {
     let Some(port) = port else {
         return unanswered("this configuration has no server on a TCP port", "");
@@ -290,11 +290,11 @@ fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexp
     )
 }
 
-/// The exchange of a request as it begins.
+/// Creates the exchange of a request.
 pub(super) fn exchange(found: &Found<'_>, question: &Question) -> Result<Exchange, Unexplained> {
     let mut x = Exchange::new(Rc::new(conn(found, question)), Worker::new(0, 1));
     let head = head(found, question)?;
-    // The decoder of connections decides what a request is, here too.
+    // The same decoder as for connections decides whether the request is valid.
     let mut decoder = RequestDecoder::new();
     match decoder.decode(&h1::Limits::DEFAULT, &head, &mut x.req) {
         Ok(Progress::Complete { .. }) => Ok(x),
@@ -332,7 +332,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
         ));
     }
     for (name, value) in &question.fields {
-        // A line end inside would begin another field, which nobody asked for.
+        // A line break in the value would start another header.
         if !is_token(name) || value.contains(['\r', '\n', '\0']) {
             return Err(unanswered(
                 format!("`{name}: {value}` is not a valid header"),
@@ -348,7 +348,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
 fn conn(found: &Found<'_>, question: &Question) -> ConnInfo {
     let remote = question.remote_ip.unwrap_or(Ipv4Addr::LOCALHOST.into());
     let tls = found.listener.tls.then(|| {
-        // The server name of a handshake is no address (RFC 6066, section 3).
+        // SNI does not contain IP addresses (RFC 6066, section 3).
         let is_name = found.host.parse::<IpAddr>().is_err();
         let name = if is_name { found.host.as_str() } else { "" };
         Box::new(TlsInfo {

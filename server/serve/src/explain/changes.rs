@@ -1,4 +1,4 @@
-//! What a handler changed: an exchange before and after it, in words.
+//! The changes a handler made: compares an exchange before and after the handler ran.
 
 use sluice_message::Fields;
 
@@ -6,7 +6,7 @@ use super::facts::quoted;
 use super::report::{Remark, RemarkKind};
 use crate::context::{Exchange, Vars};
 
-/// What is compared.
+/// A snapshot of the parts that are compared.
 pub(super) struct Before {
     method: String,
     target: Vec<u8>,
@@ -26,7 +26,7 @@ pub(super) struct Before {
 type Lines = Vec<(String, Vec<u8>)>;
 
 impl Before {
-    /// The exchange as it is now.
+    /// Takes a snapshot of the exchange.
     pub(super) fn of(x: &Exchange) -> Before {
         Before {
             method: x.req.method.as_str().to_owned(),
@@ -44,7 +44,7 @@ impl Before {
         }
     }
 
-    /// What is different now.
+    /// Describes the differences from the snapshot.
     pub(super) fn changes(&self, x: &Exchange) -> Vec<Remark> {
         let now = Before::of(x);
         let mut out = Vec::new();
@@ -121,7 +121,7 @@ fn values(vars: &Vars) -> Lines {
         .collect()
 }
 
-/// The lines that are new, gone, or have another value.
+/// The lines that were added, removed or changed.
 fn compare(kind: RemarkKind, before: &Lines, now: &Lines) -> Vec<Remark> {
     let mut gone: Vec<_> = before.clone();
     let mut new = Vec::new();

@@ -1,4 +1,4 @@
-//! What a request shows to a condition, in words. Whether the condition is met is left to the compiled matchers.
+//! Describes the part of a request that a matcher examines. The compiled matchers decide whether they match.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::context::Exchange;
 use crate::files::Root;
 use crate::values::{At, client_ip, remote_ip};
 
-/// `text` in backticks, fit for a terminal.
+/// `text` in backticks, safe for a terminal.
 pub(super) fn quoted(text: &[u8]) -> String {
     format!("`{}`", shown(&String::from_utf8_lossy(text)))
 }
 
-/// What `matcher` saw.
+/// Describes what `matcher` examined.
 pub(super) fn seen(matcher: &Matcher, x: &Exchange) -> String {
     let path = || format!("path is {}", quoted(x.req.uri.path()));
     match matcher {
@@ -57,7 +57,7 @@ fn address(who: &str, ip: Option<std::net::IpAddr>) -> String {
 }
 
 fn field(x: &Exchange, name: &str) -> String {
-    // Host stands apart from the other fields.
+    // Host is stored apart from the other headers.
     if name.eq_ignore_ascii_case("host") {
         return format!("{name} is {}", quoted(&x.req.authority));
     }
@@ -81,7 +81,7 @@ fn param(x: &Exchange, name: &str) -> String {
     }
 }
 
-/// The name of a variable, or a placeholder.
+/// The name and value of a variable or placeholder.
 fn variable(x: &Exchange, name: &str) -> String {
     match name.starts_with('{') {
         true => format!("{name} is {}", quoted(&expanded(name, x))),
@@ -96,11 +96,11 @@ fn regexps(vars: &BTreeMap<String, Regexp>, x: &Exchange) -> String {
     each(vars.keys(), |name| variable(x, name))
 }
 
-/// The files that were looked for.
+/// The files that the matcher looked for.
 fn candidates(file: &FileMatcher, x: &Exchange) -> String {
     let mut root = Vec::new();
     if let Ok(built) = Root::build(&file.root) {
-        // What does not fit leads nowhere, and is shown as nothing.
+        // If a value does not fit into the path, an empty root is shown.
         let _ = built.write(&At(x), &mut root);
     }
     let root = String::from_utf8_lossy(&root).into_owned();

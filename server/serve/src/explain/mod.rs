@@ -1,15 +1,16 @@
-//! How a request would be handled, and why: which listener, site, route and line of the file, what each handler
-//! changes on the way, and what the routes before it saw that made them pass it by.
+//! Explains how a request would be handled, and why: which listener, site, route and line of the configuration apply,
+//! what each handler changes, and why earlier routes did not match.
 //!
-//! There is no second interpreter. A configuration is built as for serving, and the request takes the walk of
-//! `pipeline` through the same compiled matchers and handlers; the walk is generic over a watch, so that
-//! served requests, which nobody watches, pay nothing. Nothing leaves the process: no log line, no count, no connection.
-//! Handlers that would wait for somebody else are not called but give an [`crate::handler::Account`] of themselves;
-//! files are looked at as for a request.
+//! Explanations do not use a second interpreter. The configuration is built as for serving, and the request takes the
+//! walk of `pipeline` through the same compiled matchers and handlers. The walk is generic over an observer, so
+//! requests that are served pay nothing for it. Explaining does not have side effects: no log lines, no metrics, no
+//! connections. Handlers that would wait for another program are not called but return a [`crate::handler::Account`];
+//! files are accessed as for a request.
 //!
-//! Three sources make up a step: the origins that a configuration language noted ([`Written`]) say where it was written,
-//! the model says what was asked for (`facts`), and the exchange before and after it says what it did (`changes`).
-//! How that looks is left to the command line, which gets a [`report::Explanation`] from a file or from a server.
+//! A step combines three sources: the origins recorded by the configuration format ([`Written`]) give the position in
+//! the text, the model gives the configured conditions (`facts`), and comparing the exchange before and after gives the
+//! effect (`changes`). The command line formats the [`report::Explanation`], which comes from a file or from a running
+//! server.
 
 mod ask;
 mod changes;
@@ -38,19 +39,19 @@ use crate::site::{Rules, Site};
 use report::{Explanation, Outcome};
 use watch::Watcher;
 
-/// What is said of an answer that no handler gave.
+/// The outcome if no handler produced a response.
 const NOT_ANSWERED: &str = "no route responded";
 
-/// Why a request cannot be explained.
+/// The reason why a request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unexplained {
     /// The configuration cannot run.
     Refused(Vec<Refusal>),
-    /// The request would reach nobody, or is no request.
+    /// The request would not reach any server, or it is invalid.
     Unanswered {
-        /// Why.
+        /// The reason.
         problem: String,
-        /// What to ask instead.
+        /// How to fix the question.
         help: String,
     },
 }
@@ -70,17 +71,17 @@ impl fmt::Display for Unexplained {
 
 impl std::error::Error for Unexplained {}
 
-/// A configuration to explain requests with.
+/// A configuration for explaining requests.
 pub struct Explainer {
     config: Arc<Config>,
     config_files: Vec<String>,
     written: Option<Arc<Written>>,
-    /// The servers at work, by name: what they know of their upstreams is told, too.
+    /// The running servers, by name; explanations include the state of their upstreams.
     sites: HashMap<String, Arc<Site>>,
 }
 
 impl Explainer {
-    /// Explains with a configuration that nobody serves.
+    /// Explains with a configuration that is not running.
     pub fn offline(
         config: Arc<Config>,
         config_files: Vec<String>,
@@ -89,7 +90,7 @@ impl Explainer {
         Explainer::running(config, config_files, written, HashMap::new())
     }
 
-    /// Explains with a configuration and the servers built from it.
+    /// Explains with a running configuration and the servers built from it.
     pub(crate) fn running(
         config: Arc<Config>,
         config_files: Vec<String>,
@@ -106,7 +107,7 @@ impl Explainer {
 
     /// Explains one request.
     pub fn explain(&self, question: &Question) -> Result<Explanation, Unexplained> {
-        // Which certificates are loaded decides about certificates only, not about routes.
+        // Pretend that no certificates are loaded: they do not affect routes.
         let config = https::expand(&self.config, &BTreeSet::new()).config;
         let found = ask::find(&config, question)?;
         let place = format!("apps.http.servers.{}", found.listener.server);
@@ -114,7 +115,7 @@ impl Explainer {
             .map_err(Unexplained::Refused)?;
         let site = self.sites.get(&found.listener.server);
         let rules = match site.map(|site| &site.rules) {
-            // The same configuration gives the same lists, so their numbers fit.
+            // The same configuration yields the same lists, so the indices are valid.
             Some(rules) if rules.program.lists.len() == listed.len() => rules,
             Some(_) | None => &built,
         };
@@ -172,7 +173,7 @@ fn fields(x: &Exchange) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What the client gets.
+/// What the client receives.
 fn outcome(x: &Exchange, body: &Body) -> Outcome {
     let mut outcome = Outcome {
         text: body_words(x, body),
@@ -200,7 +201,7 @@ fn outcome(x: &Exchange, body: &Body) -> Outcome {
     outcome
 }
 
-/// An answer in one line.
+/// Describes a response body in one line.
 pub(crate) fn body_words(x: &Exchange, body: &Body) -> String {
     let status = format!("{} {}", x.res.status.code(), x.res.status.reason());
     let kind = x.res.fields.first(FieldId::ContentType);

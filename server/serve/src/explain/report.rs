@@ -1,53 +1,53 @@
-//! What an explanation says, in the shape that tools read. How it looks on a terminal is left to the command line.
+//! The structure of an explanation, for tools. The command line formats it for terminals.
 
 use serde::{Deserialize, Serialize};
 
-/// How a request was handled, or would be.
+/// How a request was handled, or would be handled.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The method of the request.
     pub method: String,
-    /// Its whole URL.
+    /// The complete URL.
     pub url: String,
-    /// Where it came in.
+    /// The listener that received the request.
     pub listener: Listener,
     /// What happened, in order.
     pub steps: Vec<Step>,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// Where a request came in.
+/// The listener that received a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listener {
     /// The name of the server in the configuration.
     pub server: String,
-    /// The address it listens on.
+    /// The listen address.
     pub address: String,
-    /// Whether it speaks TLS.
+    /// Whether it uses TLS.
     pub tls: bool,
-    /// What had to be assumed, since the question did not say it.
+    /// Assumptions about parts that the question does not specify.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assumed: Vec<String>,
 }
 
-/// One thing that happened: a route was looked at, or a handler ran.
+/// One step: a route was tried, or a handler ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// What happened.
     pub kind: StepKind,
-    /// The directive, or `site`; where the text is not known, the module of the handler.
+    /// The directive, or `site`; without a source text, the handler's module name.
     pub name: String,
-    /// Where in the JSON of the configuration.
+    /// The position in the JSON configuration.
     pub place: String,
-    /// How many routes are around it.
+    /// The number of enclosing routes.
     pub depth: usize,
-    /// Where in the text of the configuration.
+    /// The position in the source text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Spot>,
-    /// What there is to say of it.
+    /// Details.
     pub remarks: Vec<Remark>,
-    /// How many more routes of the same list were passed by and are not told one by one.
+    /// The number of further non-matching routes of the same list, which are not shown individually.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -56,96 +56,96 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// A route whose conditions are not met, or that another excludes.
+    /// A route that does not match, or that another route of its group excludes.
     Passed,
     /// A route whose handlers run.
     Taken,
     /// A handler ran.
     Ran,
-    /// The request failed and goes on with other routes, or ends.
+    /// The request failed; error routes handle it, or it ends.
     Failed,
-    /// The answer was changed on its way out.
+    /// A filter changed the response.
     Filtered,
 }
 
-/// One sentence on a step.
+/// One sentence about a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Remark {
-    /// What it is about.
+    /// The subject.
     pub kind: RemarkKind,
-    /// The condition, variable or field that it is about.
+    /// The condition, variable or header concerned.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// The sentence.
     pub text: String,
-    /// The words of the configuration that it is about, where they are not the whole step.
+    /// The position in the configuration, if it is only a part of the step's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Spot>,
 }
 
-/// What remarks are about.
+/// The subjects of remarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemarkKind {
-    /// A condition that is met.
+    /// A condition is met.
     Met,
-    /// One that is not.
+    /// A condition is not met.
     Unmet,
-    /// Method or target were changed.
+    /// The method or the target was changed.
     Rewrite,
     /// A variable was set.
     Variable,
-    /// A field of the request was changed.
+    /// A request header was changed.
     RequestField,
-    /// A field of the answer was changed.
+    /// A response header was changed.
     ResponseField,
-    /// A handler says what it does or would do.
+    /// A handler describes what it does or would do.
     Does,
     /// A handler did nothing.
     Nothing,
-    /// Something worth knowing.
+    /// Additional information.
     Note,
     /// The request failed.
     Error,
-    /// The request was answered.
+    /// The handler produced the response.
     Answer,
 }
 
-/// Words of a configuration.
+/// A position in the source text of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spot {
     /// The file.
     pub file: String,
-    /// The line, from 1.
+    /// The line, starting at 1.
     pub line: u32,
-    /// The column in characters, from 1.
+    /// The column in characters, starting at 1.
     pub column: u32,
     /// The text of the line.
     pub text: String,
-    /// The bytes of the text that are meant.
+    /// The start of the marked part, in bytes from the start of the line.
     pub start: u32,
-    /// Their end.
+    /// The end of the marked part.
     pub end: u32,
-    /// The imports that brought them in, innermost first.
+    /// The imports that led here, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub imports: Vec<String>,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What happens, in a sentence.
+    /// One sentence that describes the result.
     pub text: String,
-    /// The status; 0 where nobody here knows it.
+    /// The status; 0 if it is unknown.
     pub status: u16,
-    /// What the status is called.
+    /// The reason phrase.
     pub reason: String,
-    /// The fields of the answer, as far as they are known.
+    /// The response headers, as far as they are known.
     pub fields: Vec<(String, String)>,
-    /// The bytes of the body, where they are known.
+    /// The size of the body in bytes, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body_bytes: Option<u64>,
-    /// How a short text body begins.
+    /// The beginning of a short text body.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body_begins: String,
 }
@@ -155,7 +155,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 impl Remark {
-    /// A remark on the whole step.
+    /// A remark about the whole step.
     pub(super) fn new(kind: RemarkKind, name: &str, text: impl Into<String>) -> Remark {
         Remark {
             kind,

@@ -1,4 +1,4 @@
-//! Watches a walk and notes what happens. Words for conditions are left to `facts`, for changes to `changes`.
+//! Observes a walk and records its steps. `facts` describes conditions, `changes` describes changes.
 
 use sluice_diag::{Origin, Place as Words, Sources, Written};
 use sluice_model::{Handler as Config, Route};
@@ -18,36 +18,36 @@ use crate::limits::PASSED_TOLD_MAX;
 use crate::pipeline::{Place, Program, Verdict, Watch};
 use crate::values::At;
 
-/// The name of steps that no line wrote.
+/// The name of steps that do not come from a line of the configuration.
 const AUTOMATIC: &str = "automatic HTTPS";
 
-/// Notes the steps of one walk.
+/// Records the steps of one walk.
 pub(super) struct Watcher<'a> {
-    /// The routes of the configuration, by the numbers of the walk.
+    /// The model of each route list, by index.
     pub(super) listed: &'a [Listed<'a>],
-    /// What walks.
+    /// The program that runs.
     pub(super) program: &'a Program,
-    /// The text of the configuration, where it is known.
+    /// The source text of the configuration, if it is known.
     pub(super) written: Option<&'a Written>,
-    /// What was noted.
+    /// The recorded steps.
     pub(super) steps: Vec<Told>,
-    /// What somebody else does with the request, if nobody here answers it.
+    /// What another program does with the request, if the response comes from there.
     pub(super) elsewhere: Option<String>,
-    /// Whether a handler answered.
+    /// Whether a handler produced the response.
     pub(super) is_answered: bool,
-    /// Who added each filter.
+    /// The step that added each filter.
     filters: Vec<Told>,
-    /// The routes of each list that were passed by.
+    /// Non-matching routes of each list.
     passed: Vec<PassedBy>,
-    /// The line of an nginx.conf that was told last: what nobody wrote follows from it.
+    /// The nginx.conf line recorded last: handlers without an origin belong to it.
     line: Option<(String, Option<Spot>)>,
 }
 
-/// Routes of one list that were passed by.
+/// Non-matching routes of one list.
 #[derive(Clone, Copy, Default)]
 struct PassedBy {
     told: usize,
-    /// The step of the last one that was told.
+    /// The step of the last one that was recorded.
     last: usize,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// A route; none for those that a handler brought along.
+    /// A route of the model; `None` for routes that a handler created.
     fn route(&self, list: usize, route: usize) -> Option<&'a Route> {
         self.listed[list].routes.get(route)
     }
@@ -80,7 +80,7 @@ impl<'a> Watcher<'a> {
         self.written?.origins.find(id)
     }
 
-    /// A step at a handler, or at a whole route.
+    /// Creates a step for a handler, or for a whole route.
     fn step(
         &self,
         kind: StepKind,
@@ -94,7 +94,7 @@ impl<'a> Watcher<'a> {
         let module = modules.and_then(|modules| modules.get(handler.unwrap_or(0)));
         let module = module.map_or("", Config::module);
         let follows = self.line.as_ref().filter(|_| origin.is_none());
-        // Whatever nobody wrote in a text that is known was added by automatic HTTPS.
+        // If the source text is known, handlers without an origin come from automatic HTTPS.
         let name = match (origin, follows, self.written) {
             (Some(origin), _, _) => &origin.name,
             (None, Some((name, _)), _) => name,
@@ -123,7 +123,7 @@ impl<'a> Watcher<'a> {
         Some(spot(&self.written?.sources, place))
     }
 
-    /// What the conditions of a route saw, for those that are met or not.
+    /// Describes the conditions of a route that are met, or those that are not.
     fn conditions(&self, x: &Exchange, list: usize, route: usize, met: bool) -> Vec<Remark> {
         let Some(config) = self.route(list, route) else {
             return Vec::new();
@@ -148,12 +148,12 @@ impl<'a> Watcher<'a> {
                 break;
             }
         }
-        // The model keeps conditions by name; people wrote them in an order of their own.
+        // The model sorts conditions by name; restore the order of the source text.
         out.sort_by_key(|remark| remark.at.as_ref().map(|spot| (spot.line, spot.column)));
         out
     }
 
-    /// The words of a condition, where they are not the whole of its directive.
+    /// The position of a condition, if it is not the whole directive.
     fn condition_spot(
         &self,
         x: &Exchange,
@@ -167,7 +167,7 @@ impl<'a> Watcher<'a> {
         let named = |wanted: &str| origin.conditions.iter().any(|(known, _)| known == wanted);
         let place = match origin.name == "site" {
             true if met && named(host) => origin.condition(host),
-            // A site for wildcards: which of them it was does not matter much.
+            // A site with wildcards: it does not matter much which of them matched.
             true if met => origin
                 .conditions
                 .first()
@@ -180,8 +180,8 @@ impl<'a> Watcher<'a> {
             .flatten()
     }
 
-    /// Tells the lines of an nginx.conf that a handler went through, those of its own with its step; whether there were any
-    /// others.
+    /// Records the nginx.conf lines that a handler went through; lines without an origin are added to its own step.
+    /// Returns whether there were any with one.
     fn lines(&mut self, lines: Vec<explained::Told>, step: &mut Told) -> bool {
         let before = self.steps.len();
         for line in lines {
@@ -210,7 +210,7 @@ impl<'a> Watcher<'a> {
         self.steps.len() > before
     }
 
-    /// Notes a route that is passed by, or counts it if there are many of them.
+    /// Records a route that does not match.
     fn pass(&mut self, x: &Exchange, list: usize, route: usize, remarks: Vec<Remark>) {
         let mut step = self.step(StepKind::Passed, list, route, None, x);
         step.remarks = remarks;
@@ -219,7 +219,7 @@ impl<'a> Watcher<'a> {
         self.steps.push(step);
     }
 
-    /// Whether one more route of a list is still told; if not it is counted at the last one that was.
+    /// Whether to record another non-matching route of a list; if not, it is counted at the last one recorded.
     fn is_told(&mut self, list: usize) -> bool {
         let PassedBy { told, last } = self.passed[list];
         if told >= PASSED_TOLD_MAX {
@@ -228,7 +228,7 @@ impl<'a> Watcher<'a> {
         told < PASSED_TOLD_MAX
     }
 
-    /// What a handler would do, without letting it.
+    /// The step of a handler, which is not called if it would affect anything outside of the request.
     fn take(&mut self, handler: &dyn Handler, x: &mut Exchange) -> (Vec<Remark>, Step) {
         let Account { says, assumed } = handler.account(x);
         let first = says.first().cloned();
@@ -248,7 +248,7 @@ impl<'a> Watcher<'a> {
             text
         });
         self.elsewhere = Some(text);
-        // The walk has to end somehow; this answer is shown to nobody.
+        // The walk needs some response in order to end; it is not shown.
         (remarks, Step::Done(Body::Empty))
     }
 }
@@ -264,7 +264,7 @@ impl Watch for Watcher<'_> {
         told.remarks = remarks;
         let lines = self.lines(explained::take(x), &mut told);
         let answers = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
-        // The fields of an answer are told with the answer.
+        // Response headers are shown with the response.
         let changes = before.changes(x).into_iter();
         let is_told = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
         told.remarks.extend(
@@ -281,7 +281,7 @@ impl Watch for Watcher<'_> {
                 let text = body_words(x, body);
                 told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
             }
-            // What holds in a place of an nginx.conf is a handler each; most do nothing to most requests.
+            // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
             Step::Next if told.remarks.is_empty() && self.line.is_none() => {
                 let text = "does nothing to this request";
                 let remark = Remark::new(RemarkKind::Nothing, "", text);
@@ -377,7 +377,7 @@ fn kind_of(met: bool) -> RemarkKind {
     }
 }
 
-/// Asks all conditions of a route, in memory of their own: what they find is none of the request's business.
+/// Evaluates all conditions of a route with separate scratch memory, so that their captures do not affect the request.
 fn verdicts(matchers: &MatcherSets, x: &Exchange) -> Vec<Vec<(&'static str, bool)>> {
     let scratch = Scratch::new();
     scratch.set_env(x.worker.clone());
@@ -390,7 +390,7 @@ fn verdicts(matchers: &MatcherSets, x: &Exchange) -> Vec<Vec<(&'static str, bool
     })
 }
 
-/// Words of a configuration with their line.
+/// Converts a position in a configuration to a spot with its line.
 fn spot(sources: &Sources, place: Words) -> Spot {
     let source = sources.source(place.span.source);
     let position = source.position(place.span.start);

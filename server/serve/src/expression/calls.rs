@@ -1,5 +1,5 @@
-//! Calls of matchers, such as `path('/a/*', '/b')`, compiled to the matchers of the same names, and calls of `ph`.
-//! Their arguments are constants or placeholders, as in Caddy; all else is a mistake.
+//! Calls of matchers, such as `path('/a/*', '/b')`, compiled to the matchers with the same names, and calls of `ph`. As
+//! in Caddy, their arguments have to be constants or placeholders.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(super) const NAMES: [&str; 13] = [
     "vars_regexp",
 ];
 
-/// Whether a call is one of a matcher: `Some(false)` for `x.path()`, which is a mistake.
+/// Whether a call is a matcher call: `Some(false)` for `x.path()`, which is an error.
 pub(super) fn is_matcher(call: &CallExpr) -> Option<bool> {
     NAMES
         .contains(&call.func_name.as_str())
         .then(|| call.target.is_none())
 }
 
-/// What is wrong with `x.path()`.
+/// The error for `x.path()`.
 pub(super) fn as_member(id: u64, call: &CallExpr) -> Fault {
     let message = format!("`{}` is called on nothing", call.func_name);
     Fault::new(Place::Of(id), message)
@@ -73,7 +73,7 @@ pub(super) fn placeholder(expr: &IdedExpr) -> Result<(), Fault> {
     }
 }
 
-/// A constant text.
+/// The value of a string literal.
 pub(super) fn literal_text(expr: &IdedExpr) -> Option<&str> {
     match &expr.expr {
         Expr::Literal(LiteralValue::String(text)) => Some(text.inner()),
@@ -81,7 +81,8 @@ pub(super) fn literal_text(expr: &IdedExpr) -> Option<&str> {
     }
 }
 
-/// Compiles a call of a matcher. Expressions without a name of their own get `name`, that of the matcher around.
+/// Compiles a matcher call. Regular expressions without a name of their own get `name`, the name of the enclosing
+/// matcher.
 pub(super) fn matcher(id: u64, call: &CallExpr, name: &str) -> Result<Matcher, Fault> {
     let arguments = Arguments { id, call };
     let compiled = match call.func_name.as_str() {
@@ -144,7 +145,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// One or more texts.
+    /// One or more strings.
     fn texts(&self) -> Result<Vec<String>, Fault> {
         if self.call.args.is_empty() {
             return Err(self.fault("has nothing to compare with", "name at least one in quotes"));
@@ -159,7 +160,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// `N` texts, before which a name may stand.
+    /// `N` strings, optionally preceded by a name.
     fn named<const N: usize>(&self) -> Result<(Option<String>, [String; N]), Fault> {
         let mut texts = self.texts()?;
         let own = (texts.len() == N + 1).then(|| texts.remove(0));
@@ -232,7 +233,7 @@ impl Arguments<'_> {
     }
 }
 
-/// Appends a text made of constants and placeholders, the latter as the matchers read them.
+/// Appends a text made of constants and placeholders, with placeholders in the syntax of matchers.
 fn push_text(expr: &IdedExpr, out: &mut String) -> bool {
     if let Some(text) = literal_text(expr) {
         out.push_str(text);

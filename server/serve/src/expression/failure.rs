@@ -3,7 +3,7 @@
 use sluice_message::Status;
 use sluice_route::matcher::Refusal;
 
-/// What becomes of a request whose expression cannot be evaluated.
+/// The refusal of a request whose expression cannot be evaluated.
 pub(super) fn failed(reason: impl std::fmt::Display) -> Refusal {
     Refusal {
         status: Status::INTERNAL_SERVER_ERROR,

@@ -1,13 +1,13 @@
-//! The functions that expressions may call, with the types they take: CEL's standard ones and those of its extensions
-//! for texts, lists and numbers, as in Caddy. What they do is left to the crate `cel`.
+//! The functions available in expressions, with their argument types: CEL's standard functions and its extensions for
+//! strings, lists and math, as in Caddy. The crate `cel` implements them.
 
 use super::value_type::Type::{self, *};
 
-/// One way to call a function.
+/// One overload of a function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) name: &'static str,
-    /// What it is called on, for `target.name()`.
+    /// The receiver type, for `target.name()`.
     pub(super) target: Option<Type>,
     args: Args,
     pub(super) gives: Type,
@@ -16,12 +16,12 @@ pub(super) struct Function {
 #[derive(Clone, Copy, Debug)]
 enum Args {
     Each(&'static [Type]),
-    /// One or more, of any types.
+    /// One or more arguments of any type.
     Some,
 }
 
 impl Function {
-    /// Whether it may be called with these.
+    /// Whether it accepts these argument types.
     pub(super) fn takes(&self, args: &[Type], fits: impl Fn(Type, Type) -> bool) -> bool {
         match self.args {
             Args::Each(wanted) => {
@@ -78,7 +78,7 @@ const fn on(target: Type, name: &'static str, args: &'static [Type], gives: Type
     }
 }
 
-/// All of them.
+/// All overloads.
 pub(super) const FUNCTIONS: &[Function] = &[
     global("size", &[String], Int),
     global("size", &[Bytes], Int),

@@ -1,18 +1,19 @@
-//! The limits of expressions, each with the reason for its number.
+//! Limits of expressions, each with its rationale.
 
-/// Bytes of one expression of the `expression` matcher. Those that people write have a few hundred; the parser needs
+/// Maximum size of one `expression`, in bytes. Handwritten expressions have a few hundred bytes; the parser needs
 /// memory and stack in proportion.
 pub const EXPRESSION_BYTES_MAX: usize = 8 * 1024;
 
-/// Levels of one expression: the compiler and the evaluator call themselves for each.
+/// Maximum nesting of an expression: the compiler and the evaluator recurse for each level.
 pub const EXPRESSION_DEPTH_MAX: usize = 96;
 
-/// Loops (`all`, `exists`, `map` …) and bindings in one another.
+/// Maximum nesting of loops (`all`, `exists`, `map` …) and bindings.
 pub const EXPRESSION_LOOPS_MAX: usize = 4;
 
-/// Elements that the loops of one evaluation go through, all together: some milliseconds of work, and no client can
-/// send a list that makes it more.
+/// Maximum number of elements that all loops of one evaluation may iterate over: a few milliseconds of work, whatever
+/// lists a client sends.
 pub const EXPRESSION_STEPS_MAX: usize = 10_000;
 
-/// Bytes of a text that `replace` makes: more than any head holds, and not a product of two fields that a client chose.
+/// Maximum size of the result of `replace`, in bytes: larger than any request head, and prevents a result as large as
+/// the product of two header values.
 pub const EXPRESSION_TEXT_BYTES_MAX: usize = 128 * 1024;

@@ -1,5 +1,5 @@
-//! The `expression` matcher: conditions in CEL, compiled when the configuration is built. Matchers called in an
-//! expression are the matchers of `sluice-route`; where a configuration says the expression is left to its language.
+//! The `expression` matcher: CEL conditions, compiled when the configuration is built. Matchers called in an expression
+//! are those of `sluice-route`; the configuration formats decide where expressions may appear.
 
 mod calls;
 mod failure;
@@ -26,23 +26,23 @@ use value_type::Type;
 
 use limits::EXPRESSION_BYTES_MAX;
 
-/// What is wrong with an expression.
+/// An error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where in the text, in bytes.
+    /// The byte offset in the text.
     pub at: usize,
     /// What is wrong.
     pub message: String,
-    /// What to do instead; empty where that is plain.
+    /// How to fix it; empty if that is obvious.
     pub help: String,
 }
 
-/// Compiles an expression to matchers that all have to hold.
+/// Compiles an expression to matchers that all have to match.
 pub fn compile(config: &Expression) -> Result<Vec<Matcher>, Mistake> {
     tree(config).map(Node::lower)
 }
 
-/// Looks for a mistake in an expression.
+/// Checks an expression for errors.
 pub fn check(text: &str) -> Result<(), Mistake> {
     let config = Expression {
         expr: text.to_owned(),
@@ -87,7 +87,7 @@ fn tree(config: &Expression) -> Result<Node, Mistake> {
     })
 }
 
-/// The first thing that is no CEL.
+/// The first syntax error.
 fn syntax_mistake(source: &Source, errors: &cel::ParseErrors) -> Mistake {
     let Some(first) = errors.errors.first() else {
         let message = "it cannot be read".to_owned();
@@ -110,7 +110,7 @@ fn syntax_mistake(source: &Source, errors: &cel::ParseErrors) -> Mistake {
         .char_indices()
         .nth(count(column))
         .map_or(rest.len(), |(at, _)| at);
-    // The parser lists whatever could have stood there; that is long and helps nobody.
+    // Cut off the parser's list of expected tokens, which is long and does not help.
     let message = first.msg.split(" expecting ").next().unwrap_or_default();
     Mistake {
         at: source.original_place(before + within),
@@ -119,7 +119,7 @@ fn syntax_mistake(source: &Source, errors: &cel::ParseErrors) -> Mistake {
     }
 }
 
-/// A mistake in a parsed expression.
+/// An error in a parsed expression.
 #[derive(Debug)]
 struct Fault {
     place: Place,
@@ -130,7 +130,7 @@ struct Fault {
 #[derive(Clone, Copy, Debug)]
 enum Place {
     Whole,
-    /// The node with this number.
+    /// The node with this ID.
     Of(u64),
 }
 

@@ -1,5 +1,5 @@
-//! An expression as a tree of conditions: what is joined by `&&`, `||`, `!` and `?:` is decided here, matchers are
-//! asked directly, and only what is left goes to the evaluator of `values`.
+//! An expression as a tree of conditions: `&&`, `||`, `!` and `?:` are evaluated here, matchers are called directly,
+//! and only the rest is passed to the evaluator of `values`.
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, LiteralValue, operators};
 use sluice_route::matcher::{Hook, Input, Refusal};
@@ -10,24 +10,24 @@ use super::calls;
 use super::text_test::TextTest;
 use super::values::Rest;
 
-/// A condition, or conditions joined.
+/// A condition, or a combination of conditions.
 #[derive(Debug)]
 pub(super) enum Node {
     Constant(bool),
     Matcher(Matcher),
     Not(Box<Node>),
-    /// All of them, and as in CEL an error only where none of them is false.
+    /// True if all are true. As in CEL, an error counts only if none of them is false.
     All(Vec<Node>),
-    /// One of them, and as in CEL an error only where none of them is true.
+    /// True if one is true. As in CEL, an error counts only if none of them is true.
     Any(Vec<Node>),
-    /// If the first, then the second, else the third.
+    /// The second if the first is true, otherwise the third.
     If(Box<[Node; 3]>),
     Text(TextTest),
     Rest(Box<Rest>),
 }
 
 impl Node {
-    /// Compiles an expression whose types are known to fit.
+    /// Compiles an expression that passed type checking.
     pub(super) fn compile(expr: IdedExpr, name: &str) -> Result<Node, Fault> {
         if let Expr::Literal(LiteralValue::Boolean(value)) = &expr.expr {
             return Ok(Node::Constant(*value.inner()));
@@ -108,8 +108,8 @@ impl Node {
         }
     }
 
-    /// The conditions as plain matchers of one set. What cannot be told apart from the expression becomes matchers
-    /// that the index of routes and the order of costs can use; the rest stays as it is.
+    /// Converts the condition to plain matchers of one set. Parts that are equivalent to matchers become matchers,
+    /// which the route index and the sort by cost can use; the rest becomes a hook.
     pub(super) fn lower(self) -> Vec<Matcher> {
         match self {
             Node::Constant(true) => Vec::new(),
@@ -147,7 +147,7 @@ impl Node {
         }
     }
 
-    /// The cost of what it lowers to.
+    /// The cost of the lowered matcher.
     fn cost(&self) -> u8 {
         match self {
             Node::Matcher(matcher) => matcher.cost(),
@@ -156,12 +156,12 @@ impl Node {
     }
 }
 
-/// Whether a set, which sorts by costs and stops at the first error, decides as `&&` of these does: at most one of
-/// them can fail, which then is asked last, and those that leave traces are asked in the order written.
+/// Whether a matcher set, which sorts by cost and stops at the first error, is equivalent to `&&` of these nodes: at
+/// most one of them can fail, which is then evaluated last, and those with side effects keep their order.
 fn in_order(nodes: &[Node]) -> bool {
     let first_failing = nodes.iter().position(Node::can_fail);
     let after = first_failing.map_or(&[][..], |at| &nodes[at + 1..]);
-    // Only plain matchers come before whatever can fail wherever they were written.
+    // In a set, only plain matchers run before a node that can fail, wherever they were written.
     let plain = |node: &Node| !node.can_fail() && matches!(node, Node::Matcher(_));
     let sorted = nodes.is_sorted_by_key(Node::cost);
     after.iter().all(plain) && (sorted || !nodes.iter().any(Node::leaves_traces))
@@ -177,7 +177,7 @@ fn is_connective(call: &CallExpr) -> bool {
     )
 }
 
-/// Asks until one answers `decisive`. An error counts only where none does.
+/// Evaluates nodes until one yields `decisive`. An error counts only if none does.
 fn decide(nodes: &[Node], input: &Input<'_>, decisive: bool) -> Result<bool, Refusal> {
     let mut failed = None;
     for node in nodes {

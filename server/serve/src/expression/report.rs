@@ -1,13 +1,13 @@
-//! Mistakes in expressions as messages that point into the configuration they were written in.
+//! Reports errors in expressions with their position in the configuration.
 
 use sluice_diag::{Diagnostic, ImportId, Report, Span};
 
 use super::{Mistake, check};
 
-/// Characters of an expression that a message shows where it cannot point at them.
+/// Characters of an expression that a message shows if it cannot point at the source.
 const SHOWN_CHARS: usize = 24;
 
-/// Looks for a mistake in an expression that was written at `span`, and reports it.
+/// Checks an expression that was written at `span`, and reports an error in it.
 pub fn report(text: &str, span: Span, import: Option<ImportId>, report: &mut Report) {
     let Err(mistake) = check(text) else { return };
     let (span, label) = place(text, span, &mistake, report);
@@ -40,15 +40,15 @@ fn place(text: &str, span: Span, mistake: &Mistake, report: &Report) -> (Span, S
     )
 }
 
-/// Where the words of a configuration have what stands at `at` of their text: without quotes around them, escapes
-/// resolved, one space between words, and short placeholders written out. `None` if the text came about otherwise.
+/// Maps the offset `at` in an expression's text to the source `words` it was parsed from, which may have quotes around
+/// them, escapes, other white space, and placeholder shorthands. `None` if the text does not correspond to the words.
 fn place_in_words(words: &str, text: &str, at: usize) -> Option<usize> {
     let (words, text) = (words.as_bytes(), text.as_bytes());
     let (mut word, mut read) = (0, 0);
     if words.first() != text.first() && matches!(words.first(), Some(b'`' | b'"')) {
         word = 1;
     }
-    // Where the latest brace stands in both.
+    // The latest opening brace in both.
     let mut brace = None;
     while read < at {
         let (from, to) = (*words.get(word)?, text[read]);
@@ -81,7 +81,7 @@ fn place_in_words(words: &str, text: &str, at: usize) -> Option<usize> {
     Some(word)
 }
 
-/// Whether the byte of the words at `at` escapes `next` and is not in the text.
+/// Whether the byte at `at` is a backslash that escapes `next`.
 fn is_left_out(words: &[u8], at: usize, next: u8) -> bool {
     words[at] == b'\\' && words.get(at + 1) == Some(&next)
 }

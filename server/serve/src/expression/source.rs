@@ -1,21 +1,21 @@
-//! The text of an expression before it is parsed: placeholders become calls of `ph`, which CEL can read, and places
-//! in the new text are led back to the old one. What the calls give is left to `values`.
+//! Prepares the text of an expression for parsing: placeholders become calls of `ph`, which are valid CEL, and
+//! positions in the new text map back to the original. `values` evaluates the calls.
 
-/// What a placeholder becomes.
+/// The function that replaces a placeholder.
 pub(super) const PLACEHOLDER_FUNCTION: &str = "ph";
 
-/// What stands for the request in calls of `ph`; nothing else can be asked of it.
+/// The name of the request in calls of `ph`; it cannot be used otherwise.
 pub(super) const REQUEST: &str = "req";
 
-/// A text whose placeholders are calls.
+/// A text with placeholders replaced by calls.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) text: String,
-    /// Where pieces of the text came from, ascending.
+    /// The origins of the pieces of the text, in ascending order.
     pieces: Vec<Piece>,
 }
 
-/// A piece of the text: where it begins in the new and in the old one, and whether it is the same in both.
+/// A piece of the text: its start in the new and in the original text, and whether both are the same.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     new: usize,
@@ -24,8 +24,8 @@ struct Piece {
 }
 
 impl Source {
-    /// Writes each `{name}` as `ph(req, "name")`, and `\{name}` as `{name}`. As in Caddy this does not look whether a
-    /// placeholder stands inside of quotes.
+    /// Replaces each `{name}` by `ph(req, "name")`, and `\{name}` by `{name}`. As in Caddy this also applies inside
+    /// string literals.
     pub(super) fn new(original: &str) -> Source {
         let mut source = Source {
             text: String::with_capacity(original.len() + 64),
@@ -71,8 +71,7 @@ impl Source {
         self.pieces.push(Piece { new, old, same });
     }
 
-    /// The place in the old text of a place in the new one; the beginning of a placeholder for what was written in
-    /// its stead.
+    /// Maps a position in the new text to the original; a position in a replaced placeholder maps to its start.
     pub(super) fn original_place(&self, at: usize) -> usize {
         let after = self.pieces.partition_point(|piece| piece.new <= at);
         let piece = self.pieces[after - 1];
@@ -90,7 +89,7 @@ impl Source {
     }
 }
 
-/// The length of the placeholder's name that a text begins with, if a brace closes it.
+/// The length of the placeholder name at the start of a text, if it ends with a closing brace.
 fn name_length(text: &str) -> Option<usize> {
     let length = text
         .bytes()

@@ -1,4 +1,4 @@
-//! What expressions answer. The answers of Caddy 2.11 to the same ones are compared in `tests/peer`.
+//! Evaluates expressions. `tests/peer` compares the same expressions with Caddy 2.11.
 #![allow(clippy::unwrap_used)]
 
 use sluice_message::{ConnInfo, FieldId, Remote, RequestHead};
@@ -87,7 +87,7 @@ fn with<T>(f: impl FnOnce(&Input<'_>) -> T) -> T {
     })
 }
 
-/// `Some(answer)`, or `None` where it fails. The tree and what it lowers to have to agree.
+/// The result of an expression, `None` if it fails. The tree and the matchers it is lowered to have to agree.
 fn answer(expr: &str) -> Option<bool> {
     let tree = tree(&named(expr, "")).unwrap_or_else(|mistake| panic!("{expr}: {mistake:?}"));
     let of_tree = with(|input| tree.matches(input)).ok();
@@ -170,7 +170,7 @@ fn expressions_that_hold() {
         "!(1 / 0 == 1 && false)",
         "\"\\{http.request.method}\" == \"\\{http.request.method}\"",
         "true // to the end",
-        // What a client sent is never read for placeholders again.
+        // Placeholders in text sent by a client are never expanded.
         "{http.request.header.X-Evil} == '\\{env.HOME}'",
         "header({'X-Evil': {http.request.header.X-Evil}})",
     ] {
@@ -322,10 +322,10 @@ fn conjunctions_of_matchers_become_plain_matchers() {
     ));
     let mixed = lowered("path('/a*') && {http.request.uri.query.a} == '1'");
     assert!(matches!(&mixed[..], [Matcher::Path(_), Matcher::Hook(_)]));
-    // The order in which these are asked can be seen, and a set would change it.
+    // The order of evaluation is observable, and a matcher set would change it.
     let traced = lowered("header_regexp('A', 'x') && path_regexp('y')");
     assert!(matches!(&traced[..], [Matcher::Hook(_)]));
-    // Both may fail, and which one comes first decides whether the request does.
+    // Both may fail, and whether the request fails depends on which one is evaluated first.
     let failing = lowered("{a.b}.contains('x') && {c.d}.contains('y')");
     assert!(matches!(&failing[..], [Matcher::Hook(_)]));
     assert!(matches!(
@@ -387,7 +387,7 @@ fn loops_have_a_budget() {
     );
 }
 
-/// A seeded source of random numbers (SplitMix64).
+/// A seeded pseudorandom number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -400,7 +400,7 @@ impl Random {
     }
 }
 
-/// Conditions that hold, that do not, that leave traces, and that fail.
+/// Conditions that are true, that are false, that have side effects, and that fail.
 const ATOMS: [&str; 14] = [
     "path('/a/*')",
     "path('/b')",
@@ -436,7 +436,8 @@ fn lowered_conditions_decide_as_the_tree_does() {
     for _ in 0..2_000 {
         let condition = random_condition(&mut random, 4);
         println!("seed {seed:#x}: {condition}");
-        // `answer` compares the two; beside them stands the evaluator alone, which knows nothing of our tree.
+        // `answer` compares the tree and its lowered form; `exists` forces the evaluator of `cel`, which does not use
+        // our tree.
         let ours = answer(&condition);
         let theirs = answer(&format!("[0].exists(x, {condition})"));
         assert_eq!(ours, theirs, "seed {seed:#x}: {condition}");

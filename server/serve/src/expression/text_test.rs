@@ -1,5 +1,5 @@
-//! The commonest conditions of expressions, a placeholder compared with constant texts, decided on bytes and without
-//! the evaluator: `{method} == 'GET'`, `{path} in ['/a', '/b']`, `{query.a}.startsWith('x')`.
+//! The most common conditions in expressions, comparisons of a placeholder with constant strings, evaluated on bytes
+//! without the evaluator: `{method} == 'GET'`, `{path} in ['/a', '/b']`, `{query.a}.startsWith('x')`.
 
 use cel::common::ast::{CallExpr, Expr, IdedExpr, operators};
 use sluice_route::matcher::{Input, Refusal};
@@ -10,7 +10,7 @@ use super::calls::{literal_text, placeholder_key};
 use super::failure::failed;
 use super::{Fault, Place};
 
-/// A placeholder and what its text is compared with.
+/// A placeholder and the comparison of its value.
 #[derive(Debug)]
 pub(super) struct TextTest {
     key: Key,
@@ -27,7 +27,7 @@ enum Wanted {
 }
 
 impl TextTest {
-    /// The test that an expression is, if it is one, and the answer that it asks for.
+    /// The comparison for an expression, if it is one, and the result it has to yield.
     pub(super) fn of(expr: &IdedExpr) -> Option<Result<(TextTest, bool), Fault>> {
         let Expr::Call(call) = &expr.expr else {
             return None;
@@ -54,7 +54,8 @@ impl TextTest {
         Some(Ok((test, call.func_name != operators::NOT_EQUALS)))
     }
 
-    /// Whether the text is as wanted. A value that is no text equals none, and has no parts to look at.
+    /// Whether the value satisfies the comparison. A value that is not a string is unequal to all strings; the string
+    /// functions fail for it.
     pub(super) fn matches(&self, input: &Input<'_>) -> Result<bool, Refusal> {
         input.scratch.with_buf(|buf| {
             let found = input.values.value(&self.key, buf);
@@ -104,7 +105,7 @@ fn of_member(call: &CallExpr, text: &str) -> Option<Result<Wanted, String>> {
     }))
 }
 
-/// Compiles a pattern, or tells why it is none.
+/// Compiles a regular expression; the error describes why it is invalid.
 pub(super) fn pattern(text: &str) -> Result<Regexp, String> {
     Regexp::new(text).map_err(|error| format!("regular expression `{text}`: {error}"))
 }

@@ -1,5 +1,5 @@
-//! Which types an expression has before any request is seen: mistakes that CEL finds by types are found when the
-//! configuration is built. What the functions do is left to the crate `cel`; matchers are left to `calls`.
+//! Type inference for expressions: finds type errors when the configuration is built. The crate `cel` implements the
+//! functions; `calls` compiles matchers.
 
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
@@ -10,7 +10,7 @@ use super::source::{PLACEHOLDER_FUNCTION, REQUEST};
 use super::value_type::Type;
 use super::{Fault, Place};
 
-/// Infers the type of a whole expression.
+/// Infers the type of an expression.
 pub(super) fn infer(expr: &IdedExpr) -> Result<Type, Fault> {
     let mut inference = Inference::default();
     inference.of(expr)
@@ -18,7 +18,7 @@ pub(super) fn infer(expr: &IdedExpr) -> Result<Type, Fault> {
 
 #[derive(Default)]
 struct Inference {
-    /// Variables of the loops around, innermost last.
+    /// Variables of enclosing loops, innermost last.
     scope: Vec<(String, Type)>,
     depth: usize,
     loops: usize,
@@ -202,7 +202,7 @@ fn no_overload(id: u64, name: &str, target: Option<Type>, args: &[Type]) -> Faul
     Fault::new(Place::Of(id), message)
 }
 
-/// The type that an operator gives, `Some(None)` if it does not take the types, and `None` if it is none.
+/// The result type of an operator; `Some(None)` if it does not accept the types, and `None` for other functions.
 fn operator(name: &str, args: &[Type]) -> Option<Option<Type>> {
     use Type as T;
     const ORDERED: [Type; 8] = [

@@ -1,9 +1,9 @@
 //! The types of values in expressions.
 
-/// What is known of a value before it is there.
+/// The static type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Type {
-    /// Only the request tells.
+    /// Known only at run time.
     Dyn,
     Null,
     Bool,
@@ -16,7 +16,7 @@ pub(super) enum Type {
     Map,
     Duration,
     Timestamp,
-    /// A type itself, as `type(x)` gives.
+    /// A type as a value, as `type(x)` returns.
     Meta,
 }
 
@@ -39,7 +39,7 @@ impl Type {
         }
     }
 
-    /// Whether a value of this type may stand where `wanted` is asked for.
+    /// Whether a value of this type is acceptable where `wanted` is expected.
     pub(super) fn fits(self, wanted: Type) -> bool {
         self == wanted || self == Type::Dyn || wanted == Type::Dyn
     }

@@ -1,5 +1,5 @@
-//! What is left of an expression beside matchers and plain comparisons, evaluated by the crate `cel`. Placeholders,
-//! matchers and patterns are taken out of it when it is compiled, so that a request parses nothing.
+//! Evaluates the parts of an expression other than matchers and simple comparisons with the crate `cel`. Compilation
+//! replaces placeholders, matchers and regular expressions, so that nothing is parsed per request.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +26,7 @@ use super::limits::{EXPRESSION_STEPS_MAX, EXPRESSION_TEXT_BYTES_MAX};
 use super::text_test::pattern;
 use super::{Fault, Place};
 
-/// An expression whose placeholders, matchers and patterns are variables.
+/// An expression with variables in place of its placeholders, matchers and regular expressions.
 #[derive(Debug)]
 pub(super) struct Rest {
     expr: IdedExpr,
@@ -35,17 +35,17 @@ pub(super) struct Rest {
     patterns: Vec<Pattern>,
 }
 
-/// Variables of ours; no name in an expression begins so.
+/// Prefixes of our variables; no identifier in an expression starts with `@`.
 const PLACEHOLDER: &str = "@placeholder";
 const MATCHER: &str = "@matcher";
 const PATTERN: &str = "@pattern";
 const BUDGET: &str = "@budget";
-/// Functions of ours.
+/// Our functions.
 const COUNTED: &str = "@counted";
 const MATCHES: &str = "@matches";
 const REPLACE: &str = "@replace";
 
-/// The functions and macros of expressions.
+/// The functions and macros available in expressions.
 pub(super) fn env() -> &'static Arc<Env> {
     static ENV: OnceLock<Arc<Env>> = OnceLock::new();
     ENV.get_or_init(|| {
@@ -120,7 +120,7 @@ impl Rest {
     }
 }
 
-/// What is taken out of an expression.
+/// The parts extracted from an expression.
 struct Taken<'a> {
     name: &'a str,
     placeholders: Vec<Key>,
@@ -207,7 +207,7 @@ impl Taken<'_> {
         Ok(())
     }
 
-    /// What loops over something pays for each element of it.
+    /// Makes a loop pay for each element that it iterates over.
     fn take_from_loop(&mut self, loops: &mut ComprehensionExpr) -> Result<(), Fault> {
         let parts = [
             &mut loops.iter_range,
@@ -236,7 +236,7 @@ impl Taken<'_> {
         Ok(())
     }
 
-    /// The variable of a placeholder. Times are texts here, which CEL's own functions read.
+    /// Replaces a placeholder by a variable. Times become strings, which CEL's functions can parse.
     fn placeholder(&mut self, key: Key) -> Expr {
         let reads = match key.kind() {
             Kind::Moment => Some("timestamp"),
@@ -301,7 +301,7 @@ impl VariableResolver for Variables<'_> {
     }
 }
 
-/// The value of a placeholder. Bytes that are no UTF-8 become replacement characters.
+/// The value of a placeholder. Invalid UTF-8 is replaced by replacement characters.
 fn value(key: &Key, input: &Input<'_>) -> Box<dyn Val> {
     input.scratch.with_buf(|buf| -> Box<dyn Val> {
         if input.values.value(key, buf) == Found::Unknown {
@@ -326,7 +326,7 @@ fn number<V: Val + 'static, E>(parsed: Result<V, E>) -> Box<dyn Val> {
     }
 }
 
-/// The time, as CEL reads it (RFC 3339).
+/// The current time in RFC 3339 format, which CEL parses.
 fn now() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let since = since.unwrap_or_default();
@@ -337,11 +337,11 @@ fn now() -> String {
     String::from_utf8(out).expect("layouts give text")
 }
 
-/// Elements that may still be looped over.
+/// The remaining number of loop iterations.
 #[derive(Debug)]
 struct Budget(AtomicUsize);
 
-/// A pattern compiled beforehand.
+/// A precompiled regular expression.
 #[derive(Clone, Debug)]
 struct Pattern(Regexp);
 
@@ -397,7 +397,7 @@ fn spend(budget: &CowVal<'_, '_>, steps: usize) -> Result<(), ExecutionError> {
     }
 }
 
-/// `@counted(range, @budget)`: the range, paid for.
+/// `@counted(range, @budget)`: returns the range and deducts its length from the budget.
 fn counted<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let budget = args.pop().expect("two arguments were declared");
     let range = args.pop().expect("two arguments were declared");
@@ -416,7 +416,7 @@ fn matches<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Executio
     Ok(CowVal::owned(CelBool::from(found)))
 }
 
-/// `@replace(@budget, text, old, new)`: as `text.replace(old, new)`, up to a length.
+/// `@replace(@budget, text, old, new)`: like `text.replace(old, new)`, with a maximum length.
 fn replace<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, ExecutionError> {
     let text = |at: usize| {
         let text = args[at].downcast_ref::<CelString<'_>>();
@@ -434,7 +434,7 @@ fn replace<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<CowVal<'b, 'v>, Executio
     Ok(CowVal::owned(CelString::from(text.replace(old, new))))
 }
 
-/// `cel.bind(name, value, expression)`: a loop over nothing whose accumulator is the value.
+/// `cel.bind(name, value, expression)`: a loop over an empty list with the value as accumulator.
 fn bind(
     helper: &mut cel::parser::MacroExprHelper<'_>,
     target: &mut Option<IdedExpr>,

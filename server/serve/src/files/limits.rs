@@ -1,53 +1,55 @@
-//! The limits of handlers and filters around files, each with the reason for its number.
+//! Limits of handlers and filters that deal with files, each with its rationale.
 
-/// Names that one wildcard of a `file` matcher looks at. Folders with more are served, but not searched at each
-/// request.
+/// Maximum number of names that a wildcard of a `file` matcher examines. Larger folders are served, but not searched on
+/// each request.
 pub const GLOB_ENTRIES_MAX: usize = 10_000;
 
-/// Entries of a folder that are read for its listing, where the configuration gives no number; Caddy's default.
+/// Default number of folder entries to read for a listing; Caddy's default.
 pub const LISTING_ENTRIES_MAX: usize = 10_000;
 
-/// Bytes of one folder listing as text. Ten thousand long names stay below it; whatever is larger is cut.
+/// Maximum size of a folder listing, in bytes. Ten thousand long names fit; anything larger is truncated.
 pub const LISTING_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Streams that one worker compresses at the same time; further ones are sent as they are. Each encoder holds up
-/// to a megabyte, so this bounds them to about 256 MB however many clients there are.
+/// Streams that one worker compresses simultaneously; further responses are not compressed. Each encoder takes up to a
+/// megabyte, so this limits them to about 256 MB per worker regardless of the number of clients.
 pub const ENCODERS_MAX: usize = 256;
 
-/// A body up to this size is compressed in one go, so that its length is known.
+/// Bodies up to this size are compressed in one go, so that `Content-Length` is known.
 pub const ENCODE_AT_ONCE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Passwords being checked at the same time in the whole process: each takes a core for a tenth of a second.
+/// Threads that verify passwords, for the whole process: each verification takes a core for a tenth of a second.
 pub const PASSWORD_THREADS_MAX: usize = 4;
 
-/// Checks that wait for a thread; beyond it a client is asked to come back. At a tenth of a second each the last
+/// Verifications that may wait for a thread; beyond that the client has to retry. At a tenth of a second each, the last
 /// one waits a few seconds.
 pub const PASSWORD_QUEUE_MAX: usize = 64;
 
-/// The highest cost of a bcrypt hash in a user file: `htpasswd` makes none beyond, and one check takes seconds there.
+/// The highest accepted cost of a bcrypt hash in a user file: `htpasswd` does not create higher ones, and one
+/// verification takes seconds.
 pub const BCRYPT_COST_MAX: u32 = 17;
 
-/// Rounds of a SHA-crypt hash in a user file: two hundred times the usual number, which takes a core for a second.
+/// The highest accepted number of rounds of a SHA-crypt hash in a user file: two hundred times the default, which takes
+/// a core for a second.
 pub const SHA_CRYPT_ROUNDS_MAX: usize = 1_000_000;
 
-/// Bytes of a user file: fifty thousand accounts. Whoever has more asks a program (`auth_request`).
+/// Maximum size of a user file, in bytes: fifty thousand accounts. For more, use `auth_request`.
 pub const USER_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// User files that one worker keeps read. Their names may hold variables, so clients could have them be many.
+/// User files cached by one worker. Their names may contain variables, so clients may be able to choose many of them.
 pub const USER_FILES_MAX: usize = 64;
 
-/// Successful checks that one worker remembers for each `basic_auth`.
+/// Successful verifications that one worker caches for each `basic_auth`.
 pub const PASSWORDS_REMEMBERED_MAX: usize = 1_000;
 
-/// The longest user name with password that is looked at; bcrypt itself ignores what follows 72 bytes.
+/// Maximum length of user name and password together; bcrypt itself ignores everything after 72 bytes.
 pub const CREDENTIALS_BYTES_MAX: usize = 4 * 1024;
 
-/// Bytes of a page that is run as a template. The whole page is in memory; more is what the language takes.
+/// Maximum size of a page that is executed as a template, in bytes. The page is held in memory; the limit is that of
+/// the template language.
 pub const TEMPLATE_BYTES_MAX: usize = sluice_template::limits::SOURCE_BYTES_MAX;
 
-/// Pages within each other that templates ask the server for. Each takes a request of its own, and a part of the
-/// stack while it waits.
+/// Maximum nesting of pages included by templates. Each is a subrequest and uses stack while it waits.
 pub const INCLUDE_DEPTH_MAX: usize = 10;
 
-/// Pages that templates ask the server for to answer one request, those within each other together.
+/// Maximum number of pages that templates include in one response, at all levels together.
 pub const INCLUDES_MAX: u16 = 100;

@@ -1,4 +1,4 @@
-//! The `file` matcher: which of several files exists.
+//! The `file` matcher: selects a file that exists from several candidates.
 
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 
 use super::limits::GLOB_ENTRIES_MAX;
 
-/// Matches if one of the candidates exists, and remembers which.
+/// Matches if one of the candidates exists, and records which.
 #[derive(Debug)]
 pub struct FileHook {
     root: Root,
@@ -29,7 +29,7 @@ pub struct FileHook {
 
 #[derive(Debug)]
 enum Candidate {
-    /// `=404`: the request fails with that status.
+    /// `=404`: fails the request with that status.
     Refuse(Status),
     Path(Pattern),
 }
@@ -37,9 +37,9 @@ enum Candidate {
 #[derive(Debug)]
 struct Pattern {
     template: Template,
-    /// A slash at its end asks for a folder.
+    /// A trailing slash requires a folder.
     kind: Wanted,
-    /// Whether the configured text itself holds wildcards. Those in values never count.
+    /// Whether the configured text contains wildcards. Wildcards in placeholder values do not count.
     wild: bool,
 }
 
@@ -52,7 +52,7 @@ enum Wanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
     FirstExisting,
-    /// Of the last candidate it does not matter what it is.
+    /// Like `first_exist`, but the last candidate matches whether it exists or not.
     FirstExistingElseLast,
     Smallest,
     Largest,
@@ -110,7 +110,7 @@ impl FileHook {
         let mut best: Option<Hit> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
             let pattern = match candidate {
-                // Where all candidates are compared none of them ends the list.
+                // Policies that compare all candidates ignore statuses.
                 Candidate::Refuse(_) if !self.policy.takes_first() => continue,
                 Candidate::Refuse(status) => return Err(matcher::Refusal::asked_for(*status)),
                 Candidate::Path(pattern) => pattern,
@@ -142,7 +142,7 @@ impl FileHook {
         Ok(best.map(|hit| hit.found))
     }
 
-    /// Calls `each` with every existing file that `pattern` stands for.
+    /// Calls `each` with every existing file that matches `pattern`.
     fn look(
         &self,
         pattern: &Pattern,
@@ -154,7 +154,7 @@ impl FileHook {
             return self.look_wild(pattern, values, now, each);
         }
         with_path(|text| {
-            // Where a value does not fit into the path there is no such file.
+            // If a value does not fit into the path, the file does not exist.
             if pattern.template.expand_path(values, text).is_err() {
                 return ControlFlow::Continue(());
             }
@@ -172,7 +172,7 @@ impl FileHook {
         })
     }
 
-    /// As `look`, with the wildcards of the configured text replaced by the names that there are.
+    /// Like `look`, for a pattern with wildcards.
     fn look_wild(
         &self,
         pattern: &Pattern,
@@ -290,7 +290,7 @@ impl Policy {
         matches!(self, Policy::FirstExisting | Policy::FirstExistingElseLast)
     }
 
-    /// Whether `new` is to be chosen over `best`.
+    /// Whether to prefer `new` over `best`.
     fn prefers(self, new: &Facts, best: &Facts) -> bool {
         match self {
             Policy::Smallest => new.size < best.size,
@@ -301,8 +301,8 @@ impl Policy {
     }
 }
 
-/// The existing paths below `root` that match the clean `pattern`, segment by segment, sorted. At most `budget`
-/// names are looked at.
+/// The existing paths below `root` that match the normalized `pattern`, segment by segment, sorted. Examines at most
+/// `budget` names.
 fn expand_names(root: &[u8], pattern: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
     let mut found = vec![root.to_vec()];
     for segment in pattern
@@ -457,7 +457,7 @@ mod tests {
         assert_eq!(found(&matcher, "/a.php"), file("/a.php"));
         assert_eq!(found(&matcher, "/a.phpx/y"), None);
         assert_eq!(found(&matcher, "/none.php/a.php"), None);
-        // The Kelvin sign folds to `k`, which would shift what follows.
+        // The Kelvin sign folds to `k`, which is shorter and would shift the offset.
         assert_eq!(found(&matcher, "/\u{212a}.php/a.php"), None);
     }
 

@@ -1,3 +1,3 @@
-//! Filters: what changes an answer on its way out. Each directive has one file.
+//! Filters change responses on their way to the client. Each directive has a file of its own.
 
 pub mod encode;

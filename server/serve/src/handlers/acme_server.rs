@@ -1,5 +1,5 @@
-//! `acme_server`: our own authority as ACME clients see it. The protocol is left to `sluice-certs`; here requests become
-//! its values and its answers become responses.
+//! `acme_server`: an ACME server for a local CA. `sluice-certs` implements the protocol; this module translates HTTP
+//! requests and responses.
 
 use std::sync::Arc;
 
@@ -23,22 +23,22 @@ use sluice_observe::Recorder;
 
 const LOGGER: &str = "http.handlers.acme_server";
 
-/// The authority that is meant where the configuration names none.
+/// The CA to use if the configuration does not name one.
 const LOCAL: &str = "local";
 
-/// The path that all resources begin with where the configuration names none, as in Caddy.
+/// The default path prefix of all resources, as in Caddy.
 const PREFIX: &str = "/acme/";
 
-/// An authority behind a path.
+/// An ACME server at a path.
 struct AcmeHandler {
-    /// What answers; nothing where a configuration is only checked or explained.
+    /// The ACME server; `None` if the configuration is only validated or explained.
     server: Option<Arc<AcmeServer>>,
     rules: Arc<AcmeRules>,
-    /// The path of its resources with the id of the authority: `/acme/local/`.
+    /// The path of its resources, including the CA's ID: `/acme/local/`.
     path: String,
-    /// The path that is taken from whoever comes after, with a slash at its end: `/acme/`.
+    /// The path prefix that later handlers do not see, with a trailing slash: `/acme/`.
     prefix: String,
-    /// The name that clients reach it by; the one they used when empty.
+    /// The host name in resource URLs; empty to use the one of the request.
     host: String,
     replay_nonce: FieldName,
     recorder: Option<Arc<Recorder>>,
@@ -58,7 +58,7 @@ impl AcmeHandler {
                 Method::Post => AcmeMethod::Post,
                 _ => AcmeMethod::Other,
             },
-            // Caddy, too, says https whatever the connection is: whoever ends TLS in front of us does not change it.
+            // Like Caddy, always use https: a proxy in front may terminate TLS.
             base: format!("https://{host}{}", self.path.trim_end_matches('/')),
             resource: path.strip_prefix(&self.path).unwrap_or_default().to_owned(),
             is_jose: media_type.eq_ignore_ascii_case(b"application/jose+json"),
@@ -97,7 +97,7 @@ impl AcmeHandler {
         }
         x.res.status = Status::new(answer.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
         let fields = &mut x.res.fields;
-        // RFC 8555, section 6.5: nobody in between may keep a nonce.
+        // RFC 8555, section 6.5: intermediaries must not cache a nonce.
         fields.set(FieldId::CacheControl, b"no-store");
         if !answer.media_type.is_empty() {
             fields.set(FieldId::ContentType, answer.media_type.as_bytes());

@@ -1,5 +1,5 @@
-//! `basic_auth`: asks for name and password (RFC 7617). Checking a password is slow on purpose, so it is left to
-//! threads of `password`, and what was right is remembered.
+//! `basic_auth`: HTTP Basic authentication (RFC 7617). Password hashes are slow by design, so the threads of `password`
+//! verify them, and successful verifications are cached.
 
 mod crypt;
 pub(super) mod password;
@@ -23,16 +23,16 @@ use crate::refusal::Refusal;
 use password::{Busy, Hash};
 use remembered::Remembered;
 
-/// Lets requests with the right name and password pass.
+/// Allows requests with a valid user name and password.
 struct Authentication {
     accounts: HashMap<String, Arc<Hash>>,
-    /// What passwords of unknown names are checked against, so that they take as long as known ones.
+    /// The hash to verify passwords of unknown users against, so that they take as long as those of known users.
     decoy: Arc<Hash>,
     challenge: Vec<u8>,
     remembers: bool,
 }
 
-/// Builds the handler.
+/// Builds `basic_auth`.
 pub fn build(config: &Config, _cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     match &config.providers.http_basic {
         Some(basic) => Ok(Box::new(Authentication::build(basic)?)),
@@ -143,7 +143,7 @@ impl Handler for Authentication {
                 assumed: Some(Assumed::Step(step)),
             };
         }
-        // Checking is slow on purpose, and whoever explains need not know the password.
+        // Do not verify: hashes are slow by design, and the user of `explain` need not know the password.
         x.context.log.user = Some(credentials.name);
         Account {
             says: vec![format!(
@@ -154,14 +154,14 @@ impl Handler for Authentication {
     }
 }
 
-/// A name and a password.
+/// A user name and a password.
 pub(super) struct Credentials {
     pub(super) name: String,
     pub(super) password: Vec<u8>,
 }
 
 impl Credentials {
-    /// Whom the request says it comes from, if it says so in the right form.
+    /// The credentials in the request, if there are well-formed ones.
     pub(super) fn of(x: &Exchange) -> Option<Credentials> {
         let field = x.req.fields.first(FieldId::Authorization)?;
         let (scheme, token) = field.split_at_checked(6)?;
@@ -178,7 +178,7 @@ impl Credentials {
     }
 }
 
-/// RFC 7617, section 2; the realm is a quoted string (RFC 9110, section 5.6.4).
+/// RFC 7617, section 2; the realm is a quoted-string (RFC 9110, section 5.6.4).
 pub(super) fn challenge(realm: &str) -> Vec<u8> {
     let mut out = b"Basic realm=\"".to_vec();
     for byte in realm.bytes() {

@@ -1,5 +1,5 @@
-//! Reads the body of a request before a handler that asks for `{http.request.body}`: placeholders cannot wait. The
-//! body stays there for whoever comes after.
+//! Reads the request body before a handler that uses `{http.request.body}`, because placeholders cannot await. The body
+//! remains available to later handlers.
 
 use sluice_net::RequestBody;
 
@@ -13,17 +13,17 @@ struct WithBody {
     inner: Box<dyn Handler>,
 }
 
-/// The handler with the body read before it.
+/// Wraps a handler so that the body is read first.
 pub fn before(inner: Box<dyn Handler>) -> Box<dyn Handler> {
     Box::new(WithBody { inner })
 }
 
-/// Reads the body for placeholders, unless that was done.
+/// Reads the body for placeholders, unless that has been done.
 ///
 /// # Errors
 ///
-/// What the body says where it is incomplete, or longer than its limit. The page of an error shows what came of it: it may
-/// be why there is an error.
+/// The body is incomplete or exceeds its limit. While an error is being handled this is not reported, because it may be
+/// the cause of that error.
 pub async fn read(x: &mut Exchange) -> Result<(), Fault> {
     if x.context.body_text().is_some() {
         return Ok(());
@@ -52,7 +52,7 @@ impl Handler for WithBody {
 
     fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async {
-            // The inner handler may be what waits, and then comes here again by the walk.
+            // The inner handler itself may wait, and be called again by the pipeline.
             if x.context.body_text().is_some() || x.body.is_empty() {
                 return self.inner.wait(x).await;
             }

@@ -1,5 +1,5 @@
-//! `copy_response` and `copy_response_headers`: in the routes of a proxy's `handle_response`, the upstream's answer,
-//! or some of its fields, for the client after all.
+//! `copy_response` and `copy_response_headers`: send the upstream's response, or some of its headers, from the routes
+//! of `handle_response`.
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Status};
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::status::StatusText;
 
 struct Copy {
-    /// The status in place of the upstream's.
+    /// The status that replaces the upstream's.
     status: Option<StatusText>,
 }
 
@@ -31,7 +31,7 @@ impl Handler for Copy {
                 None => return Step::Fail(no_number()),
             },
         };
-        // The answer is the upstream's, and so is the name of its server.
+        // It is the upstream's response, so its `Server` header applies.
         x.res.fields.remove(FieldId::Server);
         x.res.fields.append(&head.fields);
         x.inline = inline;
@@ -62,7 +62,7 @@ impl Handler for CopyFields {
             return outside("copy_response_headers");
         }
         let mut fields = x.context.upstream.fields.clone();
-        // These were about the connection to the upstream and the content it sent.
+        // Drop headers about the connection to the upstream and about its body.
         strip_hop_by_hop(&mut fields);
         fields.remove(FieldId::ContentLength);
         let among = |names: &[String], name: &[u8]| {

@@ -1,4 +1,4 @@
-//! `encode`: chooses the coding that an answer is compressed with. Compressing is left to `filters::encode`.
+//! `encode`: negotiates the content coding of responses. `filters::encode` compresses them.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::filters::encode::{Coding, Eligible, EncodeFilter};
 use crate::handler::{Handler, Step};
 use crate::refusal::Refusal;
 
-/// Compresses what later handlers answer.
+/// Compresses the responses of later handlers.
 struct Encode {
-    /// One filter for each coding, the preferred first.
+    /// One filter for each content coding, in order of preference.
     filters: Vec<Arc<EncodeFilter>>,
 }
 
-/// Builds the handler.
+/// Builds `encode`.
 pub fn build(config: &Config, _cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let encodings = &config.encodings;
     let mut codings = Vec::new();
@@ -63,7 +63,7 @@ impl Handler for Encode {
         let Some(chosen) = negotiate::choose_coding(fields, names) else {
             return Step::Next;
         };
-        // What follows an upgrade is no body, and a client may forbid changing one.
+        // Bytes after an upgrade are not a body, and the client may forbid transforming it.
         let excluded = fields.has(FieldId::SecWebsocketKey) || forbids_transform(fields);
         if !excluded {
             let filter = &self.filters[chosen];
@@ -74,7 +74,7 @@ impl Handler for Encode {
     }
 }
 
-/// RFC 9111, section 5.2.1.6 and 5.2.2.6.
+/// Whether `no-transform` is set (RFC 9111, sections 5.2.1.6 and 5.2.2.6).
 pub(crate) fn forbids_transform(fields: &sluice_message::Fields) -> bool {
     fields.all(FieldId::CacheControl).any(|value| {
         value

@@ -1,4 +1,4 @@
-//! `error`: fails the request with a status and a message, for `handle_errors` to answer.
+//! `error`: fails the request with a status and a message, for `handle_errors` to handle.
 
 use sluice_message::Status;
 use sluice_model::handler::StaticError as Config;

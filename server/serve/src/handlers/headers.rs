@@ -1,4 +1,4 @@
-//! `header` and `request_header`: changes to the fields of requests and answers.
+//! `header` and `request_header`: change request and response headers.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,21 +21,21 @@ use crate::refusal::Refusal;
 use crate::text::{clean_value, push_value};
 use crate::values::{self, At};
 
-/// Changes to a list of fields, in the order: remove all, add, set, remove, replace.
+/// Changes to headers, applied in this order: remove all, add, set, remove, replace.
 #[derive(Default)]
 pub struct Ops {
     delete_all: bool,
-    /// Whether values that come to nothing are not added, and what is to be set to nothing is removed.
+    /// Whether empty values are not added, and a header set to an empty value is removed.
     skips_empty: bool,
     add: Vec<(FieldName, Vec<Template>)>,
     set: Vec<(FieldName, Vec<Template>)>,
     delete: Vec<Pattern>,
     replace: Vec<Replace>,
-    /// The names that only the configuration gives a value, or none: those that are set or removed as a whole.
+    /// Names whose values only the configuration determines: those that are set or removed.
     owned: Vec<Box<[u8]>>,
 }
 
-/// A name, possibly with a `*` at an end.
+/// A name, possibly with a `*` at either end.
 struct Pattern {
     text: Box<[u8]>,
     kind: PatternKind,
@@ -50,7 +50,7 @@ enum PatternKind {
 }
 
 struct Replace {
-    /// `None` for all fields.
+    /// `None` for all headers.
     name: Option<FieldName>,
     find: Find,
     with: Template,
@@ -61,17 +61,17 @@ enum Find {
     Pattern(Regexp),
 }
 
-/// Which list of fields of an exchange is changed.
+/// Which headers of an exchange are changed.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Of {
-    /// The request's.
+    /// The request headers.
     Request,
-    /// The answer's.
+    /// The response headers.
     Answer,
 }
 
 impl Ops {
-    /// Reads the changes.
+    /// Parses the changes.
     pub fn build(config: &HeaderOps, cx: &Builder<'_>) -> Result<Ops, Refusal> {
         let mut replace = Vec::new();
         for (name, replacements) in &config.replace {
@@ -102,7 +102,7 @@ impl Ops {
         })
     }
 
-    /// Leaves out, or takes away, what gets no value: nginx has no fields without.
+    /// Skips or removes headers with empty values, as nginx does.
     pub fn skipping_empty(self) -> Ops {
         Ops {
             skips_empty: true,
@@ -110,7 +110,7 @@ impl Ops {
         }
     }
 
-    /// Applies them.
+    /// Applies the changes.
     pub fn apply(&self, x: &mut Exchange, of: Of) {
         if self.delete_all {
             fields(x, of).clear();
@@ -138,9 +138,9 @@ impl Ops {
         }
     }
 
-    /// Removes what applications that name headers as CGI does would take for a header that is set or removed here:
-    /// `Remote_User` where `Remote-User` is (GHSA-f59h-q822-g45g). Only names with a sign other than `-` go, and none
-    /// that is set here itself.
+    /// Removes headers that CGI-style applications would mistake for a header that is set or removed here:
+    /// `Remote_User` for `Remote-User` (GHSA-f59h-q822-g45g). Only names with a character other than `-` are affected,
+    /// and none that is set here.
     fn remove_aliases(&self, fields: &mut Fields) {
         let is_foreign = |id, name: &[u8]| {
             is_odd(id, name)
@@ -160,7 +160,7 @@ impl Ops {
         for value in values {
             with_value(value, x, of, |x, text| {
                 match (std::mem::take(&mut first), of) {
-                    // The host of a request is its authority, wherever it was sent (RFC 9110, section 7.2).
+                    // The host of a request is its `:authority`, however it was sent (RFC 9110, section 7.2).
                     (_, Of::Request) if name.id() == FieldId::Host => {
                         x.req.set_authority(text);
                         x.req.fields.set(FieldId::Host, text);
@@ -183,10 +183,10 @@ fn fields(x: &mut Exchange, of: Of) -> &mut Fields {
     }
 }
 
-/// Gives `f` the value; one without placeholders is not copied.
+/// Calls `f` with the value; one without placeholders is not copied.
 ///
-/// Control characters, which only placeholders bring, become spaces in a response, as Caddy's do. A request keeps them:
-/// no upstream gets such a request, as encoding it is an error.
+/// In a response, control characters, which only placeholders can introduce, are replaced by spaces as in Caddy. A
+/// request keeps them, but it is never sent to an upstream, because encoding it fails.
 fn with_value(value: &Template, x: &mut Exchange, of: Of, f: impl FnOnce(&mut Exchange, &[u8])) {
     match (value.literal(), of) {
         (Some(text), _) => f(x, text),
@@ -309,7 +309,7 @@ fn templates(
     Ok(built)
 }
 
-/// A value of the configuration may be written on several lines, as long policies are; it is sent on one.
+/// Configured values may span several lines, as long policies do; they are sent on one.
 fn one_line(text: &str) -> Cow<'_, str> {
     match text.bytes().all(is_value_byte) {
         true => Cow::Borrowed(text),
@@ -330,9 +330,9 @@ struct ResponseOps {
 
 #[derive(Clone, Copy, PartialEq)]
 enum When {
-    /// Before the next handler runs; that one may still change the fields.
+    /// Before the next handler runs, which may change the headers again.
     Now,
-    /// When the answer is there.
+    /// When the response is ready.
     AtEnd,
 }
 
@@ -396,7 +396,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     Ok(Box::new(Headers { request, response }))
 }
 
-/// Compiles a condition on answers.
+/// Compiles a response matcher.
 pub fn response_matcher(
     config: &sluice_model::matcher::ResponseMatcher,
 ) -> Result<ResponseMatcher, Refusal> {

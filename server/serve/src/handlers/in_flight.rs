@@ -1,5 +1,5 @@
-//! `in_flight`: so many requests are answered at a time, a few more wait, the others are told so at once. Waiting is left
-//! to `sluice-net`.
+//! `in_flight`: limits the number of concurrent requests. A few more wait; others are rejected at once. `sluice-net`
+//! implements waiting.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values;
 
-/// The directive at work. All workers share it.
+/// The handler, shared by all workers.
 struct InFlight {
     key: Template,
     max: usize,
@@ -29,11 +29,11 @@ struct InFlight {
     gates: Arc<Gates>,
 }
 
-/// The gates that somebody is behind or before, by key. There are never more of them than requests.
+/// The gates in use, by key. There are never more of them than requests.
 #[derive(Default)]
 struct Gates(Mutex<HashMap<Box<[u8]>, Arc<Gate>>>);
 
-/// One request's hold on its gate, and its place behind it, until the answer has ended.
+/// A request's reference to its gate, and its slot, until the response has ended.
 pub struct Held {
     gates: Arc<Gates>,
     key: Box<[u8]>,
@@ -74,7 +74,7 @@ impl Handler for InFlight {
 }
 
 impl InFlight {
-    /// The gate of the request's key, which stays as long as somebody holds it.
+    /// The gate for the request's key, which exists as long as a request refers to it.
     fn hold(&self, x: &Exchange) -> Held {
         let mut key = values::expanded(&self.key, x);
         key.truncate(FLIGHT_KEY_BYTES_MAX);
@@ -99,14 +99,14 @@ impl InFlight {
     }
 }
 
-/// What is put aside lives until the answer has ended.
+/// Keeps the slot until the response has ended.
 fn keep(x: &mut Exchange, held: Held) {
     x.context.aside.get_or_insert_default().in_flight.push(held);
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The place first: whoever waits for it holds the gate, too.
+        // Release the slot first: a request that waits for it refers to the gate as well.
         self.pass = None;
         let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
         self.gate = None;

@@ -1,5 +1,4 @@
-//! `intercept`: answers of later handlers that are answered otherwise, or get another status. What is done with the
-//! answer that is replaced is left to `pipeline`.
+//! `intercept`: replaces responses of later handlers, or their status. `pipeline` holds back the original response.
 
 use std::sync::Arc;
 
@@ -21,15 +20,15 @@ struct Intercept {
 struct Rules(Vec<Rule>);
 
 struct Rule {
-    /// All answers where there is none.
+    /// `None` matches all responses.
     when: Option<ResponseMatcher>,
     then: Then,
 }
 
 enum Then {
-    /// The answer gets this status.
+    /// Replaces the status.
     Replace(StatusText),
-    /// The routes of this list answer, or let the answer pass.
+    /// Runs the routes of this list; if they do not produce a response, the original one is sent.
     Enter(usize),
 }
 
@@ -59,7 +58,7 @@ impl Filter for Rules {
 }
 
 impl Rules {
-    /// What the first rule for the answer does.
+    /// The action of the first rule that matches the response.
     fn meant(&self, x: &Exchange) -> Option<&Then> {
         let meant = |rule: &&Rule| {
             let when = rule.when.as_ref();

@@ -1,4 +1,4 @@
-//! `log_append`: one more field in the access log of this request.
+//! `log_append`: adds a field to the request's access log entry.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ struct LogAppend {
 
 #[derive(Clone, Copy, PartialEq)]
 enum When {
-    /// With what is known before the request is handled.
+    /// Evaluate before the request is handled.
     Now,
-    /// With what is known when the answer has ended, failed ones included; how long it took is part of that.
+    /// Evaluate when the response has ended, even if it failed; the duration is available then.
     AtEnd,
 }
 
@@ -28,7 +28,7 @@ enum When {
 struct Append {
     key: Arc<str>,
     value: Template,
-    /// The value where it is the name of a variable.
+    /// The name, if the value is that of a variable.
     var: Option<String>,
 }
 

@@ -22,20 +22,20 @@ struct Map {
 
 /// What a column of the table sets.
 enum Destination {
-    /// A placeholder of its own name.
+    /// A placeholder with a name of its own.
     Placeholder(Arc<str>),
     /// `{vars.NAME}`
     Var(Arc<str>),
 }
 
-/// A row of the table. An output of `None` leaves the column to the rows below, and then to its default.
+/// A row of the table. With an output of `None` the column is determined by the rows below, and finally by its default.
 enum Row {
     Exact {
         input: Vec<u8>,
         outputs: Vec<Option<Template>>,
     },
-    /// Outputs in which `$1` and `${1}` stand for groups. Caddy expands no placeholders here, and could not tell
-    /// `${1}` from a dollar sign before the placeholder `{1}`.
+    /// A regular expression; `$1` and `${1}` in outputs refer to captures. As in Caddy, placeholders are not expanded
+    /// in outputs, because `${1}` would be ambiguous.
     Pattern {
         input: Regexp,
         outputs: Vec<Option<Vec<u8>>>,
@@ -63,7 +63,7 @@ impl Handler for Map {
 }
 
 impl Row {
-    /// The text of a column, if the row matches and has one.
+    /// The output for a column, if the row matches and has one.
     fn output(&self, source: &[u8], column: usize, x: &Exchange) -> Option<(Vec<u8>, Provenance)> {
         match self {
             Row::Exact { input, outputs } if input == source => {
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// What `value` may contribute to paths, which was made of `output` with groups of `source`.
+/// The provenance of `value`, which results from `output` with captures of `source`.
 fn provenance(output: &[u8], source: &[u8], value: &[u8]) -> Provenance {
     if memchr::memchr(b'$', output).is_none() {
         return Provenance::Configured;

@@ -1,4 +1,4 @@
-//! `metrics`: the page that Prometheus reads.
+//! `metrics`: the metrics page for Prometheus.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use sluice_observe::Recorder;
 use sluice_observe::metrics::{Format, page};
 
 struct Metrics {
-    /// What counts; nothing where a request is only explained.
+    /// The counters; `None` if requests are only explained.
     recorder: Option<Arc<Recorder>>,
-    /// Whether OpenMetrics is given to those who ask for it.
+    /// Whether to use the OpenMetrics format if the client accepts it.
     open_metrics: bool,
 }
 

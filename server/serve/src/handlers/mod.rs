@@ -1,4 +1,4 @@
-//! Handlers: each directive that answers or changes a request has one file.
+//! Handlers. Each directive that handles or changes requests has a file of its own.
 
 pub mod acme_server;
 pub mod authentication;

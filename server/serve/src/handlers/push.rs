@@ -1,10 +1,9 @@
-//! `push`: read, and without effect. No browser takes pushed answers any more, and over HTTP/1.1 nothing could be
-//! pushed; the request goes on.
+//! `push`: accepted without effect. Browsers no longer support HTTP/2 server push, and HTTP/1.1 never had it.
 
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
 
-/// Does nothing.
+/// Passes every request to the next handler.
 pub struct Push;
 
 impl Handler for Push {

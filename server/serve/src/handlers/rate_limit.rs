@@ -1,5 +1,5 @@
-//! `rate_limit`: requests that come too often are refused with 429. How often is too often is left to `sluice-policy`; the
-//! words are those of the plugin that people use with Caddy (`mholt/caddy-ratelimit`).
+//! `rate_limit`: responds to requests above a rate with 429. `sluice-policy` implements the algorithm; the
+//! configuration follows the Caddy plugin `mholt/caddy-ratelimit`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -28,34 +28,35 @@ use sluice_observe::random;
 
 /// The directive at work.
 pub(crate) struct RateLimit {
-    /// The tightest first, so that a request it refuses does not count elsewhere.
+    /// The strictest zone comes first, so that requests it rejects do not count in others.
     pub(crate) zones: Box<[Limited]>,
-    /// Up to which share of the wait is added to what clients are told, so that they do not come back together.
+    /// Maximum random addition to `Retry-After`, as a fraction of the wait, so that clients do not all return at the
+    /// same time.
     jitter: f64,
     log: Option<Log>,
     log_key: bool,
-    /// The status of refusals.
+    /// The status of rejected requests.
     status: Status,
 }
 
-/// One zone and the requests that it is for.
+/// One zone and the requests it applies to.
 pub(crate) struct Limited {
     when: Option<MatcherSets>,
     key: Template,
     prefixes: Prefixes,
     pub(crate) zone: Arc<SharedZone>,
-    /// How far ahead of an even pace a request may come without being held back; nothing holds it back when absent.
+    /// How early a request may arrive relative to an even rate without being delayed; `None` disables delays.
     pub(crate) at_once: Option<Duration>,
 }
 
-/// How many bits of an address tell clients apart.
+/// The prefix lengths of addresses that identify a client.
 #[derive(Clone, Copy)]
 struct Prefixes {
     v4: u8,
     v6: u8,
 }
 
-/// The name of the placeholder that tells the zone.
+/// The placeholder with the name of the exceeded zone.
 const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
 impl Handler for RateLimit {
@@ -104,7 +105,7 @@ impl RateLimit {
         let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
-        // A client that comes back a moment too early would only be refused again.
+        // Round up: a client that returns slightly too early would be rejected again.
         let seconds = (wait + spread).as_millis().div_ceil(1000);
         let text = seconds.to_string();
         x.res.fields.set(FieldId::RetryAfter, text.as_bytes());
@@ -160,7 +161,7 @@ impl Limited {
             }
         }
         if key.len() > RATE_KEY_BYTES_MAX {
-            // Long keys that differ behind this are told apart by a hash that nobody can foresee.
+            // Distinguish long keys by a keyed hash of the whole, which clients cannot predict.
             let hash = self.zone.hasher.hash_one(&key);
             key.truncate(RATE_KEY_BYTES_MAX);
             key.extend_from_slice(&hash.to_be_bytes());
@@ -207,12 +208,12 @@ fn rate(config: &RateZone) -> Result<Rate, Refusal> {
     })
 }
 
-/// The zones in use, by name and rate: zones outlive configurations, so that a reload is no way to begin anew. Zones of
-/// one name and rate in several places are one zone.
+/// The zones in use, by name and rate. They outlive configurations, so a reload does not reset them. Handlers with the
+/// same name and rate share a zone.
 #[derive(Debug, Default)]
 pub struct Zones(Mutex<HashMap<ZoneName, Weak<SharedZone>>>);
 
-/// What tells zones apart.
+/// The identity of a zone.
 type ZoneName = (Box<str>, Rate);
 
 impl Zones {
@@ -232,8 +233,8 @@ impl Zones {
 
 const NEVER_POISONED: &str = "nothing panics while it holds a zone";
 
-/// A zone that all workers share. Its keys are spread over parts with a lock each, by a hash that clients cannot foresee:
-/// two workers seldom wait for one another, and each key is counted exactly.
+/// A zone shared by all workers. Keys are distributed over shards by a hash that clients cannot predict. Each shard has
+/// its own lock, so workers rarely contend and each key is counted exactly.
 #[derive(Debug)]
 pub struct SharedZone {
     pub(crate) name: Box<str>,
@@ -273,7 +274,8 @@ impl SharedZone {
         &self.parts[self.hasher.hash_one(key) as usize % self.parts.len()]
     }
 
-    /// How long to wait if a request came too soon now; it is not counted, but for the totals if so.
+    /// The time to wait if a request is over the limit. The request is not counted, except in the totals if it is
+    /// rejected.
     pub(crate) fn look(&self, key: &[u8]) -> Option<Duration> {
         let Part { zone, counts } = self.part(key);
         let wait = zone.lock().expect(NEVER_POISONED).look(key, clock::now());
@@ -284,11 +286,11 @@ impl SharedZone {
         wait
     }
 
-    /// Counts a request; tells how long to wait if it comes too soon.
+    /// Counts a request and reports how long to wait if it is over the limit.
     pub(crate) fn take(&self, key: &[u8]) -> Outcome {
         let Part { zone, counts } = self.part(key);
         let mut zone: MutexGuard<'_, Zone> = zone.lock().expect(NEVER_POISONED);
-        // Read under the lock, so that the moments of a zone are in order.
+        // Read the clock under the lock, so that times are monotonic within a zone.
         let outcome = zone.take(key, clock::now());
         drop(zone);
         counts.asked.fetch_add(1, Ordering::Relaxed);
@@ -363,7 +365,7 @@ impl RateLimit {
     }
 }
 
-/// Ten times the wait: whoever wants more wants another window.
+/// Ten times the wait: for a longer spread, use a longer window.
 const JITTER_MAX: f64 = 10.0;
 
 #[cfg(test)]

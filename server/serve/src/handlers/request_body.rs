@@ -1,4 +1,4 @@
-//! `request_body`: limits on what a client may send and on how long it may take, or a text in place of it.
+//! `request_body`: limits the size and the duration of a request, or replaces its body.
 
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -20,9 +20,9 @@ use crate::values;
 
 struct Limit {
     max: Option<u64>,
-    /// From here on, for reading the whole body.
+    /// Deadline for reading the complete body, counted from here.
     read_timeout: Option<Duration>,
-    /// From here on, for sending the whole answer.
+    /// Deadline for sending the complete response, counted from here.
     write_timeout: Option<Duration>,
     set: Option<Template>,
 }
@@ -31,12 +31,12 @@ impl Handler for Limit {
     fn serve(&self, x: &mut Exchange) -> Step {
         if let Some(max) = self.max {
             let declared = x.body.len();
-            // The limit stays while the error is handled, too: placeholders there may read the body.
+            // The limit stays in place while an error is handled, because placeholders may read the body then.
             if let RequestBody::Stream(inner) = x.body.take() {
                 let limited = Limited { inner, left: max };
                 x.body = RequestBody::Stream(Box::new(limited));
             }
-            // A handler before this one may have read it for a placeholder, without a length.
+            // An earlier handler may have read a body of unknown length for a placeholder.
             let read = x.context.body_text().map(|text| text.len() as u64);
             if declared.max(read).is_some_and(|length| length > max) {
                 x.context.shorten_body_text(max);
@@ -63,7 +63,7 @@ impl Handler for Limit {
     }
 }
 
-/// A body that fails behind a number of bytes.
+/// A body that fails after a number of bytes.
 struct Limited {
     inner: Box<dyn BodyStream>,
     left: u64,
@@ -103,7 +103,7 @@ impl BodyStream for Limited {
     }
 }
 
-/// A body that fails when its time is over, whatever still comes of it: as the deadline that Caddy sets for reading.
+/// A body that fails at a deadline even if data continues to arrive, like Caddy's read deadline.
 struct Timely {
     inner: Box<dyn BodyStream>,
     timer: Timer,

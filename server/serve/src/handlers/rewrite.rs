@@ -1,5 +1,5 @@
-//! `rewrite`, `uri`, `method` and `handle_path`: changes of the request's method and target. How they change it
-//! is left to `sluice-route`.
+//! `rewrite`, `uri`, `method` and `handle_path`: change the request's method and target. `sluice-route` implements the
+//! changes.
 
 use sluice_model::handler::{QueryOps as QueryConfig, Rewrite as Config};
 use sluice_route::Rewrite;
@@ -33,7 +33,7 @@ impl Handler for Rewriter {
     }
 }
 
-/// Builds `rewrite` and its relatives.
+/// Builds `rewrite`, `uri`, `method` and `handle_path`.
 pub fn build(config: &Config, _cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let ops = rewrite(config).map_err(|error| Refusal::new(error.to_string()))?;
     Ok(Box::new(Rewriter { ops }))

@@ -1,4 +1,4 @@
-//! `respond`: a fixed answer. Which status an error gets by itself is left to `failure`.
+//! `respond`: a fixed response. `failure` decides the status of errors.
 
 use sluice_message::{FieldId, FieldName, FixedField, Status};
 use sluice_model::handler::StaticResponse as Config;
@@ -20,18 +20,18 @@ struct StaticResponse {
     status: Option<StatusText>,
     headers: Vec<(FieldName, Vec<Template>)>,
     body: Template,
-    /// What is said of the body where no field says it; `None` has to look at each body.
+    /// The Content-Type to send if no header sets it; `None` if it depends on the body.
     content_type: Option<FixedField>,
     ending: Ending,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Ending {
-    /// The connection goes on.
+    /// Keep the connection open.
     Reuse,
-    /// It is closed after the answer.
+    /// Close the connection after the response.
     Close,
-    /// It is closed without an answer.
+    /// Close the connection without a response.
     Abort,
 }
 
@@ -94,7 +94,7 @@ impl StaticResponse {
     }
 
     fn write_body(&self, x: &mut Exchange) {
-        // Taken out while the rest of the exchange is read for the placeholders.
+        // Taken out, because expanding placeholders borrows the exchange.
         let mut body = std::mem::take(&mut x.inline);
         body.clear();
         match self.body.literal() {
@@ -105,7 +105,7 @@ impl StaticResponse {
     }
 }
 
-/// Text, unless it is JSON: browsers and API clients then need not guess.
+/// JSON or plain text, so that browsers and API clients need not guess.
 fn content_type_of(body: &[u8]) -> &'static [u8] {
     let looks_like_json = matches!(body.first(), Some(b'{' | b'[' | b'"'));
     let json = looks_like_json && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
@@ -116,7 +116,7 @@ fn content_type_of(body: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Builds `respond`, `abort` and the fixed answers of other directives.
+/// Builds `respond`, `abort` and the fixed responses of other directives.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let body = cx.template(&config.body)?;
     let mut headers = Vec::with_capacity(config.headers.len());

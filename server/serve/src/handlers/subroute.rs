@@ -1,4 +1,4 @@
-//! `subroute` and `invoke`: routes within a route.
+//! `subroute` and `invoke`: nested routes.
 
 use sluice_model::handler::{Invoke, Subroute};
 

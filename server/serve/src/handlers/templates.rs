@@ -1,5 +1,5 @@
-//! `templates`: answers of some types are templates, which are run before they are sent. What templates see and
-//! call is left to `crate::templates`.
+//! `templates`: executes responses of certain media types as templates. `crate::templates` provides the data and
+//! functions of templates.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::site::SiteRef;
 use crate::templates::{self, Setting};
 use crate::values::At;
 
-/// The types that are templates where the configuration names none.
+/// The default media types.
 const MIME_TYPES: [&str; 3] = ["text/html", "text/plain", "text/markdown"];
 
 struct Templates {
@@ -35,7 +35,7 @@ struct Templates {
     site: SiteRef,
 }
 
-/// Builds the handler.
+/// Builds `templates`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let (open, close) = match config.delimiters.as_slice() {
         [] => ("{{", "}}"),
@@ -68,7 +68,7 @@ impl Handler for Handle {
     fn serve(&self, x: &mut Exchange) -> Step {
         let fields = &mut x.req.fields;
         let mut asked = Vec::new();
-        // A part of a template, or a compressed one, could not be run.
+        // A partial or compressed template cannot be executed.
         for id in [FieldId::AcceptEncoding, FieldId::Range, FieldId::IfRange] {
             asked.extend(fields.all(id).map(|value| (id, value.to_vec())));
             fields.remove(id);
@@ -91,22 +91,22 @@ impl Handler for Handle {
     }
 }
 
-/// One answer that may be a template.
+/// A response that may be a template.
 struct Rendering {
     templates: Arc<Templates>,
-    /// The fields of the request that were held back from later handlers.
+    /// Request headers that are hidden from later handlers.
     asked: Vec<(FieldId, Vec<u8>)>,
 }
 
 impl Rendering {
-    /// Gives the request the fields that it came with.
+    /// Restores the request headers.
     fn give_back(&self, x: &mut Exchange) {
         for (id, value) in &self.asked {
             x.req.fields.push(*id, value);
         }
     }
 
-    /// Whether the answer is to be run.
+    /// Whether to execute the response as a template.
     fn includes(&self, x: &Exchange) -> bool {
         let fields = &x.res.fields;
         if x.res.status.is_bodiless() || is_encoded(fields) {
@@ -120,7 +120,7 @@ impl Rendering {
 
     async fn render(&self, x: &mut Exchange, body: Body) -> Result<Body, Fault> {
         let source = templates::collect(x, body).await?;
-        // Functions cannot wait, and the limit of the body holds for templates as well.
+        // Template functions cannot await. The body limit applies to templates as well.
         if memchr::memmem::find(&source, b"http.request.body").is_some() {
             body_text::read(x).await?;
         }
@@ -138,7 +138,7 @@ impl Rendering {
         let written = templates::write(x, &source, &setting).await?;
         x.res.fields = written.fields;
         forget_source(&mut x.res.fields);
-        // A long page is not kept as the connection's buffer for short answers.
+        // Do not keep a long page in the connection's buffer for short bodies.
         if written.body.len() > BODY_BUFFER_BYTES {
             let shared = Rc::from(written.body);
             return Ok(Body::Shared(SharedSlice::new(shared)));
@@ -148,7 +148,7 @@ impl Rendering {
     }
 }
 
-/// Removes what was said of the template: the page is made anew each time.
+/// Removes headers that describe the template file: the page is generated for each request.
 fn forget_source(fields: &mut Fields) {
     for id in [
         FieldId::ContentLength,
@@ -173,7 +173,7 @@ impl Filter for Rendering {
             return body;
         }
         forget_source(&mut x.res.fields);
-        // The length of a page is known only after it was run, which HEAD does not do.
+        // The length is known only after executing the template, which is not done for HEAD.
         Body::Stream(Box::new(Silence))
     }
 

@@ -1,4 +1,4 @@
-//! `tracing`: a span for each request that passes, joined to the client's trace and handed on to upstreams.
+//! `tracing`: creates a span for each request, continues the client's trace and propagates it to upstreams.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use sluice_observe::tracing::limits::TRACE_STATE_BYTES_MAX;
 use sluice_observe::tracing::{Exporter, Parent, Span};
 
 struct Tracing {
-    /// What sends spans away; nothing where a request is only explained.
+    /// Exports spans; `None` if requests are only explained.
     exporter: Option<Arc<Exporter>>,
     name: Template,
     attributes: Vec<(Arc<str>, Template)>,
@@ -30,7 +30,7 @@ struct Names {
     span_log: Arc<str>,
 }
 
-/// What a span is called where the configuration does not say.
+/// The default span name.
 const NAME_DEFAULT: &str = "handler";
 
 impl Handler for Tracing {

@@ -1,4 +1,4 @@
-//! `vars` and `root`: named values for later matchers, placeholders and handlers. Two names speak to the access log
+//! `vars` and `root`: set variables for later matchers, placeholders and handlers. Two names control the access log
 //! instead: `log_skip` and `access_logger_names`, which `log_name` sets.
 
 use std::collections::BTreeMap;
@@ -15,9 +15,9 @@ use crate::values;
 
 struct Vars {
     entries: Vec<(Arc<str>, Kind, Template)>,
-    /// Whether the request is left out of the access log, where this says so.
+    /// Whether to skip the access log, if set.
     skip: Option<bool>,
-    /// Loggers that take the request instead of the site's.
+    /// Loggers for the request instead of the site's.
     loggers: Vec<Arc<str>>,
 }
 

@@ -1,5 +1,4 @@
-//! Authorities that speak ACME, as the configuration describes them. Which one is asked for which name is left to
-//! `plans`, asking them to `sluice-certs`.
+//! ACME CAs of the configuration. `plans` selects the CA for each name; `sluice-certs` implements the protocol.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +16,7 @@ use sluice_net::tls::certificates_from_pem;
 use crate::refusal::Refusal;
 use crate::settings::given;
 
-/// How an authority is asked, in the words of `sluice-certs`.
+/// Converts the settings of an ACME issuer to those of `sluice-certs`.
 pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, Refusal> {
     let AcmeModel {
         ca,
@@ -109,7 +108,7 @@ pub(super) fn dns_options(config: &Config, dns: &DnsChallenge) -> Result<DnsOpti
     })
 }
 
-/// Who sets the records of the DNS challenge: a command, or a service that is known by name.
+/// The provider of the DNS challenge: a command, or a service known by name.
 fn provider_of(model: &RawModule) -> Result<DnsProvider, Refusal> {
     let name = model.get("name").and_then(|name| name.as_str());
     let name = name.unwrap_or_default();
@@ -138,7 +137,7 @@ fn provider_of(model: &RawModule) -> Result<DnsProvider, Refusal> {
         .map_err(Refusal::new)
 }
 
-/// The address of a DNS server, which Caddy also takes with its network: `udp/9.9.9.9:53`.
+/// The address of a DNS server. Like Caddy, this accepts a network: `udp/9.9.9.9:53`.
 pub(crate) fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
     let bare = text.strip_prefix("udp/").unwrap_or(text);
     let with_port = || bare.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, 53));
@@ -148,7 +147,7 @@ pub(crate) fn resolver(text: &str) -> Result<SocketAddr, Refusal> {
     })
 }
 
-/// `text` with the values of `{env.NAME}` filled in: secrets stand outside of the configuration.
+/// Replaces `{env.NAME}` in `text`, so that secrets need not be in the configuration.
 pub(super) fn environment(text: &str) -> String {
     let mut filled = String::new();
     let mut rest = text;
@@ -163,7 +162,7 @@ pub(super) fn environment(text: &str) -> String {
     filled + rest
 }
 
-/// An address that cannot be one is told at once rather than by orders that fail.
+/// Refuses an invalid directory URL now, so that orders do not fail later.
 pub(super) fn check_directory(directory: &str) -> Result<(), Refusal> {
     let rest = directory
         .strip_prefix("https://")
@@ -191,7 +190,7 @@ fn roots(files: &[String]) -> Result<Option<Vec<CertificateDer<'static>>>, Refus
     Ok(Some(roots))
 }
 
-/// Refuses what an issuer can be told and nobody does yet.
+/// Refuses settings of an issuer that are not implemented.
 fn check(acme: &AcmeModel, challenges: &Challenges) -> Result<(), Refusal> {
     let later = [
         (acme.network_proxy.is_some(), "a proxy to a CA"),

@@ -5,7 +5,7 @@ use sluice_observe::log::Log;
 
 use super::{Keys, Purpose};
 
-/// What policies are built with.
+/// The context for building policies.
 pub(super) struct Around<'a> {
     pub(super) keys: &'a Keys<'a>,
     pub(super) purpose: Purpose,

@@ -1,5 +1,4 @@
-//! Authorities of our own, as the configuration describes them. How they work is left to `sluice-certs`, which one
-//! signs for which name to `plans`.
+//! Local CAs of the configuration. `sluice-certs` implements them; `plans` selects the CA for each name.
 
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::SystemTime;
@@ -16,7 +15,7 @@ use crate::refusal::Refusal;
 use crate::settings::given;
 use sluice_observe::log::Log;
 
-/// What an internal issuer of the configuration stands for.
+/// The settings of the CA that an `internal` issuer refers to.
 pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
     let mut options = LocalCaOptions {
         sign_with_root: issuer.sign_with_root,
@@ -74,8 +73,8 @@ fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
     })
 }
 
-/// Opens an authority and lets the maintainer keep it up. Tells of a new root:
-/// clients have to be told to trust it.
+/// Opens a CA and registers it for renewal. Logs the creation of a root certificate, which clients have to be
+/// configured to trust.
 pub(super) fn open(
     maintainer: &Arc<Maintainer>,
     storage: &Storage,
@@ -97,22 +96,22 @@ pub(super) fn open(
     Ok(ca)
 }
 
-/// Our own authorities, for handlers of a configuration that is being built.
+/// The local CAs, for handlers of a configuration that is being built.
 pub struct Authorities<'a> {
     https: &'a Https,
     config: &'a Config,
 }
 
 impl<'a> Authorities<'a> {
-    /// As `config` describes them.
+    /// The local CAs of `config`.
     pub(crate) fn new(https: &'a Https, config: &'a Config) -> Authorities<'a> {
         Authorities { https, config }
     }
 
-    /// The authority `id` for ACME clients. What it remembers of them goes on over a reload.
+    /// The ACME server of the CA `id`. Its accounts and orders survive a reload.
     ///
     /// # Errors
-    /// An authority whose files cannot be read or made.
+    /// The CA's files cannot be read or created.
     pub(crate) fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
         let Https {
             storage,

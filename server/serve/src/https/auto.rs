@@ -1,6 +1,5 @@
-//! Automatic HTTPS: which servers speak TLS because they name hosts, which names need certificates, and where
-//! plain HTTP is redirected from. A configuration goes in and the one that runs comes out; making certificates
-//! is left to `sluice-certs`.
+//! Automatic HTTPS: determines which servers use TLS because they have host names, which names need certificates, and
+//! where plain HTTP is redirected. It transforms a configuration; `sluice-certs` obtains certificates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +9,19 @@ use sluice_model::matcher::Matcher;
 use sluice_model::tls::ConnectionPolicy;
 use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server};
 
-/// What automatic HTTPS made of a configuration.
+/// The result of automatic HTTPS.
 #[derive(Debug, Default)]
 pub(crate) struct Auto {
-    /// The configuration that runs.
+    /// The configuration to run.
     pub(crate) config: Config,
-    /// Names that need a certificate of ours.
+    /// Names that need a managed certificate.
     pub(crate) names: BTreeSet<String>,
 }
 
 /// The name of the server that only redirects.
 const REDIRECTS: &str = "remaining_auto_https_redirects";
 
-/// Applies automatic HTTPS as Caddy documents it. `loaded` are the names of certificates from files.
+/// Applies automatic HTTPS as documented by Caddy. `loaded` are the names in certificates from files.
 pub(crate) fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
     let mut auto = Auto {
         config: config.clone(),
@@ -91,8 +90,8 @@ fn listen_ports(server: &Server) -> Vec<(String, u16)> {
     parsed.filter_map(ports).flatten().collect()
 }
 
-/// Whether nothing but the port of plain HTTP is listened on. Sockets without ports are no such ones: as in Caddy a
-/// named site has its certificate there as well, and without a port nothing can redirect to it.
+/// Whether the server listens only on the plain HTTP port. As in Caddy, this excludes sockets without ports: a named
+/// site has its certificate there too, and without a port nothing can redirect to it.
 fn is_http_only(server: &Server, ports: &[(String, u16)], http_port: u16) -> bool {
     let parsed = server.listen.iter().map(|text| Address::parse(text));
     let is_portless = |address: Address| !address.has_ports();
@@ -100,7 +99,7 @@ fn is_http_only(server: &Server, ports: &[(String, u16)], http_port: u16) -> boo
     !sockets.any(|is_portless| is_portless) && ports.iter().all(|(_, port)| *port == http_port)
 }
 
-/// The hosts that routes of a server ask for.
+/// The hosts in the matchers of a server's routes.
 fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
     let skip: BTreeSet<&String> = skip.iter().collect();
     let sets = server.routes.iter().flat_map(|route| &route.r#match);
@@ -117,21 +116,20 @@ fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether a certificate can be made for a name at all: at most its first label is a wildcard.
+/// Whether a certificate can be issued for a name: only its first label may be a wildcard.
 fn qualifies(name: &str) -> bool {
     let rest = name.strip_prefix("*.").unwrap_or(name);
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
     !rest.is_empty() && !rest.starts_with('.') && !rest.ends_with('.') && rest.bytes().all(plain)
 }
 
-/// Whether one of the loaded certificates is for `name`.
+/// Whether one of the loaded certificates is valid for `name`.
 fn covers(loaded: &BTreeSet<String>, name: &str) -> bool {
     let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
     loaded.contains(name) || wildcard.is_some_and(|wildcard| loaded.contains(&wildcard))
 }
 
-/// Names that no public authority gives certificates for where nobody asks for it: addresses, `localhost` and names
-/// of home networks.
+/// Whether public CAs do not issue certificates for a name: IP addresses, `localhost` and names of home networks.
 pub(crate) fn is_local(name: &str) -> bool {
     const ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
     name.parse::<std::net::IpAddr>().is_ok()
@@ -139,7 +137,7 @@ pub(crate) fn is_local(name: &str) -> bool {
         || ENDS.iter().any(|end| name.ends_with(end))
 }
 
-/// Leaves out names that a wildcard among the others covers, unless they are asked for by name.
+/// Removes names covered by a wildcard in the list, unless they are in `forced`.
 fn drop_covered(names: &mut BTreeSet<String>, forced: &[String]) {
     let wildcards: BTreeSet<String> = names
         .iter()
@@ -175,7 +173,7 @@ fn add_redirects(
             .values_mut()
             .find(|server| server.listen.contains(&listen));
         match there {
-            // What the configuration says itself of a host comes first; its catch-all does not.
+            // The routes of the configuration come first, except its catch-all routes.
             Some(server) => {
                 let catch_all = server
                     .routes
@@ -222,11 +220,11 @@ fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
     }
 }
 
-/// The names whose certificates proxies show to their upstreams (`tls_client_auth <name>`).
+/// The names of client certificates that proxies present to upstreams (`tls_client_auth <name>`).
 pub(super) fn client_names(config: &Config) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, server) in config.servers() {
-        // Proxies may stand in any handler, so they are looked for by their words.
+        // Any handler may contain a proxy, so search the JSON.
         let written = serde_json::to_string(server).unwrap_or_default();
         if written.contains(CLIENT_NAME) {
             let value = serde_json::from_str(&written).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Certificates whose names hold variables: their values for a handshake, and what is told of those that cannot be had.
-//! Reading them is left to `sluice-certs`.
+//! Certificate paths with variables: evaluates them for a handshake, and logs certificates that cannot be loaded.
+//! `sluice-certs` reads the files.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -25,24 +25,23 @@ use crate::values::{expand_path, expanded};
 use sluice_observe::log::Log;
 
 thread_local! {
-    /// What exchanges that stand for handshakes are given as their worker: no variable of theirs asks it for more than its
-    /// number.
+    /// The worker of exchanges that represent handshakes; the variables use only its index.
     static WORKER: Rc<Worker> = Worker::new(0, 1);
 }
 
-/// A path that no file has: a handshake whose name does not fit into a path fails.
+/// A path that cannot exist: a handshake whose name does not fit into a path fails.
 const NO_FILE: &[u8] = b"\0";
 
-/// The names of the certificates of a policy.
+/// The certificate paths of a policy.
 struct Names {
     pairs: Vec<(Template, Template)>,
-    /// What relative paths begin with; empty, or with a slash at its end.
+    /// The base of relative paths; empty, or with a trailing slash.
     folder: Vec<u8>,
     tables: Option<Arc<Tables>>,
     log: Log,
 }
 
-/// The pairs of a policy whose names hold variables; `None` where there are none.
+/// The key pairs of a policy with variables in their paths; `None` if there are none.
 pub(super) fn build(
     config: &ConnectionPolicy,
     server: &Server,
@@ -93,7 +92,7 @@ pub(super) fn build(
     )))
 }
 
-/// The tables that variables are looked up in.
+/// The lookup tables for variables.
 fn tables(server: &Server) -> Result<Option<Arc<Tables>>, Refusal> {
     let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
     let nginx = handlers.find_map(|handler| match handler {
@@ -140,7 +139,7 @@ impl NamesPairs for Names {
     }
 }
 
-/// The words of nginx, which are looked for in logs.
+/// nginx's log message, which log analyzers search for.
 fn told(failed: &Unusable) -> String {
     let Unusable::Pair { name, error } = failed else {
         return "cannot load certificate: too many handshakes wait for theirs".to_owned();
@@ -166,7 +165,7 @@ fn told(failed: &Unusable) -> String {
     format!("cannot load {what} \"{name}\": {why}")
 }
 
-/// The connection that a handshake is on, as far as it is known.
+/// The connection of a handshake, as far as it is known.
 fn connection(server_name: Option<&str>, ends: Ends) -> ConnInfo {
     ConnInfo {
         remote: match ends.remote {

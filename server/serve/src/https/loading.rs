@@ -1,5 +1,5 @@
-//! Certificates that the configuration brings along: in files, in folders, as text, in storage. How they are read and
-//! watched is left to `sluice-certs`.
+//! Certificates that the configuration loads: from files, folders, PEM text or storage. `sluice-certs` reads and
+//! watches them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::LOGGER;
 use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
-/// What was loaded.
+/// The loaded certificates.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// From files, which may change.
+    /// From files, which are watched.
     pub(super) files: Vec<(PairFile, Arc<Pair>)>,
-    /// From elsewhere.
+    /// From other sources.
     others: Vec<Arc<Pair>>,
 }
 
@@ -34,7 +34,7 @@ impl Loaded {
     }
 }
 
-/// Loads the certificates that the configuration names; what cannot be is added to `refusals`.
+/// Loads the certificates of the configuration; failures are added to `refusals`.
 pub(super) fn load(
     config: &Config,
     storage: &Storage,
@@ -112,11 +112,11 @@ fn tell_oddities(loaded: &Loaded, log: &Log) {
     }
 }
 
-/// A refusal of a pair of files, with the line that names the one that it is about.
+/// The refusal of a pair of files, with the position of the file that caused it.
 fn of_files(files: &CertificateFiles, error: &CertsError) -> Refusal {
     let line = match error {
         _ if error.is_about(Path::new(&files.password_file)) => 2,
-        // The last.
+        // The last of the directive.
         _ if error.is_about(Path::new(&files.staple_file)) => usize::MAX,
         _ if error.is_about_key(Path::new(&files.key)) => 1,
         _ => 0,
@@ -137,7 +137,7 @@ fn of_files(files: &CertificateFiles, error: &CertsError) -> Refusal {
     }
 }
 
-/// Passwords are read once, with the configuration: their file may be a pipe.
+/// Passwords are read only once, because their file may be a pipe.
 fn from_files(
     files: &CertificateFiles,
     read: &mut HashMap<String, Arc<Passwords>>,
@@ -176,7 +176,7 @@ fn from_stored(
     }))
 }
 
-/// The pairs of names in storage that `load_storage` lists.
+/// The storage keys of the pairs in `load_storage`.
 fn stored_pairs(config: Option<&Value>) -> Result<Vec<CertificateFiles>, CertsError> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]

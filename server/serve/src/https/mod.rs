@@ -1,6 +1,5 @@
-//! TLS of the running server: which certificates there are, and who renews them. What automatic HTTPS changes in
-//! a configuration is left to `auto`, the settings of handshakes to `policies`, certificates themselves to
-//! `sluice-certs`.
+//! TLS of the running server: its certificates and their renewal. `auto` transforms the configuration, `policies`
+//! converts handshake settings, `sluice-certs` manages certificates.
 
 mod acme;
 mod around;
@@ -40,35 +39,35 @@ use sluice_observe::log::Log;
 
 const LOGGER: &str = "tls";
 
-/// Certificates of a configuration, and where others come from.
+/// The certificates of a configuration, and their sources.
 pub(crate) struct Keys<'a> {
-    /// Where certificates and keys are kept.
+    /// The storage for certificates and keys.
     pub(crate) storage: &'a Storage,
-    /// The certificates that the configuration loads or has made.
+    /// The certificates that the configuration loads or manages.
     pub(crate) store: &'a Arc<CertStore>,
-    /// The file of a certificate of an authority of our own, which is made if need be; `None` for one that is not
-    /// there while nothing may be written.
+    /// Returns the file of a local CA's certificate, which is created if necessary; `None` if it does not exist and the
+    /// configuration is only validated.
     pub(crate) authority: &'a AuthorityFile<'a>,
 }
 
-/// Finds the file of a certificate of an authority of our own.
+/// Finds the file of a local CA's certificate.
 pub(crate) type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
 
-/// A certificate of an authority.
+/// A certificate of a CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signer {
-    /// The one that is trusted.
+    /// The root certificate, which clients trust.
     Root,
-    /// The one below it, which signs for names.
+    /// The intermediate certificate, which signs leaf certificates.
     Intermediate,
 }
 
-/// What a configuration is prepared for.
+/// The purpose of preparing a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To be served: certificates are made.
+    /// To run it: certificates are created.
     Serve,
-    /// To be looked at: nothing is written.
+    /// To validate it: nothing is written.
     Check,
 }
 
@@ -77,33 +76,33 @@ pub(crate) struct Https {
     storage: Storage,
     maintainer: Arc<Maintainer>,
     log: Log,
-    /// What is being served; its ticket keys go on over a reload.
+    /// The active policies; their session ticket keys survive a reload.
     current: Policies,
     store: Option<Arc<CertStore>>,
     shared_keys: Option<Arc<SharedKeys>>,
-    /// What authorities remember of ACME clients, by the authority's id.
+    /// ACME accounts and orders of local CAs, by CA ID.
     desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
 }
 
-/// How handshakes are answered: by the name of the server and the versions of HTTP spoken on the address.
+/// TLS policies by server name and by the HTTP versions enabled on the address.
 type Policies = HashMap<(String, Protocols), Arc<TlsPolicies>>;
 
-/// Certificates and policies for one configuration, which serve nobody yet.
+/// Certificates and policies of a configuration before it takes effect.
 pub(crate) struct Prepared {
     policies: Policies,
     store: Arc<CertStore>,
-    /// Certificates that somebody else renews.
+    /// Certificates in watched files.
     files: WatchedFiles,
-    /// What is kept alive, and ordered, once it serves.
+    /// Certificates to manage once the configuration runs.
     provisions: Vec<Provision>,
     rhythm: Rhythm,
     stapling: Option<Stapling>,
-    /// The keys of session tickets that other instances have, too.
+    /// Session ticket keys shared with other instances.
     shared_keys: Option<Arc<SharedKeys>>,
 }
 
 impl Https {
-    /// No certificates yet; they are kept below `data_dir` and renewed in the background.
+    /// Creates an empty state; certificates are stored below `data_dir` and renewed in the background.
     pub(crate) fn new(data_dir: &Path, log: Log) -> Https {
         let storage = Storage::new(data_dir);
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
@@ -118,7 +117,7 @@ impl Https {
         }
     }
 
-    /// Starts the thread that renews certificates; it ends with this.
+    /// Starts the thread that renews certificates; it ends when this is dropped.
     pub(crate) fn start_maintenance(&self) -> std::io::Result<()> {
         let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
         let bell = self.maintainer.bell();
@@ -128,12 +127,12 @@ impl Https {
             .map(drop)
     }
 
-    /// What authorities ask for to see whether a name is ours.
+    /// The pending ACME challenges.
     pub(crate) fn challenges(&self) -> Arc<Challenges> {
         self.maintainer.challenges()
     }
 
-    /// The configuration with automatic HTTPS, and its certificates. What cannot be is added to `refusals`.
+    /// Applies automatic HTTPS and prepares the certificates. Failures are added to `refusals`.
     pub(crate) fn prepare(
         &mut self,
         config: &Config,
@@ -206,7 +205,7 @@ impl Https {
         (auto.config, prepared)
     }
 
-    /// How sessions are resumed. Keys that are shared go on over a reload, and nobody makes any for a look.
+    /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
     fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
         let (folder, rotation) = match policies::ticket_scheme(config)? {
             TicketScheme::Off => return Ok(Tickets::Off),
@@ -230,7 +229,7 @@ impl Https {
         })
     }
 
-    /// How the handshakes of each server are answered, on addresses with different versions of HTTP apart.
+    /// The TLS policies of each server, separately for addresses with different HTTP versions.
     fn policies(
         &self,
         config: &Config,
@@ -243,7 +242,7 @@ impl Https {
         for (name, server) in secure.filter(|(_, s)| !s.tls_connection_policies.is_empty()) {
             let place = format!("apps.http.servers.{name}.tls_connection_policies");
             let entries = 0..server.listen.len().max(1);
-            // A list that cannot be read is refused where the server's addresses are.
+            // An invalid list is refused when the server's addresses are built.
             let spoken: HashSet<Protocols> = entries
                 .filter_map(|entry| protocols::on_entry(server, entry).ok())
                 .collect();
@@ -267,8 +266,7 @@ impl Https {
         policies
     }
 
-    /// The file of a certificate of the authority called `name`. While a configuration is only looked at, none is
-    /// made.
+    /// The certificate file of the CA called `name`. It is not created if the configuration is only validated.
     pub(crate) fn authority_file(
         &self,
         config: &Config,
@@ -301,7 +299,7 @@ impl Https {
         Ok(Some(path))
     }
 
-    /// Serves what was prepared from now on.
+    /// Makes the prepared configuration take effect.
     pub(crate) fn commit(&mut self, prepared: Prepared) {
         self.maintainer.set_rhythm(prepared.rhythm);
         let stapling = prepared.stapling;
@@ -316,7 +314,7 @@ impl Https {
         }
     }
 
-    /// What makes certificates for `store` during handshakes; `None` where nothing is to.
+    /// On-demand certificates for `store`; `None` if they are not configured.
     fn on_demand(
         &self,
         config: &Config,
@@ -369,7 +367,7 @@ impl Https {
         ))
     }
 
-    /// Puts a certificate for each name of the configuration into `store`, as far as there is one.
+    /// Adds a certificate for each name of the configuration to `store`, if one is available.
     fn provide(
         &self,
         schemes: &[Scheme],
@@ -404,7 +402,7 @@ fn authority_fails(error: &CertsError) -> Refusal {
 }
 
 impl Prepared {
-    /// What handlers may read of certificates.
+    /// Access to certificates for handlers.
     pub(crate) fn keys<'a>(
         &'a self,
         https: &'a Https,
@@ -417,7 +415,7 @@ impl Prepared {
         }
     }
 
-    /// What makes TLS sessions for a server on an address where `protocols` are spoken; `None` if it speaks plain HTTP.
+    /// Creates TLS sessions of a server on an address with these `protocols`; `None` if it uses plain HTTP.
     pub(crate) fn acceptor(&self, server: &str, protocols: Protocols) -> Option<Arc<dyn Acceptor>> {
         self.policies
             .get(&(server.to_owned(), protocols))
@@ -425,17 +423,17 @@ impl Prepared {
     }
 }
 
-/// Makes and renews what is due, for as long as the maintainer is there.
+/// Obtains and renews certificates for as long as the maintainer exists.
 fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
-    /// A stop is noticed this late at most.
+    /// Maximum delay until the end of the maintainer is noticed.
     const LOOK: Duration = Duration::from_secs(5);
-    /// What cannot be done now is not tried faster than this.
+    /// Minimum pause between attempts.
     const BREATH: Duration = Duration::from_millis(100);
-    /// How often it is asked whether the storage has to be cleaned.
+    /// How often to check whether the storage has to be cleaned.
     const CLEAN_LOOK: Duration = Duration::from_secs(60);
     let mut next = SystemTime::now();
     let mut look = next + FILES_PAUSE;
-    // Starting up comes first.
+    // Do not clean during startup.
     let mut clean = next + CLEAN_LOOK;
     while let Some(maintainer) = maintainer.upgrade() {
         let now = SystemTime::now();
@@ -471,7 +469,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
         if bell.wait(pause.clamp(BREATH, LOOK)) {
             next = SystemTime::now();
         }
-        // New certificates may be due earlier than those that were known.
+        // New certificates may be due earlier than the known ones.
         next = next.min(SystemTime::now() + Duration::from_secs(60));
     }
 }

@@ -1,4 +1,5 @@
-//! Who makes the certificate of each name: from the policies of the configuration to plans of `sluice-certs`.
+//! Determines how the certificate of each name is obtained: converts the policies of the configuration to plans of
+//! `sluice-certs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::refusal::Refusal;
 use crate::settings::given;
 use sluice_observe::log::Log;
 
-/// How the certificates of some names are made.
+/// How the certificates of a set of names are obtained.
 #[derive(Debug)]
 pub(super) struct Scheme {
     pub(super) names: Vec<String>,
@@ -30,7 +31,7 @@ pub(super) struct Scheme {
     must_staple: bool,
 }
 
-/// One issuer, before anything is opened.
+/// The settings of an issuer.
 #[derive(Debug)]
 enum IssuerOptions {
     Local(Box<LocalCaOptions>),
@@ -38,7 +39,7 @@ enum IssuerOptions {
     ZeroSsl(Box<ZeroSslOptions>),
 }
 
-/// The names of each way to make certificates. A policy that cannot be is refused, whether or not a name needs it.
+/// Groups names by the way their certificates are obtained. An invalid policy is refused even if no name uses it.
 pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<Scheme>, Refusal> {
     check_app(config)?;
     for policy in policies(config) {
@@ -56,7 +57,7 @@ pub(super) fn schemes(config: &Config, names: &BTreeSet<String>) -> Result<Vec<S
     Ok(schemes.into_values().collect())
 }
 
-/// Opens what a scheme needs.
+/// Opens the issuers of a scheme.
 pub(super) fn plan(
     scheme: &Scheme,
     maintainer: &Arc<Maintainer>,
@@ -89,7 +90,7 @@ pub(super) fn plan(
 }
 
 impl Scheme {
-    /// The same for the same settings, in every configuration.
+    /// An ID that is equal for equal settings, in any configuration.
     fn id(&self) -> String {
         let Scheme {
             names: _,
@@ -117,10 +118,10 @@ fn scheme(config: &Config, name: &str) -> Result<Scheme, Refusal> {
     scheme_of(config, policy, kind)
 }
 
-/// For what kind of names.
+/// The kind of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// No public authority vouches for them, and no policy asks one for just these.
+    /// Public CAs do not issue certificates for them, and no policy sets an issuer for exactly these names.
     Local,
     Public,
 }
@@ -153,14 +154,14 @@ fn scheme_of(config: &Config, policy: &AutomationPolicy, kind: Kind) -> Result<S
     })
 }
 
-/// How often certificates and their storage are looked at.
+/// How often certificates and storage are checked.
 pub(super) fn rhythm(config: &Config) -> Rhythm {
     let tls = config.apps.tls.as_ref();
     let automation = tls.and_then(|tls| tls.automation.as_ref());
     let usual = Rhythm::default();
     let look = automation.and_then(|automation| given(automation.renew_interval));
     let clean = automation.and_then(|automation| given(automation.storage_clean_interval));
-    // Authorities of our own are looked at together with certificates: the shortest of all holds.
+    // Local CAs are checked together with certificates, so the shortest interval applies.
     let pki = config.apps.pki.iter();
     let authorities = pki.flat_map(|pki| pki.certificate_authorities.values());
     let of_authorities = authorities.filter_map(|one| given(one.maintenance_interval));
@@ -175,10 +176,10 @@ pub(super) fn rhythm(config: &Config) -> Rhythm {
     }
 }
 
-/// Looking more often finds nothing new.
+/// Checking more often would not find anything new.
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
-/// What is stapled; nothing where that is switched off.
+/// The OCSP stapling settings; `None` if it is disabled.
 pub(super) fn stapling(config: &Config) -> Option<Stapling> {
     let tls = config.apps.tls.as_ref();
     if tls.is_some_and(|tls| tls.disable_ocsp_stapling) {
@@ -187,7 +188,7 @@ pub(super) fn stapling(config: &Config) -> Option<Stapling> {
     let automation = tls.and_then(|tls| tls.automation.as_ref());
     let interval = automation.and_then(|automation| given(automation.ocsp_interval));
     let config = config.clone();
-    // As in Caddy, an empty address in place of another asks nobody.
+    // As in Caddy, an empty override disables the responder.
     let responder = move |name: &str, url: &str| match policy(&config, name) {
         Some(policy) if policy.disable_ocsp_stapling => None,
         Some(policy) => match policy.ocsp_overrides.get(url) {
@@ -202,37 +203,38 @@ pub(super) fn stapling(config: &Config) -> Option<Stapling> {
     })
 }
 
-/// Whether certificates for `name` are made, or asked for elsewhere, when a client asks for it.
+/// Whether certificates for `name` are obtained during handshakes.
 pub(super) fn is_on_demand(config: &Config, name: &str) -> bool {
     policy(config, name).is_some_and(is_later)
 }
 
-/// What the configuration says of certificates made during handshakes.
+/// The on-demand settings of the configuration.
 #[derive(Debug)]
 pub(super) struct OnDemandScheme {
-    /// Where permission is asked for.
+    /// The URL of the permission endpoint (`ask`).
     pub(super) ask: Option<String>,
-    /// In the order in which they decide.
+    /// The policies, in order of precedence.
     pub(super) rules: Vec<OnDemandPolicy>,
 }
 
-/// What one policy says of it.
+/// The on-demand settings of one policy.
 #[derive(Debug)]
 pub(super) struct OnDemandPolicy {
-    /// The names it is for; all when empty.
+    /// The names it applies to; empty for all.
     pub(super) subjects: Vec<String>,
-    /// Who is asked for certificates first.
+    /// External sources of certificates, which come first (`get_certificate`).
     pub(super) sources: Vec<SourceOptions>,
-    /// The ways for public and for local names; `None` where nothing is made.
+    /// How to obtain certificates for public and for local names; `None` if they are not obtained.
     pub(super) ways: Option<[Scheme; 2]>,
 }
 
-/// Whether a policy has handshakes wait. As in Caddy, names that are asked for elsewhere have no certificate before.
+/// Whether a policy obtains certificates during handshakes. As in Caddy, names with `get_certificate` do not have a
+/// certificate before.
 fn is_later(policy: &AutomationPolicy) -> bool {
     policy.on_demand || !policy.get_certificate.is_empty()
 }
 
-/// What is made during handshakes; `None` for nothing.
+/// The on-demand settings; `None` if they are not used.
 pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refusal> {
     if !policies(config).any(is_later) {
         return Ok(None);
@@ -251,7 +253,7 @@ pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refus
             ways,
         });
     }
-    // A policy that names a name comes before those that merely cover it.
+    // A policy that lists a name takes precedence over wildcards and catch-all policies.
     rules.sort_by_key(
         |rule| match rule.subjects.iter().any(|name| name.contains('*')) {
             false if rule.subjects.is_empty() => 2,
@@ -262,8 +264,8 @@ pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refus
     Ok(Some(OnDemandScheme { ask, rules }))
 }
 
-/// How a policy has certificates made during handshakes, for public and for local names. A public authority is asked
-/// only with permission, or for names that the configuration lists and that are first asked for elsewhere.
+/// How a policy obtains certificates during handshakes, for public and for local names. A public CA requires a
+/// permission endpoint, or names that are listed and have `get_certificate`.
 fn ways(
     config: &Config,
     policy: &AutomationPolicy,
@@ -286,7 +288,7 @@ fn ways(
     Ok(Some([public, scheme_of(config, policy, Kind::Local)?]))
 }
 
-/// Where permission is asked for.
+/// The URL of the permission endpoint.
 fn ask(config: &Config) -> Result<Option<String>, Refusal> {
     let automation = config.apps.tls.iter().flat_map(|tls| &tls.automation);
     let Some(settings) = automation
@@ -318,7 +320,7 @@ fn ask(config: &Config) -> Result<Option<String>, Refusal> {
     }
 }
 
-/// The first policy that covers a name; one that names it comes before wildcards and those for all.
+/// The first policy for a name; one that lists it takes precedence over wildcards and catch-all policies.
 fn policy<'c>(config: &'c Config, name: &str) -> Option<&'c AutomationPolicy> {
     let exact =
         policies(config).find(|policy| policy.subjects.iter().any(|subject| subject == name));
@@ -335,7 +337,7 @@ fn policies(config: &Config) -> impl Iterator<Item = &AutomationPolicy> {
     automation.flat_map(|automation| &automation.policies)
 }
 
-/// Refuses what the app can say and nobody does yet.
+/// Refuses settings of the app that are not implemented.
 fn check_app(config: &Config) -> Result<(), Refusal> {
     let Some(tls) = &config.apps.tls else {
         return Ok(());
@@ -353,7 +355,7 @@ fn check_app(config: &Config) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses what policies can say and nobody does yet.
+/// Refuses settings of policies that are not implemented.
 fn check(policy: &AutomationPolicy) -> Result<(), Refusal> {
     let later = [(
         policy.storage.is_some(),

@@ -1,4 +1,4 @@
-//! The settings of handshakes: from the model's words to those of `sluice-certs`.
+//! Converts TLS handshake settings from the model to those of `sluice-certs`.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub(super) fn build(
     Ok(built.with_named(named).with_choice(choice(configs)?))
 }
 
-/// What chooses among policies with names as those of an nginx.conf.
+/// How to select among policies by server name as nginx does.
 fn choice(configs: &[ConnectionPolicy]) -> Result<Option<Arc<Choice>>, Refusal> {
     let names = || configs.iter().map(|config| &*config.r#match.server_names);
     if names().all(<[String]>::is_empty) {
@@ -72,7 +72,7 @@ fn choice(configs: &[ConnectionPolicy]) -> Result<Option<Arc<Choice>>, Refusal> 
     })))
 }
 
-/// How the sessions of a policy go on.
+/// The session resumption settings of a policy.
 fn tickets(config: &ConnectionPolicy, around: &Around<'_>) -> Result<Tickets, Refusal> {
     let Some(sessions) = &config.sessions else {
         return Ok(around.tickets.clone());
@@ -146,7 +146,7 @@ fn policy(
             .map(selection)
             .transpose()?
             .unwrap_or_default(),
-        // These are for whoever knows the place of the policy.
+        // Set by the caller, which knows the position of the policy.
         tickets: Tickets::default(),
         scope: String::new(),
         early_data: false,
@@ -154,7 +154,7 @@ fn policy(
     })
 }
 
-/// For which connections a policy is.
+/// Which connections a policy applies to.
 fn when(on: &HandshakeMatch) -> When {
     let remote = on.remote_ip.as_ref();
     When {
@@ -172,7 +172,7 @@ fn when(on: &HandshakeMatch) -> When {
     }
 }
 
-/// Which certificates a policy shows.
+/// Which certificates a policy may present.
 fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
     let CertificateSelection {
         serial_number,
@@ -211,13 +211,13 @@ fn selection(config: &CertificateSelection) -> Result<Selection, Refusal> {
     })
 }
 
-/// How sessions are resumed, for all servers, before anything is opened.
+/// The session ticket settings of all servers, before anything is opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TicketScheme {
     Off,
-    /// With keys of our own.
+    /// With our own keys.
     Own(Rotation),
-    /// With keys in a storage: this folder, or that of certificates.
+    /// With keys in a storage: in this folder, or in that of the certificates.
     Shared(Option<PathBuf>, Rotation),
 }
 
@@ -234,7 +234,7 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
         disabled,
     } = settings;
     let keys_max = match usize::try_from(*max_keys) {
-        // As in Caddy these are no numbers.
+        // As in Caddy, these select the default.
         Err(_) | Ok(0) => TICKET_KEYS,
         Ok(count) if count <= TICKET_KEYS_MAX => count,
         Ok(_) => {
@@ -266,7 +266,7 @@ pub(super) fn ticket_scheme(config: &Config) -> Result<TicketScheme, Refusal> {
     }
 }
 
-/// The folder that instances share, where it is not that of certificates.
+/// The shared folder, if it is not that of the certificates.
 fn ticket_folder(source: &RawModule) -> Result<Option<PathBuf>, Refusal> {
     let Some(storage) = source.get("storage").filter(|storage| !storage.is_null()) else {
         return Ok(None);
@@ -296,7 +296,7 @@ fn subject(text: &str) -> Result<Option<Subject>, Refusal> {
         .map_err(|error| Refusal::new(error.to_string()))
 }
 
-/// The file for the secrets of sessions. Nobody shall have forgotten that it is written.
+/// The file for TLS session secrets. Logs a warning, so that it is not left enabled by accident.
 fn secrets_log(text: &str, around: &Around<'_>) -> Result<Option<PathBuf>, Refusal> {
     if text.is_empty() || around.purpose == Purpose::Check {
         return Ok(None);
@@ -333,7 +333,7 @@ fn client_auth(config: &ClientAuthentication, around: &Around<'_>) -> Result<Cli
     if let Some(pool) = &config.ca {
         match trust_pool::certificates(pool, Some(around.keys))? {
             Some(found) => authorities.extend(found),
-            // Looked at before the first run: the authority is not made yet, and nobody is let in by it.
+            // Validation before the first run: the CA does not exist yet, and the configuration does not serve clients.
             None => {
                 return Ok(ClientAuth {
                     mode: Some(ClientAuthMode::Request),

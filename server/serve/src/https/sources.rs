@@ -1,4 +1,5 @@
-//! Who is asked for certificates during handshakes: from the model's words to those of `sluice-certs`.
+//! Converts the sources of certificates during handshakes (`get_certificate`) from the model to those of
+//! `sluice-certs`.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use sluice_model::RawModule;
 
 use crate::refusal::Refusal;
 
-/// Reads the modules of `get_certificate`, in their order.
+/// Parses the modules of `get_certificate`, in order.
 pub(super) fn options(modules: &[RawModule]) -> Result<Vec<SourceOptions>, Refusal> {
     modules.iter().map(option).collect()
 }

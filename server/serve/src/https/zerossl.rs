@@ -1,4 +1,4 @@
-//! ZeroSSL's own interface, as the configuration describes it. Asking it is left to `sluice-certs`.
+//! The ZeroSSL API as an issuer. `sluice-certs` implements it.
 
 use sluice_certs::limits::ZEROSSL_TIMEOUT;
 use sluice_certs::zerossl::ZEROSSL_API;
@@ -9,7 +9,7 @@ use sluice_model::tls::{DnsChallenge, ZeroSslIssuer};
 use super::acme::{check_directory, dns_options, environment};
 use crate::refusal::Refusal;
 
-/// How ZeroSSL is asked, in the words of `sluice-certs`.
+/// Converts the settings of a ZeroSSL issuer to those of `sluice-certs`.
 pub(super) fn options(config: &Config, own: &ZeroSslIssuer) -> Result<ZeroSslOptions, Refusal> {
     let ZeroSslIssuer {
         api_key,

@@ -1,5 +1,5 @@
-//! A handler that panics ends its own connection, with a 500, and nothing else. No directive panics, so the handlers are
-//! made here.
+//! A handler that panics ends its own connection with a 500, and nothing else. The test defines its own handlers,
+//! because no directive panics.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::pipeline::{List, Route};
 use crate::settings::{Times, settings};
 use sluice_observe::log::Log;
 
-/// Panics, at once or after it has waited.
+/// Panics, either at once or after awaiting.
 enum Panics {
     AtOnce,
     Later,
@@ -85,7 +85,7 @@ fn site() -> Site {
     }
 }
 
-/// What comes back for `path`, up to the end of the connection or the body of [`Fine`].
+/// Requests `path` and returns what is received up to the end of the connection or of the body of [`Fine`].
 fn ask(stream: &mut TcpStream, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it is open");

@@ -2,7 +2,7 @@
 
 use sluice_template::time::{self, Time, Zone};
 
-/// The date that a text is, in one of the forms of YAML and TOML.
+/// Parses a date in one of the formats of YAML and TOML.
 pub(super) fn read_date(text: &str) -> Option<Time> {
     const LAYOUTS: [&str; 5] = [
         "2006-01-02",

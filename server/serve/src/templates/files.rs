@@ -1,4 +1,4 @@
-//! The files that templates read: below their root, and no larger than a template may be.
+//! Files that templates read: restricted to their root and to the maximum size of a template.
 
 use std::os::unix::ffi::OsStrExt;
 use std::rc::Rc;
@@ -10,18 +10,18 @@ use sluice_template::{Fault, Object, Of, Room, Text, Time, Value, Zone};
 use crate::files;
 use crate::files::limits::{LISTING_ENTRIES_MAX, TEMPLATE_BYTES_MAX};
 
-/// The files below a root. Links are followed, as the file server does; a name cannot lead out of it.
+/// The files below a root. Symbolic links are followed, as in the file server; a name cannot escape the root.
 pub struct Files {
-    /// Absolute, without a slash at its end.
+    /// The absolute path, without a trailing slash.
     pub root: Vec<u8>,
-    /// The time that cached facts are compared with.
+    /// The current time, for the age of cached metadata.
     pub now: Moment,
 }
 
 impl Files {
     fn full(&self, name: &Text) -> Vec<u8> {
         let mut full = self.root.clone();
-        // Cleaned as if it began at the root: no `..` is left.
+        // Normalized as an absolute path, so `..` does not remain.
         let mut named = Vec::with_capacity(name.as_bytes().len() + 1);
         named.push(b'/');
         named.extend_from_slice(name.as_bytes());
@@ -32,7 +32,7 @@ impl Files {
         full
     }
 
-    /// The content of a file.
+    /// Reads a file.
     pub fn read(&self, name: &Text, room: &mut Room) -> Result<Vec<u8>, Fault> {
         let full = self.full(name);
         let facts = files::facts(&full, Reach::Anywhere, self.now).map_err(|_| missing(name))?;
@@ -43,12 +43,12 @@ impl Files {
         files::read_whole(&full, TEMPLATE_BYTES_MAX as u64, self.now).ok_or_else(|| missing(name))
     }
 
-    /// Whether there is something of this name.
+    /// Whether a file or folder with this name exists.
     pub fn exists(&self, name: &Text) -> bool {
         files::facts(&self.full(name), Reach::Anywhere, self.now).is_ok()
     }
 
-    /// What the system tells of a file.
+    /// The metadata of a file.
     pub fn facts(&self, name: &Text) -> Result<Value, Fault> {
         let full = self.full(name);
         let facts = files::facts(&full, Reach::Anywhere, self.now).map_err(|_| missing(name))?;
@@ -117,7 +117,7 @@ impl Object for FileFacts {
     }
 }
 
-/// `drwxr-xr-x`: a mode in the numbers of Go's `FileMode`.
+/// Formats a mode in the representation of Go's `FileMode`: `drwxr-xr-x`.
 pub fn mode_text(mode: u32) -> String {
     let kinds = "dalTLDpSugct?".chars().enumerate();
     let mut text: String = kinds

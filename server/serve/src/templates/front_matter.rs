@@ -1,20 +1,20 @@
-//! The data in front of a document: YAML between lines of `---`, TOML between lines of `+++`, JSON between lines
-//! with its braces.
+//! Front matter of a document: YAML between lines of `---`, TOML between lines of `+++`, JSON between lines with its
+//! braces.
 
 use sluice_template::{Fault, Room, Text, Value, json};
 
 use super::dates::read_date;
 use super::yaml;
 
-/// The data of a document and what follows it.
+/// A document with its front matter.
 pub struct Document<'a> {
-    /// The data; an empty map where there is none.
+    /// The front matter; an empty map if there is none.
     pub meta: Value,
-    /// The rest.
+    /// The rest of the document.
     pub body: &'a [u8],
 }
 
-/// Takes the data off the front of `text`.
+/// Separates the front matter from `text`.
 pub fn split<'a>(text: &'a [u8], room: &mut Room) -> Result<Document<'a>, Fault> {
     let none = Document {
         meta: Value::map([]),
@@ -49,7 +49,7 @@ pub fn split<'a>(text: &'a [u8], room: &mut Room) -> Result<Document<'a>, Fault>
                 map @ Value::Map(_) => map,
                 _ => return Err(Fault::failed("front matter is a map")),
             };
-            // The end of the closing line belongs to the body.
+            // The end of the closing line is part of the body.
             return Ok(Document {
                 meta,
                 body: &text[at + close.len()..],
@@ -59,7 +59,7 @@ pub fn split<'a>(text: &'a [u8], room: &mut Room) -> Result<Document<'a>, Fault>
     }
 }
 
-/// The line at `at` and where the next one begins.
+/// The line at `at`, and the offset of the next one.
 fn line(text: &[u8], at: usize) -> (&[u8], usize) {
     match memchr::memchr(b'\n', &text[at..]) {
         Some(length) => (&text[at..at + length], at + length + 1),
@@ -92,7 +92,7 @@ fn from_toml(value: toml::Value) -> Value {
     }
 }
 
-/// A date with or without a time; another text stays one.
+/// Converts a date, with or without a time; any other text remains a string.
 pub(super) fn from_date(text: &str) -> Value {
     read_date(text).map_or_else(|| Value::text(text), Value::Time)
 }

@@ -1,4 +1,4 @@
-//! The functions of templates that need the request, files, digests or the server itself.
+//! Template functions that need the request, files, digests or the server.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use super::{front_matter, humanize, markdown, zones};
 use crate::context::Exchange;
 use crate::values::At;
 
-/// The functions, sorted, with the fewest and the most values they take.
+/// The functions, sorted, with their minimum and maximum number of arguments.
 const FUNCTIONS: &[(&str, usize, usize)] = &[
     ("env", 1, 1),
     ("expandenv", 1, 1),
@@ -41,13 +41,13 @@ const FUNCTIONS: &[(&str, usize, usize)] = &[
     ("stripHTML", 1, 1),
 ];
 
-/// What the functions of one page share.
+/// State shared by the functions of one page.
 pub struct Functions<'a> {
     pub x: &'a Exchange,
     pub shared: Rc<Shared>,
     pub files: Files,
     pub delimiters: Delimiters<'a>,
-    /// The address that `httpInclude` waits for.
+    /// The URI that `httpInclude` needs next.
     pub wanted: Option<Text>,
 }
 
@@ -89,7 +89,7 @@ impl Functions<'_> {
             }
             "listFiles" => return self.files.list(&text, call.room),
             "markdown" => markdown::render(&text.lossy(), call.room)?.into_bytes(),
-            // There are no modules that add functions: as in Caddy without them nothing is written.
+            // As in Caddy without plugins, there are no additional functions, so the result is empty.
             "maybe" => Vec::new(),
             "pathEscape" => humanize::path_escaped(text.as_bytes()),
             "ph" | "placeholder" => self.placeholder(&text.lossy()),
@@ -108,7 +108,7 @@ impl Functions<'_> {
         Ok(Value::text(made))
     }
 
-    /// The value of a placeholder, which is data: placeholders and actions in it mean nothing.
+    /// The value of a placeholder. It is data: placeholders and actions in it are not expanded.
     fn placeholder(&self, name: &str) -> Vec<u8> {
         let mut value = Vec::new();
         match At(self.x).value(&Key::parse(name), &mut value) {
@@ -165,7 +165,7 @@ impl Host for Functions<'_> {
     }
 }
 
-/// What `splitFrontMatter` gives.
+/// The result of `splitFrontMatter`.
 struct Document {
     meta: Value,
     body: Text,
@@ -200,7 +200,7 @@ fn shown(value: &Value, room: &mut Room) -> Result<Text, Fault> {
     }
 }
 
-/// Ends the page with an error answer.
+/// Ends the page with an error response.
 fn http_error(status: &Value) -> Result<Value, Fault> {
     let code = match status {
         Value::Int(code, _) => u16::try_from(*code).ok(),
@@ -233,7 +233,7 @@ fn humanized(form: &str, text: &str, now: Time) -> Result<String, Fault> {
     }
 }
 
-/// `text` with `$NAME` and `${NAME}` replaced by variables of the environment.
+/// Replaces `$NAME` and `${NAME}` in `text` by environment variables.
 fn expand_env(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -244,7 +244,7 @@ fn expand_env(text: &str) -> String {
             Some(braced) => braced,
             None => {
                 let end = match rest.bytes().next() {
-                    // As in a shell these are names of one character.
+                    // As in a shell, these are single-character names.
                     Some(byte) if b"*#$@!?-0123456789".contains(&byte) => 1,
                     _ => rest
                         .find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')

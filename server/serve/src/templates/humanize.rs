@@ -1,8 +1,8 @@
-//! Sizes and ages for people, as `humanize` writes them, and text without its tags.
+//! Human-readable sizes and ages in the format of `humanize`, and text without tags.
 
 use sluice_message::hex::push_escaped;
 
-/// `2.0 MB`: in powers of a thousand.
+/// `2.0 MB`: in powers of 1000.
 pub fn size(bytes: u64) -> String {
     scaled(bytes, 1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
@@ -55,7 +55,7 @@ pub fn age(seconds: i64, now: i64) -> String {
         MONTH..YEAR => (MONTH, "month"),
         _ => (YEAR, "year"),
     };
-    // A year and a half is no longer one year.
+    // As in `humanize`, a year and a half counts as two years.
     let count = match apart {
         _ if unit == YEAR && (YEAR * 3 / 2..2 * YEAR).contains(&apart) => 2,
         _ => apart / unit,
@@ -67,7 +67,7 @@ pub fn age(seconds: i64, now: i64) -> String {
     format!("{count} {name}{plural} {side}")
 }
 
-/// The text without tags. What follows a `<` that nothing closes is left out, too.
+/// Removes tags. Text after an unclosed `<` is removed as well.
 pub fn without_tags(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut depth = 0_usize;
@@ -86,7 +86,7 @@ pub fn without_tags(text: &str) -> String {
     out
 }
 
-/// `text` as a segment of a path.
+/// Escapes `text` for use as a path segment.
 pub fn path_escaped(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     push_escaped(&mut out, text, b"-_.~$&+:=@");

@@ -1,5 +1,5 @@
-//! Markdown as HTML: CommonMark with GitHub's tables, strikethrough, task lists, links and footnotes, written
-//! byte for byte as Caddy writes it. Only code is not coloured. HTML in the text stays HTML.
+//! Renders Markdown as HTML: CommonMark with GitHub's tables, strikethrough, task lists, links and footnotes. The
+//! output is identical to Caddy's, except that code is not highlighted. HTML in the text is passed through.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -8,9 +8,9 @@ use comrak::nodes::{Node, NodeHeading, NodeList, NodeTable, NodeValue, TableAlig
 use comrak::{Arena, Options, parse_document};
 use sluice_template::{Fault, Room};
 
-/// `text` as HTML.
+/// Renders `text` as HTML.
 pub fn render(text: &str, room: &mut Room) -> Result<String, Fault> {
-    // The tree takes some hundred bytes for each node, and a node may be one byte of text.
+    // The tree takes some hundred bytes per node, and a node may be a single byte of text.
     room.take(text.len().saturating_mul(40))?;
     let mut options = Options::default();
     options.extension.strikethrough = true;
@@ -33,7 +33,7 @@ pub fn render(text: &str, room: &mut Room) -> Result<String, Fault> {
     Ok(writer.out)
 }
 
-/// What is done next: a node is entered or left.
+/// The next action: enter or leave a node.
 enum Visit<'a> {
     Enter(Node<'a>),
     Leave(Node<'a>),
@@ -42,11 +42,11 @@ enum Visit<'a> {
 struct Writer<'a> {
     lines: Vec<&'a str>,
     out: String,
-    /// The ids of headings and how often each was wanted.
+    /// The IDs of headings, and how often each was used.
     ids: HashMap<String, usize>,
-    /// The footnotes in the order they are shown.
+    /// The footnotes in order of appearance.
     footnotes: Vec<Footnote>,
-    /// How many images are open: their content is an attribute.
+    /// The number of open images, whose content becomes an attribute.
     plain: usize,
 }
 
@@ -56,7 +56,8 @@ struct Footnote {
 }
 
 impl<'a> Writer<'_> {
-    /// Writes `root` and all below it. The nodes to come are kept in a list, as a text may nest them deeply.
+    /// Writes `root` and its descendants. Pending nodes are kept in a list rather than on the stack, because a text may
+    /// nest them deeply.
     fn walk(&mut self, root: Node<'a>) {
         let mut pending = vec![Visit::Enter(root)];
         while let Some(visit) = pending.pop() {
@@ -171,7 +172,7 @@ impl<'a> Writer<'_> {
                 );
                 self.out.push_str(&html);
             }
-            // What is left is the document itself, and what belongs to extensions that are off.
+            // What remains is the document itself, and nodes of extensions that are disabled.
             _ => {}
         }
     }
@@ -246,7 +247,7 @@ impl<'a> Writer<'_> {
         self.out.push_str(&open);
     }
 
-    /// Blocks of an item begin on a line of their own, the text of a tight one does not.
+    /// Blocks of an item start on a new line; the text of a tight item does not.
     fn open_item(&mut self, node: Node<'a>) {
         self.out.push_str("<li>");
         let text_first = node.first_child().is_none_or(is_tight);
@@ -263,7 +264,7 @@ impl<'a> Writer<'_> {
             NodeValue::Table(table) => alignment(table, column),
             _ => None,
         });
-        // A cell that is missing in its row has no style, either.
+        // As in Caddy, a cell missing from its row does not get a style.
         let given = node.first_child().is_some();
         let open = match alignment.filter(|_| given) {
             Some(side) => format!("<{name} style=\"text-align:{side}\">"),
@@ -280,7 +281,7 @@ impl<'a> Writer<'_> {
         }
     }
 
-    /// The id of a heading: the letters and digits of its source in lower case, with `-` between words.
+    /// The ID of a heading: the letters and digits of its source in lower case, with `-` between words.
     fn heading_id(&mut self, node: Node<'a>, heading: &NodeHeading) -> String {
         let place = node.data().sourcepos;
         let (first, last) = (place.start.line, place.end.line);
@@ -298,7 +299,7 @@ impl<'a> Writer<'_> {
                 .unwrap_or("")
                 .trim_start_matches('#')
                 .trim();
-            // A closing row of `#` is no part of the text.
+            // A closing sequence of `#` is not part of the text.
             let bare = line.trim_end_matches('#');
             let closed = bare.is_empty() || bare.ends_with([' ', '\t']);
             source = if closed { bare.trim_end() } else { line }.to_owned();
@@ -333,7 +334,7 @@ impl<'a> Writer<'_> {
         }
     }
 
-    /// Sets the content of a footnote aside; all of them are shown at the end.
+    /// Sets the content of a footnote aside; footnotes are written at the end.
     fn note(&mut self, node: Node<'a>) {
         let NodeValue::FootnoteDefinition(definition) = &node.data().value else {
             return;
@@ -367,7 +368,7 @@ impl<'a> Writer<'_> {
                 )
                 .expect("writing to memory does not fail");
             }
-            // The way back stands at the end of the last paragraph.
+            // The back reference goes to the end of the last paragraph.
             let html = match note.html.strip_suffix("</p>\n") {
                 Some(text) => format!("{text}{back}</p>\n"),
                 None => format!("{}{back}\n", note.html),
@@ -379,7 +380,7 @@ impl<'a> Writer<'_> {
     }
 }
 
-/// The number of a further reference to the same footnote; the first has none.
+/// The number of a repeated reference to the same footnote; empty for the first.
 struct Again(u32);
 
 impl std::fmt::Display for Again {
@@ -392,7 +393,7 @@ impl std::fmt::Display for Again {
     }
 }
 
-/// Whether it is a paragraph of a tight list.
+/// Whether the node is a paragraph in a tight list.
 fn is_tight(node: Node<'_>) -> bool {
     if !matches!(node.data().value, NodeValue::Paragraph) {
         return false;
@@ -437,7 +438,7 @@ fn escape(text: &str, out: &mut String) {
     }
 }
 
-/// An address with what may not stand in one escaped; escapes that are there stay.
+/// Escapes a URL; existing escapes are preserved.
 fn escape_url(url: &str, out: &mut String) {
     for byte in url.bytes() {
         match byte {

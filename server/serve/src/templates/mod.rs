@@ -1,5 +1,5 @@
-//! Pages that are written by templates: what they see and call. The language is left to `sluice-template`; which
-//! answers are templates to `handlers::templates`.
+//! Executes templates: provides their data and functions. `sluice-template` implements the language;
+//! `handlers::templates` decides which responses are templates.
 
 mod dates;
 mod files;
@@ -28,25 +28,25 @@ use host::Functions;
 use request::{Page, Shared};
 pub use subrequest::collect;
 
-/// How a page is written.
+/// Settings of a page.
 pub struct Setting<'a> {
-    /// Where its files are: absolute, without a slash at its end.
+    /// The folder of its files: absolute, without a trailing slash.
     pub root: Vec<u8>,
-    /// What opens and closes an action.
+    /// The delimiters of actions.
     pub delimiters: Delimiters<'a>,
     /// The server, for `httpInclude`.
     pub site: &'a SiteRef,
 }
 
-/// What a template wrote.
+/// The output of a template.
 pub struct Written {
     /// The page.
     pub body: Vec<u8>,
-    /// The fields of the answer as the template left them.
+    /// The response headers as the template left them.
     pub fields: Fields,
 }
 
-/// Runs `source` as the template of the answer to `x`. Where it includes pages of the server it waits for them.
+/// Executes `source` as a template for the response to `x`. Awaits pages that it includes from the server.
 pub async fn write(x: &Exchange, source: &[u8], setting: &Setting<'_>) -> Result<Written, Refused> {
     let mut functions = functions(x, setting);
     let dot = Page::dot(&functions.shared, &[]);
@@ -67,8 +67,7 @@ pub async fn write(x: &Exchange, source: &[u8], setting: &Setting<'_>) -> Result
     })
 }
 
-/// Runs a template that does not belong to an answer of its own. `dot` makes its data of what templates see of a
-/// request.
+/// Executes a template that is not a response of its own. `dot` creates its data from the data of a request.
 pub fn write_with(
     x: &Exchange,
     source: &[u8],
@@ -106,7 +105,7 @@ fn included(functions: &Functions<'_>, name: &str, source: &[u8]) -> Result<Rc<P
         .map_err(|fault| refused(fault.at(1)))
 }
 
-/// The error that a client gets: the status a template asked for, else 500. The line is for the log.
+/// The error for the client: the status requested by the template, otherwise 500. The line is for the log.
 fn refused(error: Error) -> Refused {
     let status = match error.fault {
         Fault::Status(code) => Status::new(code),

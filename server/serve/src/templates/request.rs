@@ -1,4 +1,4 @@
-//! What a template sees of a request: the dot with its fields and methods, under the names of Go's net/http.
+//! The request data of a template: the dot with its fields and methods, named as in Go's net/http.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ use sluice_template::{Fault, Object, Of, Room, Text, Value};
 use crate::context::Exchange;
 use crate::values;
 
-/// What stays the same for all templates of one page.
+/// State shared by all templates of one page.
 #[derive(Debug)]
 pub struct Shared {
     request: Rc<Request>,
     original: Rc<Request>,
-    /// The fields of the answer, which a template may change.
+    /// The response headers, which a template may change.
     pub answer: Rc<RefCell<Fields>>,
     root: Text,
     host: Text,
@@ -26,7 +26,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What `x` shows to templates whose files are below `root`.
+    /// The data of `x` for templates whose files are below `root`.
     pub fn new(x: &Exchange, root: &[u8]) -> Shared {
         let remote_ip = values::remote_ip(&x.conn);
         let client_ip = values::client_ip(x);
@@ -59,7 +59,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// The dot of a template that was given `args`.
+    /// The dot of a template with these arguments.
     pub fn dot(shared: &Rc<Shared>, args: &[Value]) -> Value {
         Value::Object(Rc::new(Page {
             shared: shared.clone(),
@@ -243,7 +243,7 @@ impl Object for Cookie {
     }
 }
 
-/// The address of a request. One that was sent in absolute form keeps scheme and host.
+/// The URL of a request. A target in absolute-form includes scheme and host.
 #[derive(Debug)]
 struct Url {
     text: String,
@@ -325,7 +325,7 @@ impl Object for Url {
             }
             "IsAbs" => Value::Bool(!self.scheme.is_empty()),
             "String" => self.plain(),
-            // Requests carry none of these (RFC 9112, section 3.2).
+            // Request targets do not contain these (RFC 9112, section 3.2).
             "Fragment" | "Opaque" | "User" => Value::text(""),
             _ => return Ok(None),
         }))
@@ -336,7 +336,7 @@ impl Object for Url {
     }
 }
 
-/// The values of a query by name.
+/// Query parameters by name.
 #[derive(Debug)]
 struct Query(BTreeMap<Text, Vec<Value>>);
 
@@ -391,7 +391,7 @@ impl Object for Query {
     }
 }
 
-/// The fields of a request by their names in Go's spelling.
+/// Request headers by name, in Go's canonical form.
 #[derive(Debug)]
 struct RequestFields(BTreeMap<Text, Vec<Text>>);
 
@@ -399,7 +399,7 @@ impl RequestFields {
     fn new(fields: &Fields) -> RequestFields {
         let mut by_name: BTreeMap<Text, Vec<Text>> = BTreeMap::new();
         for field in fields.iter() {
-            // Go keeps Host apart.
+            // Go stores Host separately.
             if !field.name.eq_ignore_ascii_case(b"Host") {
                 by_name
                     .entry(canonical(field.name))
@@ -420,7 +420,7 @@ impl RequestFields {
     }
 }
 
-/// `content-type` as `Content-Type`.
+/// Converts `content-type` to `Content-Type`.
 fn canonical(name: &[u8]) -> Text {
     let mut begins = true;
     let spelled: Vec<u8> = name
@@ -470,7 +470,7 @@ impl Object for RequestFields {
     }
 }
 
-/// The fields of the answer, which templates may change.
+/// Response headers, which templates may change.
 #[derive(Debug)]
 struct AnswerFields(Rc<RefCell<Fields>>);
 
@@ -513,7 +513,7 @@ impl Object for AnswerFields {
     }
 }
 
-/// A value that cannot end its line, whatever a client put into it (RFC 9110, section 5.5).
+/// Replaces line breaks, whatever a client sent (RFC 9110, section 5.5).
 fn one_line(value: &Text) -> Vec<u8> {
     value
         .as_bytes()

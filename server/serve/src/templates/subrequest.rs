@@ -1,4 +1,4 @@
-//! `httpInclude`: a request that the server makes of itself, and bodies taken into memory.
+//! `httpInclude`: subrequests of templates, and reading bodies into memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
@@ -13,18 +13,18 @@ use crate::failure::Fault;
 use crate::files::limits::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, TEMPLATE_BYTES_MAX};
 use crate::site::SiteRef;
 
-/// Tells how deeply a request is nested in templates; Caddy's name for it.
+/// The header with the template nesting depth of a request; Caddy's name for it.
 const DEPTH_FIELD: &str = "Caddy-Templates-Include";
 
-/// How many pages within each other `x` is included by.
+/// The number of nested includes that led to `x`.
 fn depth(x: &Exchange) -> usize {
     let told = x.req.fields.find_first(DEPTH_FIELD.as_bytes());
     let told = told.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     told.unwrap_or(0)
 }
 
-/// The body that the server answers `GET uri` with, asked in the name of the client, with its cookies and
-/// credentials, but from a loopback address: both as in Caddy.
+/// The body of the server's response to `GET uri`. As in Caddy, the subrequest has the client's cookies and
+/// credentials, but a loopback address.
 pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fault> {
     let uri = uri.as_bytes();
     let refuse = |why: &str| {
@@ -78,8 +78,7 @@ fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {
     well_formed.then_some(head)
 }
 
-/// Whether a field says something of the client, and not of the request it came with: that one had a body, or
-/// knew an earlier answer.
+/// Whether a header describes the client rather than its request, which may have had a body or been conditional.
 fn is_of_client(id: FieldId) -> bool {
     !matches!(
         id,
@@ -99,7 +98,7 @@ fn is_of_client(id: FieldId) -> bool {
 }
 
 fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
-    // The address that Caddy gives such requests; nobody else can come from it over the network.
+    // Caddy's address for such requests; it cannot occur as a peer on the network.
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000));
     Of {
         req,
@@ -120,7 +119,7 @@ fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
     }
 }
 
-/// All bytes of a body, up to the size that a template may have.
+/// Reads a body into memory, up to the maximum size of a template.
 pub async fn collect(x: &mut Exchange, body: Body) -> Result<Vec<u8>, Fault> {
     const TOO_LARGE: &str = "template: the page has more bytes than a template may have";
     let too_large = || Fault::new(Status::INTERNAL_SERVER_ERROR, TOO_LARGE);

@@ -1,30 +1,30 @@
-//! YAML as values. Words are resolved as Go's yaml.v3 does: `yes` is a text, `2020-01-02` a date.
+//! Converts YAML to values. Scalars are resolved like Go's yaml.v3: `yes` is a string, `2020-01-02` a date.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use sluice_template::{Fault, Room, Text, Value};
 
 use super::dates::read_date;
 
-/// Lists and maps within each other.
+/// Maximum nesting of lists and maps.
 const DEPTH_MAX: usize = 50;
 
-/// A list or map that is being read.
+/// A list or map being read.
 enum Open {
     List(Vec<Value>),
     Map {
         entries: Vec<(Text, Value)>,
-        /// The name whose value comes next.
+        /// The key of the next value.
         name: Option<Text>,
     },
 }
 
-/// The first document of a text.
+/// Decodes the first document of a text.
 pub fn decode(text: &[u8], room: &mut Room) -> Result<Value, Fault> {
     const MALFORMED: &str = "the YAML is malformed";
     room.take_values(text.len() / 2)?;
     let text = std::str::from_utf8(text).map_err(Fault::failed)?;
     let mut open: Vec<(Open, usize)> = Vec::new();
-    // Values that were given an anchor. An alias shares the value, so it costs nothing however often it is used.
+    // Values with an anchor. An alias shares the value, so repeated use is free.
     let mut anchors: Vec<(usize, Value)> = Vec::new();
     for event in Parser::new_from_str(text) {
         let (event, _) =
@@ -71,13 +71,13 @@ pub fn decode(text: &[u8], room: &mut Room) -> Result<Value, Fault> {
     Ok(Value::Nil)
 }
 
-/// The name of an entry; numbers and the like by what they show.
+/// The key of an entry; a key that is not a string is formatted as text.
 fn key(value: &Value) -> Text {
     match value {
         Value::Text(text) => text.clone(),
         other => {
             let mut shown = Vec::new();
-            // Names are short; one that is not stays empty.
+            // Keys are short; an excessively long one becomes empty.
             let mut room = Room::new(100, 10_000);
             match sluice_template::show(other, &mut shown, &mut room) {
                 Ok(()) => Text::new(shown),

@@ -1,13 +1,13 @@
-//! The time zones that the system knows, by their names.
+//! Time zones known to the system, by name.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use sluice_template::Zone;
 
-/// The zone called `name` as it is at `seconds`; `None` if the system knows no such zone.
+/// The zone called `name`, with its offset at `seconds`; `None` if the system does not know it.
 pub fn find(name: &str, seconds: i64) -> Option<Zone> {
     match name {
-        // Servers keep their time in UTC; a page names the zone it wants.
+        // Servers use UTC; pages can name another zone.
         "" | "UTC" | "Local" => return Some(Zone::UTC),
         _ => {}
     }

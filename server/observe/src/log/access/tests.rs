@@ -6,7 +6,7 @@ use super::super::file::tests::folder;
 use super::super::{Encoder, Outputs};
 use super::*;
 
-/// Writes the lines of some requests through a real file and reads them back.
+/// Writes the entries of some requests to a real file and reads them back.
 struct Bench {
     outputs: Outputs,
     plan: Arc<Plan>,

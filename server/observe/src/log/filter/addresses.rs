@@ -1,17 +1,17 @@
-//! Addresses that lose their last bits, so that a line tells the network and not the person.
+//! Masks IP addresses, so that a line shows the network rather than the person.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
-/// How many leading bits stay.
+/// The number of leading bits to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpMask {
     ipv4: u32,
     ipv6: u32,
 }
 
-/// What a configuration says; what it does not say keeps no bit.
+/// The settings; missing ones mean zero bits.
 #[derive(Deserialize)]
 pub struct RawMask {
     #[serde(default)]
@@ -21,7 +21,7 @@ pub struct RawMask {
 }
 
 impl IpMask {
-    /// Checks the numbers of bits.
+    /// Validates the numbers of bits.
     pub fn build(raw: RawMask) -> Result<IpMask, String> {
         for (bits, max) in [(raw.ipv4_cidr, 32), (raw.ipv6_cidr, 128)] {
             if bits > max {
@@ -34,7 +34,7 @@ impl IpMask {
         })
     }
 
-    /// Masks each address of a list separated by commas; what is no address stays.
+    /// Masks each address in a comma-separated list; anything else remains.
     pub fn apply(self, text: &str) -> String {
         let parts: Vec<String> = text.split(',').map(|part| self.one(part.trim())).collect();
         parts.join(", ")

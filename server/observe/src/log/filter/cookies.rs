@@ -1,8 +1,8 @@
-//! Cookies in fields of requests. Which of them change is left to the actions.
+//! Applies filter actions to cookies.
 
 use super::Action;
 
-/// Applies the actions to a Cookie field. Of several actions for one cookie the first holds.
+/// Applies the actions to a Cookie header. Of several actions for one cookie the first applies.
 pub fn apply(actions: &[Action], field: &str) -> String {
     let mut out = String::with_capacity(field.len());
     for part in field

@@ -1,5 +1,5 @@
-//! Filters of fields: they blot out or rename what a line would tell. Reading the configuration is done here, too;
-//! URLs, cookies and addresses have files of their own.
+//! Field filters: redact or rename fields of log entries. Parses their configuration as well; URLs, cookies and
+//! addresses have modules of their own.
 
 mod addresses;
 mod cookies;
@@ -18,7 +18,7 @@ use super::node::Node;
 
 pub use addresses::IpMask;
 
-/// Filters by the name of the field; objects have filters for what is in them.
+/// Filters by field name; objects have filters for their members.
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
     fields: HashMap<String, Place>,
@@ -28,27 +28,27 @@ pub struct Filters {
 enum Place {
     /// The field itself.
     Field(Filter),
-    /// Fields of the object.
+    /// Members of the object.
     Within(Filters),
 }
 
-/// What becomes of one field.
+/// A filter for one field.
 #[derive(Clone, Debug)]
 enum Filter {
     Delete,
     Rename(String),
     Replace(Node),
-    /// Addresses lose their last bits.
+    /// Masks addresses.
     IpMask(IpMask),
-    /// Parameters of URLs.
+    /// Changes URL query parameters.
     Query(Vec<Action>),
     Cookie(Vec<Action>),
-    /// Each expression with its replacement, in this order.
+    /// Replaces matches of each regular expression, in this order.
     Expressions(Vec<(Regex, String)>),
     Hash,
 }
 
-/// What becomes of one parameter or cookie.
+/// An action for one parameter or cookie.
 #[derive(Clone, Debug)]
 pub struct Action {
     name: String,
@@ -63,13 +63,12 @@ enum ActionKind {
 }
 
 impl Filters {
-    /// What a configuration says: filters by path (`request>headers>Cookie`). The error tells the path and what is
-    /// wrong.
+    /// Builds filters by path (`request>headers>Cookie`). The error has the path and the problem.
     pub fn build<'a>(
         fields: impl IntoIterator<Item = (&'a String, &'a RawModule)>,
     ) -> Result<Filters, (String, String)> {
         let mut filters = Filters::default();
-        // A shorter path stands first, so what is inside of a filtered field is known to be out of reach.
+        // Sorted by depth, so that filters below a filtered field are recognized as unreachable.
         let mut sorted: Vec<_> = fields.into_iter().collect();
         sorted.sort_by_key(|(path, _)| path.matches('>').count());
         for (path, module) in sorted {
@@ -87,12 +86,12 @@ impl Filters {
         let within = || Place::Within(Filters::default());
         match self.fields.entry(first.to_owned()).or_insert_with(within) {
             Place::Within(inner) => inner.insert(rest, filter),
-            // As in Caddy, a filter of the whole has it to itself.
+            // As in Caddy, a filter for the whole field takes precedence.
             Place::Field(_) => {}
         }
     }
 
-    /// Changes the fields of an entry.
+    /// Applies the filters to the fields of an entry.
     pub fn apply(&self, members: &mut Vec<(String, Node)>) {
         members.retain_mut(|(name, value)| match self.fields.get(name) {
             None => true,
@@ -207,7 +206,7 @@ struct Actions {
 #[derive(Deserialize)]
 struct RawAction {
     r#type: String,
-    /// Filters of queries call it so, those of cookies `name`.
+    /// Query filters use the name `parameter`, cookie filters `name`.
     #[serde(alias = "parameter")]
     name: String,
     #[serde(default)]
@@ -235,7 +234,7 @@ fn read<T: for<'de> Deserialize<'de>>(module: &RawModule) -> Result<T, String> {
 }
 
 impl ActionKind {
-    /// The value that takes the place of `value`; `None` for none.
+    /// The replacement for `value`; `None` to remove it.
     fn apply(&self, value: &str) -> Option<String> {
         match self {
             ActionKind::Delete => None,
@@ -245,7 +244,7 @@ impl ActionKind {
     }
 }
 
-/// The first eight digits of SHA-256: enough to see that two lines mean the same.
+/// The first eight digits of SHA-256: enough to recognize equal values.
 fn hash(text: &str) -> String {
     hex_text(&digest(&SHA256, text.as_bytes()).as_ref()[..4])
 }

@@ -1,10 +1,10 @@
-//! Parameters in URLs. Which of them change is left to the actions.
+//! Applies filter actions to URL query parameters.
 
 use sluice_message::uri::{decode_percent, encode_query};
 
 use super::Action;
 
-/// Applies the actions to the query of a URL. As in Caddy the parameters come out sorted by name.
+/// Applies the actions to the query of a URL. As in Caddy, the parameters are sorted by name.
 pub fn apply(actions: &[Action], url: &str) -> String {
     let (rest, fragment) = split(url, '#');
     let (path, query) = split(rest, '?');
@@ -45,8 +45,8 @@ fn split(text: &str, mark: char) -> (&str, Option<&str>) {
     }
 }
 
-/// A parameter without its escapes. What is empty or cannot be read is left out: it has no name that an action could
-/// mean, and must not show what an action hides.
+/// Decodes a parameter. Empty and malformed ones are dropped: actions cannot refer to them, and they must not reveal
+/// what an action hides.
 fn pair(text: &str) -> Option<(String, String)> {
     if text.is_empty() || text.contains(';') {
         return None;

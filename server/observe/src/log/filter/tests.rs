@@ -58,7 +58,7 @@ fn a_filter_of_the_whole_has_it_to_itself() {
 
 #[test]
 fn parameters_of_a_url_change() {
-    // Expected texts are what Caddy 2.11.4 wrote.
+    // The expected texts are the output of Caddy 2.11.4.
     let fields = json!({"uri": {"filter": "query", "actions": [
         {"type": "replace", "parameter": "token", "value": "Y"},
         {"type": "replace", "parameter": "missing", "value": "Z"},
@@ -86,7 +86,7 @@ fn cookies_change() {
         {"type": "delete", "name": "b"},
         {"type": "hash", "name": "sess"}]}});
     let line = json!({"Cookie": ["a=1; sess=\"sec ret\"; b=2; bad"]});
-    // What Caddy 2.11.4 wrote.
+    // The output of Caddy 2.11.4.
     assert_eq!(
         filtered(&fields, &line),
         json!({"Cookie": ["a=X; sess=\"16be037f\"; bad="]})

@@ -1,4 +1,4 @@
-//! Files that logs are written to, from the model's words to settings. Writing them is left to `super::super::file`.
+//! Parses the settings of log files. `super::super::file` writes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) fn output(file: &FileWriter, at: &Place) -> Result<OutputOptions, Pla
     let mode = permissions(&file.mode, 0o600, "writer.mode", at)?;
     let dir_mode = match file.dir_mode.as_str() {
         "inherit" => DirMode::Inherit,
-        // Whoever may read the file may then look into its folder.
+        // Users who may read the file may list its folder.
         "from_file" => DirMode::Bits(mode | ((mode & 0o444) >> 2)),
         digits => DirMode::Bits(permissions(digits, 0o700, "writer.dir_mode", at)?),
     };
@@ -94,7 +94,7 @@ fn rotation(file: &FileWriter, at: &Place) -> Result<Rotation, PlanError> {
     })
 }
 
-/// The layout of times in the names of old files, where it is not the usual one.
+/// The time format in the names of rotated files, if it is not the default.
 fn layout(file: &FileWriter, at: &Place) -> Result<Option<Arc<Layout>>, PlanError> {
     let text = file.backup_time_format.as_str();
     if text.is_empty() {
@@ -114,7 +114,7 @@ fn layout(file: &FileWriter, at: &Place) -> Result<Option<Arc<Layout>>, PlanErro
     ))
 }
 
-/// The minutes of the day at which a file is put aside.
+/// The minutes of the day at which to rotate.
 fn schedule(file: &FileWriter, zone: Zone, at: &Place) -> Result<Option<Schedule>, PlanError> {
     let mut minutes = Vec::new();
     for minute in &file.roll_minutes {

@@ -1,4 +1,4 @@
-//! From the model's words about logs to settings that cannot be wrong. Opening outputs is left to `plan`.
+//! Parses and validates the logging settings of the model. `plan` opens outputs.
 
 mod file;
 mod net;
@@ -20,12 +20,12 @@ use super::hold::Hold;
 pub use net::{Family, NetOptions, Network};
 pub use shape::Shape;
 
-/// Why logs cannot be as configured.
+/// An error in the logging configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError {
-    /// The place in the configuration, such as `logging.logs.default.writer`.
+    /// The position in the configuration, such as `logging.logs.default.writer`.
     pub place: String,
-    /// What is wrong there and what is accepted instead.
+    /// What is wrong, and what is accepted instead.
     pub problem: String,
 }
 
@@ -37,64 +37,65 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// One log: which entries it takes and where its lines go.
+/// One log: which entries it accepts and where it writes them.
 #[derive(Clone, Debug)]
 pub struct LogOptions {
-    /// Its name; `default` replaces the log that is there without a configuration.
+    /// The name; `default` replaces the default log.
     pub name: String,
-    /// Where lines go.
+    /// The output.
     pub output: OutputOptions,
-    /// Their shape.
+    /// The line format.
     pub shape: Shape,
-    /// Entries below it are left out.
+    /// The minimum level.
     pub level: Level,
-    /// Loggers whose entries it takes, with all below them (`http.log` takes `http.log.access`); all if empty.
+    /// Loggers to accept, including their descendants (`http.log` accepts `http.log.access`); empty for all.
     pub include: Vec<String>,
-    /// Loggers whose entries it leaves out, with all below them, unless a longer name is included.
+    /// Loggers to drop, including their descendants, unless a longer name is included.
     pub exclude: Vec<String>,
-    /// Thins out repeated entries.
+    /// Drops repeated entries.
     pub sampling: Option<SamplingOptions>,
 }
 
-/// Where lines go.
+/// The output of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OutputOptions {
     /// Standard error.
     Stderr,
     /// Standard output.
     Stdout,
-    /// Nowhere.
+    /// None.
     Discard,
     /// A file.
     File {
-        /// Its path.
+        /// The path.
         path: PathBuf,
-        /// Permissions of the file if it is made.
+        /// Permissions of the file when it is created.
         mode: u32,
-        /// Permissions of folders that have to be made.
+        /// Permissions of folders that are created.
         dir_mode: DirMode,
-        /// When it is put aside for a new one.
+        /// When to rotate it.
         rotation: Arc<Rotation>,
-        /// How lines are held back.
+        /// How lines are buffered.
         hold: Hold,
     },
-    /// Another program, over a socket.
+    /// A network output.
     Net(NetOptions),
 }
 
-/// Of entries of the same level, the `first` in each `interval` are taken, then each `thereafter`-th.
+/// Of entries with the same level and message, the first `first` in each `interval` are logged, then every
+/// `thereafter`-th.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingOptions {
-    /// After it the count starts again.
+    /// The period after which counting restarts.
     pub interval: Duration,
-    /// How many are taken at first.
+    /// How many entries are logged first.
     pub first: u64,
-    /// Of the others each one of so many.
+    /// After that, one in this many.
     pub thereafter: u64,
 }
 
 impl LogOptions {
-    /// The log that is there without a configuration: everything from `level` up, on standard error.
+    /// The default log: all entries from `level` up, on standard error.
     pub fn default_log(level: Level) -> Self {
         LogOptions {
             name: "default".into(),
@@ -107,7 +108,7 @@ impl LogOptions {
         }
     }
 
-    /// All logs that a configuration has, the default one included, and everything that is wrong with them.
+    /// All logs of a configuration including the default one, or all errors.
     pub fn all(logging: Option<&Logging>) -> Result<Vec<LogOptions>, Vec<PlanError>> {
         let mut logs = Vec::new();
         let mut errors = Vec::new();
@@ -159,7 +160,7 @@ impl LogOptions {
     }
 }
 
-/// A place in the configuration that errors point at.
+/// A position in the configuration for error messages.
 pub(super) struct Place(String);
 
 impl Place {
@@ -176,7 +177,8 @@ impl Place {
     }
 }
 
-/// Entries are also given to a core. The one there is, `mock`, drops them, as Caddy's does: it is for tests.
+/// Checks the additional core of a log. The only one, `mock`, discards entries, as in Caddy, where it is meant for
+/// tests.
 fn check_core(core: Option<&RawModule>, at: &Place) -> Result<(), PlanError> {
     let name = core.map(|core| core.get("module").and_then(Value::as_str));
     match name {
@@ -227,8 +229,7 @@ fn sampling(sampling: &LogSampling) -> SamplingOptions {
     }
 }
 
-/// Two lists of names that say of one logger both that it is taken and that it is left out, or of which one says
-/// nothing, are a mistake.
+/// Refuses name lists that both include and exclude a logger, or that contain a name without effect.
 fn check_names(log: &Log, at: &Place) -> Result<(), PlanError> {
     if log.include.is_empty() || log.exclude.is_empty() {
         return Ok(());
@@ -254,7 +255,7 @@ fn check_names(log: &Log, at: &Place) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Whether `logger` is `name` or lies below it: `http.log` covers `http.log.access`, not `http.logs`.
+/// Whether `logger` is `name` or a descendant of it: `http.log` covers `http.log.access`, not `http.logs`.
 pub(super) fn covers(name: &str, logger: &str) -> bool {
     logger
         .strip_prefix(name)

@@ -1,5 +1,4 @@
-//! Programs that logs are sent to over sockets, from the model's words to settings. Sending is left to
-//! `super::super::net`.
+//! Parses the settings of network outputs. `super::super::net` sends lines.
 
 use std::time::Duration;
 
@@ -9,40 +8,40 @@ use sluice_model::logging::NetWriter;
 use super::super::limits::LOG_DIAL_DEFAULT;
 use super::{Place, PlanError};
 
-/// Where lines are sent.
+/// A network output.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NetOptions {
-    /// How they get there.
+    /// The transport.
     pub network: Network,
     /// Host and port, or the path of a socket.
     pub address: String,
-    /// How long a connection may take to be made.
+    /// Connection timeout.
     pub dial_timeout: Duration,
-    /// Whether a peer that is away at the start is no mistake of the configuration.
+    /// Whether a peer that is unavailable at startup is not an error.
     pub soft_start: bool,
 }
 
-/// How lines get to another program.
+/// The transport of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Network {
-    /// A stream of lines, over the addresses of one family or any.
+    /// A TCP stream of lines, over one address family or any.
     Tcp(Family),
-    /// A packet for each line.
+    /// One UDP datagram per line.
     Udp(Family),
-    /// A stream of lines through a socket of this machine.
+    /// A stream of lines over a Unix domain socket.
     Unix,
-    /// A packet for each line through a socket of this machine.
+    /// One datagram per line over a Unix domain socket.
     UnixDatagram,
 }
 
-/// Which addresses of a name are used.
+/// The address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
-    /// All.
+    /// Any.
     Any,
-    /// Those of IPv4.
+    /// IPv4 only.
     V4,
-    /// Those of IPv6.
+    /// IPv6 only.
     V6,
 }
 

@@ -1,4 +1,4 @@
-//! The shape of lines, from the model's words to settings. Making lines is left to `encode`.
+//! Parses the line format settings. `encode` formats lines.
 
 use serde_json::Value;
 use sluice_model::RawModule;
@@ -15,10 +15,10 @@ use super::super::zone::Zone;
 use super::{Level, Place, PlanError};
 use crate::process_values;
 
-/// The shape of the lines of one log.
+/// The line format of one log.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
-    /// What writes them; by default JSON, on a terminal the console form.
+    /// The encoder; `None` for the default: JSON, or the console format on a terminal.
     base: Option<Encoder>,
     prefix: Prefix,
     layers: Layers,
@@ -26,7 +26,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The encoder, where `usual` is the one for logs that name none.
+    /// The encoder; `usual` creates the default.
     pub fn encoder(&self, usual: impl FnOnce() -> Encoder) -> Encoder {
         Encoder {
             prefix: self.prefix.clone(),
@@ -42,7 +42,7 @@ impl Shape {
             ..Shape::default()
         };
         let mut next = log.encoder.as_ref();
-        // Encoders are wrapped in each other, the outermost first.
+        // Encoders may be nested, outermost first.
         while let Some(encoder) = next {
             next = match encoder {
                 LogEncoder::Json(line) => {
@@ -94,7 +94,7 @@ impl Shape {
     }
 }
 
-/// What a log shows of where its entries are made. A Caddyfile cannot ask for it, only name its keys.
+/// Whether a log shows source locations. A Caddyfile can only set the names of these fields.
 fn places(log: &Log, at: &Place) -> Result<Places, PlanError> {
     if log.with_caller_skip != 0 {
         return Err(at.unsupported("with_caller_skip", "the place shown is that of the entry"));
@@ -128,7 +128,7 @@ fn filters(filter: &FilterEncoder, at: &Place) -> Result<Filters, PlanError> {
         .map_err(|(path, problem)| at.wrong(&format!("encoder.fields.{path}"), problem))
 }
 
-/// Fields that every line gets. Their placeholders are those of the process: no request is at hand.
+/// Fields added to every line. Only placeholders of the process are available, because there is no request.
 fn appended(append: &AppendEncoder, at: &Place) -> Result<Vec<(String, Node)>, PlanError> {
     let field = |(name, value): (&String, &Value)| {
         let value = match value {

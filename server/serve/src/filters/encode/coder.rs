@@ -1,4 +1,4 @@
-//! The codings: gzip, zstd and brotli behind one face. When to compress is left to the filter.
+//! The content codings gzip, zstd and brotli behind one interface. The filter decides when to compress.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use flate2::write::GzEncoder;
 use crate::files::limits::ENCODERS_MAX;
 use crate::refusal::Refusal;
 
-/// A coding and how hard it tries.
+/// A content coding and its compression level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// gzip (RFC 1952).
@@ -21,7 +21,7 @@ pub enum Coding {
     Zstd {
         /// 1 to 22.
         level: i32,
-        /// Whether a checksum ends the stream.
+        /// Whether the frame ends with a checksum.
         checksum: bool,
     },
     /// Brotli (RFC 7932).
@@ -31,14 +31,14 @@ pub enum Coding {
     },
 }
 
-/// 512 KiB: what a decoder must hold. RFC 9659 allows 8 MB, but the encoder holds as much for each answer.
+/// 512 KiB: the memory a decoder needs. RFC 9659 allows 8 MB, but the encoder needs as much for each response.
 const ZSTD_WINDOW_BITS: u32 = 19;
 
 /// 256 KiB, for the same reason.
 const BROTLI_WINDOW_BITS: u32 = 18;
 
 impl Coding {
-    /// gzip; level 0 stands for the default.
+    /// gzip; level 0 selects the default.
     pub fn gzip(level: i64) -> Result<Coding, Refusal> {
         match level {
             0 => Ok(Coding::Gzip { level: 5 }),
@@ -51,7 +51,7 @@ impl Coding {
         }
     }
 
-    /// Zstandard with one of Caddy's levels; an empty text stands for the default.
+    /// Zstandard with one of Caddy's levels; an empty text selects the default.
     pub fn zstd(level: &str, checksum: bool) -> Result<Coding, Refusal> {
         let level = match level {
             "fastest" => 1,
@@ -66,7 +66,7 @@ impl Coding {
         Ok(Coding::Zstd { level, checksum })
     }
 
-    /// Brotli; level 0 stands for the default, which is what compresses about as fast as gzip.
+    /// Brotli; level 0 selects the default, which compresses about as fast as gzip.
     pub fn brotli(level: i64) -> Result<Coding, Refusal> {
         match level {
             0 => Ok(Coding::Brotli { level: 4 }),
@@ -79,7 +79,7 @@ impl Coding {
         }
     }
 
-    /// The name in Accept-Encoding and Content-Encoding.
+    /// The name in `Accept-Encoding` and `Content-Encoding`.
     pub fn name(&self) -> &'static str {
         match self {
             Coding::Gzip { .. } => "gzip",
@@ -88,7 +88,7 @@ impl Coding {
         }
     }
 
-    /// A coder for a stream; `None` while the worker has [`ENCODERS_MAX`] of them.
+    /// An encoder for a stream; `None` if the worker already has [`ENCODERS_MAX`] of them.
     pub(super) fn coder(&self) -> io::Result<Option<Coder>> {
         let Some(permit) = Permit::take() else {
             return Ok(None);
@@ -100,7 +100,7 @@ impl Coding {
         }))
     }
 
-    /// `bytes` compressed as a whole.
+    /// Compresses `bytes` in one go.
     pub(super) fn encode(&self, bytes: &[u8]) -> io::Result<Vec<u8>> {
         let mut state = self.start(Some(bytes.len() as u64))?;
         state.write(bytes)?;
@@ -132,7 +132,7 @@ impl Coding {
     }
 }
 
-/// A compressed stream in the making.
+/// An encoder in progress.
 pub(super) struct Coder {
     state: State,
     _permit: Permit,
@@ -143,7 +143,7 @@ impl Coder {
         self.state.write(bytes)
     }
 
-    /// Makes everything written so far readable for the client.
+    /// Flushes: makes everything written so far decodable for the client.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         match &mut self.state {
             State::Gzip(encoder) => encoder.flush(),
@@ -152,7 +152,7 @@ impl Coder {
         }
     }
 
-    /// What is compressed and was not taken yet.
+    /// Compressed bytes that were not taken yet.
     pub(super) fn output(&mut self) -> &mut Vec<u8> {
         match &mut self.state {
             State::Gzip(encoder) => encoder.get_mut(),
@@ -161,7 +161,7 @@ impl Coder {
         }
     }
 
-    /// Ends the stream and gives what was not taken yet.
+    /// Ends the stream and returns the bytes that were not taken yet.
     pub(super) fn finish(self) -> io::Result<Vec<u8>> {
         self.state.finish()
     }
@@ -192,11 +192,11 @@ impl State {
 }
 
 thread_local! {
-    /// The coders of the worker that runs this thread.
+    /// The number of encoders of the worker that runs on this thread.
     static CODERS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// One of the worker's coders, given back when dropped.
+/// A slot for one encoder, released when dropped.
 struct Permit(());
 
 impl Permit {

@@ -1,5 +1,5 @@
-//! Compresses answers. Which coding a client takes is left to `handlers::encode`; the compressing itself is done
-//! by `coder`, piece by piece in `stream`.
+//! Compresses responses. `handlers::encode` negotiates the content coding; `coder` compresses, `stream` drives it piece
+//! by piece.
 
 mod coder;
 mod stream;
@@ -25,10 +25,10 @@ pub use coder::Coding;
 use stream::EncodeStream;
 pub(crate) use stream::{Silence, Source};
 
-/// Which answers are worth compressing.
+/// Decides which responses to compress.
 pub struct Eligible {
     bytes_min: u64,
-    /// The configured condition; without one the content types of [`TYPES`].
+    /// The configured matcher; the default is the content types in [`TYPES`].
     matcher: Option<ResponseMatcher>,
 }
 
@@ -36,14 +36,14 @@ impl Eligible {
     /// Compiles the conditions of a configuration.
     pub fn build(bytes_min: u64, matcher: Option<&MatcherConfig>) -> Result<Eligible, Refusal> {
         let matcher = matcher.map(response_matcher).transpose()?;
-        // Below this, compressing saves no packet.
+        // Below this size, compression does not save a packet.
         let bytes_min = if bytes_min == 0 { 512 } else { bytes_min };
         Ok(Eligible { bytes_min, matcher })
     }
 
     fn includes(&self, x: &Exchange, body: &Body) -> bool {
         let res = &x.res;
-        // A part of a file compressed for itself would be a part of something that does not exist.
+        // Ranges refer to the uncompressed representation, so a partial response must not be compressed.
         let partial =
             res.status == Status::PARTIAL_CONTENT || res.fields.has(FieldId::ContentRange);
         if partial || res.status.is_bodiless() || res.fields.has(FieldId::ContentEncoding) {
@@ -63,16 +63,16 @@ impl Eligible {
     }
 }
 
-/// Compresses eligible answers with one coding.
+/// Compresses eligible responses with one content coding.
 pub struct EncodeFilter {
     coding: Coding,
     eligible: Arc<Eligible>,
-    /// What this coding adds to a tag: `-gzip"`.
+    /// The suffix of entity tags for this coding: `-gzip"`.
     tag_end: Vec<u8>,
 }
 
 impl EncodeFilter {
-    /// A filter for one coding.
+    /// Creates the filter for one content coding.
     pub fn new(coding: Coding, eligible: Arc<Eligible>) -> EncodeFilter {
         let tag_end = format!("-{}\"", coding.name()).into_bytes();
         EncodeFilter {
@@ -82,13 +82,14 @@ impl EncodeFilter {
         }
     }
 
-    /// The coding.
+    /// The content coding.
     pub fn coding(&self) -> &Coding {
         &self.coding
     }
 
-    /// Adds to the conditions of a request the tags that later handlers know, where an earlier answer had them
-    /// marked. The marked ones stay, so that [`Filter::apply`] can tell which variant the client has.
+    /// Extends `If-None-Match` and `If-Match` by the original entity tags of those that this filter marked in an
+    /// earlier response, so that later handlers recognize them. The marked ones remain, so that [`Filter::apply`] can
+    /// detect which variant the client has.
     pub fn restore_tags(&self, x: &mut Exchange) {
         for index in 0..x.req.fields.len() {
             let field = x
@@ -116,7 +117,7 @@ impl EncodeFilter {
         out
     }
 
-    /// Whether the client has the compressed variant of what this answer says is unchanged.
+    /// Whether the client has the compressed variant of a representation that this response reports as not modified.
     fn client_has_variant(&self, x: &Exchange) -> bool {
         let Some(marked) = x
             .res
@@ -130,7 +131,8 @@ impl EncodeFilter {
         values.any(|value| etag::list(value).any(|tag| etag::matches_weakly(tag, &marked)))
     }
 
-    /// A strong tag must differ where bytes differ (RFC 9110, section 8.8.3); a weak one already says less.
+    /// Marks a strong entity tag, which must differ if bytes differ (RFC 9110, section 8.8.3). A weak one need not
+    /// differ.
     fn mark_tag(&self, fields: &mut Fields) {
         if let Some(marked) = fields.first(FieldId::Etag).and_then(|tag| self.marked(tag)) {
             fields.set(FieldId::Etag, &marked);
@@ -155,7 +157,7 @@ impl EncodeFilter {
             fields.push(FieldId::Vary, b"Accept-Encoding");
         }
         fields.set(FieldId::ContentEncoding, self.coding.name().as_bytes());
-        // Ranges would count compressed bytes that differ from answer to answer.
+        // Ranges would refer to compressed bytes, which may differ from one response to the next.
         fields.remove(FieldId::AcceptRanges);
         fields.remove(FieldId::ContentLength);
         self.mark_tag(fields);
@@ -176,7 +178,7 @@ impl Filter for EncodeFilter {
     }
 }
 
-/// Bytes of an answer before and after it was compressed.
+/// Bytes of a response before and after compression.
 #[derive(Debug, Default)]
 pub struct Counts {
     plain: AtomicU64,
@@ -189,15 +191,15 @@ impl Counts {
         self.coded.fetch_add(coded as u64, Ordering::Relaxed);
     }
 
-    /// How many were given to the coder, and how many came of them and were sent.
+    /// The number of bytes before compression, and after it.
     pub(crate) fn both(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.plain), read(&self.coded))
     }
 }
 
-/// Compresses a body. `say` changes the fields of the answer, once it is clear that it will be; one that is not for want of
-/// room is given back as it was.
+/// Compresses a body. `say` changes the response headers once it is certain that the body is compressed; if no encoder
+/// is available the body is returned unchanged.
 pub(crate) fn compress(
     coding: &Coding,
     counts: Option<&Arc<Counts>>,
@@ -206,7 +208,7 @@ pub(crate) fn compress(
     say: impl FnOnce(&mut Fields),
 ) -> Body {
     if x.req.method == Method::Head {
-        // The fields are those of GET, where the length is known only after compressing.
+        // The headers are those of GET, whose length is known only after compression.
         say(&mut x.res.fields);
         return Body::Stream(Box::new(Silence));
     }
@@ -218,7 +220,7 @@ pub(crate) fn compress(
         Err(other) => return other,
     };
     if at_once && source.is_at_hand() {
-        // As a whole, so that its length is known.
+        // In one go, so that the length is known.
         let Ok(encoded) = coding.encode(source.at_hand()) else {
             return source.into_body(x);
         };
@@ -238,7 +240,7 @@ pub(crate) fn compress(
     }
 }
 
-/// Whether answers of this type get smaller.
+/// Whether responses of this type become smaller.
 fn is_compressible(content_type: &[u8]) -> bool {
     TYPES.iter().any(|prefix| {
         content_type
@@ -247,7 +249,7 @@ fn is_compressible(content_type: &[u8]) -> bool {
     })
 }
 
-/// The types that Caddy's documentation of `encode` lists, each as a prefix.
+/// The types listed in Caddy's documentation of `encode`, each as a prefix.
 const TYPES: &[&str] = &[
     "application/atom+xml",
     "application/eot",

@@ -1,5 +1,5 @@
-//! A body compressed while it is sent. Nothing is held back: what the source has not yet followed up is flushed,
-//! so that events arrive when they happen.
+//! A body that is compressed while it is sent. Output is flushed whenever the source has no more data for now, so that
+//! events arrive when they happen.
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -14,19 +14,19 @@ use super::Counts;
 use super::coder::Coder;
 use crate::context::Exchange;
 
-/// Bytes compressed in one turn, after which other connections get theirs: a few milliseconds of work.
+/// Bytes to compress before other connections of the worker run: a few milliseconds of work.
 const TURN_BYTES: usize = 256 * 1024;
 
-/// Bytes given to the coder at once.
+/// Bytes passed to the encoder at once.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Output that is worth sending while there is more to come.
+/// Amount of output that is sent even though more input is available.
 const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// Where the bytes to compress come from.
+/// The source of the bytes to compress.
 pub(crate) struct Source {
     kind: Kind,
-    /// Bytes already taken of those at hand.
+    /// Bytes in memory that were consumed.
     taken: usize,
 }
 
@@ -52,7 +52,7 @@ impl Drop for Piece {
 }
 
 impl Source {
-    /// The bytes of a body; what holds none is given back.
+    /// The bytes of a body; the error returns a body without bytes, such as a tunnel.
     pub(crate) fn of(x: &mut Exchange, body: Body) -> Result<Source, Body> {
         let kind = match body {
             Body::Inline => Kind::Owned(std::mem::take(&mut x.inline)),
@@ -70,7 +70,7 @@ impl Source {
         Ok(Source { kind, taken: 0 })
     }
 
-    /// Trailer fields behind the bytes, once their end was reached.
+    /// The trailer section after the bytes, once their end was reached.
     pub(crate) fn trailers(&mut self) -> Option<Fields> {
         match &mut self.kind {
             Kind::Stream(stream) => stream.trailers(),
@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    /// The body it was made of, where nothing was taken yet.
+    /// The original body, if nothing was consumed yet.
     pub(super) fn into_body(self, x: &mut Exchange) -> Body {
         debug_assert_eq!(self.taken, 0);
         match self.kind {
@@ -106,7 +106,7 @@ impl Source {
         }
     }
 
-    /// The next bytes; an empty slice is the end.
+    /// The next bytes; an empty slice at the end.
     pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
         let taken = self.taken;
         match &mut self.kind {
@@ -132,7 +132,7 @@ impl Source {
         }
     }
 
-    /// Takes so many bytes of the latest ones.
+    /// Consumes `count` of the bytes returned last.
     pub(crate) fn take(&mut self, count: usize) {
         match &mut self.kind {
             Kind::Stream(stream) => stream.consume(count),
@@ -140,7 +140,7 @@ impl Source {
         }
     }
 
-    /// As [`BodyStream::poll_ahead`].
+    /// See [`BodyStream::poll_ahead`].
     pub(crate) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         match &mut self.kind {
             Kind::Stream(stream) => stream.poll_ahead(cx),
@@ -162,10 +162,10 @@ pub(super) struct EncodeStream {
 enum State {
     Coding {
         coder: Box<Coder>,
-        /// Something was written that the client cannot read yet.
+        /// Whether input was written that the client cannot decode yet.
         unflushed: bool,
     },
-    /// What the coder left at its end.
+    /// The remaining output after the end of the stream.
     Draining(Vec<u8>),
     Failed,
 }
@@ -185,7 +185,7 @@ impl EncodeStream {
         }
     }
 
-    /// Compresses until there is enough output, the source has nothing for now, or the turn is over.
+    /// Compresses until there is enough output, the source has no data for now, or the turn is over.
     fn poll_output(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         let mut turn = 0;
         loop {
@@ -196,7 +196,7 @@ impl EncodeStream {
                 coder.output().clear();
                 self.sent = 0;
             }
-            // What was partly sent has to go on from there before anything is added.
+            // Output that was partly sent has to be sent completely before more is appended.
             if self.sent > 0 || coder.output().len() >= OUTPUT_BYTES {
                 return Poll::Ready(Ok(()));
             }
@@ -282,7 +282,7 @@ impl BodyStream for EncodeStream {
     }
 }
 
-/// The body of an answer to HEAD whose length nobody knows.
+/// The body of a HEAD response with unknown `Content-Length`.
 pub(crate) struct Silence;
 
 impl BodyStream for Silence {

@@ -56,7 +56,7 @@ fn decoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All bytes of a body, taken in pieces of odd sizes.
+/// Reads a body to its end, in pieces of odd sizes.
 fn collect(x: &Exchange, body: Body) -> Result<Vec<u8>, Failure> {
     let mut stream = match body {
         Body::Inline => return Ok(x.inline.clone()),
@@ -82,7 +82,7 @@ fn collect(x: &Exchange, body: Body) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Text that compresses, but not to nothing.
+/// Text that compresses, but not to almost nothing.
 fn text(len: usize) -> Vec<u8> {
     let mut state = 7u32;
     let mut letter = || {
@@ -92,7 +92,7 @@ fn text(len: usize) -> Vec<u8> {
     (0..len).map(|_| letter()).collect()
 }
 
-/// What a source shows: data, nothing for now, or a failure.
+/// What a source yields: data, nothing for now, or a failure.
 enum Event {
     Data(Vec<u8>),
     Nothing,

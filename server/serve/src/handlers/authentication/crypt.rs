@@ -1,5 +1,5 @@
-//! Hashes of passwords as files of `htpasswd` and `crypt(3)` have them. Those that are slow on purpose are bounded: a
-//! line of a file must not take a core for minutes. Running them is left to the threads of `password`.
+//! Password hashes in the formats of `htpasswd` and `crypt(3)`. The cost of slow hashes is limited: a line in a file
+//! must not occupy a core for minutes. The threads of `password` verify them.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
@@ -9,14 +9,14 @@ use md5::{Digest, Md5};
 
 use crate::files::limits::{BCRYPT_COST_MAX, SHA_CRYPT_ROUNDS_MAX};
 
-/// A hash of a password, and how it was made.
+/// A password hash with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Crypt {
     /// `{PLAIN}`: the password itself.
     Plain(Vec<u8>),
     /// `{SHA}` and `{SSHA}`: SHA-1 of the password and of the salt that follows the digest.
     Sha1 { digest: Vec<u8>, salt: Vec<u8> },
-    /// `$apr1$` and `$1$`: a thousand rounds of MD5, which differ in their names only.
+    /// `$apr1$` and `$1$`: a thousand rounds of MD5; they differ only in the prefix.
     Md5 {
         magic: &'static str,
         salt: String,
@@ -36,15 +36,15 @@ pub(super) enum Crypt {
     },
 }
 
-/// Rounds of `$5$` and `$6$` where the hash names none, and the fewest that there are.
+/// The default number of rounds of `$5$` and `$6$`, and the minimum.
 const ROUNDS: usize = 5_000;
 const ROUNDS_MIN: usize = 1_000;
 
-/// Bytes of a digest of SHA-1.
+/// Size of a SHA-1 digest in bytes.
 const SHA1_BYTES: usize = 20;
 
 impl Crypt {
-    /// Reads a hash; `None` if it is none of these, or would take too long to check.
+    /// Parses a hash; `None` if the format is not supported or if verification would take too long.
     pub(super) fn parse(text: &str) -> Option<Crypt> {
         if let Some(plain) = text.strip_prefix("{PLAIN}") {
             return Some(Crypt::Plain(plain.as_bytes().to_vec()));
@@ -78,7 +78,7 @@ impl Crypt {
         Some(Crypt::Sha512 { rounds, salt, hash })
     }
 
-    /// Whether checking takes less than a thousandth of a second.
+    /// Whether verification takes less than a millisecond.
     pub(super) fn is_quick(&self) -> bool {
         match self {
             Crypt::Plain(_) | Crypt::Sha1 { .. } => true,
@@ -86,7 +86,7 @@ impl Crypt {
         }
     }
 
-    /// Whether `password` is the one.
+    /// Whether the hash is that of `password`.
     pub(super) fn verify(&self, password: &[u8]) -> bool {
         match self {
             Crypt::Plain(plain) => is_same(plain, password),
@@ -110,7 +110,7 @@ impl Crypt {
     }
 }
 
-/// Whether a hash of bcrypt may be checked: each step of its cost doubles the time.
+/// Whether the cost of a bcrypt hash is acceptable: each step doubles the time.
 pub(super) fn is_affordable(hash: &str) -> bool {
     let cost = hash
         .split('$')
@@ -123,7 +123,7 @@ fn is_same(known: &[u8], made: &[u8]) -> bool {
     verify_slices_are_equal(known, made).is_ok()
 }
 
-/// What stands behind the name of SHA-crypt: `[rounds=N$]salt$hash`.
+/// Parses the part of a SHA-crypt hash after the prefix: `[rounds=N$]salt$hash`.
 fn sha_parts(text: &str) -> Option<(usize, String, String)> {
     let (rounds, rest) = match text.strip_prefix("rounds=") {
         None => (ROUNDS, text),
@@ -146,7 +146,7 @@ fn first_bytes(text: &str, count: usize) -> &str {
     &text[..end]
 }
 
-/// The algorithm of FreeBSD's `crypt` for MD5, which Apache gave another name.
+/// The MD5 algorithm of FreeBSD's `crypt`, for which Apache uses another prefix.
 fn md5_crypt(password: &[u8], salt: &str, magic: &str) -> String {
     let salt = salt.as_bytes();
     let between = Md5::digest([password, salt, password].concat());
@@ -207,7 +207,7 @@ mod tests {
         crypt.verify(password.as_bytes())
     }
 
-    /// Made by `openssl passwd` and, for SHA-1, by `openssl dgst`.
+    /// Created with `openssl passwd` and, for SHA-1, with `openssl dgst`.
     #[test]
     fn hashes_of_other_programs_are_checked() {
         for (hash, password) in KNOWN {

@@ -1,5 +1,5 @@
-//! Checking passwords against hashes, on threads of their own: one check takes a core for as long as a thousand
-//! requests. What a wrong password means is left to the handler.
+//! Verifies passwords on dedicated threads: one verification takes as much CPU time as a thousand requests. The
+//! handlers decide what to do about a wrong password.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::crypt::{self, Crypt};
 use crate::files::limits::{PASSWORD_QUEUE_MAX, PASSWORD_THREADS_MAX};
 
-/// The hash of a password.
+/// A password hash.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::handlers) struct Hash {
     text: String,
@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl Hash {
-    /// The hash that `text` is, or that it holds in base64 as configurations of old Caddys do.
+    /// Parses a hash, or a base64-encoded hash as in configurations of old Caddy versions.
     pub(super) fn parse(text: &str) -> Option<Hash> {
         let text = match text.starts_with('$') {
             true => text.to_owned(),
@@ -48,7 +48,7 @@ impl Hash {
         Some(Hash { text, kind })
     }
 
-    /// The hash that a line of a user file holds: those of `htpasswd` and `crypt(3)`, but the oldest.
+    /// Parses a hash from a user file: the formats of `htpasswd` and `crypt(3)`, except traditional DES.
     pub(in crate::handlers) fn of_user_file(text: &str) -> Option<Hash> {
         if text.starts_with("$2") {
             return crypt::is_affordable(text)
@@ -61,7 +61,7 @@ impl Hash {
         })
     }
 
-    /// Whether a check takes no time worth a thread; then `verify` may be called.
+    /// Whether verification is too fast to be worth a thread; if so, `verify` may be called directly.
     pub(in crate::handlers) fn is_quick(&self) -> bool {
         matches!(&self.kind, Kind::Crypt(crypt) if crypt.is_quick())
     }
@@ -70,7 +70,7 @@ impl Hash {
         self.text.as_bytes()
     }
 
-    /// Whether `password` is the one. It is compared in constant time.
+    /// Whether the hash is that of `password`; compared in constant time.
     pub(in crate::handlers) fn verify(&self, password: &[u8]) -> bool {
         match &self.kind {
             Kind::Bcrypt => bcrypt::verify(password, &self.text).unwrap_or(false),
@@ -81,11 +81,11 @@ impl Hash {
     }
 }
 
-/// The queue for checks is full.
+/// The error that the queue is full.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::handlers) struct Busy;
 
-/// Starts checking; the future tells whether the password was right.
+/// Starts a verification; the future resolves to whether the password is right.
 pub(in crate::handlers) fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<Checking, Busy> {
     let verdict = Arc::new(Mutex::new(Verdict::default()));
     let job = Job {
@@ -100,7 +100,7 @@ pub(in crate::handlers) fn check(hash: Arc<Hash>, password: Vec<u8>) -> Result<C
     Ok(Checking { verdict })
 }
 
-/// A check under way.
+/// A verification in progress.
 pub(in crate::handlers) struct Checking {
     verdict: Arc<Mutex<Verdict>>,
 }
@@ -133,7 +133,7 @@ struct Job {
 }
 
 impl Drop for Job {
-    /// Also when checking panicked: whoever waits must not wait for ever.
+    /// Runs also if verification panicked, so that the request does not wait forever.
     fn drop(&mut self) {
         let mut verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
         verdict.right.get_or_insert(false);
@@ -143,8 +143,8 @@ impl Drop for Job {
     }
 }
 
-/// The queue to the threads, which are started at the first check and shared by all sites of the process: so
-/// their number does not grow with the configuration. `None` if the system gives no thread.
+/// The queue of the threads, which are started on first use and shared by all sites of the process, so that their
+/// number does not grow with the configuration. `None` if no thread can be started.
 fn queue() -> Option<&'static SyncSender<Job>> {
     static QUEUE: OnceLock<Option<SyncSender<Job>>> = OnceLock::new();
     QUEUE
@@ -165,7 +165,7 @@ fn start_thread(jobs: Arc<Mutex<Receiver<Job>>>) -> std::io::Result<()> {
         loop {
             let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = job else { return };
-            // A panic in a library ends one check, which then counts as wrong, and not the thread.
+            // A panic in a library fails this verification and leaves the thread running.
             let verify = std::panic::AssertUnwindSafe(|| job.hash.verify(&job.password));
             let right = std::panic::catch_unwind(verify).unwrap_or(false);
             job.verdict

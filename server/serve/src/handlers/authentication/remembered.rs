@@ -1,5 +1,5 @@
-//! Passwords that were right, remembered as keyed digests: neither a password nor anything that helps to guess
-//! one is kept.
+//! Successful password verifications, cached as keyed digests. The cache contains neither passwords nor anything that
+//! helps to guess one.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,12 +11,12 @@ use super::Credentials;
 use super::password::Hash;
 use crate::files::limits::PASSWORDS_REMEMBERED_MAX;
 
-/// A digest of a hash, a name and a password.
+/// A keyed digest of a hash, a user name and a password.
 pub(in crate::handlers) type Digest = [u8; 32];
 
-/// What one worker remembers.
+/// The cache of one worker.
 pub(in crate::handlers) struct Remembered {
-    /// Made anew in each process and worker, so that digests say nothing outside of it.
+    /// Random per process and worker, so that digests are useless elsewhere.
     key: Key,
     digests: RefCell<HashSet<Digest>>,
 }
@@ -32,7 +32,8 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// The digest for a check of `credentials` against `hash`: another hash of the same name is another check.
+    /// The digest for verifying `credentials` against `hash`. It depends on the hash, so a changed password is verified
+    /// again.
     pub(in crate::handlers) fn key(&self, hash: &Hash, credentials: &Credentials) -> Digest {
         let mut context = Context::with_key(&self.key);
         for part in [
@@ -40,7 +41,7 @@ impl Remembered {
             credentials.name.as_bytes(),
             &credentials.password,
         ] {
-            // Lengths keep parts from being read as others.
+            // Length prefixes make the concatenation unambiguous.
             context.update(&(part.len() as u64).to_le_bytes());
             context.update(part);
         }
@@ -49,12 +50,12 @@ impl Remembered {
         digest
     }
 
-    /// Whether the check was right before. Whoever does not know the key learns nothing from the time it takes.
+    /// Whether this verification succeeded before. The lookup time does not reveal anything without the key.
     pub(in crate::handlers) fn has(&self, digest: &Digest) -> bool {
         self.digests.borrow().contains(digest)
     }
 
-    /// Remembers a check that was right. When there are too many, all are forgotten: each costs one more check.
+    /// Caches a successful verification. A full cache is cleared, which costs one more verification per user.
     pub(in crate::handlers) fn insert(&self, digest: Digest) {
         let mut digests = self.digests.borrow_mut();
         if digests.len() >= PASSWORDS_REMEMBERED_MAX {

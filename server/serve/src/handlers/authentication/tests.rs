@@ -10,7 +10,7 @@ use sluice_net::Worker;
 
 use super::*;
 
-/// `pw`, made by `caddy hash-password --bcrypt-cost 4`.
+/// `pw`, created with `caddy hash-password --bcrypt-cost 4`.
 pub(super) const BCRYPT_PW: &str = "$2a$04$ZIeeTt6DRkM.doP6dq0fueBjR8z0GfGk6k5DSrkEuZsIBQ7i4saqy";
 
 fn argon2_of(password: &str) -> String {
@@ -74,7 +74,7 @@ fn basic(credentials: &str) -> String {
     format!("Basic {}", STANDARD.encode(credentials))
 }
 
-/// The user let in, if any, and whether that had to be awaited.
+/// The authenticated user, if any, and whether the result had to be awaited.
 fn ask(
     handler: &Authentication,
     worker: &Rc<Worker>,
@@ -120,7 +120,7 @@ fn the_right_password_lets_in_and_is_remembered() {
 fn wrong_passwords_and_unknown_names_are_both_checked_and_refused() {
     let handler = Authentication::build(&config(&[("bob", BCRYPT_PW)])).unwrap();
     let worker = Rc::new(Worker::default());
-    // The password of the decoy does not help an unknown name.
+    // The password of the decoy hash does not authenticate an unknown user.
     for credentials in ["bob:wrong", "eve:pw", "bob:", ":pw", "Bob:pw"] {
         for _ in 0..2 {
             let asked = ask(&handler, &worker, Some(&basic(credentials)));
@@ -195,7 +195,7 @@ fn accounts_that_cannot_work_are_refused() {
 
 #[test]
 fn a_full_queue_sends_clients_away() {
-    // Slow enough that the queue fills before the threads have emptied it.
+    // Slow enough to fill the queue before the threads can empty it.
     let hash = StdArc::new(
         Hash::parse(&bcrypt::hash_with_salt("x", 6, [1; 16]).unwrap().to_string()).unwrap(),
     );
@@ -208,7 +208,7 @@ fn a_full_queue_sends_clients_away() {
         Err(Busy) => Some(()),
     });
     assert!(refused.is_some());
-    // All that were taken come to their end.
+    // All accepted verifications complete.
     let waker = Waker::from(StdArc::new(Unpark(thread::current())));
     for check in checks {
         let mut check = pin!(check);

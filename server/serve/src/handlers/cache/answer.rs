@@ -1,4 +1,5 @@
-//! Answers from the store, and answers to requests for a part or under a condition: the store has the whole.
+//! Responses from the cache, including range and conditional requests, which are served from the complete cached
+//! response.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -20,20 +21,20 @@ use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::set_content_range;
 use crate::handlers::nginx::ranges;
 
-/// What a request wants of an answer.
+/// The part of a response that a request asks for.
 enum Wanted {
-    /// All of it.
+    /// The complete response.
     Whole,
-    /// These parts.
+    /// These ranges.
     Parts(Vec<Range>),
-    /// Nothing but its head, as it is now.
+    /// Only the current head.
     Nothing,
-    /// It cannot have what it wants.
+    /// The request cannot be satisfied.
     Refused(Fault),
 }
 
 impl Rule {
-    /// Answers with what is stored.
+    /// Responds with a cached response.
     pub(super) fn answer(
         &self,
         x: &mut Exchange,
@@ -47,7 +48,7 @@ impl Rule {
         self.give(x, store, stored)
     }
 
-    /// Makes a stored head that of the answer (RFC 9111, section 5.1 wants its age in it).
+    /// Makes a cached head the response head, with `Age` (RFC 9111, section 5.1).
     pub(super) fn put_on(&self, x: &mut Exchange, stored: &ResponseHead, age: u64) {
         let mut head = x.worker.upstreams.spare_head();
         head.status = stored.status;
@@ -60,10 +61,10 @@ impl Rule {
         x.res.fields.set(FieldId::Age, &digits);
     }
 
-    /// Gives the content of a stored answer whose head is in place, as far as it is wanted.
+    /// Sends the body of a cached response whose head is in place, as far as the request asks for it.
     pub(super) fn give(&self, x: &mut Exchange, store: &Store, stored: &Rc<Stored>) -> Step {
         let size = stored.len();
-        // What is stored for HEAD alone has no content to take parts from.
+        // A response cached for HEAD only does not have a body to take ranges from.
         let known = (!self.stores_head || x.req.method != Method::Head).then_some(size);
         let body = match wanted(x, known, &stored.head().fields) {
             Wanted::Nothing => Body::Empty,
@@ -96,7 +97,7 @@ impl Rule {
         Step::Done(body)
     }
 
-    /// Gives of an answer that is whole and on its way what is wanted.
+    /// Reduces a complete response from the upstream to what the request asks for.
     pub(super) fn part_of(&self, x: &mut Exchange, head: &ResponseHead, body: Body) -> Step {
         let length = body.len(x.inline.len());
         let wanted = wanted(x, length, &head.fields);
@@ -104,8 +105,8 @@ impl Rule {
     }
 }
 
-/// Gives of an answer that is passed on the part that is wanted, whether or not its upstream gives parts, and says that
-/// parts are given (`proxy_force_ranges`).
+/// Reduces a proxied response to the requested range even if the upstream does not support ranges, and announces range
+/// support (`proxy_force_ranges`).
 pub(crate) fn part_by_force(x: &mut Exchange, body: Body) -> Step {
     let length = body.len(x.inline.len());
     let reads = matches!(x.req.method, Method::Get | Method::Head);
@@ -146,8 +147,8 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
                 set_content_range(x, *range, size);
                 ranges::cut(x, body, *range)
             }
-            // Several parts of what is still coming would have to be collected; RFC 9110, section 14.2 lets a
-            // server give the whole.
+            // Multiple ranges of a stream would have to be buffered; RFC 9110, section 14.2 allows sending the complete
+            // response instead.
             _ => {
                 x.res.status = Status::OK;
                 body
@@ -156,12 +157,11 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
     })
 }
 
-/// What the request wants of the answer whose head is in `x.res`, which becomes the head of that. Only an answer 200
-/// can be asked for in part or under a condition (RFC 9110, sections 13.2.1 and 14.2). A refusal says nothing of what the
-/// upstream said.
+/// What the request asks for, given the response head in `x.res`, which is adapted. Ranges and conditions apply only to
+/// 200 responses (RFC 9110, sections 13.2.1 and 14.2). A refusal drops the upstream's headers.
 fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let reads = matches!(x.req.method, Method::Get | Method::Head);
-    // Conditions of a request are not meant for what the server asks on its behalf.
+    // Conditions of the request do not apply to its subrequests.
     if x.res.status != Status::OK || !reads || x.context.nginx.is_subrequest() {
         return Wanted::Whole;
     }
@@ -169,7 +169,7 @@ fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let validators = validators(x, now);
     match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
         Verdict::NotModified => {
-            // RFC 9110, section 15.4.5: what describes the content only is left out.
+            // RFC 9110, section 15.4.5: omit headers that only describe the content.
             for id in [
                 FieldId::AcceptRanges,
                 FieldId::ContentType,
@@ -190,7 +190,7 @@ fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     parts(x, size, upstream)
 }
 
-/// What tells the answer whose head is in `x.res` from others.
+/// The validators of the response head in `x.res`.
 fn validators(x: &Exchange, now: u64) -> Validators<'_> {
     let modified = x.res.fields.first(FieldId::LastModified);
     Validators {
@@ -199,7 +199,7 @@ fn validators(x: &Exchange, now: u64) -> Validators<'_> {
     }
 }
 
-/// The parts of the answer whose head is in `x.res` that the request wants.
+/// The ranges that the request asks for, given the response head in `x.res`.
 fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let now = now(x);
     let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
@@ -217,7 +217,7 @@ fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
         Selection::Whole => return Wanted::Whole,
         Selection::One(range) => vec![range],
         Selection::Many(ranges) => ranges,
-        // As nginx does it with files, too.
+        // As nginx does for files.
         Selection::Unsatisfiable | Selection::Malformed => {
             forget(x, upstream);
             let text = format!("bytes */{size}");
@@ -234,7 +234,7 @@ fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     Wanted::Parts(ranges)
 }
 
-/// Takes back what an upstream said of its answer.
+/// Removes the upstream's headers from the response.
 fn forget(x: &mut Exchange, upstream: &Fields) {
     for field in upstream.iter() {
         x.res.fields.remove_name(field.name);
@@ -257,7 +257,7 @@ fn part(stored: &Stored, range: Range) -> Body {
     }
 }
 
-/// A part of what is on its way.
+/// A range of a streamed body.
 pub(crate) fn cut_stream(stream: Box<dyn BodyStream>, range: Range) -> Body {
     Body::Stream(Box::new(Part {
         stream,
@@ -266,7 +266,7 @@ pub(crate) fn cut_stream(stream: Box<dyn BodyStream>, range: Range) -> Body {
     }))
 }
 
-/// A part of what is on its way.
+/// A range of a streamed body.
 struct Part {
     stream: Box<dyn BodyStream>,
     skip: u64,

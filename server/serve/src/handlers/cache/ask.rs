@@ -1,4 +1,5 @@
-//! Asking the upstream, and what becomes of its answer: it is stored and passed on, or a stale one is used in its place.
+//! Sends a request to the upstream on a cache miss. The response is cached and sent to the client, or a stale response
+//! is used instead.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use crate::failure::Fault;
 use crate::handler::{Handler, Step};
 use crate::handlers::nginx::slice;
 
-/// What is asked for.
+/// A request to the upstream.
 pub(super) struct Ask {
     pub store: Arc<Store>,
     pub key: Vec<u8>,
-    /// Where the answer belongs, as far as is known.
+    /// The cache entry for the response, if it is known.
     pub place: Option<Place>,
-    /// What was stored, if it is stale.
+    /// The cached response, if it is stale.
     pub stale: Option<Rc<Stored>>,
-    /// Whether the answer may be stored.
+    /// Whether the response may be cached.
     pub stores: bool,
     pub lead: Turns,
     pub updating: Option<Updating>,
-    /// What the store had.
+    /// The cache status.
     pub status: CacheStatus,
 }
 
@@ -47,19 +48,19 @@ impl Ask {
     }
 }
 
-/// What an upstream made of a request.
+/// The outcome of a request to the upstream.
 struct Heard {
-    /// Its head as it came; none where it gave none.
+    /// The response head as received; `None` if there was none.
     head: Option<ResponseHead>,
-    /// The fields of the client's request.
+    /// The headers of the client's request.
     asked: Fields,
-    /// Whether it was asked if the stale answer is valid still.
+    /// Whether the request was a validation of the stale response.
     validates: bool,
 }
 
 impl Rule {
-    /// Asks for an answer in place of the stale one, which is used for now; gives it back where there is no room for
-    /// that.
+    /// Refreshes the stale response in the background, while the client gets the stale one. Returns the request if
+    /// there are too many background requests.
     pub(super) fn ask_in_background(self: &Arc<Self>, x: &Exchange, ask: Ask) -> Result<(), Ask> {
         let Some(left) = Left::enter(&x.worker) else {
             return Err(ask);
@@ -74,7 +75,7 @@ impl Rule {
         in_background(async move {
             let step = rule.ask(&mut other, ask).await;
             if let Step::Done(Body::Stream(mut body)) = step {
-                // What it holds is stored while it is read.
+                // Reading the body stores it.
                 super::tee::read_on(&mut *body).await;
             }
             drop(left);
@@ -116,7 +117,7 @@ impl Rule {
         }
     }
 
-    /// Whether a part is wanted that is too far from the beginning to fetch everything before it.
+    /// Whether a range starts too far into the response to fetch everything before it.
     fn is_far_range(&self, x: &Exchange) -> bool {
         let Some(offset) = self.max_range_offset else {
             return false;
@@ -132,11 +133,11 @@ impl Rule {
             let sum = sum.unwrap_or(0).saturating_mul(10);
             Some(sum.saturating_add(u64::from(digit - b'0')))
         });
-        // Without a number it is counted from the end, which is far.
+        // A suffix range is relative to the end, so it is far.
         start.is_none_or(|start| start >= offset)
     }
 
-    /// Asks the upstream for the whole, or whether the stale answer is valid still.
+    /// Requests the complete response from the upstream, or validates the stale one.
     async fn hear(&self, x: &mut Exchange, ask: &Ask) -> (Step, Heard) {
         let asked = x.req.fields.clone();
         let method = x.req.method.clone();
@@ -171,7 +172,7 @@ impl Rule {
         (step, heard)
     }
 
-    /// The upstream gave no answer, or one that is taken for an error.
+    /// Handles a failed request, or a response that counts as an error.
     fn failed(
         &self,
         x: &mut Exchange,
@@ -206,7 +207,7 @@ impl Rule {
         Step::Fail(fault)
     }
 
-    /// For how long an error is to be told again.
+    /// How long to cache an error.
     fn lifetime(&self, asked: &Fields, head: &ResponseHead, at: u64) -> Option<u32> {
         self.judged(asked, head, at, &self.rules_for(head.status))
             .map(|lifetime| lifetime.fresh)
@@ -235,7 +236,7 @@ impl Rule {
         }
     }
 
-    /// How long answers with this status are fresh that do not say so themselves.
+    /// The default lifetime of responses with this status (`proxy_cache_valid`).
     fn usual(&self, status: Status) -> Option<u32> {
         let code = status.code();
         let found = self
@@ -245,7 +246,7 @@ impl Rule {
         found.map(|valid| valid.seconds)
     }
 
-    /// Whether a stale answer is used in place of a failure, or of an answer with a status that is given.
+    /// Whether to use a stale response instead of a failure, or instead of a response with this status.
     fn prefers_stale(
         &self,
         x: &Exchange,
@@ -266,14 +267,14 @@ impl Rule {
             (None, Some(status)) => use_stale.statuses.contains(&status.code()),
             (None, None) => false,
         };
-        // RFC 5861, section 4 names the statuses that are errors.
+        // The error statuses of RFC 5861, section 4.
         let is_severe = kind.is_some()
             || status.is_some_and(|status| matches!(status.code(), 500 | 502 | 503 | 504));
         let times = stored.times();
         is_error && !times.lifetime.is_strict || is_severe && times.outlasts_errors(now(x))
     }
 
-    /// The upstream says that the stale answer is valid still.
+    /// Handles a 304 (Not Modified), which confirms the stale response.
     fn validated(
         &self,
         x: &mut Exchange,
@@ -282,7 +283,7 @@ impl Rule {
         newer: &ResponseHead,
     ) -> Step {
         let mut head = stored.head().clone();
-        // How old it is follows from what was said now.
+        // The age is determined by the new response.
         head.fields.remove(FieldId::Age);
         head.fields.remove(FieldId::Date);
         caching::merge(&mut head.fields, &newer.fields);
@@ -308,7 +309,7 @@ impl Rule {
         self.give(x, &ask.store, stored)
     }
 
-    /// Whether an answer goes through buffers: others nginx does not store.
+    /// Whether the response is buffered; nginx does not cache unbuffered responses.
     fn is_buffered(&self, head: &ResponseHead) -> bool {
         let told = head.fields.find_first(b"X-Accel-Buffering");
         match told.filter(|_| !self.ignores_buffering) {
@@ -318,7 +319,7 @@ impl Rule {
         }
     }
 
-    /// Stores an answer, if it may be, while it is passed on.
+    /// Caches a response, if that is allowed, while sending it to the client.
     fn take(
         &self,
         x: &mut Exchange,
@@ -327,7 +328,7 @@ impl Rule {
         head: &ResponseHead,
         body: Body,
     ) -> Step {
-        // The content is missing; only where no GET has the same key is that how it should be.
+        // A HEAD response lacks the body, so it is cached only if GET requests use another key.
         let is_head = x.req.method == Method::Head && self.keeps_head && !self.stores_head;
         let at = now(x);
         let may_be = ask.stores && !is_head && self.is_buffered(head);
@@ -357,7 +358,7 @@ impl Rule {
         stored.fields.remove(FieldId::Trailer);
         let length = body.len(x.inline.len());
         if let (true, Some(length)) = (x.req.method == Method::Head && self.keeps_head, length) {
-            // The content is not there to tell it.
+            // Record the length, which the missing body cannot provide.
             let mut digits = Vec::with_capacity(20);
             sluice_message::decimal::push_integer(&mut digits, length);
             stored.fields.set(FieldId::ContentLength, &digits);
@@ -387,7 +388,7 @@ impl Rule {
     }
 }
 
-/// Asks whether an answer is valid still; says whether it can be asked so.
+/// Makes the request a validation of the cached response; returns whether there is a validator.
 fn add_validators(stored: &Fields, request: &mut Fields) -> bool {
     let mut has_any = false;
     for (from, to) in [

@@ -1,4 +1,4 @@
-//! From the model's `cache` to the handler.
+//! Builds the `cache` handler from the model.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
     })
 }
 
-/// Opens the store, if anything is to be served.
+/// Opens the cache, unless the configuration is only validated.
 fn open(settings: &Settings, cx: &Builder<'_>) -> Result<Option<Arc<Store>>, Refusal> {
     let Some(recorder) = cx.recorder else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! `cache`: answers of an upstream are stored and used again (RFC 9111). Whether one may be stored and how long it is
-//! fresh is left to `sluice-message`, where it is kept to `sluice-cache`, asking to `reverse_proxy`.
+//! `cache`: caches responses of an upstream (RFC 9111). `sluice-message` decides whether a response may be cached and
+//! how long it is fresh, `sluice-cache` stores it, and `reverse_proxy` sends requests to the upstream.
 
 pub(crate) mod answer;
 mod ask;
@@ -28,22 +28,22 @@ use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
 use crate::values::{expanded, is_set};
 use ask::Ask;
 
-/// The directive at work. What goes on when its client is gone holds it, too.
+/// The handler. Background requests, which outlive the client's request, share its settings.
 struct Cache(Arc<Rule>);
 
-/// What holds in one place.
+/// The cache settings of one location.
 struct Rule {
-    /// None where a configuration is only looked at.
+    /// `None` if the configuration is only validated.
     store: Option<Arc<Store>>,
     origin: ReverseProxy,
     key: Template,
-    /// Methods besides GET and HEAD.
+    /// Methods to cache besides GET and HEAD.
     methods: Box<[Method]>,
     bypass: Box<[Template]>,
     no_store: Box<[Template]>,
     purge: Box<[Template]>,
     rules: Rules,
-    /// Whether answers are stored that do not say themselves whether they are to go through buffers.
+    /// Whether to cache responses without `X-Accel-Buffering` (`proxy_buffering`).
     is_buffered: bool,
     ignores_buffering: bool,
     valid: Box<[Valid]>,
@@ -57,14 +57,14 @@ struct Rule {
     max_range_offset: Option<u64>,
 }
 
-/// How long answers with some statuses are fresh.
+/// The default lifetime of responses with certain statuses.
 struct Valid {
-    /// All when empty.
+    /// Empty for all statuses.
     codes: Box<[u16]>,
     seconds: u32,
 }
 
-/// When a stale answer is used.
+/// When to use a stale response.
 #[derive(Clone, Default)]
 struct UseStale {
     on_error: bool,
@@ -74,34 +74,34 @@ struct UseStale {
     statuses: Box<[u16]>,
 }
 
-/// How long requests wait for one another.
+/// Timeouts for waiting for another request (`proxy_cache_lock_age`, `proxy_cache_lock_timeout`).
 #[derive(Clone, Copy)]
 struct Patience {
     age: Duration,
     timeout: Duration,
 }
 
-/// What the store had for a request, as nginx tells it.
+/// The cache status of a request, as in nginx's `$upstream_cache_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheStatus {
-    /// A fresh answer.
+    /// A fresh response was used.
     Hit,
-    /// Nothing.
+    /// There was no cached response.
     Miss,
-    /// A stale answer, so that the upstream was asked.
+    /// A stale response was replaced.
     Expired,
-    /// A stale answer, which was used.
+    /// A stale response was used.
     Stale,
-    /// A stale answer, which was used while another request asks.
+    /// A stale response was used while another request updates it.
     Updating,
-    /// A stale answer that the upstream has said to be valid still.
+    /// A stale response was confirmed by the upstream.
     Revalidated,
-    /// It was not asked.
+    /// The cache was not used.
     Bypass,
 }
 
 impl CacheStatus {
-    /// nginx's word for it.
+    /// nginx's name for the status.
     pub const fn as_str(self) -> &'static str {
         match self {
             CacheStatus::Hit => "HIT",
@@ -137,7 +137,7 @@ impl Handler for Cache {
 }
 
 impl Rule {
-    /// The answer, if a fresh one is stored.
+    /// Responds from the cache if it has a fresh response.
     fn at_once(&self, x: &mut Exchange) -> Option<Step> {
         let store = self.store.as_ref()?;
         if !self.is_meant(x) || is_any_set(&self.purge, x) || is_any_set(&self.bypass, x) {
@@ -152,8 +152,8 @@ impl Rule {
         }
     }
 
-    /// Whether answers to such a request are stored and used. Nobody knows what the content of a GET means (RFC 9110,
-    /// section 9.3.1), and no key has it.
+    /// Whether such requests use the cache. Content in a GET request does not have defined semantics (RFC 9110, section
+    /// 9.3.1) and is not part of the key, so such requests do not.
     fn is_meant(&self, x: &Exchange) -> bool {
         match &x.req.method {
             Method::Get | Method::Head => x.body.is_empty(),
@@ -184,7 +184,7 @@ impl Rule {
             return self.ask(x, ask).await;
         }
         let mut waited = Waited::default();
-        // Each turn ends with an answer, or with having waited for another request.
+        // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
             let (place, found) = self.find(store, x, &ask.key);
             match found {
@@ -211,7 +211,7 @@ impl Rule {
         self.ask(x, ask).await
     }
 
-    /// Waits while another request asks for the same; says whether there may be an answer now.
+    /// Waits while another request fills the same entry; returns whether to look at the cache again.
     async fn turn(
         &self,
         x: &Exchange,
@@ -235,7 +235,7 @@ impl Rule {
                 let now = x.worker.clock.coarse();
                 let since = *waited.since.get_or_insert(now);
                 let left = lock.timeout.saturating_sub(now.since(since));
-                // Who asks may take so long that another one may try as well, which may be this one.
+                // The other request may exceed the lock age; then one more request may try, possibly this one.
                 let turn = lock.age.saturating_sub(now.since(wait.since()));
                 match wait_for(x, wait, left.min(turn.max(CACHE_LOOK_PAUSE))).await {
                     Some(outcome) => outcome,
@@ -249,7 +249,7 @@ impl Rule {
         }
     }
 
-    /// There is an answer, but a stale one.
+    /// Handles a stale cached response.
     async fn renew(
         self: &Arc<Self>,
         x: &mut Exchange,
@@ -279,8 +279,8 @@ impl Rule {
         self.ask(x, ask).await
     }
 
-    /// Passes a request on that has nothing to do with what is stored, unless it changes what that stands for (RFC 9111,
-    /// section 4.4).
+    /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
+    /// 9111, section 4.4).
     async fn pass(&self, x: &mut Exchange, store: &Store) -> Step {
         if x.req.method.is_safe() {
             return self.origin.wait(x).await;
@@ -302,7 +302,7 @@ struct Waited {
     since: Option<Moment>,
 }
 
-/// Waits for another request; nothing if it takes too long.
+/// Waits for another request; `None` on timeout.
 async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
     let timer = x.worker.timers.timer();
     timer.set(&x.worker.clock, patience);
@@ -313,12 +313,12 @@ async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Ou
     .await
 }
 
-/// Removes what is stored under a key; with an asterisk at its end, under all keys that begin so.
+/// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
 fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
     let count = match key.split_last() {
         Some((b'*', beginning)) => {
             store.purge_beginning(beginning);
-            // As in nginx: nobody knows how many there should be.
+            // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
             1
         }
         _ => store.purge(key),
@@ -330,12 +330,12 @@ fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
     Step::Done(Body::Empty)
 }
 
-/// Whether one of some texts is neither empty nor `0`.
+/// Whether one of the texts is neither empty nor `0`.
 fn is_any_set(texts: &[Template], x: &Exchange) -> bool {
     texts.iter().any(|text| is_set(&expanded(text, x)))
 }
 
-/// Seconds since 1970.
+/// Unix time in seconds.
 fn now(x: &Exchange) -> u64 {
     x.worker.clock.unix_seconds()
 }
@@ -345,8 +345,8 @@ fn count(x: &mut Exchange, store: &Store, status: CacheStatus) {
     store.counts.requests[status as usize].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether a field says under which conditions, or which part of, an answer is wanted. The upstream is asked for the
-/// whole.
+/// Whether a header makes a request conditional or restricts it to a range. The upstream gets requests without them,
+/// for the complete response.
 fn is_of_part(id: FieldId) -> bool {
     matches!(
         id,
@@ -359,5 +359,5 @@ fn is_of_part(id: FieldId) -> bool {
     )
 }
 
-/// A turn at filling a place.
+/// The lock for filling a cache entry.
 type Turns = Option<Lead>;

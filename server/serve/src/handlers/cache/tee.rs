@@ -1,6 +1,6 @@
-//! A body that is stored while it is passed on, in a cache or as a file. It is read as fast as it comes: what its client
-//! does not take yet waits in memory and, where that is too much, in the file that it is stored in; so others do not
-//! wait for a slow client. If its client leaves it is read on without it, as in nginx.
+//! A body that is stored in a cache or a file while it is sent. It is read as fast as it arrives: what the client has
+//! not received yet is buffered in memory and, beyond a limit, read back from the file, so a slow client does not delay
+//! others who wait for the cache entry. If the client disconnects, storing continues without it, as in nginx.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -16,18 +16,18 @@ use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 
 use crate::limits::{CACHE_AHEAD_BYTES_MAX, CACHE_LEFT_MAX, CACHE_PUMP_BYTES};
 
-/// Where a body is stored. One that is dropped before it is finished leaves nothing.
+/// The destination of a body. Dropping it before `finish` discards what was stored.
 pub(crate) trait Sink {
-    /// Takes the next bytes.
+    /// Stores the next bytes.
     fn write(&mut self, content: &[u8]);
 
-    /// The body is whole.
+    /// Completes the stored body.
     fn finish(self: Box<Self>);
 
-    /// Whether it will be stored, as far as is known.
+    /// Whether the body will be stored, as far as is known.
     fn is_going_on(&self) -> bool;
 
-    /// Another handle of the file, and where the body begins in it; none where it cannot be read.
+    /// A handle to the file for reading, and the offset of the body in it; `None` if it cannot be read.
     fn reader(&self) -> Option<(File, u64)>;
 }
 
@@ -49,59 +49,60 @@ impl Sink for Fill {
     }
 }
 
-/// A body that is stored while it is passed on.
+/// A body that is stored while it is sent.
 pub(crate) struct Tee {
     flow: Rc<RefCell<Flow>>,
-    /// What is shown.
+    /// The bytes shown to the consumer.
     own: Vec<u8>,
-    /// How much of that was consumed.
+    /// How many of them were consumed.
     at: usize,
-    /// Content that was not consumed, where the length is known.
+    /// Bytes yet to be consumed, if the length is known.
     left: Option<u64>,
 }
 
-/// What the side that reads and the side that is read have in common. Content waits in this order: in memory, in the
-/// file, and in memory again where there is no file any longer.
+/// State shared by the task that reads the body and the stream that the client reads. Pending content is ordered as
+/// follows: in memory (`ahead`), in the file (`spilled`), and in memory again (`late`) once the file is no longer
+/// written.
 struct Flow {
     worker: Rc<Worker>,
-    /// None once it has ended.
+    /// `None` once the body has ended.
     stream: Option<Box<dyn BodyStream>>,
-    /// None once the answer is stored, or will not be.
+    /// `None` once the body is stored, or will not be.
     sink: Option<Box<dyn Sink>>,
-    /// Others wait as long as this lives.
+    /// Other requests for the entry wait until this is dropped.
     turn: (Option<Lead>, Option<Updating>),
     ahead: Vec<u8>,
     spilled: Option<Spilled>,
     late: Vec<u8>,
-    /// How much of the content was read.
+    /// Bytes read so far.
     read: u64,
     ended: Option<Result<(), Failure>>,
     trailers: Option<Fields>,
     client: Client,
-    /// Wakes whoever reads.
+    /// Wakes the task that reads the body.
     reader: Option<Waker>,
 }
 
-/// Content that waits in the file.
+/// Pending content in the file.
 struct Spilled {
     file: File,
-    /// Where content begins in the file.
+    /// The offset of the body in the file.
     start: u64,
-    /// Which part of the content it is.
+    /// The range of the body that is pending.
     from: u64,
     to: u64,
 }
 
-/// Whoever the body is for.
+/// The client that receives the body.
 enum Client {
-    /// It is there, and woken when there is more.
+    /// Connected; the waker is for new content.
     There(Option<Waker>),
-    /// It has left; as one of those that are counted, if there was room.
+    /// Disconnected, with a slot for reading on, if one was free.
     Gone(Option<Left>),
 }
 
 impl Tee {
-    /// Begins to read `stream` into `sink`. Others may wait as long as `turn` lives.
+    /// Starts to read `stream` into `sink`. Other requests for the entry wait until `turn` is dropped.
     pub fn new(
         worker: &Rc<Worker>,
         stream: Box<dyn BodyStream>,
@@ -135,7 +136,7 @@ impl Tee {
 }
 
 impl Flow {
-    /// Reads as long as something comes and there is room for it. Ready when there is no more to be done.
+    /// Reads while data is available and there is room for it. Ready when the body has ended.
     fn poll_pump(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut budget = CACHE_PUMP_BYTES;
         while self.ended.is_none() {
@@ -145,7 +146,7 @@ impl Flow {
                 break;
             }
             if budget == 0 {
-                // Others of this worker have their turn.
+                // Yield to other tasks of this worker.
                 cx.waker().wake_by_ref();
             }
             let taken = match budget > 0 && self.has_room() {
@@ -162,7 +163,7 @@ impl Flow {
         Poll::Ready(())
     }
 
-    /// Whether anybody still wants the body: its client, or whoever asks for what is stored.
+    /// Whether the body is still needed, by the client or by the cache.
     fn is_wanted(&self) -> bool {
         match &self.client {
             Client::There(_) => true,
@@ -171,7 +172,7 @@ impl Flow {
         }
     }
 
-    /// Whether more can be read: what is stored can wait in its file.
+    /// Whether to read more; a body that is being stored can wait in its file.
     fn has_room(&self) -> bool {
         let waits = match &self.spilled {
             Some(_) => &self.late,
@@ -182,7 +183,7 @@ impl Flow {
             || waits.len() < CACHE_AHEAD_BYTES_MAX
     }
 
-    /// Reads what there is; how much that was.
+    /// Reads the available data and returns its length.
     fn poll_some(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(0);
@@ -190,7 +191,7 @@ impl Flow {
         let data = match stream.poll_data(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(failure)) => {
-                // It is not whole: nothing is stored, and nobody waits for it any longer.
+                // The body is incomplete: discard it and release the requests that wait for it.
                 self.sink = None;
                 self.end(Err(failure));
                 return Poll::Ready(0);
@@ -258,7 +259,7 @@ impl Flow {
         }
     }
 
-    /// Gives what waits next; `out` is empty. Ready with nothing at the end.
+    /// Appends the next pending bytes to the empty `out`; leaves it empty at the end.
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut Vec<u8>) -> Poll<Result<(), Failure>> {
         if !self.ahead.is_empty() {
             std::mem::swap(&mut self.ahead, out);
@@ -285,7 +286,7 @@ impl Flow {
                     Poll::Ready(Ok(()))
                 }
                 Some(Err(failure)) => {
-                    // Nobody is to take it for whole who asks again.
+                    // Reading again must not look like a complete body.
                     let again = Failure::new(Side::Upstream, FailureKind::Closed);
                     self.ended = Some(Err(again));
                     Poll::Ready(Err(failure))
@@ -330,7 +331,7 @@ impl Drop for Tee {
         let mut flow = self.flow.borrow_mut();
         let is_wanted = flow.ended.is_none()
             && flow.sink.as_ref().is_some_and(|sink| sink.is_going_on())
-            // A process that ends takes no more work on.
+            // Do not start background work during a shutdown.
             && !flow.worker.draining.get();
         let left = match is_wanted {
             true => Left::enter(&flow.worker),
@@ -355,15 +356,15 @@ pub(super) async fn read_on(body: &mut dyn BodyStream) {
     }
 }
 
-/// Counts what one worker reads on without a client.
+/// The number of bodies that one worker reads on without a client.
 #[derive(Default)]
 struct Count(Cell<usize>);
 
-/// One of those that a worker reads on without a client.
+/// A slot for reading on without a client.
 pub(super) struct Left(Rc<Count>);
 
 impl Left {
-    /// Counts one more, if there is room.
+    /// Takes a slot, if one is free.
     pub fn enter(worker: &Worker) -> Option<Left> {
         let count = worker.local::<Count>();
         if count.0.get() >= CACHE_LEFT_MAX {

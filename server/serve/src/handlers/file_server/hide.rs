@@ -1,4 +1,4 @@
-//! `hide`: files that do not exist as far as requests are concerned.
+//! `hide`: files that the file server treats as nonexistent.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -20,12 +20,12 @@ pub(super) struct Hidden {
 }
 
 enum Pattern {
-    /// Without a slash: hides whatever has such a name on its path.
+    /// Without a slash: hides every path with such a name as a component.
     Name(Glob),
-    /// With one: hides that file, or that folder and all in it.
+    /// With a slash: hides that file, or that folder and everything below it.
     Path {
         prefix: Vec<u8>,
-        /// Only where there are wildcards: most patterns have none and every request looks at all.
+        /// `None` without wildcards: most patterns have none, and every request checks all patterns.
         glob: Option<Glob>,
     },
 }
@@ -52,13 +52,14 @@ impl Hidden {
         Ok(hidden)
     }
 
-    /// Whether the file at `path`, absolute and clean, is hidden.
+    /// Whether the file at the absolute, normalized `path` is hidden.
     pub(super) fn hides(&self, x: &Exchange, path: &[u8]) -> bool {
         self.fixed.iter().any(|pattern| pattern.hides(path))
             || self.later.iter().any(|template| {
                 files::with_path(|text| {
                     let text = template.resolve(&At(x), text);
-                    // What a request makes of a pattern cannot be refused at the start; malformed ones hide nothing.
+                    // A pattern that depends on the request cannot be validated at startup; if it is malformed it does
+                    // not hide anything.
                     self.compile(text)
                         .is_some_and(|pattern| pattern.hides(path))
                 })
@@ -74,7 +75,7 @@ impl Hidden {
                 .ok()
                 .map(Pattern::Name);
         }
-        // The same way that a relative root is made absolute.
+        // Resolved like a relative root.
         let mut prefix = Vec::new();
         let whole = match text.starts_with(b"/") {
             true => text.to_vec(),
@@ -102,7 +103,7 @@ impl Pattern {
                 let within = path
                     .strip_prefix(&prefix[..])
                     .is_some_and(|rest| matches!(rest, [] | [b'/', ..]) || prefix == b"/");
-                // Folders above the path count as well, so that a wildcard hides what is in a folder too.
+                // Check parent folders too, so that a wildcard also hides the contents of a folder.
                 let matches = |glob: &Glob| ancestors(path).any(|ancestor| glob.matches(ancestor));
                 within || glob.as_ref().is_some_and(matches)
             }
@@ -110,7 +111,7 @@ impl Pattern {
     }
 }
 
-/// The path itself and every folder it is in.
+/// The path itself and all its parent folders.
 fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = path
         .iter()

@@ -1,5 +1,4 @@
-//! `file_server`: answers with files and folders. Which bytes of a file are sent is left to `send`, lists of
-//! folders to `browse`.
+//! `file_server`: serves files and folders. `send` selects the bytes of a file, `browse` creates folder listings.
 
 mod browse;
 mod hide;
@@ -31,9 +30,9 @@ use send::Sidecar;
 
 /// Serves the files below a root.
 ///
-/// Links are followed wherever they point, as in Caddy: whoever may write below the root decides what is served.
-/// A request cannot lead out of it: its path is cleaned after it was decoded, so no `..` is left, and NUL ends in
-/// 400. A backslash is a letter like any other.
+/// As in Caddy, symbolic links are followed wherever they point: anyone who may write below the root decides what is
+/// served. A request cannot escape the root: its path is normalized after decoding, so `..` does not remain, and NUL
+/// results in 400. A backslash is an ordinary character.
 pub(crate) struct FileServer {
     root: Root,
     index: Vec<Template>,
@@ -46,7 +45,7 @@ pub(crate) struct FileServer {
     etag_extensions: Vec<String>,
 }
 
-/// Builds the handler.
+/// Builds `file_server`.
 pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let status = StatusText::build(config.status_code.as_str(), cx)?;
     Ok(Box::new(FileServer::build(
@@ -58,7 +57,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
 }
 
 impl FileServer {
-    /// `config_files` are hidden besides what the configuration says: they often lie beside the site.
+    /// `config_files` are hidden in addition to `hide`, because they are often located in the site's folder.
     fn build(
         config: &Config,
         status: Option<StatusText>,
@@ -168,7 +167,7 @@ impl FileServer {
         browse.list(x, &self.hidden, folder)
     }
 
-    /// What is at the place that the request names.
+    /// Describes the file or folder that the request selects.
     fn words(&self, x: &Exchange, full: &mut Vec<u8>) -> String {
         let now = x.worker.clock.coarse();
         if self.root.write(&At(x), full).is_err() {
@@ -230,8 +229,8 @@ impl FileServer {
         Step::Fail(Fault::new(Status::NOT_FOUND, "Not Found"))
     }
 
-    /// 405 for methods that read nothing (RFC 9110, section 15.5.6). While an error is answered the method is that
-    /// of the request that failed and does not count.
+    /// Responds with 405 to methods other than GET and HEAD (RFC 9110, section 15.5.6). While an error is being
+    /// handled, the method is that of the failed request and does not matter.
     fn refuse_method(&self, x: &mut Exchange) -> Option<Step> {
         let reads = matches!(x.req.method, Method::Get | Method::Head);
         if reads || x.context.error.is_some() {
@@ -245,7 +244,7 @@ impl FileServer {
     }
 }
 
-/// Appends the name of an index to the path of its folder.
+/// Appends the name of an index file to the path of its folder.
 fn add_index(name: &Template, x: &Exchange, full: &mut Vec<u8>) -> Result<(), UnfitPath> {
     files::with_path(|text| {
         values::expand_path(name, x, text)?;

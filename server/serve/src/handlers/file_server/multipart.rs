@@ -1,4 +1,4 @@
-//! Several ranges of a file in one answer (RFC 9110, section 14.6). Which ranges is left to `send`.
+//! Several ranges of a file in one multipart response (RFC 9110, section 14.6). `send` selects the ranges.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -13,20 +13,20 @@ use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 
 use sluice_observe::random;
 
-/// The parts with what stands between them.
+/// A multipart body.
 pub(crate) struct Multipart {
     worker: Rc<Worker>,
     boundary: String,
-    /// Each part with its head before it; the last is only what ends the whole.
+    /// The parts, each with the header before it; the last one is only the closing delimiter.
     parts: Vec<Part>,
-    /// The part that is being sent.
+    /// The index of the part being sent.
     at: usize,
-    /// Bytes of that part's head that are sent.
+    /// Bytes of that part's header that were sent.
     head_sent: usize,
     content: Content,
-    /// Where the content begins in its file, if it is not in memory.
+    /// The offset of the content in its file, if it is not in memory.
     base: u64,
-    /// What was read of a large file and is not sent yet.
+    /// Bytes read from a large file that were not sent yet.
     read: Vec<u8>,
     read_sent: usize,
     left: u64,
@@ -48,14 +48,14 @@ impl Multipart {
         Multipart::of(worker, content, ranges, media_type)
     }
 
-    /// Parts of a content that begins there in its file, and has this size.
+    /// Parts of a content that starts at `base` in its file and has `size` bytes.
     pub(crate) fn of(
         worker: Rc<Worker>,
         (content, base, size): (Content, u64, u64),
         ranges: Vec<Range>,
         media_type: Option<Vec<u8>>,
     ) -> Multipart {
-        // 128 random bits: no file holds them by chance, and nobody can prepare one that does.
+        // 128 random bits do not occur in a file by chance, and cannot be placed there in advance.
         let boundary = format!("{:032x}", random::bits());
         let media_type = media_type.map(|text| String::from_utf8_lossy(&text).into_owned());
         let mut parts = Vec::with_capacity(ranges.len() + 1);
@@ -103,7 +103,7 @@ impl Multipart {
         format!("multipart/byteranges; boundary={}", self.boundary)
     }
 
-    /// Reads on in a large file.
+    /// Reads the next bytes of a large file.
     fn fill(&mut self) -> io::Result<()> {
         let Content::Handle(file) = &self.content else {
             return Ok(());
@@ -119,7 +119,7 @@ impl Multipart {
     }
 }
 
-/// Reads `len` bytes from `start` on into `buf`. The blocking read mostly finds them in the system's cache.
+/// Reads `len` bytes from `start` into `buf`. The read blocks, but the data is usually in the page cache.
 fn read_exactly(file: &File, start: u64, len: usize, buf: &mut Vec<u8>) -> io::Result<()> {
     buf.clear();
     buf.resize(len, 0);

@@ -1,5 +1,5 @@
-//! Redirects to the one right spelling of a path: folders end with a slash, files do not, so that relative links
-//! on a page lead where they should.
+//! Redirects to the canonical form of a path: folders end with a slash, files do not, so that relative links on a page
+//! work.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use sluice_net::Body;
 use crate::context::Exchange;
 use crate::handler::Step;
 
-/// Redirects to the path with a slash at its end, if it has none.
+/// Redirects to the path with a trailing slash, if it lacks one.
 pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {
     let original = original_path(x);
     if original.ends_with(b"/") || !names_the_same(x, &original) {
@@ -20,9 +20,9 @@ pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {
     Some(to(x, &original, End::Slash))
 }
 
-/// Redirects to the path without the slash at its end, if it has one.
+/// Redirects to the path without a trailing slash, if it has one.
 pub(super) fn without_slash(x: &mut Exchange) -> Option<Step> {
-    // The common case first: neither the path now nor the one sent can end with a slash unseen.
+    // Fast path: neither the current nor the original path ends with a slash.
     if !x.req.uri.path().ends_with(b"/") && x.req.uri.as_bytes() == &x.req.target[..] {
         return None;
     }
@@ -40,12 +40,12 @@ enum End {
     Name,
 }
 
-/// Whether rewrites left the last segment alone: a client knows nothing of others.
+/// Whether rewrites left the last segment unchanged: the client does not know about others.
 fn names_the_same(x: &Exchange, original: &[u8]) -> bool {
     path::base_name(original) == path::base_name(x.req.uri.path())
 }
 
-/// The path as the client sent it, decoded.
+/// The path as sent by the client, decoded.
 pub(super) fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
     let (sent, _) = split(&x.req.target);
     if !sent.contains(&b'%') {
@@ -56,7 +56,7 @@ pub(super) fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
     Cow::Owned(decoded)
 }
 
-/// Path and query of a request target in origin or absolute form (RFC 9112, section 3.2).
+/// Path and query of a request target in origin-form or absolute-form (RFC 9112, section 3.2).
 fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let query_at = memchr::memchr(b'?', target);
     let (before, query) = match query_at {
@@ -75,8 +75,8 @@ fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
-    // Cleaning leaves one slash at the front and encoding no backslash, so the target cannot be another host:
-    // browsers read `//host` and `/\host` as one.
+    // Normalization leaves one leading slash and encoding escapes backslashes, so the target cannot be another host:
+    // browsers treat `//host` and `/\host` as one.
     let (mut clean, mut location) = (Vec::new(), Vec::new());
     path::clean(original, &mut clean);
     match end {
@@ -93,7 +93,7 @@ fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
     }
     x.res.status = Status::PERMANENT_REDIRECT;
     x.res.fields.set(FieldId::Location, &location);
-    // Other methods than these expect no page; the redirect has them repeated as they are.
+    // Other methods do not expect a page; the redirect makes clients repeat them unchanged.
     if !matches!(x.req.method, Method::Get | Method::Head) {
         return Step::Done(Body::Empty);
     }

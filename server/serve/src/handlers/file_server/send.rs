@@ -1,5 +1,5 @@
-//! Sending one file: validators, conditions, ranges, and files compressed ahead. Reading it is left to
-//! `sluice-cache` or, for large files, to the connection.
+//! Sends a file: validators, conditional requests, ranges, and precompressed files. `sluice-cache` reads files; large
+//! ones are read by the connection.
 
 use std::io::Write;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::files;
 use crate::handler::Step;
 use crate::refusal::Refusal;
 
-/// A coding whose files stand beside the plain ones.
+/// A content coding with precompressed files next to the original ones.
 pub(super) struct Sidecar {
     coding: &'static str,
     extension: &'static str,
@@ -41,7 +41,7 @@ impl Sidecar {
         },
     ];
 
-    /// The codings of a configuration, the preferred first.
+    /// The codings of a configuration, in order of preference.
     pub(super) fn build(config: &Config) -> Result<Vec<Sidecar>, Refusal> {
         let precompressed = &config.precompressed;
         let enabled = |coding: &str| match coding {
@@ -65,14 +65,14 @@ impl Sidecar {
     }
 }
 
-/// What is sent in place of the file, and how it is encoded.
+/// The file that is sent, and its content coding.
 struct Variant {
     file: Rc<OpenFile>,
     coding: Option<&'static str>,
 }
 
 impl FileServer {
-    /// Answers with the file opened at `full`.
+    /// Sends the file opened at `full`.
     pub(super) fn send(
         &self,
         x: &mut Exchange,
@@ -80,7 +80,8 @@ impl FileServer {
         file: Rc<OpenFile>,
         now: Moment,
     ) -> Step {
-        // The answer may depend on it as soon as a file exists, also where `encode` stands before us.
+        // The response may depend on `Accept-Encoding` as soon as a precompressed file exists, even if `encode` comes
+        // first.
         if !varies_by_coding(x) {
             x.res.fields.push(FieldId::Vary, b"Accept-Encoding");
         }
@@ -95,8 +96,7 @@ impl FileServer {
             None => x.context.error.as_ref().map(|error| error.status),
         };
         match status {
-            // An answer that is no 200 by itself is not changed by conditions and ranges
-            // (RFC 9110, sections 13.2.1 and 14.2).
+            // Conditions and ranges apply only to 200 responses (RFC 9110, sections 13.2.1 and 14.2).
             Some(status) => {
                 set_type(x, media_type);
                 x.res.status = status;
@@ -106,7 +106,7 @@ impl FileServer {
         }
     }
 
-    /// The file compressed ahead that the client prefers, else the file itself.
+    /// The precompressed file that the client prefers, otherwise the file itself.
     fn variant(&self, x: &Exchange, full: &[u8], file: Rc<OpenFile>, now: Moment) -> Variant {
         if self.sidecars.is_empty() || !x.req.fields.has(FieldId::AcceptEncoding) {
             return Variant { file, coding: None };
@@ -141,7 +141,7 @@ impl FileServer {
 
     fn set_validators(&self, x: &mut Exchange, full: &[u8], variant: &Variant, now: Moment) {
         let fields = &mut x.res.fields;
-        // An ETag that a `header` directive set before is meant to stay.
+        // Keep an ETag set by an earlier `header` directive.
         if !fields.has(FieldId::Etag) {
             let written = self
                 .etag_extensions
@@ -163,7 +163,7 @@ impl FileServer {
     }
 }
 
-/// The tag that a file beside the served one holds. Text that is no tag is quoted to be one.
+/// The entity tag in a file next to the served one (`etag_file_extensions`), in quotes if the file lacks them.
 fn etag_file(
     full: &[u8],
     coding: Option<&'static str>,
@@ -193,7 +193,7 @@ fn etag_file(
     matches!(etag::scan(&quoted), Some((_, []))).then_some(quoted)
 }
 
-/// The parts of content of `size` bytes that a request asks for.
+/// The ranges of a content of `size` bytes that a request asks for.
 pub(crate) fn selection(
     x: &Exchange,
     validators: Validators<'_>,
@@ -255,7 +255,7 @@ fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static 
     }
 }
 
-/// RFC 9110, section 15.4.5: what the client knows already is left out.
+/// RFC 9110, section 15.4.5: omit what the client already knows.
 fn not_modified(x: &mut Exchange) -> Step {
     let fields = &mut x.res.fields;
     if fields.has(FieldId::Etag) {
@@ -272,7 +272,7 @@ fn not_modified(x: &mut Exchange) -> Step {
     Step::Done(Body::Empty)
 }
 
-/// RFC 9110, section 15.5.17. The fields of the file would describe this answer, so they go.
+/// RFC 9110, section 15.5.17. The headers of the file would describe this response, so they are removed.
 fn unsatisfiable(x: &mut Exchange, size: Option<u64>) -> Step {
     let fields = &mut x.res.fields;
     for id in [
@@ -291,7 +291,7 @@ fn unsatisfiable(x: &mut Exchange, size: Option<u64>) -> Step {
     Step::Done(Body::Empty)
 }
 
-/// A type that a `header` directive set before is meant to stay.
+/// Keep a Content-Type set by an earlier `header` directive.
 fn set_type(x: &mut Exchange, media_type: Option<&'static str>) {
     if let Some(media_type) = media_type
         && !x.res.fields.has(FieldId::ContentType)

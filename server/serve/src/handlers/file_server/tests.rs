@@ -59,7 +59,7 @@ fn build_for_test(config: &Config) -> Result<FileServer, Refusal> {
     FileServer::build(config, None, &[], Default::default())
 }
 
-/// What a request got.
+/// The response to a request.
 struct Got {
     x: Exchange,
     step: Step,
@@ -102,7 +102,7 @@ impl Got {
                     let Poll::Ready(Ok(data)) = stream.poll_data(&mut cx) else {
                         panic!("no data")
                     };
-                    // In small steps, so that every border is crossed.
+                    // Small steps, so that every boundary is crossed.
                     let taken = data.len().min(7);
                     if taken == 0 {
                         break;
@@ -250,7 +250,7 @@ fn redirects_lead_to_the_path_the_client_knows() {
         x.res.fields.first(FieldId::Location),
         Some(&b"/prefix/sub/?q"[..])
     );
-    // A rewrite to another name is ours alone.
+    // The client does not see a rewrite to another name.
     let mut x = exchange(Method::Get, "/page", &[]);
     x.req.uri.set(b"/sub");
     site.plain().serve(&mut x);

@@ -1,5 +1,5 @@
-//! How nginx limits requests (`limit_req`): a request counts once, wherever it is sent within the server; of several zones
-//! none counts it if one refuses it; and what comes ahead of its time is held back until then.
+//! nginx's request limiting (`limit_req`): a request counts once, even after internal redirects; if one of several
+//! zones rejects it, none counts it; requests that arrive too early are delayed.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -21,7 +21,7 @@ struct LimitReq {
     told: Told,
 }
 
-/// Where limits tell what they do, and how loudly.
+/// Logs limited requests, with a configurable level.
 pub struct Told {
     tree: TreeRef,
     grade: Grade,
@@ -53,7 +53,7 @@ impl Handler for LimitReq {
         let looked = others
             .iter()
             .find_map(|(limited, key)| Some((*limited, limited.zone.look(key)?)));
-        // The last one looks and counts at once; the others count once it has let the request through.
+        // The last zone checks and counts in one step; the others count after it has accepted the request.
         let taken = match looked {
             Some(refused) => Err(refused),
             None => {
@@ -98,7 +98,7 @@ impl Handler for LimitReq {
 }
 
 impl Limited {
-    /// How long a request is held back that comes so far ahead of its time.
+    /// How long to delay a request that arrives this early.
     fn held_for(&self, ahead: Duration) -> Duration {
         self.at_once
             .map_or(Duration::ZERO, |at_once| ahead.saturating_sub(at_once))
@@ -125,11 +125,11 @@ impl LimitReq {
     }
 }
 
-/// Holds a request back as long as was said.
+/// Delays a request as determined before.
 async fn hold(x: &mut Exchange) -> Step {
     let held = std::mem::take(&mut x.context.occasional.held_for);
     let timer = x.worker.timers.timer();
-    // It is counted from now, not from when the worker last looked at its clock.
+    // Measure from now: the worker's cached clock may be behind.
     x.worker.clock.tick();
     timer.set(&x.worker.clock, held);
     poll_fn(|cx| timer.poll_expired(cx)).await;
@@ -137,7 +137,7 @@ async fn hold(x: &mut Exchange) -> Step {
 }
 
 impl Told {
-    /// Reads the level; `error` where none is named.
+    /// Parses the level; the default is `error`.
     pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(Told {
@@ -146,12 +146,12 @@ impl Told {
         })
     }
 
-    /// Tells that a request is held back.
+    /// Logs that a request is delayed.
     fn tell_held(&self, x: &Exchange, what: &str) {
         self.tree.tell(x, self.grade.softer(), what, "");
     }
 
-    /// Tells that a request is refused, or would be.
+    /// Logs that a request is rejected, or would be.
     pub fn tell(&self, x: &mut Exchange, what: &str, dry_run: bool) {
         match dry_run {
             true => self.tree.tell(x, self.grade, what, ""),
@@ -160,7 +160,7 @@ impl Told {
     }
 }
 
-/// What nginx's line says of a trial.
+/// nginx's log suffix for a dry run.
 pub fn trial(dry_run: bool) -> &'static str {
     match dry_run {
         true => ", dry run",
@@ -168,7 +168,7 @@ pub fn trial(dry_run: bool) -> &'static str {
     }
 }
 
-/// Requests that came too early, as nginx shows them.
+/// The number of excess requests, formatted like nginx.
 fn requests(thousandths: u64) -> String {
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }

@@ -66,7 +66,8 @@ impl Referers {
 
     /// Whether a request with this `Referer` is valid.
     ///
-    /// # Errors A pattern exceeds its match limit.
+    /// # Errors
+    /// A regular expression exceeds its match limit.
     pub fn welcome(&self, referer: &[u8]) -> Result<bool, Fault> {
         if referer.is_empty() {
             return Ok(self.none);

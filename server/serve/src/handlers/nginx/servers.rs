@@ -147,7 +147,8 @@ impl Names {
 
     /// Whether a server has the SNI name of the handshake; a single server has every name.
     ///
-    /// # Errors A pattern exceeds its match limit.
+    /// # Errors
+    /// A regular expression exceeds its match limit.
     pub fn knows_sni(&self, x: &mut Exchange) -> Result<bool, Fault> {
         let tls = x.conn.tls.as_ref();
         let name = tls.map(|tls| tls.server_name.clone()).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! `nginx_slice`: requests a response in slices, so that each can be cached by itself. `$slice_range` tells the
-//! upstream which slice to send; the slices are reassembled here, starting with the one that contains the first
-//! byte requested by the client.
+//! `nginx_slice`: requests a response in slices, so that each can be cached by itself. `$slice_range` is the range of
+//! the current slice; the slices are reassembled here, starting with the one that contains the first byte requested by
+//! the client.
 //!
-//! The first slice is the response of the location. Each further one is a subrequest to the same location, sent
-//! once the slice before it has been delivered.
+//! The first slice is the response of the location. Each further one is a subrequest to the same location, sent once
+//! the slice before it has been delivered.
 
 use std::future::Future;
 use std::pin::Pin;

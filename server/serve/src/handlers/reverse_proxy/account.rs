@@ -1,5 +1,5 @@
-//! What a reverse proxy says of itself when a request is explained: whom it would ask, what it would send, and what
-//! each answer would lead to. Nobody is asked.
+//! The reverse proxy's part of an explanation: which upstream it would use, what it would send, and what each response
+//! would lead to. No request is sent.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use super::{Content, ReverseProxy};
 use crate::context::Exchange;
 use crate::handler::{Account, Assumed, Step};
 
-/// Upstreams that are named one by one; more are not read.
+/// Maximum number of upstreams to name individually; nobody reads longer lists.
 const UPSTREAMS_TOLD_MAX: usize = 8;
 
 impl ReverseProxy {
-    /// Its account of one request.
+    /// Describes the handling of one request.
     pub(super) fn account_of(&self, x: &mut Exchange) -> Account {
         let chosen = self.selection.foresee(&self.upstreams, x);
         let mut says = vec![self.whom(x, chosen)];
         if let Some(upstream) = chosen.or(self.upstreams.first().map(|first| &**first)) {
-            // Placeholders in what it is sent may name it.
+            // Placeholders in the request to the upstream may refer to it.
             x.context.upstream.address.clone_from(&upstream.address);
             match self.prepare(x, upstream, &RequestBody::None, None) {
                 Ok(prepared) => {
@@ -40,7 +40,7 @@ impl ReverseProxy {
                 }
             }
         }
-        // Where the content stays for whoever comes after, this upstream only says whether the request may pass.
+        // If later handlers get the body, this upstream only authorizes the request.
         let mut assumed = Assumed::Elsewhere;
         for rule in &self.interceptions {
             let mut text = format!("if it responds {}, ", rule.when());
@@ -60,7 +60,7 @@ impl ReverseProxy {
         }
     }
 
-    /// The upstream that it would ask, or those among which it would choose.
+    /// The upstream that would get the request, or the candidates.
     fn whom(&self, x: &Exchange, chosen: Option<&Upstream>) -> String {
         let does = match self.content {
             Content::Keep => "would ask",
@@ -103,7 +103,7 @@ impl ReverseProxy {
     }
 }
 
-/// The request line and the host of an encoded head, in words.
+/// Describes the request line and the host of an encoded head.
 fn sent(head: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(head);
     let mut lines = text.split("\r\n");
@@ -116,7 +116,7 @@ fn sent(head: &[u8]) -> Option<String> {
     Some(format!("as `{}`{}", shown(line), host.unwrap_or_default()))
 }
 
-/// The script of an encoded request, in words.
+/// Describes the script of an encoded request.
 fn script(fastcgi: &FastCgi, request: &[u8]) -> Option<String> {
     let path = fastcgi.script_of(request)?;
     Some(format!(

@@ -1,5 +1,4 @@
-//! Active health checks: upstreams are asked from time to time whether they are well. What the answers mean is
-//! left to `sluice-policy`.
+//! Active health checks: requests sent to upstreams periodically. `sluice-policy` interprets the results.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -26,15 +25,15 @@ use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
 use crate::refusal::Refusal;
 
-/// The checks of upstreams that the configuration names. One worker does them for all, from the first request on;
-/// they end with the configuration.
+/// Active checks of the configured upstreams. One worker does them for all, starting with the first request; they end
+/// with the configuration.
 pub struct ActiveChecks {
     checks: Arc<Checks>,
     targets: Box<[Arc<Target>]>,
     begun: AtomicBool,
 }
 
-/// What the upstreams of a directive are asked.
+/// The settings of the health checks of a directive.
 pub struct Checks {
     policy: ActivePolicy,
     method: Method,
@@ -48,17 +47,17 @@ pub struct Checks {
     redirects: Option<Redirects>,
 }
 
-/// Where the answer comes from.
+/// Where health check requests go.
 enum Place {
-    /// The upstream itself.
+    /// To the upstream itself.
     Same,
-    /// Another address.
+    /// To another address.
     Elsewhere(Address, String, Option<u16>),
-    /// Another port of the same host.
+    /// To another port of the same host.
     Port(u16),
 }
 
-/// Who is asked, and for which upstream.
+/// The destination of checks, and the upstream they are for.
 pub struct Target {
     endpoint: Arc<Endpoint>,
     authority: String,
@@ -66,7 +65,7 @@ pub struct Target {
 }
 
 impl ActiveChecks {
-    /// Checks of `upstreams`.
+    /// Creates the checks of `upstreams`.
     pub fn new(checks: &Arc<Checks>, upstreams: &[Arc<Upstream>]) -> ActiveChecks {
         let targets = upstreams.iter().map(|upstream| checks.target_of(upstream));
         ActiveChecks {
@@ -76,7 +75,7 @@ impl ActiveChecks {
         }
     }
 
-    /// Begins the checks, if no worker has yet.
+    /// Starts the checks, unless a worker has done so already.
     pub fn begin(&self, worker: &Rc<Worker>) {
         if self.begun.load(Ordering::Relaxed) || self.begun.swap(true, Ordering::Relaxed) {
             return;
@@ -89,7 +88,7 @@ impl ActiveChecks {
 }
 
 impl Checks {
-    /// Reads the settings; `None` where there is nothing to ask for.
+    /// Parses the settings; `None` if no active checks are configured.
     pub fn build(config: &Config, transport: &Transport) -> Result<Option<Checks>, Refusal> {
         if config.uri.is_empty() && config.path.is_empty() && config.port == 0 {
             return Ok(None);
@@ -147,7 +146,7 @@ impl Checks {
         }))
     }
 
-    /// Begins to check an upstream on this worker, until what is returned is dropped.
+    /// Starts to check an upstream on this worker, until the returned target is dropped.
     pub fn follow(self: &Arc<Self>, upstream: &Upstream, worker: &Rc<Worker>) -> Arc<Target> {
         let target = self.target_of(upstream);
         let (checks, watched) = (Arc::downgrade(self), Arc::downgrade(&target));
@@ -155,7 +154,7 @@ impl Checks {
         target
     }
 
-    /// Another address or port may answer for an upstream.
+    /// The destination of checks, which may be another address or port than the upstream's.
     fn target_of(&self, upstream: &Upstream) -> Arc<Target> {
         let elsewhere = match (&self.place, upstream.endpoint.address()) {
             (Place::Elsewhere(address, authority, port), _) => {
@@ -204,7 +203,7 @@ fn fields(config: &Config) -> Result<Fields, Refusal> {
     Ok(fields)
 }
 
-/// Asks one upstream again and again, for as long as it and its configuration live.
+/// Checks one upstream periodically, for as long as it and its configuration exist.
 async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
     let Some(policy) = checks.upgrade().map(|checks| checks.policy.clone()) else {
         return;
@@ -239,7 +238,7 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
 }
 
 impl Checks {
-    /// Asks `target`, and whomever it refers to where that is wanted.
+    /// Sends one check request to `target`, and follows redirects if that is configured.
     async fn check(&self, worker: &Rc<Worker>, target: &Target) -> Result<CheckResult, Failure> {
         let mut place = Step {
             endpoint: target.endpoint.clone(),
@@ -328,7 +327,7 @@ impl Checks {
     }
 }
 
-/// Reads until the end or until `bytes_max` are there.
+/// Reads a body up to its end or up to `bytes_max`.
 async fn read_some(
     body: &mut dyn BodyStream,
     bytes_max: usize,

@@ -1,5 +1,5 @@
-//! What becomes of an upstream's answer: its head joins the exchange, its body or tunnel is handed on. Sending it
-//! is left to the client's connection.
+//! Handles an upstream's response: its head becomes the response head, its body or tunnel is forwarded. The client's
+//! connection sends it.
 
 use std::task::{Context, Poll};
 
@@ -17,7 +17,7 @@ use crate::handler::Step;
 use crate::handlers::headers::Of;
 
 impl ReverseProxy {
-    /// Makes the upstream's answer the answer of the exchange.
+    /// Makes the upstream's response the response of the exchange.
     pub(super) fn pass_back(
         &self,
         x: &mut Exchange,
@@ -42,12 +42,12 @@ impl ReverseProxy {
         if let Some(aside) = &mut x.context.aside
             && let Some(shared) = &mut aside.shared_head
         {
-            // Each request that gets this answer has it changed for itself.
+            // Each request that shares this response applies the changes to a copy of its own.
             shared.clone_from(&head);
         }
         self.put_on(x, head);
         if self.memcached.is_some() {
-            // Values have no type of their own.
+            // Values in memcached do not have a media type.
             self.dialect.add_type(x);
         }
         x.inline.clear();
@@ -67,7 +67,7 @@ impl ReverseProxy {
         }
     }
 
-    /// Makes a head that an upstream gave, now or before, that of the answer: changed as the configuration says.
+    /// Makes a head from the upstream, or from the cache, the response head, with the configured changes.
     pub(crate) fn put_on(&self, x: &mut Exchange, mut head: ResponseHead) {
         x.res.status = head.status;
         self.change_down(x, &mut head);
@@ -75,8 +75,8 @@ impl ReverseProxy {
         x.worker.upstreams.give_back(head);
     }
 
-    /// The connection becomes a tunnel, if that is what the client asked for: nothing else would stop its next
-    /// request from reaching the upstream as it is.
+    /// Turns the connection into a tunnel, if the client asked for that protocol. Otherwise the client's next request
+    /// would reach the upstream unprocessed.
     fn join(&self, x: &mut Exchange, call: Call, answer: Answer, switch: &Switch) -> Step {
         let Answer { mut head, .. } = answer;
         let protocol = head
@@ -110,7 +110,7 @@ impl ReverseProxy {
         Step::Done(Body::Tunnel(Box::new(tunnel)))
     }
 
-    /// Applies `header_down`, which sees and changes the upstream's fields only.
+    /// Applies `header_down` to the upstream's headers only.
     pub(super) fn change_down(&self, x: &mut Exchange, head: &mut ResponseHead) {
         let Some(down) = &self.header_down else {
             return;
@@ -128,12 +128,12 @@ impl ReverseProxy {
     }
 }
 
-/// The content that an answer to HEAD describes and does not bring.
+/// The body that a response to HEAD describes but does not contain.
 struct Described {
     length: Option<u64>,
 }
 
-/// What an answer to HEAD says of its content; `None` for other methods.
+/// The body described by a response to HEAD; `None` for other methods.
 fn described(x: &Exchange, head: &ResponseHead) -> Option<Described> {
     if x.req.method != Method::Head || head.status.is_bodiless() {
         return None;
@@ -155,8 +155,7 @@ impl BodyStream for Described {
     fn consume(&mut self, _count: usize) {}
 }
 
-/// Adds the upstream's fields after those that earlier directives have set; usually there are none of these, and
-/// nothing is copied.
+/// Appends the upstream's headers to those set by earlier directives. Usually there are none, and nothing is copied.
 pub(crate) fn merge(ours: &mut Fields, theirs: &mut Fields) {
     if ours.is_empty() {
         std::mem::swap(ours, theirs);
@@ -165,8 +164,8 @@ pub(crate) fn merge(ours: &mut Fields, theirs: &mut Fields) {
     }
 }
 
-/// Whether the protocol that was chosen is in the list that was offered. Names compare without case, versions
-/// belong to the name (RFC 9110, section 7.8).
+/// Whether the chosen protocol is in the list that was offered. Names are case-insensitive; a version is part of the
+/// name (RFC 9110, section 7.8).
 fn is_one_of(chosen: &[u8], offered: &[u8]) -> bool {
     let mut offered = offered.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     !chosen.is_empty() && offered.any(|one| one.eq_ignore_ascii_case(chosen))

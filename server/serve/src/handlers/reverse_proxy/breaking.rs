@@ -1,4 +1,4 @@
-//! `circuit_breaker`: what counts as gone wrong, and from the model to `sluice-policy`, which decides.
+//! `circuit_breaker`: classifies results and builds the breakers of `sluice-policy`.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use super::build::duration;
 use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
 use crate::refusal::Refusal;
 
-/// The breakers of a directive, of which each upstream has one.
+/// The settings of a directive's circuit breakers; each upstream has its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Breaking {
     policy: BreakerPolicy,
     wrong: Wrong,
 }
 
-/// What counts as gone wrong.
+/// Which results count as failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wrong {
-    /// No answer.
+    /// Requests without a response.
     Errors,
-    /// No answer, or one with a status from 500 up.
+    /// Requests without a response, or with a status of 500 or above.
     Statuses,
-    /// No answer, or one that took longer.
+    /// Requests without a response, or with one that took longer.
     Slower(Duration),
 }
 
 impl Breaking {
-    /// Reads the settings; the words are those that Caddy's module had before it left the stock build.
+    /// Parses the settings; the names are those of Caddy's former module.
     pub fn build(config: &RawModule) -> Result<Breaking, Refusal> {
         const KNOWN: [&str; 6] = [
             "type",
@@ -61,7 +61,7 @@ impl Breaking {
         let (wrong, threshold) = match text("factor").unwrap_or("latency") {
             "error_ratio" => (Wrong::Errors, share()?),
             "status_ratio" => (Wrong::Statuses, share()?),
-            // The median is above a time if more than half of all are.
+            // The median exceeds a limit if more than half of all values do.
             "latency" => match number {
                 Some(millis) if millis > 0.0 && millis < 1e9 => {
                     (Wrong::Slower(Duration::from_secs_f64(millis / 1e3)), 0.5)
@@ -85,17 +85,17 @@ impl Breaking {
         Ok(Breaking { policy, wrong })
     }
 
-    /// A breaker for one upstream.
+    /// Creates a breaker for one upstream.
     pub fn breaker(&self) -> Breaker {
         Breaker::new(self.policy)
     }
 
-    /// Whether times are of interest.
+    /// Whether latencies are needed.
     pub fn is_timed(&self) -> bool {
         matches!(self.wrong, Wrong::Slower(_))
     }
 
-    /// How a request went that was answered so.
+    /// Classifies a response.
     pub fn went(&self, status: Status, latency: Duration) -> Went {
         let is_wrong = match self.wrong {
             Wrong::Errors => false,

@@ -1,5 +1,5 @@
-//! From the model's `reverse_proxy` to the handler; what is known but not built yet is refused by name. How
-//! upstreams are spoken to is left to `transport`.
+//! Builds `reverse_proxy` from the model. Settings that are known but not implemented are refused by name. `transport`
+//! builds the protocol options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     Ok(Box::new(proxy(config, cx)?))
 }
 
-/// Builds it for another handler, which asks it.
+/// Builds a proxy for use by another handler.
 pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<ReverseProxy, Refusal> {
     let facts = match cx.proxy_facts_are_asked {
         true => Facts::Shown,
@@ -44,13 +44,13 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
     let maker = Arc::new(maker(config, facts, group.as_ref(), cx)?);
     let dynamic = Dynamic::build(config, &maker, group.as_ref())?;
     let upstreams = match &dynamic {
-        // They are listed together with those that requests name.
+        // They are listed together with those whose addresses have placeholders.
         Some(Dynamic::Named(_)) => Box::default(),
         Some(Dynamic::Sources(_) | Dynamic::Group(_)) | None => {
             fixed(&config.upstreams, &maker, group.as_ref())?
         }
     };
-    // Of a group with names the addresses are shown in their place.
+    // For a group with names, the resolved addresses are shown instead.
     if !matches!(dynamic, Some(Dynamic::Group(_))) {
         upstreams.iter().for_each(|upstream| maker.show(upstream));
     }
@@ -106,7 +106,7 @@ fn interceptions<'m>(
         .collect()
 }
 
-/// Steps are told at the level `debug`; where nobody listens on that nothing is put together.
+/// Steps are logged at level `debug`; if no log accepts that level, `None` avoids the formatting.
 fn verbose(config: &Config, cx: &Builder<'_>) -> Option<Verbose> {
     let log = cx.log.filter(|_| config.verbose_logs)?;
     Some(Verbose::new(log.clone()))
@@ -148,7 +148,7 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
     })
 }
 
-/// The group of an nginx.conf that the upstreams are.
+/// The nginx upstream group of the directive, if it uses one.
 fn group(config: &Config, cx: &Builder<'_>) -> Result<Option<Choosing>, Refusal> {
     let balancing = config.load_balancing.as_ref();
     let Some(SelectionPolicy::Nginx(group)) = balancing.and_then(|c| c.selection_policy.as_ref())
@@ -208,7 +208,7 @@ fn fixed(
     config.iter().enumerate().map(at_load).collect()
 }
 
-/// The address that `dial` names, what it is called in a Host field, and its port.
+/// Parses `dial`: the address, its representation in `Host`, and its port.
 pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), Refusal> {
     let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
     if dial.contains('{') {
@@ -232,7 +232,7 @@ pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), R
     }
 }
 
-/// As [`address_of`] for a host without brackets and a port.
+/// Like [`address_of`], for a host without brackets and a port.
 pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
     let authority = if host.contains(':') {
         format!("[{host}]:{port}")
@@ -294,7 +294,7 @@ fn content(config: &Config) -> Content {
     }
 }
 
-/// A duration of the configuration; zero and less mean that there is none.
+/// A duration of the configuration; `None` if it is zero or negative.
 pub(crate) fn duration(value: sluice_model::Duration) -> Option<Duration> {
     u64::try_from(value.0)
         .ok()

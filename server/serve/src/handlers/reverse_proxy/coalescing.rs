@@ -1,6 +1,6 @@
-//! `coalesce`: of identical requests that are under way at one time only the first asks the upstream, and the others get
-//! its answer. Nothing is kept: this is no cache. What may be shared is what a shared cache could keep for a moment (RFC
-//! 9111, section 3); everything else goes its own way.
+//! `coalesce`: among identical concurrent requests only the first is sent to the upstream, and the others share its
+//! response. Nothing is kept afterwards, so this is not a cache. Responses are shared only if a shared cache could
+//! store them (RFC 9111, section 3); all other requests are sent individually.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -16,39 +16,39 @@ use crate::context::Exchange;
 use crate::handler::Step;
 use crate::limits::{COALESCE_BYTES_MAX, COALESCE_FOLLOWERS_MAX, COALESCE_KEYS_MAX};
 
-/// The requests under way, by what they ask for. All workers share them.
+/// The requests in flight by key, shared by all workers.
 #[derive(Default)]
 pub struct Coalescing(Mutex<HashMap<Box<[u8]>, Arc<Flight>>>);
 
-/// A request under way that others may wait for.
+/// A request in flight that others may join.
 struct Flight(Mutex<State>);
 
 enum State {
-    /// Those who wait are woken in the end.
+    /// In flight, with the wakers of the requests that wait.
     UnderWay(Vec<Waker>),
-    /// Its answer, if it may be shared.
+    /// Finished, with the response if it may be shared.
     Landed(Option<Arc<Shared>>),
 }
 
-/// An answer for several requests.
+/// A response for several requests.
 struct Shared {
-    /// As the upstream gave it, without what concerned its connection.
+    /// The head from the upstream without hop-by-hop headers.
     head: ResponseHead,
     body: Vec<u8>,
-    /// The fields of the request that the answer depends on, where it says so.
+    /// The headers of the request, if the response varies by them.
     asked: Option<Fields>,
 }
 
 enum Joined<'a> {
-    /// Others may wait for this one.
+    /// This request is sent to the upstream; others may join it.
     First(Lead<'a>),
-    /// The answer of another one.
+    /// The response of another request.
     Answer(Arc<Shared>),
-    /// It has nothing in common with others.
+    /// This request is sent individually.
     Alone,
 }
 
-/// The first of its kind; whoever waits is told in the end, whatever comes.
+/// The first of several identical requests. When dropped, it wakes those that wait, whatever the outcome.
 struct Lead<'a> {
     coalescing: &'a Coalescing,
     key: Box<[u8]>,
@@ -58,7 +58,7 @@ struct Lead<'a> {
 const NEVER_POISONED: &str = "nothing panics while it holds a request under way";
 
 impl ReverseProxy {
-    /// As [`ReverseProxy::run`], together with identical requests.
+    /// Like [`ReverseProxy::run`], but shares responses among identical requests.
     pub(super) async fn coalesced(&self, coalescing: &Coalescing, x: &mut Exchange) -> Step {
         let lead = match coalescing.join(x).await {
             Joined::Alone => return self.run(x).await,
@@ -115,7 +115,7 @@ fn is_short(stream: &dyn BodyStream) -> bool {
         .is_some_and(|len| len <= COALESCE_BYTES_MAX as u64)
 }
 
-/// A copy of a body that is here as a whole.
+/// A copy of a body that is in memory completely.
 async fn copy(body: &mut dyn BodyStream) -> Option<Vec<u8>> {
     let shown = poll_fn(|cx| body.poll_data(cx).map_ok(<[u8]>::to_vec)).await;
     shown
@@ -155,7 +155,7 @@ impl Coalescing {
 }
 
 impl Flight {
-    /// Ready with the answer, or with none if it may not be shared or too many wait for it.
+    /// Ready with the response, or with `None` if it may not be shared or if too many requests wait for it.
     fn poll(&self, cx: &mut Context<'_>, place: &mut Option<usize>) -> Poll<Option<Arc<Shared>>> {
         let mut state = self.0.lock().expect(NEVER_POISONED);
         match (&mut *state, *place) {
@@ -176,7 +176,7 @@ impl Flight {
 
 impl Lead<'_> {
     fn land(&self, shared: Option<Shared>) {
-        // Who comes from now on asks anew.
+        // Later requests start a new flight.
         let mut flights = self.coalescing.0.lock().expect(NEVER_POISONED);
         flights.remove(&self.key);
         drop(flights);
@@ -201,7 +201,7 @@ impl Drop for Lead<'_> {
 }
 
 impl Shared {
-    /// Whether the answer is one to the request of `x`, too: the fields that it depends on have to agree.
+    /// Whether the response is valid for the request of `x`: the headers in `Vary` have to match.
     fn suits(&self, x: &Exchange) -> bool {
         let Some(asked) = &self.asked else {
             return true;
@@ -217,7 +217,7 @@ impl Shared {
     }
 }
 
-/// Whether a request is one that others may send, too: it asks for a whole thing as it is, and nobody in particular.
+/// Whether a request may be coalesced: a GET without conditions, ranges, credentials or cache directives.
 fn is_common(x: &Exchange) -> bool {
     const OWN: [FieldId; 12] = [
         FieldId::Authorization,
@@ -238,7 +238,7 @@ fn is_common(x: &Exchange) -> bool {
         && !x.req.fields.ids().any(|id| OWN.contains(&id))
 }
 
-/// What tells requests apart.
+/// The key that identifies identical requests.
 fn key(x: &Exchange) -> Box<[u8]> {
     let scheme: &[u8] = match x.conn.scheme() {
         Scheme::Http => b"http",
@@ -249,7 +249,7 @@ fn key(x: &Exchange) -> Box<[u8]> {
         .into()
 }
 
-/// Whether an answer is for whoever asks.
+/// Whether a response may be sent to all clients.
 fn is_for_all(head: &ResponseHead) -> bool {
     let fields = &head.fields;
     let is_lasting = matches!(

@@ -1,4 +1,4 @@
-//! How connections to upstreams are made: from the model's transport to the `Dialling` of `sluice-net`.
+//! Builds `sluice-net`'s `Dialling`, the options for connecting to upstreams, from the model's transport.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::build::duration;
 use super::dynamic::at_load;
 use crate::refusal::Refusal;
 
-/// Reads the settings; `None` where connections are made plainly.
+/// Parses the settings; `None` if all of them have defaults.
 pub fn build(
     config: &HttpTransport,
     connector: impl FnOnce() -> Result<Arc<Connector>, Refusal>,
@@ -45,7 +45,7 @@ pub fn build(
     Ok((dialling != Dialling::default()).then_some(dialling))
 }
 
-/// As [`build`] for applications, which are dialled without more.
+/// Like [`build`], for FastCGI, SCGI and uwsgi, which have fewer options.
 pub fn of_applications(
     local: &str,
     sizes: &SocketBuffersConfig,
@@ -66,7 +66,7 @@ fn buffers(config: &SocketBuffersConfig) -> SocketBuffers {
     }
 }
 
-/// The DNS servers that `config` names; those of the system where it names none.
+/// The DNS servers in `config`; by default those of the system.
 pub fn resolver(
     config: Option<&ResolverConfig>,
     timeout: Option<Duration>,
@@ -101,8 +101,8 @@ pub fn resolver(
     })
 }
 
-/// The servers at an address, or at the addresses of a name that the system knows: it is asked once, with the
-/// configuration, as nginx and Go do.
+/// The servers at an address, or at all addresses of a name. The system resolves the name once, when the configuration
+/// is built, as in nginx and Go.
 fn servers(text: &str) -> Result<Vec<SocketAddr>, Refusal> {
     let refused = match server(text) {
         Ok(server) => return Ok(vec![server]),
@@ -224,7 +224,7 @@ fn proxy(
                     "name and password of SOCKS have 1 to 255 bytes each",
                 ));
             }
-            // As Go has it: both leave the name to the proxy.
+            // As in Go, both leave name resolution to the proxy.
             (ProxyProtocol::Socks5 { credentials }, 1080)
         }
         _ => return Err(refuse("its scheme is unknown")),
@@ -244,7 +244,7 @@ fn proxy(
     })
 }
 
-/// Text of a URL without its escapes.
+/// Decodes percent-encoding in a part of a URL.
 fn unescaped(text: &str) -> String {
     let bytes = text.as_bytes();
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);

@@ -1,5 +1,5 @@
-//! What placeholders show of the times and the load of upstreams (`{http.reverse_proxy.upstream.latency}` and the like, and
-//! nginx's `$upstream_response_time` and its kin). Nothing here is called where no placeholder asks for it.
+//! Records latency and load of upstreams for placeholders (`{http.reverse_proxy.upstream.latency}`) and nginx variables
+//! (`$upstream_response_time`). Called only if the configuration uses them.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -11,9 +11,9 @@ use sluice_net::{Body, BodyStream, Failure, clock};
 use super::upstream::Upstream;
 use crate::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
 
-/// The request has come to the proxy.
+/// Records that the proxy handler received the request.
 pub fn begin(x: &mut Exchange) {
-    // After a redirect within the server it may have been at another one before.
+    // After an internal redirect there may be attempts of another proxy handler.
     let before = x.context.upstream.facts.take();
     x.context.upstream.facts = Some(Box::new(ProxyFacts {
         began: clock::now(),
@@ -22,7 +22,7 @@ pub fn begin(x: &mut Exchange) {
     }));
 }
 
-/// `upstream` is turned to. The request itself counts among those that it works on, as in Caddy.
+/// Records the start of an attempt. As in Caddy, the request itself is included in the upstream's requests in flight.
 pub fn ask(x: &mut Exchange, upstream: &Upstream) {
     let now = clock::now();
     let fails = upstream.fails(x.worker.clock.coarse());
@@ -45,19 +45,19 @@ pub fn ask(x: &mut Exchange, upstream: &Upstream) {
     }
 }
 
-/// A connection to it is there.
+/// Records that the connection is established.
 pub fn connected(x: &mut Exchange) {
     if let Some(last) = latest(x) {
         last.connected = Some(clock::now().since(last.began));
     }
 }
 
-/// Where the bytes to it and from it are counted.
+/// The byte counters of the attempt.
 pub fn traffic(x: &mut Exchange) -> Option<Rc<Traffic>> {
     latest(x).map(|last| last.traffic.clone())
 }
 
-/// The head of its answer is here.
+/// Records the response head.
 pub fn answered(x: &mut Exchange, status: Status) {
     if let Some(facts) = &mut x.context.upstream.facts {
         facts.latency = Some(clock::now().since(facts.asked));
@@ -68,7 +68,7 @@ pub fn answered(x: &mut Exchange, status: Status) {
     }
 }
 
-/// It gave no answer that is passed back; `status` is what its failure stands for.
+/// Records a failed attempt; `status` is the one that corresponds to the failure.
 pub fn failed(x: &mut Exchange, status: Status) {
     if let Some(last) = latest(x) {
         last.body.ended.set(Some(clock::now().since(last.began)));
@@ -76,7 +76,7 @@ pub fn failed(x: &mut Exchange, status: Status) {
     }
 }
 
-/// The body of its answer, whose end is noted.
+/// Wraps a response body to record its size and end.
 pub fn follow(x: &mut Exchange, body: Body) -> Body {
     let length = body.len(x.inline.len());
     let Some(last) = latest(x) else { return body };
@@ -99,12 +99,12 @@ fn latest(x: &mut Exchange) -> Option<&mut ProxyTry> {
     x.context.upstream.facts.as_mut()?.tries.last_mut()
 }
 
-/// A body whose bytes are counted, and whose end is noted.
+/// A body that records its size and end.
 struct Followed {
     inner: Box<dyn BodyStream>,
     began: Moment,
     seen: Rc<ProxyBody>,
-    /// Those of `inner` once it has ended, which gives them once.
+    /// The trailers of `inner`, which can be taken only once.
     trailers: Option<Fields>,
 }
 
@@ -114,7 +114,7 @@ impl BodyStream for Followed {
     }
 
     fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Result<&[u8], Failure>> {
-        // What is shown borrows the body, which has to be asked once more for what is behind it.
+        // The data borrows the body, so poll it again to return the data.
         let is_end = ready!(self.inner.poll_data(cx))?.is_empty();
         if !is_end {
             return self.inner.poll_data(cx);

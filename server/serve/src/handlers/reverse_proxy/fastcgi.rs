@@ -1,5 +1,5 @@
-//! `transport fastcgi`, `scgi` and `uwsgi`: a request as the variables that CGI names (RFC 3875, section 4) and PHP
-//! expects. How they are written, records and connections are left to `sluice-wire` and `sluice-net`.
+//! `transport fastcgi`, `scgi` and `uwsgi`: converts a request to the CGI variables (RFC 3875, section 4) that PHP and
+//! other applications expect. `sluice-wire` encodes them and `sluice-net` manages connections.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -27,48 +27,46 @@ use crate::odd_headers::{is_alias, is_odd};
 use crate::refusal::Refusal;
 use sluice_observe::log::{Level, Log};
 
-/// How the applications of a directive are spoken to: over FastCGI, or one of the protocols that carry the same variables
-/// in other bytes.
+/// The settings of a directive for FastCGI, or for a protocol that encodes the same variables differently.
 pub struct FastCgi {
     dialect: Dialect,
     root: Root,
     symlinks: Symlinks,
-    /// The endings of scripts, in lower case; the path behind one is for the script.
+    /// Script endings (`split`), in lower case; the path after one is the path info.
     split: Vec<Vec<u8>>,
-    /// Variables of the configuration.
+    /// Variables in the configuration.
     own: Vec<(Box<[u8]>, Template)>,
-    /// Those of them that are left out where they are empty.
+    /// Those that are omitted if empty (`if_not_empty`).
     if_not_empty: Vec<Box<[u8]>>,
-    /// Which variables there are beside those and the fields of the request.
+    /// Which other variables are sent, besides those for request headers.
     usual: Usual,
     user: Template,
     remainder: Template,
-    /// Where it is told what applications write to standard error, if anywhere.
+    /// The log for the application's standard error, if enabled.
     complaints: Option<Log>,
-    /// Texts there that make an answer an invalid one.
+    /// Texts in standard error that invalidate the response (`fastcgi_catch_stderr`).
     caught: Arc<[Box<str>]>,
 }
 
-/// Which variables there are beside those of the configuration.
+/// Which variables are sent in addition to the configured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Usual {
-    /// All that CGI names.
+    /// All CGI variables.
     All,
-    /// None, as with nginx.
+    /// None, as in nginx.
     None,
 }
 
-/// What becomes of symbolic links in the root.
+/// Whether symbolic links in the root are resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Symlinks {
     Keep,
-    /// They are followed with each request, so that a release goes live by moving a link, and what PHP has compiled
-    /// under the old path is not used for the new one.
+    /// Resolve them for each request, so that moving a link activates a release, and PHP does not use code that it
+    /// compiled for the previous one.
     Resolve,
 }
 
-/// The variables by which applications are told of files: no value of a request leads out of the folders that the
-/// configuration names there.
+/// Variables with file names: request values cannot escape the folders configured in them.
 const PATH_VARIABLES: [&[u8]; 9] = [
     b"SCRIPT_FILENAME",
     b"DOCUMENT_ROOT",
@@ -81,29 +79,30 @@ const PATH_VARIABLES: [&[u8]; 9] = [
     b"UWSGI_TOUCH_RELOAD",
 ];
 
-/// A request on its way to an application.
+/// A request to an application.
 pub struct Asked<'a> {
-    /// Its head.
+    /// The head.
     pub head: &'a RequestHead,
-    /// The host it names, for HTTP_HOST; empty where its fields are not passed on.
+    /// The host for HTTP_HOST; empty if headers are not forwarded.
     pub host: &'a [u8],
-    /// The connection it came by.
+    /// The client's connection.
     pub conn: &'a ConnInfo,
-    /// What placeholders stand for.
+    /// Placeholder values.
     pub values: &'a dyn Values,
-    /// The length of its body.
+    /// The length of the body.
     pub length: u64,
 }
 
 impl FastCgi {
-    /// Reads the settings of `transport fastcgi`.
+    /// Parses the settings of `transport fastcgi`.
     pub fn build(config: &Config, log: Option<&Log>) -> Result<FastCgi, Refusal> {
         FastCgi::speaking(Dialect::FastCgi, config, log)
     }
 
-    /// Reads the settings of `transport scgi` and `transport uwsgi`.
+    /// Parses the settings of `transport scgi` and `transport uwsgi`.
     pub fn build_bare(dialect: Dialect, config: &CgiTransport) -> Result<FastCgi, Refusal> {
-        // Where nobody else tells the length, it may be among the variables: it is then that of what is sent.
+        // These protocols declare the length themselves. Where they do not, it may be one of the variables, as the
+        // length of the body that is sent.
         let told: &[&str] = match (dialect, config.only_env) {
             (Dialect::Uwsgi(_), true) => &[],
             _ => &["CONTENT_LENGTH", "SCGI"],
@@ -124,7 +123,7 @@ impl FastCgi {
         FastCgi::speaking(dialect, &shared, None)
     }
 
-    /// What the log calls the way to it.
+    /// The name of the protocol in the log.
     pub fn scheme(&self) -> &'static str {
         match self.dialect {
             Dialect::FastCgi => "fastcgi",
@@ -144,7 +143,7 @@ impl FastCgi {
             own.push((name.as_bytes().into(), template(value)?));
         }
         for ending in &config.split_path {
-            // Folding other letters can change their length, and with it what counts as the script.
+            // Folding other letters can change their length, and thereby which part is the script name.
             if !ending.is_ascii() || ending.is_empty() {
                 return Err(Refusal::new(format!(
                     "split `{ending}`: it has to be ASCII and not empty"
@@ -186,7 +185,7 @@ impl FastCgi {
         })
     }
 
-    /// Writes the beginning of a request, with all variables, to `out`.
+    /// Appends the start of a request with all variables to `out`.
     pub fn encode(&self, asked: &Asked<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         if asked.head.uri.path().contains(&0) {
             let reason = "the path has a byte that no file name can have";
@@ -214,18 +213,17 @@ impl FastCgi {
         variables.params.end()
     }
 
-    /// The script that a request encoded by [`FastCgi::encode`] names.
+    /// The script in a request encoded by [`FastCgi::encode`].
     pub fn script_of(&self, request: &[u8]) -> Option<Vec<u8>> {
         self.dialect.find(request, b"SCRIPT_FILENAME")
     }
 
-    /// Adds the variables of the configuration.
+    /// Adds the configured variables.
     fn add_own(&self, asked: &Asked<'_>, variables: &mut Variables<'_>) -> Result<(), Fault> {
         let mut value = Vec::new();
         for (name, template) in &self.own {
             value.clear();
-            // nginx tells the length of the body that is sent, which for one without a length is that of what was
-            // collected.
+            // As in nginx, this is the length of the body that is sent, which may have been buffered to determine it.
             match &**name {
                 b"CONTENT_LENGTH" if self.usual == Usual::None && asked.length > 0 => {
                     write!(value, "{}", asked.length).expect("writing to memory does not fail");
@@ -243,7 +241,7 @@ impl FastCgi {
         Ok(())
     }
 
-    /// Has it told what the application writes to standard error during `call`, if that is wanted.
+    /// Logs the application's standard error during `call`, if enabled.
     pub fn listen(&self, call: &mut Call, x: &Exchange) {
         let Some(log) = self.complaints.clone() else {
             return;
@@ -272,7 +270,7 @@ impl FastCgi {
         }
     }
 
-    /// As [`FastCgi::encode`] for a question of our own, which no client asked.
+    /// Like [`FastCgi::encode`], for a health check, which has no client.
     pub fn encode_check(
         &self,
         head: &RequestHead,
@@ -295,7 +293,7 @@ impl FastCgi {
         self.encode(&asked, out)
     }
 
-    /// The folder of the scripts, without a slash at its end.
+    /// The folder of the scripts, without a trailing slash.
     fn root(&self, asked: &Asked<'_>) -> Result<Vec<u8>, Fault> {
         let mut root = Vec::new();
         self.root
@@ -316,11 +314,11 @@ impl FastCgi {
         Ok(resolved)
     }
 
-    /// Which script runs, and what is left of the path for it.
+    /// Adds the script name and the path info.
     fn add_script(&self, asked: &Asked<'_>, root: &[u8], variables: &mut Variables<'_>) {
         let path = script_path(asked.head.uri.path());
         let path = &*path;
-        // Without endings nothing of the path names a script.
+        // Without endings, the path does not contain a script name.
         let split_at = match self.split.as_slice() {
             [] => Some(0),
             endings => split_script(path, endings),
@@ -328,7 +326,7 @@ impl FastCgi {
         let (script, mut info) = path.split_at(split_at.unwrap_or(path.len()));
         let mut remainder = Vec::new();
         if info.is_empty() {
-            // A file matcher may have split the path before.
+            // A file matcher may have split the path already.
             self.remainder
                 .expand(asked.values, Unknown::Empty, &mut remainder);
             info = &remainder;
@@ -349,8 +347,8 @@ impl FastCgi {
     }
 }
 
-/// The path in which a script is looked for. Matchers see paths without dot segments: `/admin.php/../other.php` passes as
-/// `/other.php`, and must not run `admin.php`. Repeated slashes stay, as what follows a script may be a whole address.
+/// The path in which to look for a script. Matchers see paths without dot segments: `/admin.php/../other.php` matches
+/// as `/other.php` and must not run `admin.php`. Repeated slashes remain, because path info may contain a URL.
 fn script_path(path: &[u8]) -> Cow<'_, [u8]> {
     if !path
         .split(|byte| *byte == b'/')
@@ -363,8 +361,8 @@ fn script_path(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(clean)
 }
 
-/// Gives a body a length: CGI tells it before the body (RFC 3875, section 4.1.2), and PHP reads no more than that.
-/// A client that does not tell it has to send so little that it can be collected.
+/// Determines the length of a body: CGI declares it before the body (RFC 3875, section 4.1.2), and PHP reads no more
+/// than that. A body without `Content-Length` has to be small enough to be buffered.
 pub async fn measure(body: RequestBody, bytes_max: usize) -> Result<RequestBody, Fault> {
     match body {
         RequestBody::Stream(body) if body.len().is_none() => {
@@ -381,7 +379,7 @@ pub async fn measure(body: RequestBody, bytes_max: usize) -> Result<RequestBody,
     }
 }
 
-/// Appends the file that `name` leads to below `root`, and nowhere else.
+/// Appends the path of `name` below `root`; it cannot escape the root.
 fn below(root: &[u8], name: &[u8], out: &mut Vec<u8>) {
     if matches!(name, b"" | b"/") {
         return out.extend_from_slice(or_slash(root));
@@ -423,7 +421,7 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
         Scheme::Https => 443,
     };
     variables.add_with(b"SERVER_NAME", |text| match (host, asked.conn.local) {
-        // RFC 3875, section 4.1.14: it is never empty; HTTP/1.0 may name no host.
+        // RFC 3875, section 4.1.14 forbids an empty value, but HTTP/1.0 requests may lack a host.
         (b"", Some(local)) => text.extend_from_slice(IpText::new(local.ip()).as_bytes()),
         (host, _) => text.extend_from_slice(host),
     });
@@ -441,7 +439,7 @@ fn add_server(asked: &Asked<'_>, variables: &mut Variables<'_>) {
     }
 }
 
-/// HTTPS as Apache's mod_ssl names it, which applications expect.
+/// Variables about TLS with the names of Apache's mod_ssl, which applications expect.
 fn add_tls(tls: &TlsInfo, variables: &mut Variables<'_>) {
     let version = match tls.version {
         "tls1.2" => "TLSv1.2",
@@ -454,7 +452,7 @@ fn add_tls(tls: &TlsInfo, variables: &mut Variables<'_>) {
 }
 
 fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
-    // The peer of a unix socket has neither.
+    // The peer on a Unix domain socket has neither.
     let (ip, port) = match conn.remote {
         Remote::Ip(addr) => (Some(IpText::new(addr.ip())), Some(addr.port())),
         Remote::Unix => (None, None),
@@ -469,9 +467,9 @@ fn add_peer(conn: &ConnInfo, variables: &mut Variables<'_>) {
     }
 }
 
-/// The fields of the request (RFC 3875, section 4.1.18). Each has a variable of its own or none: lines of one name are
-/// joined, and names that an application could take for another one are left out.
-/// `Proxy` is left out as the libraries of applications take `HTTP_PROXY` for a proxy of their own.
+/// Adds the request headers (RFC 3875, section 4.1.18). Repeated headers are joined, and names that an application
+/// could mistake for another are omitted. `Proxy` is omitted because HTTP libraries treat `HTTP_PROXY` as their proxy
+/// setting.
 fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
     let mut name = Vec::new();
     for (index, field) in head.fields.iter().enumerate() {
@@ -505,13 +503,13 @@ fn add_fields(head: &RequestHead, variables: &mut Variables<'_>) {
     }
 }
 
-/// Whether another field of the request would become the same variable, here or in PHP: of `X_A`, `X.A` and `X-A` only the
-/// last can stand for no other. What clients may send of such names at all was decided before.
+/// Whether another request header maps to the same variable, here or in PHP: among `X_A`, `X.A` and `X-A` only the last
+/// is unambiguous. Which of these names clients may send is decided before.
 fn has_alias(fields: &Fields, name: &[u8]) -> bool {
     fields.iter().any(|field| is_alias(field.name, name))
 }
 
-/// Whether a line before that at `index` has the same name.
+/// Whether an earlier header line has the same name as the one at `index`.
 fn is_repeated(fields: &Fields, index: usize, name: &[u8]) -> bool {
     let mut before = fields.iter().take(index);
     before.any(|field| field.name.eq_ignore_ascii_case(name))
@@ -520,13 +518,13 @@ fn is_repeated(fields: &Fields, index: usize, name: &[u8]) -> bool {
 /// The variables of a request so far.
 struct Variables<'a> {
     params: Params<'a>,
-    /// Those of the configuration, which no other may replace: they come last.
+    /// The configured variables, which come last and take precedence.
     own: &'a [(Box<[u8]>, Template)],
     text: Vec<u8>,
 }
 
 impl Variables<'_> {
-    /// Whether the configuration has a value for it, or it stands there already.
+    /// Whether the variable is configured or has been added.
     fn is_taken(&self, name: &[u8]) -> bool {
         self.own.iter().any(|(own, _)| **own == *name) || self.params.begins_with(name)
     }

@@ -1,5 +1,5 @@
-//! `handle_response` and `replace_status`: answers of upstreams that are answered otherwise. What the routes do is
-//! left to their handlers.
+//! `handle_response` and `replace_status`: replaces responses of upstreams. The handlers of the routes produce the
+//! replacement.
 
 use sluice_message::ResponseHead;
 use sluice_model::Route;
@@ -17,26 +17,26 @@ use crate::handlers::headers::response_matcher;
 use crate::refusal::Refusal;
 use crate::status::StatusText;
 
-/// Which answers, and what becomes of them.
+/// A rule: which responses it applies to, and what it does.
 pub struct Interception {
-    /// All where there is none.
+    /// `None` matches all responses.
     when: Option<ResponseMatcher>,
     then: Then,
 }
 
 enum Then {
-    /// The answer gets this status.
+    /// Replaces the status.
     Replace(StatusText),
-    /// The routes of this list answer, or pass the request on.
+    /// Runs the routes of this list, which respond or continue with the request.
     Enter {
         list: usize,
-        /// Whether they may copy the answer, so that its content has to be kept.
+        /// Whether the routes may use `copy_response`, so that the body has to be kept.
         keeps: bool,
     },
 }
 
 impl Interception {
-    /// Reads the settings.
+    /// Parses the settings.
     pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Interception, Refusal> {
         let when = config.r#match.as_ref().map(response_matcher).transpose()?;
         let then = match StatusText::build(config.status_code.as_str(), cx)? {
@@ -49,7 +49,7 @@ impl Interception {
         Ok(Interception { when, then })
     }
 
-    /// The list of routes that it enters, if it enters one.
+    /// The list of routes that it runs, if any.
     pub fn list(&self) -> Option<usize> {
         match self.then {
             Then::Enter { list, .. } => Some(list),
@@ -57,7 +57,7 @@ impl Interception {
         }
     }
 
-    /// The answers that it is for, in words.
+    /// Describes the responses that it applies to.
     pub fn when(&self) -> String {
         let statuses = self
             .when
@@ -80,14 +80,14 @@ impl Interception {
     }
 }
 
-/// Whether `copy_response` is anywhere in some routes.
+/// Whether routes contain `copy_response`.
 fn may_copy(routes: &[Route]) -> bool {
     let text = serde_json::to_string(routes);
     text.is_ok_and(|text| text.contains(r#""handler":"copy_response""#))
 }
 
 impl ReverseProxy {
-    /// Gives the answer and its call back if they are to be passed on, else what is done instead.
+    /// Returns the response and its call if no rule replaces it, otherwise the step to take.
     pub(super) fn intercept(
         &self,
         x: &mut Exchange,
@@ -135,7 +135,8 @@ impl ReverseProxy {
             }
             Then::Enter { list, keeps: false } => {
                 x.worker.upstreams.give_back(answer.head);
-                // The content is not wanted. If all of it is here its connection is free again, else it is closed.
+                // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
+                // closed.
                 let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());
                 drop(unwanted);
                 Err(Step::Enter(*list))

@@ -1,5 +1,5 @@
-//! How upstreams of one directive are made: from the configuration, from DNS, or from what a request names. Where
-//! they come from is left to `build` and `dynamic`.
+//! Creates the upstreams of a directive: those in the configuration, from DNS, or from requests. `build` and `dynamic`
+//! determine their addresses.
 
 use std::sync::Arc;
 
@@ -24,32 +24,32 @@ pub struct Maker {
     pub(super) transport: Transport,
     pub(super) passive: PassivePolicy,
     pub(super) breaking: Option<Breaking>,
-    /// The key of the cookies that name upstreams, where there are such.
+    /// The key for upstream IDs in cookies, with the `cookie` policy.
     pub(super) cookie_key: Option<hmac::Key>,
-    /// The checks, where there are any.
+    /// The active health checks, if configured.
     pub(super) checks: Option<Arc<Checks>>,
-    /// Whether requests in progress are counted.
+    /// Whether requests in flight are counted.
     pub(super) counted: Counted,
-    /// Where upstreams are shown, unless a request names them.
+    /// Where the state of upstreams is published, except those that requests select.
     pub(super) hub: Option<Arc<Hub>>,
 }
 
-/// How upstreams that the configuration does not name are dialled.
+/// How to connect to upstreams that are not in the configuration.
 #[derive(Clone, Copy)]
 pub struct Way {
-    /// The version of IP.
+    /// The IP version.
     pub family: Family,
-    /// Which addresses may be dialled.
+    /// Which addresses are allowed.
     pub reach: Reach,
 }
 
 impl Maker {
-    /// The checks of all upstreams.
+    /// The active health checks.
     pub fn checks(&self) -> Option<&Arc<Checks>> {
         self.checks.as_ref()
     }
 
-    /// An upstream as the configuration names it.
+    /// Creates an upstream of the configuration.
     pub fn fixed(&self, config: &Config) -> Result<Upstream, Refusal> {
         let (address, authority, port) = address_of(&config.dial)?;
         let endpoint = Endpoint::new(address, self.transport.options(port));
@@ -66,7 +66,7 @@ impl Maker {
         })
     }
 
-    /// As [`Maker::fixed`], a member of a group.
+    /// Like [`Maker::fixed`], for a member of a group.
     pub fn member(&self, config: &Config, member: Member) -> Result<Upstream, Refusal> {
         Ok(Upstream {
             load: member.load().clone(),
@@ -75,7 +75,7 @@ impl Maker {
         })
     }
 
-    /// The upstream on `port` of `host`, a name or an IP address without brackets.
+    /// Creates the upstream on `port` of `host`, a name or an IP address without brackets.
     pub fn named(&self, host: &str, port: u16, way: Way) -> Upstream {
         let (address, authority, port) = tcp(host, port);
         let options = self.transport.options_by(port, way);
@@ -107,7 +107,7 @@ impl Maker {
         }
     }
 
-    /// Shows the health of `upstream` as long as it is in use.
+    /// Publishes the state of `upstream` as long as it is in use.
     pub fn show(&self, upstream: &Arc<Upstream>) {
         if let Some(hub) = &self.hub {
             let health: Arc<dyn Health> = upstream.clone();
@@ -115,7 +115,7 @@ impl Maker {
         }
     }
 
-    /// What a cookie calls the upstream: not its address, which is nobody's business.
+    /// The ID of the upstream in cookies, which does not reveal its address.
     fn cookie(&self, address: &str) -> Option<Box<str>> {
         let tag = hmac::sign(self.cookie_key.as_ref()?, address.as_bytes());
         let digits: String = tag
@@ -127,7 +127,7 @@ impl Maker {
     }
 }
 
-/// The key of the cookies that `policy` sets.
+/// The key for upstream IDs in the cookies of `policy`.
 pub fn cookie_key(policy: Option<&SelectionPolicy>) -> Option<hmac::Key> {
     match policy {
         Some(SelectionPolicy::Cookie(config)) => {

@@ -1,4 +1,5 @@
-//! `memcached_pass`: a value of memcached is the answer. The protocol is left to `sluice-wire`, connections to `sluice-net`.
+//! `memcached_pass`: responds with a value from memcached. `sluice-wire` implements the protocol, `sluice-net` manages
+//! connections.
 
 use sluice_message::{Method, Status};
 use sluice_route::Template;
@@ -9,19 +10,19 @@ use crate::failure::Fault;
 use crate::refusal::Refusal;
 use crate::values::expanded;
 
-/// What is asked for.
+/// The key to fetch.
 pub struct Memcached {
     key: Template,
 }
 
 impl Memcached {
-    /// Reads the setting.
+    /// Parses the setting.
     pub fn build(key: &str) -> Result<Memcached, Refusal> {
         let key = Template::parse(key).map_err(|error| Refusal::new(error.to_string()))?;
         Ok(Memcached { key })
     }
 
-    /// Only GET and HEAD ask for something.
+    /// Allows only GET and HEAD.
     pub fn admit(&self, x: &Exchange) -> Result<(), Fault> {
         match x.req.method {
             Method::Get | Method::Head => Ok(()),
@@ -32,7 +33,7 @@ impl Memcached {
         }
     }
 
-    /// Writes the question of a request.
+    /// Encodes the command for a request.
     pub fn encode(&self, x: &Exchange, out: &mut Vec<u8>) -> Result<(), Fault> {
         let key = expanded(&self.key, x);
         if key.is_empty() {

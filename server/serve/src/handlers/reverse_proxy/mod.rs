@@ -1,5 +1,5 @@
-//! `reverse_proxy`: a request is passed on to an upstream, and its answer back. Which upstream is left to `select`,
-//! what is asked to `request`, what becomes of the answer to `answer`; sockets are left to `sluice-net`.
+//! `reverse_proxy`: forwards requests to upstreams, and their responses to clients. `select` chooses the upstream,
+//! `request` creates the request for it, `answer` handles the response, `sluice-net` manages connections.
 
 mod account;
 mod active;
@@ -63,10 +63,10 @@ use select::{Selection, Tried};
 use upstream::Upstream;
 use verbose::Verbose;
 
-/// The directive at work.
+/// The handler.
 pub(crate) struct ReverseProxy {
     upstreams: Box<[Arc<Upstream>]>,
-    /// Where further upstreams come from; in memory of its own, as most directives have none.
+    /// The source of dynamic upstreams; boxed, because most directives have none.
     dynamic: Option<Box<Dynamic>>,
     selection: Selection,
     active: Option<ActiveChecks>,
@@ -76,45 +76,45 @@ pub(crate) struct ReverseProxy {
     dialect: Box<dyn Dialect>,
     buffering: Buffering,
     interceptions: Vec<Interception>,
-    /// What FastCGI, SCGI and uwsgi need, where upstreams speak one of them.
+    /// Settings of FastCGI, SCGI or uwsgi, if upstreams use one of them.
     fastcgi: Option<Arc<FastCgi>>,
-    /// What memcached is asked for, where upstreams are such.
+    /// The memcached command, if upstreams use memcached.
     memcached: Option<Arc<Memcached>>,
     content: Content,
-    /// Whether placeholders show times and load.
+    /// Whether placeholders show latency and load.
     facts: Facts,
-    /// Whether variables of an nginx.conf show what upstreams answered with, hidden fields as well.
+    /// Whether nginx variables show upstream response headers, including hidden ones.
     keeps_fields: bool,
-    /// Where each step is told, where that is wanted.
+    /// The log for each step (`verbose_logs`).
     verbose: Option<Verbose>,
     streams: Streams,
-    /// Identical requests under way, where they share their answers.
+    /// Identical requests in flight that share responses (`coalesce`).
     coalescing: Option<Coalescing>,
 }
 
-/// Whether placeholders of the configuration show [`crate::context::ProxyFacts`].
+/// Whether the configuration uses placeholders for [`crate::context::ProxyFacts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Facts {
     Shown,
     Unused,
 }
 
-/// What holds for tunnels.
+/// Settings for tunnels.
 struct Streams {
-    /// The longest life of one.
+    /// Maximum lifetime.
     lifetime: Option<Duration>,
-    /// Bytes that one takes at a time in each direction.
+    /// Buffer size for each direction.
     buffer_bytes: Option<usize>,
-    /// Ends them after the configuration, where that is wanted.
+    /// Closes tunnels some time after a configuration was replaced, if configured.
     term: Option<Term>,
 }
 
-/// Whether the upstream gets the content of the request.
+/// Whether the upstream gets the request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Send,
-    /// The method is rewritten to one without content, as where an upstream only decides whether a request may
-    /// pass: the content stays for whoever comes after.
+    /// The method is rewritten to one without a body, such as for an upstream that only authorizes requests: the body
+    /// remains for later handlers.
     Keep,
 }
 
@@ -142,7 +142,7 @@ impl Handler for ReverseProxy {
 }
 
 impl ReverseProxy {
-    /// As [`ReverseProxy::run`], also when the client is gone meanwhile.
+    /// Like [`ReverseProxy::run`], but continues if the client disconnects.
     async fn run_on(&self, x: &mut Exchange) -> Step {
         let worker = x.worker.clone();
         let mut running = std::pin::pin!(self.run(x));
@@ -154,7 +154,7 @@ impl ReverseProxy {
         .await
     }
 
-    /// Tries upstreams until one answers or no further try is allowed.
+    /// Tries upstreams until one responds or no further attempt is allowed.
     async fn run(&self, x: &mut Exchange) -> Step {
         let mut body = match self.content(x).await {
             Ok(body) => body,
@@ -216,7 +216,7 @@ impl ReverseProxy {
         }
     }
 
-    /// The upstreams of now, where the configuration does not fix them.
+    /// The current dynamic upstreams, if the directive has any.
     async fn listed(&self, x: &Exchange) -> Option<dynamic::Set> {
         let dynamic = self.dynamic.as_ref()?;
         match dynamic.at_hand(x) {
@@ -225,7 +225,7 @@ impl ReverseProxy {
         }
     }
 
-    /// The content that is sent, collected and measured as far as that is wanted.
+    /// The request body to send, buffered and with a known length if required.
     async fn content(&self, x: &mut Exchange) -> Result<RequestBody, Fault> {
         if let Some(memcached) = &self.memcached {
             memcached.admit(x)?;
@@ -248,7 +248,7 @@ impl ReverseProxy {
         Ok(body)
     }
 
-    /// When to try again after `failed`, if at all; `was_asked` tells whether any of `upstreams` could be.
+    /// When to retry after `failed`, if at all; `was_asked` is whether an upstream was available.
     fn next<U: Borrow<Upstream>>(
         &self,
         x: &Exchange,
@@ -285,7 +285,7 @@ impl ReverseProxy {
         self.dialect.report_failure(x, failure, &destination)
     }
 
-    /// No further try is allowed.
+    /// Fails the request after the last attempt.
     fn give_up(&self, failure: Failure) -> Step {
         let is_unavailable =
             failure.side == Side::Upstream && failure.kind == FailureKind::Unavailable;
@@ -296,10 +296,10 @@ impl ReverseProxy {
         Step::Fail(fault)
     }
 
-    /// Passes the request to one upstream. A kept connection that turns out to be closed is replaced by a new one
-    /// without counting as a try: that the other end closed it while we were sending is nobody's fault.
+    /// Sends the request to one upstream. If an idle connection turns out to be closed, a new one replaces it without
+    /// counting as an attempt: the upstream may legitimately close it at any time.
     ///
-    /// Everything that lives while the answer is awaited is memory of each waiting request.
+    /// Everything alive while awaiting the response occupies memory for each waiting request.
     async fn attempt(
         &self,
         x: &mut Exchange,
@@ -373,8 +373,8 @@ impl ReverseProxy {
         Ok(Box::pin(self.buffered(step)).await)
     }
 
-    /// What becomes of an answer that is passed back, once its upstream's part in it is counted: that ends with the
-    /// upstream, and not with the client.
+    /// Processes a response after the measurements of its upstream, which end with the upstream's part and not with the
+    /// client's.
     fn finish(
         &self,
         x: &mut Exchange,
@@ -393,7 +393,7 @@ impl ReverseProxy {
         }
     }
 
-    /// Notes an answer that is not passed back.
+    /// Records a response that is discarded.
     fn note_unwanted(
         &self,
         x: &mut Exchange,
@@ -410,7 +410,7 @@ impl ReverseProxy {
         }
     }
 
-    /// Begins to send the request by `carrier`.
+    /// Starts to send the request on `carrier`.
     fn ask(
         &self,
         x: &mut Exchange,
@@ -420,7 +420,7 @@ impl ReverseProxy {
         lease: Option<Lease>,
     ) -> Result<Asked, Fault> {
         let prepared = self.prepare(x, upstream, &body, Some(&mut carrier))?;
-        // What waited here was asked for already.
+        // The client already received 100 (Continue) if the body was buffered.
         let awaits_continue =
             !body.is_none() && !self.buffering.spools() && x.req.fields.has(FieldId::Expect);
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
@@ -437,8 +437,8 @@ impl ReverseProxy {
             upload = upload.without_trailers();
         }
         let mut call = Call::new(carrier, upload, lease);
-        // Clients of HTTP/1.0 must not get any (RFC 9110, section 15.2); and what an upstream hints at that only
-        // decides whether a request may pass is not about the answer.
+        // HTTP/1.0 does not have interim responses (RFC 9110, section 15.2), and those of an upstream that only
+        // authorizes requests are not about the response.
         if x.req.version != Version::Http10
             && self.content == Content::Send
             && self.dialect.forwards_interims(x)
@@ -482,7 +482,7 @@ impl ReverseProxy {
         }
         let status = answer.head.status;
         if self.dialect.intercepts(status) {
-            // Whoever stores answers goes by what the upstream says of its errors.
+            // The cache needs the upstream's headers of an error response.
             if let Some(aside) = &mut x.context.aside
                 && let Some(heard) = &mut aside.shared_head
             {
@@ -490,7 +490,7 @@ impl ReverseProxy {
             }
             x.context.upstream.status = Some(status);
             x.inline.clear();
-            // A short answer is read, so that its connection is kept; a longer one is left with it.
+            // Read a short response so that its connection can be reused; otherwise the connection is closed.
             let framing = answer.framing;
             let _ = asked.call.into_body(&x.worker, framing, &mut x.inline);
             x.inline.clear();
@@ -502,7 +502,7 @@ impl ReverseProxy {
         }
     }
 
-    /// Collects the body of an answer.
+    /// Buffers the body of a response.
     async fn buffered(&self, step: Step) -> Step {
         match step {
             Step::Done(Body::Stream(body)) => match self.buffering.answer(body).await {
@@ -514,7 +514,7 @@ impl ReverseProxy {
     }
 }
 
-/// Has the body of an answer followed by what counts it.
+/// Applies `by` to the body of a response.
 fn follow(step: Step, by: impl FnOnce(Body) -> Body) -> Step {
     match step {
         Step::Done(body) => Step::Done(by(body)),
@@ -522,17 +522,17 @@ fn follow(step: Step, by: impl FnOnce(Body) -> Body) -> Step {
     }
 }
 
-/// A request on its way to an upstream.
+/// A request in flight.
 struct Asked {
     call: Call,
-    /// Its method, which a rewrite may have changed.
+    /// The method sent, which may have been rewritten.
     method: Method,
     switch: Switch,
-    /// When it was sent, where that is of interest.
+    /// When it was sent, if that is needed.
     at: Option<Moment>,
 }
 
-/// A connection to `upstream` where none is kept.
+/// Opens a new connection to `upstream`.
 async fn dial(
     x: &Exchange,
     upstream: &Upstream,
@@ -543,10 +543,10 @@ async fn dial(
     obtain(&x.worker, endpoint, wanted, &preface).await
 }
 
-/// Why a request ends whose answer is replaced by a page of ours.
+/// The reason for failing a request whose response is replaced by an error page.
 pub(crate) const INTERCEPTED: &str = "the upstream responded with an error";
 
-/// All upstreams have failed or are full, or the answer of one is not wanted.
+/// All upstreams have failed or are at their limit, or a response was discarded.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {
     let failure = Failure::new(Side::Upstream, FailureKind::Unavailable).with_retry(Retry::Always);
     unsent(failure, body)
@@ -563,8 +563,8 @@ fn unsent(failure: Failure, body: RequestBody) -> Box<CallFailure> {
     })
 }
 
-/// Whether a call failed only because its connection had been closed before the request arrived, and may be
-/// repeated at once.
+/// Whether a call failed only because its idle connection was closed before the request arrived, and may be repeated at
+/// once.
 fn is_stale(failed: &CallFailure, method: &sluice_message::Method) -> bool {
     let is_closed = matches!(failed.failure.kind, FailureKind::Closed | FailureKind::Io);
     let may_repeat = match failed.failure.retry {

@@ -1,4 +1,4 @@
-//! The variables of a request in the bytes of FastCGI, SCGI or uwsgi. Which variables there are is left to `fastcgi`.
+//! Encodes the variables of a request for FastCGI, SCGI or uwsgi. `fastcgi` determines the variables.
 
 use sluice_message::Status;
 use sluice_wire::fastcgi::{self, ParamsRefused, WhenDone, encode_begin};
@@ -7,18 +7,18 @@ use sluice_wire::{scgi, uwsgi};
 
 use crate::failure::Fault;
 
-/// The protocol that carries the variables.
+/// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// FastCGI.
     FastCgi,
     /// SCGI.
     Scgi,
-    /// uwsgi, with what kind of application is asked.
+    /// uwsgi, with its modifiers.
     Uwsgi(Modifiers),
 }
 
-/// The variables so far.
+/// The variables encoded so far.
 pub enum Params<'a> {
     /// In records.
     FastCgi(fastcgi::Params<'a>),
@@ -29,7 +29,7 @@ pub enum Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// Begins a request with a body of this length at the end of `out`.
+    /// Starts a request with a body of this length at the end of `out`.
     pub fn begin(dialect: Dialect, length: u64, out: &'a mut Vec<u8>) -> Params<'a> {
         match dialect {
             Dialect::FastCgi => {
@@ -41,7 +41,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Whether the variables of this protocol begin with `name`, which must not come again.
+    /// Whether this protocol writes the variable `name` itself, so that it must not be added.
     pub fn begins_with(&self, name: &[u8]) -> bool {
         match self {
             Params::Scgi(_) => matches!(name, b"CONTENT_LENGTH" | b"SCGI"),
@@ -58,7 +58,7 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Adds a variable whose value is put together piece by piece in `scratch`, which is emptied first.
+    /// Adds a variable with a value composed in `scratch`, which is cleared first.
     pub fn push_with(
         &mut self,
         name: &[u8],
@@ -70,7 +70,7 @@ impl<'a> Params<'a> {
         self.push(name, scratch);
     }
 
-    /// Ends the variables. Some do not fit into a protocol.
+    /// Ends the variables. Fails if they exceed a limit of the protocol.
     pub fn end(self) -> Result<(), Fault> {
         match self {
             Params::FastCgi(params) => params.end().map_err(|refused| {
@@ -114,8 +114,8 @@ impl Dialect {
     }
 }
 
-/// The length of a value of FastCGI: before the name stand its own length and that of the value, in one byte or in four
-/// (FastCGI specification, section 3.4).
+/// The length of a FastCGI value: the name is preceded by its own length and that of the value, each in one or four
+/// bytes (FastCGI specification, section 3.4).
 fn length_before(before: &[u8], name_length: usize) -> Option<usize> {
     let name_length = u8::try_from(name_length).ok()?;
     match before {

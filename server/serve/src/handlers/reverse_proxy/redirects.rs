@@ -1,4 +1,4 @@
-//! Redirects that health checks follow. What an answer means is left to `active`.
+//! Redirects followed by health checks. `active` interprets the final response.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use super::build::tcp;
 use super::transport::Transport;
 use crate::refusal::Refusal;
 
-/// How a redirect to another host is followed.
+/// How redirects to another host are followed.
 pub struct Redirects {
     plain: Options,
     secured: Options,
 }
 
-/// One question of a check.
+/// One request of a check.
 pub struct Step {
-    /// Who is asked.
+    /// The endpoint.
     pub endpoint: Arc<Endpoint>,
-    /// What it is called.
+    /// The host and port in the request.
     pub authority: String,
     /// Path and query.
     pub target: String,
@@ -29,7 +29,7 @@ pub struct Step {
 }
 
 impl Redirects {
-    /// Prepares both schemes: either may be referred to.
+    /// Prepares the options for both schemes, since a redirect may lead to either.
     pub fn build(transport: &Transport) -> Result<Redirects, Refusal> {
         let options = transport.options(None);
         let connector = match &options.tls {
@@ -41,7 +41,7 @@ impl Redirects {
                 })?)
             }
         };
-        // Others are taken to speak what the upstreams do where the scheme is theirs.
+        // Other hosts get the protocol of the upstreams if they have the same scheme.
         let (plain, secured) = match options.tls {
             None => (options.protocol, Protocol::Http1),
             Some(_) => (Protocol::Http1, options.protocol),
@@ -60,9 +60,9 @@ impl Redirects {
         })
     }
 
-    /// Where `status` with `location` leads from `place`; `None` where the answer is final.
+    /// The request that follows `place` after a response with `status` and `location`; `None` if the response is final.
     pub fn next(&self, place: &Step, status: Status, location: &[u8]) -> Option<Step> {
-        // RFC 9110, section 15.4: a See Other is fetched; browsers do so for the two older ones, too.
+        // RFC 9110, section 15.4: 303 changes the method to GET; for 301 and 302 browsers do the same.
         let method = match status.code() {
             301..=303 if place.method != Method::Head => Method::Get,
             301..=303 | 307 | 308 => place.method.clone(),
@@ -115,7 +115,7 @@ impl Redirects {
     }
 }
 
-/// A reference without a host, as seen from `target` (RFC 3986, section 5.2, without dot segments).
+/// Resolves a reference without a host relative to `target` (RFC 3986, section 5.2, without removing dot segments).
 fn beside(target: &str, reference: &str) -> String {
     if reference.starts_with('/') {
         return reference.to_owned();

@@ -1,16 +1,16 @@
-//! Bodies of requests that may be sent twice: what was shown is kept, up to a limit, until the answer has come.
-//! Whether a request is sent twice is left to `retry`.
+//! Request bodies that may be sent twice: what was shown is recorded, up to a limit, until the response arrives.
+//! `retry` decides whether a request is sent again.
 
 use std::task::{Context, Poll, ready};
 
 use sluice_message::Fields;
 use sluice_net::{BodyStream, Failure, RequestBody};
 
-/// A body that can go back to its beginning while it is short.
+/// A body that can be rewound while it is short.
 pub struct Replay {
     rest: Box<dyn BodyStream>,
     tape: Tape,
-    /// The part of the tape before this was taken.
+    /// Bytes of the tape that were consumed.
     at: usize,
     trailers: Option<Fields>,
 }
@@ -18,18 +18,18 @@ pub struct Replay {
 enum Tape {
     /// Everything shown so far.
     Whole(Vec<u8>, usize),
-    /// The body was longer than the limit.
+    /// The body exceeded the limit.
     Given,
 }
 
 impl Replay {
-    /// `body`, of which at most `bytes_max` are kept.
+    /// Wraps `body`; records at most `bytes_max`.
     pub fn body(body: RequestBody, bytes_max: usize) -> RequestBody {
         match body {
             RequestBody::None => RequestBody::None,
-            // It was kept before.
+            // It is rewindable already.
             RequestBody::Stream(body) if body.is_rewindable() => RequestBody::Stream(body),
-            // One that is known to be longer is not worth the copying.
+            // It is known to exceed the limit, so do not copy it.
             RequestBody::Stream(body) if body.len().is_some_and(|len| len > bytes_max as u64) => {
                 RequestBody::Stream(body)
             }
@@ -81,7 +81,7 @@ impl BodyStream for Replay {
     }
 
     fn trailers(&mut self) -> Option<Fields> {
-        // They are there once only.
+        // The inner body returns them only once.
         if self.trailers.is_none() {
             self.trailers = self.rest.trailers();
         }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use std::task::Waker;
 
-    /// A body in pieces that gives its trailer fields away once.
+    /// A body in pieces that returns its trailers once.
     struct Pieces(Vec<Vec<u8>>, Option<Fields>);
 
     impl BodyStream for Pieces {

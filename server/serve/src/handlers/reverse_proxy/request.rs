@@ -1,5 +1,5 @@
-//! What an upstream is asked: the client's request without what concerned the client's connection, with what the
-//! upstream has to know about the client. Sending it is left to `sluice-net`.
+//! Creates the request for an upstream: the client's request without hop-by-hop headers, with information about the
+//! client. `sluice-net` sends it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,29 +20,29 @@ use sluice_observe::random;
 
 /// A request ready to be sent.
 pub struct Prepared {
-    /// Its head, encoded, in one of the worker's buffers; empty where it went by a stream.
+    /// The encoded head, in one of the worker's buffers; empty if it was sent on an HTTP/2 stream.
     pub head: Vec<u8>,
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// How its body is framed.
+    /// The framing of the body.
     pub framing: BodyFraming,
-    /// The protocol it wants to switch to.
+    /// The requested upgrade.
     pub switch: Switch,
 }
 
-/// Whether a request asks for another protocol, and which (RFC 9110, section 7.8).
+/// The protocol upgrade that a request asks for (RFC 9110, section 7.8).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Switch {
-    /// It does not: an answer that switches is refused.
+    /// None: a response that switches protocols is refused.
     #[default]
     No,
-    /// To this.
+    /// To this protocol.
     To(Vec<u8>),
 }
 
 impl ReverseProxy {
-    /// Encodes the request for `upstream`, or opens it on `carrier` where that takes no text. The exchange is left as it
-    /// was.
+    /// Encodes the request for `upstream`, or starts it on `carrier` if that is an HTTP/2 connection. The exchange
+    /// remains unchanged.
     pub(super) fn prepare(
         &self,
         x: &mut Exchange,
@@ -53,8 +53,8 @@ impl ReverseProxy {
         let mut before = self.dialect.rewrite(x)?;
         let method = x.req.method.clone();
         if method == Method::Connect {
-            // It names another server than the one that it is sent to; an upstream that is a proxy itself would do what
-            // a stranger asks for (RFC 9110, section 9.3.6).
+            // Its target is not this upstream; an upstream that is itself a proxy would connect wherever the client
+            // wants (RFC 9110, section 9.3.6).
             if let Some((method, target)) = before {
                 (x.req.method, x.req.uri) = (method, target);
             }
@@ -72,8 +72,8 @@ impl ReverseProxy {
             None => encoded = self.encode(x, framing, carrier.take(), &mut head),
             Some(ops) => {
                 let authority = x.req.authority.clone();
-                // Placeholders in them tell of the request as it came to the proxy: an authentication
-                // service asks for `{uri}`, which is not the one it is asked itself.
+                // Placeholders in `header_up` refer to the request as the proxy received it: an authentication service
+                // needs the original `{uri}`, not the one it is requested with.
                 swap_target(x, &mut before);
                 ops.apply(x, Of::Request);
                 swap_target(x, &mut before);
@@ -101,7 +101,7 @@ impl ReverseProxy {
         })
     }
 
-    /// Encodes the request as it now stands in `x`.
+    /// Encodes the request as it is in `x`.
     fn encode(
         &self,
         x: &Exchange,
@@ -141,7 +141,7 @@ impl ReverseProxy {
         fastcgi.encode(&asked, out)
     }
 
-    /// Writes the fields of the upstream's request to `out`, which is empty.
+    /// Writes the request headers for the upstream to `out`, which is empty.
     fn put_together(
         &self,
         x: &Exchange,
@@ -177,15 +177,14 @@ impl ReverseProxy {
         switch
     }
 
-    /// Whether the trailer fields of a request are passed on: if the client announced them, and if no rule says
-    /// which fields the upstream may see. Upstreams that take trailer fields for header fields would otherwise
-    /// let a client get round such a rule.
+    /// Whether to forward request trailers: if the client announced them, and if no rule restricts the request headers.
+    /// Otherwise a client could bypass such a rule at upstreams that treat trailers as headers.
     pub(super) fn passes_trailers(&self, x: &Exchange) -> bool {
         self.header_up.is_none() && x.req.fields.has(FieldId::Trailer)
     }
 }
 
-/// Clients bring such bytes where a configuration makes a header of decoded text, such as a path.
+/// Clients can cause this if a configured header contains decoded text, such as a path.
 fn unfit(unfit: Unfit) -> Fault {
     let message = match unfit {
         Unfit::Name => "a header name for the upstream is not a token",
@@ -194,7 +193,7 @@ fn unfit(unfit: Unfit) -> Fault {
     Fault::new(Status::BAD_REQUEST, message)
 }
 
-/// Exchanges method and target with those that were kept, if any were.
+/// Swaps method and target with the previous ones, if there are any.
 fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)>) {
     if let Some((method, target)) = kept {
         std::mem::swap(&mut x.req.method, method);
@@ -202,7 +201,7 @@ fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)
     }
 }
 
-/// Makes the first line of an encoded head that of HTTP/1.0.
+/// Changes the request line of an encoded head to HTTP/1.0.
 fn say_http10(head: &mut [u8]) {
     if let Some(end) = memchr::memchr(b'\r', head)
         && let Some(digit) = end.checked_sub(1).and_then(|at| head.get_mut(at))
@@ -211,7 +210,7 @@ fn say_http10(head: &mut [u8]) {
     }
 }
 
-/// How a body is sent on. Methods that usually have a body say so where there is none (RFC 9110, section 8.6).
+/// The framing of a request body. Methods that usually have a body declare an empty one (RFC 9110, section 8.6).
 fn framing(method: &Method, body: &RequestBody) -> BodyFraming {
     match body {
         RequestBody::None => match method {
@@ -222,19 +221,19 @@ fn framing(method: &Method, body: &RequestBody) -> BodyFraming {
     }
 }
 
-/// What WebSockets of HTTP/1.1 are asked for with and those of HTTP/2 are not (RFC 6455, section 4.1).
+/// Required for WebSocket over HTTP/1.1 (RFC 6455, section 4.1), but not present over HTTP/2.
 const WEBSOCKET_KEY: &[u8] = b"Sec-WebSocket-Key";
 
 fn websocket_key() -> String {
     STANDARD.encode(random::bits().to_be_bytes())
 }
 
-/// The switch that the client wants. One with a body is not passed on: where the body ends and the new protocol
-/// begins two servers can understand differently.
+/// The upgrade requested by the client. A request with a body is not upgraded: two servers could disagree where the
+/// body ends and the new protocol begins.
 fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
     let fields = &x.req.fields;
     let has_content = !matches!(framing, BodyFraming::None | BodyFraming::Length(0));
-    // In HTTP/2 nobody can write these fields but the connection, for a client that asks for a WebSocket (RFC 8441).
+    // In HTTP/2 only our connection can create these headers, for an extended CONNECT (RFC 8441).
     let may_switch = matches!(x.req.version, Version::Http11 | Version::Http2);
     if !fields.has(FieldId::Upgrade) || has_content || !may_switch {
         return Switch::No;
@@ -252,8 +251,8 @@ fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
     }
 }
 
-/// Whether HTTP/2 is among the protocols. RFC 9113, section 3.1 has dropped the upgrade to it; an upstream that still
-/// takes it would be asked for anything behind it, past the rules of this server.
+/// Whether HTTP/2 is among the protocols. RFC 9113, section 3.1 removed the upgrade to it; an upstream that still
+/// accepts it would get further requests that bypass the rules of this server.
 fn names_http2(protocols: &[u8]) -> bool {
     let mut names = protocols
         .split(|byte| *byte == b',')

@@ -1,4 +1,4 @@
-//! What a failed try means for `sluice-policy`, which decides whether there is another, and waiting for it.
+//! Describes a failed attempt for `sluice-policy`, which decides whether to retry, and waits for the next attempt.
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -21,22 +21,22 @@ use crate::limits::REPLAY_BYTES_MAX;
 use crate::refusal::Refusal;
 use crate::values;
 
-/// When to try again. All workers share it.
+/// The retry settings, shared by all workers.
 pub struct Retries {
     policy: RetryPolicy,
     budget: RetryBudget,
-    /// Which requests may be sent twice, in place of those with idempotent methods.
+    /// Which requests may be sent twice, instead of those with idempotent methods (`retry_match`).
     matched: Option<MatcherSets>,
-    /// Those of the conditions that may look at an answer: an answer that meets one is not passed on while there is
-    /// another try.
+    /// Those matchers that may refer to the response: a response that matches one is discarded if another attempt is
+    /// allowed.
     unwanted: Option<MatcherSets>,
-    /// Bytes of a body that are kept for another try.
+    /// Bytes of a body to record for another attempt.
     replay_bytes: usize,
     sharing: Sharing,
 }
 
-/// Whether requests share connections, on which an upstream can refuse one unseen: such a one is sent again at once,
-/// whatever its method (RFC 9113, section 8.7).
+/// Whether requests share HTTP/2 connections, on which an upstream can refuse a request unprocessed. Such a request is
+/// retried at once, regardless of its method (RFC 9113, section 8.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// They do not.
@@ -46,14 +46,14 @@ pub enum Sharing {
 }
 
 impl Retries {
-    /// Reads the settings.
+    /// Parses the settings.
     pub fn build(config: &Config, sharing: Sharing) -> Result<Retries, Refusal> {
         let mut policy = RetryPolicy::default();
         let (mut matched, mut unwanted) = (None, None);
         if let Some(config) = &config.load_balancing {
             policy.retries = u32::try_from(config.retries).unwrap_or(0);
             policy.try_duration = duration(config.try_duration).unwrap_or_default();
-            // Caddy's default pause counts only where the time is what limits the tries.
+            // Caddy's default interval applies only if the duration limits the attempts.
             policy.try_interval = match duration(config.try_interval) {
                 Some(interval) => interval,
                 None if policy.try_duration.is_zero() => Duration::ZERO,
@@ -82,7 +82,7 @@ impl Retries {
         self.policy.retries > 0 || !self.policy.try_duration.is_zero()
     }
 
-    /// Counts a request, each of which earns a part of a further try, and makes its body fit for one.
+    /// Counts a request towards the retry budget, and makes its body rewindable.
     pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
         let mut is_sent_again = self.sharing == Sharing::May;
         if self.are_on() {
@@ -95,8 +95,8 @@ impl Retries {
         }
     }
 
-    /// When to try again after `failure`, the last of those `tried`; `None` if not at all. `others` says whether another
-    /// upstream is left, which is asked for only where it counts.
+    /// When to retry after `failure`, the last of those in `tried`; `None` if not at all. `others` returns whether
+    /// another upstream is available; called only if that matters.
     pub fn next(
         &self,
         x: &Exchange,
@@ -115,7 +115,7 @@ impl Retries {
         } else {
             Body::Consumed
         };
-        // Conditions are only asked where they count.
+        // Evaluate the matchers only if they matter.
         let matched = match (&self.matched, progress) {
             (Some(matchers), Progress::Sent) => Some(is_met(matchers, x)),
             _ => None,
@@ -137,7 +137,7 @@ impl Retries {
             .next_attempt(&failed, &self.budget, x.worker.clock.coarse())
     }
 
-    /// The body for another try, if `answer` is unwanted and there may be one.
+    /// The request body for another attempt, if `answer` is to be discarded and another attempt is allowed.
     pub fn instead(
         &self,
         x: &mut Exchange,
@@ -166,13 +166,13 @@ impl Retries {
     }
 }
 
-/// A condition that cannot be decided is not met.
+/// A matcher that fails does not match.
 fn is_met(matchers: &MatcherSets, x: &Exchange) -> bool {
     values::matches(matchers, x).unwrap_or(false)
 }
 
-/// Whether a set of conditions may be about the answer. As in Caddy only expressions are: any other condition that a
-/// request meets would be met by each of its answers.
+/// Whether a matcher set may refer to the response. As in Caddy only expressions do: any other matcher of a request
+/// would match all of its responses.
 fn looks_at_answers(set: &MatcherSet) -> bool {
     let is_expression = |matcher: &Matcher| matches!(matcher, Matcher::Expression(_));
     set.0.iter().any(is_expression)

@@ -1,5 +1,5 @@
-//! Which upstream gets a request, and which ones are left out because they failed or are full. How a policy
-//! decides is left to `sluice-policy`; here is what it looks at.
+//! Selects the upstream for a request, excluding those that failed or are at their limit. `sluice-policy` implements
+//! the load-balancing policies.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::refusal::Refusal;
 use crate::values::{client_ip, remote_ip};
 use sluice_observe::random;
 
-/// The choice among upstreams and what it depends on. All workers share it.
+/// The load-balancing state of a directive, shared by all workers.
 pub struct Selection {
     policy: Policy,
     turn: Turn,
@@ -38,47 +38,47 @@ pub struct Selection {
     load: Counted,
     /// Whether upstreams can be unavailable at all.
     checks: Checks,
-    /// How long one that became available again gets less than its share.
+    /// How long an upstream that became available again gets a reduced share.
     slow_start: Duration,
-    /// What chooses in place of all of that, where the upstreams are those of an nginx.conf.
+    /// The nginx upstream group, which makes the selection instead.
     group: Option<Box<Choosing>>,
 }
 
-/// Whether requests in progress are counted.
+/// Whether requests in flight are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counted {
-    /// They are.
+    /// Counted.
     Yes,
-    /// Nobody asks for their number.
+    /// Not needed.
     No,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Checks {
-    /// Something makes upstreams unavailable: failures, limits, checks of our own.
+    /// Upstreams may be unavailable because of failures, limits or active health checks.
     Some,
     None,
 }
 
-/// The cookie that names an upstream to whoever got it before.
+/// The cookie with the upstream's ID (`lb_policy cookie`).
 struct Cookie {
     name: String,
     max_age: Option<Duration>,
 }
 
-/// The upstreams that a request was already passed to in vain.
+/// The upstreams that a request has been sent to unsuccessfully.
 #[derive(Debug)]
 pub struct Tried {
-    /// They are told apart by where their load lies in memory, which stays the same when DNS names others beside them.
+    /// Identified by the address of their load counter, which remains the same when DNS adds other upstreams.
     upstreams: Vec<usize>,
     count: u32,
     since: Moment,
-    /// How often it may be tried, where that is known only with the request.
+    /// The maximum number of attempts, if it depends on the request.
     count_max: u32,
 }
 
 impl Tried {
-    /// Before the first try.
+    /// The state before the first attempt.
     pub fn since(now: Moment) -> Tried {
         Tried {
             upstreams: Vec::new(),
@@ -88,28 +88,28 @@ impl Tried {
         }
     }
 
-    /// The same where at most so many tries are worth it.
+    /// The same with a maximum number of attempts.
     pub fn at_most(self, count_max: u32) -> Tried {
         Tried { count_max, ..self }
     }
 
-    /// The most tries, as far as upstreams go.
+    /// The maximum number of attempts that makes sense with the available upstreams.
     pub fn count_max(&self) -> u32 {
         self.count_max
     }
 
-    /// When the first try began.
+    /// When the first attempt began.
     pub fn began(&self) -> Moment {
         self.since
     }
 
-    /// Adds a try, of `upstream` if one was available.
+    /// Records an attempt, with its upstream if one was available.
     pub fn add(&mut self, upstream: Option<&Upstream>) {
         self.count += 1;
         self.upstreams.extend(upstream.map(place));
     }
 
-    /// How many tries there were.
+    /// The number of attempts.
     pub fn count(&self) -> u32 {
         self.count
     }
@@ -120,7 +120,7 @@ fn place(upstream: &Upstream) -> usize {
 }
 
 impl Selection {
-    /// Reads policy and passive checks.
+    /// Parses policy and passive health checks.
     pub fn build(
         config: &Config,
         upstreams: &[Arc<Upstream>],
@@ -155,7 +155,7 @@ impl Selection {
         })
     }
 
-    /// Chooses as a group of servers of an nginx.conf does.
+    /// Makes an nginx upstream group select instead.
     pub fn with_group(self, group: Option<Choosing>) -> Selection {
         Selection {
             group: group.map(Box::new),
@@ -163,19 +163,19 @@ impl Selection {
         }
     }
 
-    /// Tells the client of the server that it stays with, where a group says so.
+    /// Sets the sticky cookie, if the group has one.
     pub fn bind(&self, x: &mut Exchange, upstream: &Upstream) {
         if let (Some(group), Some(member)) = (&self.group, &upstream.member) {
             group.bind(x, member);
         }
     }
 
-    /// The session that an answer of `upstream` begins with its end.
+    /// The session that the response of `upstream` creates at its end.
     pub fn begin(&self, x: &Exchange, upstream: &Upstream) -> Option<Beginning> {
         self.group.as_ref()?.begin(x, upstream.member.as_ref()?)
     }
 
-    /// An available upstream, one that was not tried before if there is one. May tell the client by a cookie.
+    /// Selects an available upstream, preferably one that was not tried. May set a cookie.
     pub fn choose<'a, U: Borrow<Upstream>>(
         &self,
         upstreams: &'a [U],
@@ -206,19 +206,18 @@ impl Selection {
         Some(chosen)
     }
 
-    /// Begins to time a request to `upstream`, where the choice goes by that.
+    /// Starts to measure a request to `upstream`, if the policy depends on response times.
     pub fn timing(&self, upstream: &Upstream) -> Option<Timing> {
         self.group.as_ref()?.timing(upstream.member.as_ref()?)
     }
 
-    /// How often a request may be tried with `upstreams`, as far as they go.
+    /// The maximum number of attempts with `upstreams`.
     pub fn tries<U: Borrow<Upstream>>(&self, upstreams: &[U]) -> u32 {
         let group = self.group.as_ref();
         group.map_or(u32::MAX, |group| group.tries(upstreams))
     }
 
-    /// What would be chosen, without a turn being taken or the client being told; for policies that leave it to chance,
-    /// one of those that may be.
+    /// The upstream that would be selected, without side effects; for random policies one of the candidates.
     pub fn foresee<'a, U: Borrow<Upstream>>(
         &self,
         upstreams: &'a [U],
@@ -246,7 +245,7 @@ impl Selection {
         }
     }
 
-    /// Whether one of `upstreams` may get a request now.
+    /// Whether `upstream` may currently get a request.
     pub fn may_get<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
@@ -261,7 +260,7 @@ impl Selection {
         self.checks == Checks::None || self.is_able(upstream, ejected, now)
     }
 
-    /// Whether an upstream is left that the request was not passed to yet and that could take it.
+    /// Whether an untried upstream is available.
     pub fn others<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
@@ -331,7 +330,7 @@ impl Selection {
         }
     }
 
-    /// Which of `upstreams` are left out for their failures.
+    /// Which failed upstreams are ejected.
     fn ejected<U: Borrow<Upstream>>(&self, upstreams: &[U], now: Moment) -> Ejected {
         if self.passive.ejected_max_percent >= 100 {
             return Ejected::All;
@@ -343,7 +342,7 @@ impl Selection {
         last_ejected(&mut failing, max).map_or(Ejected::All, Ejected::UpTo)
     }
 
-    /// Whether `upstream` can take a request: it is healthy and not full.
+    /// Whether `upstream` is healthy and below its limit.
     fn is_able(&self, upstream: &Upstream, ejected: Ejected, now: Moment) -> bool {
         let in_flight = upstream.load.in_flight();
         !upstream.checked.is_down()
@@ -356,19 +355,19 @@ impl Selection {
             && !self.passive.is_full(narrow(in_flight))
     }
 
-    /// Whether requests in progress are to be counted.
+    /// Whether requests in flight are to be counted.
     pub fn counts(&self) -> bool {
         self.load == Counted::Yes
     }
 
-    /// The exact time, if the time until the answer is of interest.
+    /// The exact time, if response times are needed.
     pub fn clock(&self) -> Option<Moment> {
         let is_watched = self.passive.is_on() && !self.passive.unhealthy_latency.is_zero();
         let is_timed = self.breaking.is_some_and(|breaking| breaking.is_timed());
         (is_watched || is_timed).then(clock::now)
     }
 
-    /// Notes an answer to a request that was sent at `sent_at`: it may count as a failure.
+    /// Records a response to a request sent at `sent_at`, which may count as a failure.
     pub fn note_answer(
         &self,
         upstream: &Upstream,
@@ -392,7 +391,7 @@ impl Selection {
         }
     }
 
-    /// Notes that an upstream gave no answer.
+    /// Records a request without a response.
     pub fn note_failure(&self, upstream: &Upstream, x: &Exchange) {
         if let Some(member) = &upstream.member {
             return member.fail(x.worker.clock.coarse());
@@ -404,11 +403,11 @@ impl Selection {
     }
 }
 
-/// Which of the upstreams that failed too often are left out.
+/// Which of the upstreams with too many failures are ejected.
 #[derive(Clone, Copy)]
 enum Ejected {
     All,
-    /// Those that failed no later than this one; the others would be too many.
+    /// Those whose last failure is not later than this one; ejecting the others would exceed the maximum.
     UpTo((Moment, usize)),
 }
 
@@ -421,7 +420,7 @@ impl Ejected {
     }
 }
 
-/// When an upstream failed last, and what tells it from others that failed at that moment.
+/// The time of the latest failure, with a tie-breaker.
 fn failed(upstream: &Upstream, now: Moment) -> (Moment, usize) {
     (
         upstream.health.latest_failure().unwrap_or(now),
@@ -429,18 +428,18 @@ fn failed(upstream: &Upstream, now: Moment) -> (Moment, usize) {
     )
 }
 
-/// Which upstreams come into question; a later stage counts where none does in the earlier ones.
+/// Which upstreams are candidates. A later stage applies only if the earlier ones have none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Those not tried before, and those that came back just now only now and then.
+    /// Untried ones; those in slow start only with their reduced probability.
     First,
-    /// Those not tried before.
+    /// Untried ones.
     Warm,
-    /// Those that stand by.
+    /// Untried backups.
     Backup,
-    /// Those tried before, too.
+    /// All primary ones, including tried ones.
     Again,
-    /// Those that stand by and were tried before.
+    /// All backups, including tried ones.
     BackupAgain,
 }
 
@@ -468,7 +467,7 @@ impl Stage {
     }
 }
 
-/// The upstreams as a policy sees them.
+/// The upstreams as seen by a policy.
 struct View<'a, U> {
     upstreams: &'a [U],
     selection: &'a Selection,
@@ -507,7 +506,7 @@ impl<U: Borrow<Upstream>> Upstreams for View<'_, U> {
 }
 
 impl<U> View<'_, U> {
-    /// Whether an upstream takes part in this choice: one that came back takes part more and more often.
+    /// Whether an upstream takes part in this selection: during slow start with increasing probability.
     fn takes_part(&self, index: usize, upstream: &Upstream) -> bool {
         let slow_start = self.selection.slow_start;
         if slow_start.is_zero() {
@@ -521,7 +520,7 @@ impl<U> View<'_, U> {
             return true;
         }
         let share = warm_for.as_secs_f64() / slow_start.as_secs_f64();
-        // The same for all looks at this choice, and another for each upstream.
+        // Constant within one selection, but different for each upstream.
         let drawn = self.seed.rotate_left(7 * (index as u32 % 9)) % 1000;
         (drawn as f64) < (share * 1000.0).max(SLOW_START_SHARE_MIN)
     }
@@ -531,7 +530,7 @@ fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// What a hashing policy hashes; nothing where the request has none.
+/// Appends the key of a hash policy; nothing if the request lacks it.
 fn push_key(by: &HashBy, x: &Exchange, out: &mut Vec<u8>) {
     let mut push_ip = |ip: Option<std::net::IpAddr>| {
         if let Some(ip) = ip {
@@ -555,19 +554,19 @@ fn push_key(by: &HashBy, x: &Exchange, out: &mut Vec<u8>) {
 }
 
 impl Cookie {
-    /// The upstream that the client's cookie names.
+    /// The upstream in the client's cookie.
     fn named<U: Borrow<Upstream>>(&self, upstreams: &[U], x: &Exchange) -> Option<usize> {
         let value = route_values::cookie(&x.req.fields, self.name.as_bytes())?;
         upstreams.iter().position(|upstream| {
             let known = upstream.borrow().cookie.as_deref();
-            // How long the comparison takes must not tell how much of a guess was right.
+            // Constant time, so that the duration does not reveal how much of a guess was right.
             known.is_some_and(|known| {
                 constant_time::verify_slices_are_equal(known.as_bytes(), value).is_ok()
             })
         })
     }
 
-    /// Takes back that an upstream was named which then could not be reached.
+    /// Removes the cookie of an upstream that could not be reached.
     fn withdraw(&self, x: &mut Exchange) {
         let is_ours = |value: &[u8]| {
             let rest = value.strip_prefix(self.name.as_bytes());
@@ -593,7 +592,7 @@ impl Cookie {
     }
 }
 
-/// Whether requests in progress have to be counted: somebody compares, limits or shows them.
+/// Whether requests in flight have to be counted, for a policy, a limit or a placeholder.
 pub(super) fn counted(
     config: &Config,
     passive: &PassivePolicy,
@@ -610,7 +609,7 @@ pub(super) fn counted(
     )
 }
 
-/// Whether an upstream can have too many requests in progress.
+/// Whether there is a limit on requests in flight.
 fn is_limited(config: &Config, passive: &PassivePolicy) -> bool {
     passive.unhealthy_request_count > 0 || config.upstreams.iter().any(|one| one.max_requests > 0)
 }
@@ -683,7 +682,7 @@ fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy
         Some(SelectionPolicy::Cookie(config)) => Policy::Cookie {
             fallback: fallback(&config.fallback)?,
         },
-        // Its own group chooses.
+        // The group makes the selection.
         Some(SelectionPolicy::Nginx(_)) => Policy::First,
         Some(other @ SelectionPolicy::Other(_)) => {
             return Err(Refusal::new(format!(
@@ -694,7 +693,7 @@ fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy
     })
 }
 
-/// Whether a policy compares how busy upstreams are.
+/// Whether a policy compares requests in flight.
 fn needs_load(policy: &Policy) -> bool {
     match policy {
         Policy::LeastConn | Policy::RandomChoose(_) => true,
@@ -723,7 +722,7 @@ fn cookie(config: Option<&SelectionPolicy>) -> Option<Cookie> {
     })
 }
 
-/// Reads the passive checks.
+/// Parses the passive health checks.
 pub(super) fn passive(config: Option<&PassiveChecks>) -> Result<PassivePolicy, Refusal> {
     let Some(config) = config else {
         return Ok(PassivePolicy::default());

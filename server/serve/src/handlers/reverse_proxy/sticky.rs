@@ -1,5 +1,5 @@
-//! `sticky`: a client stays with the server of its group that it had. A cookie of ours names that server, or whatever the
-//! application puts into cookies and addresses. Whether the server can take the request is left to the group.
+//! `sticky`: session persistence in an nginx upstream group, by our cookie or by a session ID of the application. The
+//! group decides whether the server can take the request.
 
 use sluice_message::FieldId;
 use sluice_message::date::format_http;
@@ -13,17 +13,17 @@ use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
 
-/// The setting at work.
+/// The sticky settings.
 pub struct Sticky {
-    /// What may name a server.
+    /// Possible IDs of a server or session in a request.
     names: Box<[Template]>,
     cookie: Option<Cookie>,
-    /// What may name a session that an answer begins, and whether its head does.
+    /// Possible IDs of a session created by a response, and whether the head alone creates it.
     created: Box<[Template]>,
     at_header: bool,
 }
 
-/// A cookie that names a server.
+/// A cookie with the ID of a server.
 struct Cookie {
     name: Box<str>,
     expires: Expires,
@@ -33,22 +33,22 @@ struct Cookie {
     flags: &'static str,
 }
 
-/// How long clients keep a cookie.
+/// The lifetime of a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expires {
-    /// As long as they run.
+    /// The browser session.
     WithClient,
-    /// So many seconds.
+    /// In seconds.
     After(u64),
-    /// As long as they can.
+    /// The maximum.
     Never,
 }
 
-/// nginx's end of time, which fits into 32 bits.
+/// nginx's maximum date, which fits into 32 bits.
 const FAR_AWAY: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 impl Sticky {
-    /// Reads the settings of a group; `None` where clients stay with nobody.
+    /// Parses the settings of a group; `None` without session persistence.
     pub fn build(config: &NginxGroup, cx: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
         let Some(sticky) = &config.sticky else {
             return Ok(None);
@@ -68,24 +68,24 @@ impl Sticky {
         }))
     }
 
-    /// What a request says of its server.
+    /// The server or session ID in a request.
     pub fn named(&self, x: &Exchange) -> Option<Vec<u8>> {
         let mut names = self.names.iter().map(|name| expanded(name, x).to_vec());
         names.find(|name| !name.is_empty())
     }
 
-    /// What names the session that an answer begins.
+    /// The ID of the session created by a response.
     pub fn created(&self, x: &Exchange) -> Option<Vec<u8>> {
         let mut names = self.created.iter().map(|name| expanded(name, x).to_vec());
         names.find(|name| !name.is_empty())
     }
 
-    /// Whether sessions begin with the heads of answers.
+    /// Whether the response head creates sessions.
     pub fn learns_at_header(&self) -> bool {
         self.at_header
     }
 
-    /// Names the server that is called `route` to the client, if that is ours to do and the client does not know it.
+    /// Sets the cookie for the server with the ID `route`, if there is one and the client does not have it.
     pub fn tell(&self, x: &mut Exchange, route: Option<&[u8]>) {
         let (Some(cookie), Some(route)) = (&self.cookie, route) else {
             return;

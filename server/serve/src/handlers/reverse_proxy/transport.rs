@@ -1,5 +1,4 @@
-//! How upstreams are spoken to: from the model's transport to the options of `sluice-net`. Which upstreams there
-//! are is left to `build`.
+//! Builds the options of `sluice-net` from the model's transport. `build` determines the upstreams.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,14 +29,14 @@ use crate::refusal::Refusal;
 use crate::trust_pool;
 use sluice_observe::log::Log;
 
-/// How all upstreams of a directive are spoken to.
+/// The transport of all upstreams of a directive.
 #[derive(Clone)]
 pub struct Transport {
     options: Options,
     proxy_header: ProxyHeader,
     fastcgi: Option<Arc<FastCgi>>,
     memcached: Option<Arc<Memcached>>,
-    /// Ports spoken to without TLS.
+    /// Ports without TLS.
     plain_ports: Vec<u16>,
     versions: Versions,
     verification: Verification,
@@ -46,24 +45,24 @@ pub struct Transport {
 /// Whether the certificates of upstreams are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verification {
-    /// They are, or there are none.
+    /// Verified, if there are any.
     On,
-    /// Anybody may answer in their place.
+    /// Not verified: anyone can impersonate the upstream.
     Off,
 }
 
-/// Which versions of HTTP are spoken, beside HTTP/1.1.
+/// The HTTP versions to use besides HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Versions {
-    /// HTTP/2, where the TLS handshake chooses it.
+    /// HTTP/2 over TLS, if negotiated with ALPN.
     over_tls: bool,
-    /// HTTP/2 where there is no TLS, and nothing else there.
+    /// HTTP/2 without TLS, with prior knowledge.
     over_plain: bool,
 }
 
 impl Versions {
-    /// Reads a list as Caddy does: one that names no HTTP/1.1 leaves it to TLS all the same, and HTTP/2 without TLS is
-    /// spoken only where `h2c` is named.
+    /// Parses a list like Caddy: HTTP/1.1 over TLS is enabled even if it is not listed, and HTTP/2 without TLS only if
+    /// `h2c` is listed.
     fn read(names: &[String]) -> Result<Versions, Refusal> {
         let has = |name: &str| names.iter().any(|known| known == name);
         if has("3") {
@@ -98,7 +97,7 @@ impl Versions {
 }
 
 impl Transport {
-    /// Reads the settings.
+    /// Parses the settings.
     pub(crate) fn build(
         config: Option<&Config>,
         log: Option<&Log>,
@@ -159,7 +158,7 @@ impl Transport {
             }
         }
         let keep_alive = match proxy_header {
-            // A connection that begins with the address of one client must not serve another.
+            // A connection that starts with one client's address must not serve others.
             ProxyHeader::V1 | ProxyHeader::V2 => KeepAlive::Off,
             ProxyHeader::Off => keep_alive(config.keep_alive.as_ref()),
         };
@@ -226,7 +225,7 @@ impl Transport {
         ))
     }
 
-    /// Neither protocol says where an answer ends but by the end of its connection, so none is kept.
+    /// In these protocols the end of the connection marks the end of a response, so connections cannot be reused.
     fn of_cgi(
         config: &CgiTransport,
         dialect: Dialect,
@@ -257,7 +256,7 @@ impl Transport {
         })
     }
 
-    /// One that speaks to applications: none of what belongs to HTTP applies.
+    /// A transport for FastCGI, SCGI or uwsgi, without HTTP settings.
     fn of_applications(options: Options, fastcgi: FastCgi) -> Transport {
         Transport {
             options,
@@ -296,17 +295,17 @@ impl Transport {
         })
     }
 
-    /// What memcached is asked for, where upstreams are such.
+    /// The memcached command, if upstreams use memcached.
     pub fn memcached(&self) -> Option<&Arc<Memcached>> {
         self.memcached.as_ref()
     }
 
-    /// What FastCGI, SCGI and uwsgi need, where one of them is spoken.
+    /// The settings of FastCGI, SCGI or uwsgi, if upstreams use one of them.
     pub fn fastcgi(&self) -> Option<&Arc<FastCgi>> {
         self.fastcgi.as_ref()
     }
 
-    /// Says so where nothing proves that an upstream is who it should be.
+    /// Logs a warning if upstreams are not authenticated.
     pub fn warn(&self, log: &Log, upstreams: &str) {
         if self.verification == Verification::Off {
             let logger = "http.reverse_proxy.transport.http";
@@ -328,7 +327,7 @@ impl Transport {
         options
     }
 
-    /// As [`Transport::options`], dialled by `way`.
+    /// Like [`Transport::options`], with the constraints of `way`.
     pub fn options_by(&self, port: Option<u16>, way: Way) -> Options {
         let mut options = self.options(port);
         if way.family != Family::Any || way.reach != Reach::Anywhere {
@@ -340,7 +339,7 @@ impl Transport {
         options
     }
 
-    /// Which PROXY header connections begin with.
+    /// Which PROXY protocol header connections start with.
     pub fn proxy_header(&self) -> ProxyHeader {
         self.proxy_header
     }
@@ -357,7 +356,7 @@ fn proxy_header(name: &str) -> Result<ProxyHeader, Refusal> {
     }
 }
 
-/// The size that the configuration gives for a buffer to read answers with.
+/// The configured buffer size for reading responses.
 fn read_bytes(size: i64) -> Result<Option<usize>, Refusal> {
     if size <= 0 {
         return Ok(None);
@@ -375,10 +374,10 @@ fn read_bytes(size: i64) -> Result<Option<usize>, Refusal> {
     }
 }
 
-/// An answer may be waited for without end, so an upstream that vanished has to be noticed; Caddy's number.
+/// A response may take arbitrarily long, so an upstream that vanished has to be detected; Caddy's default.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A negative interval switches probes off.
+/// A negative interval disables probes.
 fn probes(config: Option<&KeepAliveConfig>) -> Option<Probes> {
     let interval = config.map_or(0, |config| config.probe_interval.0);
     let given = u64::try_from(interval).ok()?;
@@ -401,7 +400,7 @@ fn timeouts(config: &HttpTransport) -> Timeouts {
     }
 }
 
-/// The times that all transports have.
+/// The timeouts common to all transports.
 fn all_have(
     dial: sluice_model::Duration,
     read: sluice_model::Duration,
@@ -435,7 +434,7 @@ fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
     }
 }
 
-/// After how much use a connection is kept no longer.
+/// How long or how often a connection may be used.
 fn wear(config: Option<&KeepAliveConfig>) -> Wear {
     Wear {
         requests_max: config
@@ -445,13 +444,13 @@ fn wear(config: Option<&KeepAliveConfig>) -> Wear {
     }
 }
 
-/// Speaks TLS to a network proxy. As in Go, what is said of TLS to upstreams holds for it, too.
+/// TLS for a network proxy. As in Go, the TLS settings for upstreams apply to it too.
 fn for_proxy(config: &HttpTransport, keys: Option<&Keys<'_>>) -> Result<Arc<Connector>, Refusal> {
     let usual = UpstreamTls::default();
     connector(config.tls.as_ref().unwrap_or(&usual), keys, &[b"http/1.1"]).map(Arc::new)
 }
 
-/// `offer` is what the handshake offers to speak, best first.
+/// Builds the TLS connector; `offer` has the ALPN protocols in order of preference.
 fn connector(
     config: &UpstreamTls,
     keys: Option<&Keys<'_>>,
@@ -516,7 +515,7 @@ fn trust(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<ServerTrust, R
     if let Some(config) = &config.ca {
         match trust_pool::certificates(config, keys)? {
             Some(found) => pool.extend(found),
-            // Nothing is served, or not yet: nobody is dialled.
+            // The configuration is only validated, so nothing connects.
             None => return Ok(ServerTrust::Anyone),
         }
     }
@@ -549,7 +548,7 @@ fn identity(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Identity, R
     Ok(Identity::Fixed(identity))
 }
 
-/// The key to the certificate that upstreams are shown.
+/// The private key of the client certificate.
 fn key(config: &UpstreamTls) -> Result<PrivateKeyDer<'static>, Refusal> {
     let refused = |error: CertsError| Refusal::new(format!("TLS to upstreams: {error}"));
     let passwords = match config.client_certificate_password_file.as_str() {
@@ -574,7 +573,7 @@ mod tests {
         [true, false].map(|has_tls| versions.clone().unwrap().protocol(has_tls))
     }
 
-    /// Over TLS and without, as Caddy 2.11 has it.
+    /// With and without TLS, as in Caddy 2.11.
     #[test]
     fn versions_say_what_is_spoken_with_and_without_tls() {
         use Protocol::{Http1, Http2, Negotiated};

@@ -1,4 +1,4 @@
-//! One upstream as the configuration names it. Choosing it is left to `select`.
+//! One upstream of the configuration. `select` chooses among them.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,36 +18,35 @@ use sluice_observe::metrics::{Health, Standing};
 
 /// One upstream.
 pub struct Upstream {
-    /// Its address as configured, for logs and placeholders.
+    /// The address as configured, for logs and placeholders.
     pub address: String,
-    /// What it is called in a Host field where the client sent none.
+    /// The `Host` to send if the client did not send one.
     pub authority: String,
-    /// What a cookie calls it, where cookies name upstreams.
+    /// The ID in cookies, with the `cookie` policy.
     pub cookie: Option<Box<str>>,
-    /// How it is reached.
+    /// The endpoint for requests.
     pub endpoint: Arc<Endpoint>,
-    /// How it is reached by requests that want to switch protocols, where others may go by HTTP/2, which has no such
-    /// switch (RFC 9113, section 8.6).
+    /// The endpoint for upgrade requests, if others may use HTTP/2, which does not have them (RFC 9113, section 8.6).
     pub switching: Option<Arc<Endpoint>>,
-    /// Requests in progress, where somebody asks for them.
+    /// Requests in flight, if they are counted.
     pub load: Arc<Load>,
-    /// The most requests at a time.
+    /// Maximum number of concurrent requests.
     pub requests_max: Option<usize>,
-    /// Which PROXY header it gets.
+    /// The PROXY protocol header to send.
     pub proxy_header: ProxyHeader,
-    /// Its failures so far.
+    /// The failures so far.
     pub health: PassiveHealth,
-    /// Takes it out when too much goes wrong, where that is wanted.
+    /// The circuit breaker, if configured.
     pub breaker: Option<Breaker>,
-    /// What checks of our own say.
+    /// The state from active health checks.
     pub checked: Arc<Checked>,
-    /// Whether there are such checks.
+    /// Whether there are active health checks.
     pub is_checked: bool,
-    /// Whether its requests in progress are counted.
+    /// Whether requests in flight are counted.
     pub counted: Counted,
-    /// Its part beside the others.
+    /// The role in load balancing.
     pub role: Role,
-    /// Its place in a group of an nginx.conf, which counts its failures then.
+    /// The membership in an nginx upstream group, which counts failures in this case.
     pub member: Option<Member>,
 }
 
@@ -74,23 +73,23 @@ impl Health for Upstream {
     }
 }
 
-/// The part of an upstream beside the others.
+/// The role of an upstream in load balancing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// It gets its share.
+    /// Gets its share of requests.
     #[default]
     Usual,
-    /// It gets requests while no other is available.
+    /// Gets requests while no primary upstream is available.
     Backup,
-    /// It gets those of clients whose cookie names it.
+    /// Gets only requests of clients whose cookie selects it.
     Draining,
 }
 
-/// What checks of our own say of an upstream.
+/// The state of an upstream according to active health checks.
 #[derive(Debug, Default)]
 pub struct Checked {
     is_down: AtomicBool,
-    /// When it came up again, in nanoseconds; 0 if it was never down.
+    /// When it recovered, in nanoseconds; 0 if it was never down.
     up_at: AtomicU64,
 }
 
@@ -100,12 +99,12 @@ impl Checked {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Notes that it is down.
+    /// Marks it as down.
     pub fn down(&self) {
         self.is_down.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that it is up again.
+    /// Marks it as up.
     pub fn up(&self, now: Moment) {
         let nanos = u64::try_from(now.since_start().as_nanos()).unwrap_or(u64::MAX);
         self.up_at.store(nanos.max(1), Ordering::Relaxed);
@@ -118,19 +117,19 @@ impl Checked {
     }
 }
 
-/// Which PROXY header an upstream gets before the first request of a connection.
+/// Which PROXY protocol header is sent at the start of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// None.
     Off,
-    /// The one in text.
+    /// Version 1, the text format.
     V1,
-    /// The binary one.
+    /// Version 2, the binary format.
     V2,
 }
 
 impl Upstream {
-    /// Its failures that count at `now`.
+    /// The number of recent failures at `now`.
     pub fn fails(&self, now: Moment) -> u32 {
         match &self.member {
             Some(member) => member.fails(),
@@ -138,14 +137,14 @@ impl Upstream {
         }
     }
 
-    /// When it last became available again, by whatever made it unavailable.
+    /// When it last became available again, for whatever reason it was unavailable.
     pub fn recovered_at(&self) -> Option<Moment> {
         self.checked.up_at().max(self.health.recovered_at())
     }
 
-    /// Which connections will do: one that begins with the address of a client is for that client only. Connections
-    /// that are kept briefly are closed by their applications at any time, and whether a request was seen before that
-    /// nobody can tell: so none is used for one that must not be repeated.
+    /// Which idle connections may be used. A connection that starts with a client's address is for that client only.
+    /// Applications close connections with a short keep-alive at any time, and it is impossible to know whether they
+    /// have seen a request before that, so non-idempotent requests get a new connection.
     pub fn wanted(&self, method: &Method) -> Wanted {
         match (self.proxy_header, self.endpoint.options().keep_alive) {
             (ProxyHeader::Off, KeepAlive::Keep { .. }) => Wanted::Any,
@@ -157,7 +156,7 @@ impl Upstream {
         }
     }
 
-    /// How it is reached for `request`.
+    /// The endpoint for `request`.
     pub fn endpoint_for(&self, request: &RequestHead) -> &Arc<Endpoint> {
         match &self.switching {
             Some(switching) if request.fields.has(FieldId::Upgrade) => switching,
@@ -165,10 +164,10 @@ impl Upstream {
         }
     }
 
-    /// What a new connection begins with.
+    /// The bytes at the start of a new connection.
     pub fn preface(&self, conn: &ConnInfo) -> Vec<u8> {
         match self.proxy_header {
-            // An empty list takes no memory.
+            // An empty list does not allocate.
             ProxyHeader::Off => Vec::new(),
             ProxyHeader::V1 => proxy_v1(conn),
             ProxyHeader::V2 => proxy_v2(conn),
@@ -176,7 +175,7 @@ impl Upstream {
     }
 }
 
-/// Both ends of a connection, if both are IP addresses of one version.
+/// The addresses of both ends of a connection, if both are IP addresses of the same version.
 fn ends(conn: &ConnInfo) -> Option<(SocketAddr, SocketAddr)> {
     match (conn.remote, conn.local) {
         (Remote::Ip(remote), Some(local)) if remote.is_ipv4() == local.is_ipv4() => {
@@ -186,7 +185,7 @@ fn ends(conn: &ConnInfo) -> Option<(SocketAddr, SocketAddr)> {
     }
 }
 
-/// The PROXY protocol, section 2.1.
+/// PROXY protocol, section 2.1.
 fn proxy_v1(conn: &ConnInfo) -> Vec<u8> {
     let mut out = Vec::new();
     let written = match ends(conn) {
@@ -205,11 +204,11 @@ fn proxy_v1(conn: &ConnInfo) -> Vec<u8> {
     out
 }
 
-/// The PROXY protocol, section 2.2.
+/// PROXY protocol, section 2.2.
 fn proxy_v2(conn: &ConnInfo) -> Vec<u8> {
     let mut out = b"\r\n\r\n\0\r\nQUIT\n".to_vec();
     let Some((from, to)) = ends(conn) else {
-        // Version 2, command LOCAL, no address: the connection is our own business.
+        // Version 2, command LOCAL, no address: the connection is not on behalf of a client.
         out.extend_from_slice(&[0x20, 0x00, 0, 0]);
         return out;
     };

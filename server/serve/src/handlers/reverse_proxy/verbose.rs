@@ -1,5 +1,5 @@
-//! `verbose_logs`: each step of proxying is told to the log, at the level `debug`. What Caddy tells beside is left out
-//! where we have no such step: there is no buffer that is flushed.
+//! `verbose_logs`: logs each step of proxying at level `debug`. Caddy's messages about flushing are missing, because
+//! there is no buffer to flush.
 
 use std::task::{Context, Poll};
 
@@ -9,31 +9,31 @@ use sluice_net::{Body, BodyStream, Failure};
 use crate::context::Exchange;
 use sluice_observe::log::{Entry, Log};
 
-/// Caddy's name for the logger of proxies.
+/// Caddy's name for the logger of reverse proxies.
 const LOGGER: &str = "http.handlers.reverse_proxy";
 
-/// Tells the steps.
+/// Logs the steps.
 pub struct Verbose(Log);
 
 impl Verbose {
-    /// Tells `log`.
+    /// Logs to `log`.
     pub fn new(log: Log) -> Verbose {
         Verbose(log)
     }
 
-    /// An upstream was chosen, whose address is in the context.
+    /// An upstream was selected; its address is in the context.
     pub fn chosen(&self, x: &Exchange) {
         self.step(x, "selected upstream").send();
     }
 
-    /// Its answer has begun.
+    /// The response head arrived.
     pub fn answered(&self, x: &Exchange, status: Status) {
         self.step(x, "upstream roundtrip")
             .integer("status", u64::from(status.code()))
             .send();
     }
 
-    /// It gave no answer that is passed on; `next` is when another one is asked, if any is.
+    /// The attempt failed, or its response was discarded; `next` is the time of the next attempt, if any.
     pub fn failed(&self, x: &Exchange, failure: &Failure, next: Option<Moment>) {
         let entry = self.step(x, "upstream roundtrip");
         entry.shown("error", failure).send();
@@ -43,7 +43,7 @@ impl Verbose {
         }
     }
 
-    /// The body of an answer, each piece of which is told.
+    /// Wraps a response body to log each piece.
     pub fn follow(&self, x: &Exchange, body: Body) -> Body {
         match body {
             Body::Stream(inner) => Body::Stream(Box::new(Told {
@@ -70,7 +70,7 @@ impl Verbose {
     }
 }
 
-/// A body whose pieces are told.
+/// A body whose pieces are logged.
 struct Told {
     inner: Box<dyn BodyStream>,
     log: Log,

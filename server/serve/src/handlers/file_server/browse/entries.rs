@@ -1,4 +1,4 @@
-//! The entries of a folder: reading and sorting them.
+//! Reads and sorts the entries of a folder.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -14,30 +14,30 @@ use super::{Links, Order, SortBy};
 use crate::context::Exchange;
 use crate::handlers::file_server::hide::Hidden;
 
-/// One entry of a list.
+/// One entry of a listing.
 #[derive(Clone, Debug)]
 pub(in crate::handlers::file_server) struct Entry {
-    /// Its name, without the slash of a folder.
+    /// The name, without a trailing slash.
     pub name: Vec<u8>,
     /// Whether it is a folder or a link to one.
     pub is_dir: bool,
     /// Whether it is a link.
     pub is_link: bool,
-    /// Where the link points, if that is to be shown.
+    /// The target of the link, if it is to be shown.
     pub target: Option<Vec<u8>>,
-    /// Bytes of content, of what a link points at if there is such a thing.
+    /// Size in bytes, of the target for a link that is not broken.
     pub size: u64,
-    /// Bytes of content, of a link itself.
+    /// Size in bytes, of the link itself for a link.
     pub own_size: u64,
-    /// Last change, of the link itself.
+    /// Modification time, of the link itself for a link.
     pub modified: Time,
-    /// Type and permissions in the numbers of Go's `FileMode`, which Caddy's JSON has.
+    /// Type and permissions as Go's `FileMode`, which is part of Caddy's JSON.
     pub mode: u32,
-    /// What it is sorted by.
+    /// The sort key.
     key: String,
 }
 
-/// The entries of the folder at `path`, hidden ones left out, and whether there were more than `max`.
+/// The entries of the folder at `path` without hidden ones, and whether there were more than `max`.
 pub(super) fn read(
     x: &Exchange,
     path: &[u8],
@@ -54,7 +54,7 @@ pub(super) fn read(
         let entry = entry?;
         let full = [path, b"/", entry.file_name().as_bytes()].concat();
         if !hidden.hides(x, &full) {
-            // What vanished since the folder was read is left out.
+            // Skip entries that vanished since the folder was read.
             entries.extend(describe(&entry, links).ok());
         }
     }
@@ -91,7 +91,7 @@ fn describe(entry: &DirEntry, links: Links) -> io::Result<Entry> {
     })
 }
 
-/// Names sort without case and folders with the slash they are shown with, as in Caddy.
+/// As in Caddy, names are sorted without regard to case, and folders with their trailing slash.
 fn sort_key(name: &[u8], is_dir: bool) -> String {
     let mut key = String::from_utf8_lossy(name).to_lowercase();
     if is_dir {
@@ -100,7 +100,7 @@ fn sort_key(name: &[u8], is_dir: bool) -> String {
     key
 }
 
-/// The bits of Go's `fs.FileMode`, as its documentation defines them.
+/// The bits of Go's `fs.FileMode`, as documented there.
 fn go_mode(mode: u32, kind: FileType) -> u32 {
     let flags = [
         (kind.is_dir(), 31),
@@ -119,7 +119,7 @@ fn go_mode(mode: u32, kind: FileType) -> u32 {
         .fold(mode & 0o777, |bits, (_, at)| bits | 1 << at)
 }
 
-/// Sorts the entries; what is equal otherwise goes by name.
+/// Sorts the entries; ties are sorted by name.
 pub(super) fn sort(entries: &mut [Entry], by: SortBy, order: Order) {
     let by_name = |a: &Entry, b: &Entry| a.key.cmp(&b.key).then_with(|| a.name.cmp(&b.name));
     let folders_first = |a: &Entry, b: &Entry| b.is_dir.cmp(&a.is_dir);

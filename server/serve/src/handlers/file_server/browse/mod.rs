@@ -1,5 +1,4 @@
-//! Lists of folders: which entries, in which order, in which format. Reading a folder is left to `entries`, the
-//! formats to `page` and `text`.
+//! Folder listings (`browse`): selection, order and format. `entries` reads folders; `page` and `text` format listings.
 
 mod entries;
 pub(super) mod page;
@@ -29,33 +28,33 @@ use sluice_observe::random;
 pub(super) use entries::Entry;
 use template::Template;
 
-/// Lists folders.
+/// Creates folder listings.
 pub(super) struct Browse {
     links: Links,
     sort: Option<SortBy>,
     order: Option<Order>,
     entries_max: usize,
-    /// What shows lists to people in place of the page that is built in.
+    /// The template for HTML listings, instead of the built-in page.
     template: Option<Template>,
     site: SiteRef,
 }
 
-/// Whether a list shows where links point.
+/// Whether listings show the targets of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     Followed,
     Revealed,
 }
 
-/// The folder that is listed.
+/// The folder to list.
 pub(super) struct Folder<'a> {
     /// Its path in the file system.
     pub path: &'a [u8],
-    /// The root that it is below of.
+    /// The root of the site.
     pub root: &'a [u8],
-    /// Whether it is the root, above which there is nothing.
+    /// Whether it is the root, so that it does not have a parent.
     pub is_root: bool,
-    /// What the system tells of it.
+    /// Its metadata.
     pub facts: Facts,
 }
 
@@ -73,30 +72,30 @@ pub(super) enum Order {
     Descending,
 }
 
-/// A list ready to be written.
+/// A listing ready to be formatted.
 pub(super) struct Listing {
     pub entries: Vec<Entry>,
     pub sort: SortBy,
     pub order: Order,
     pub is_root: bool,
-    /// There are more entries than were read or asked for.
+    /// Whether there are more entries than were read or requested.
     pub cut: bool,
-    /// The decoded path that people see.
+    /// The decoded path to show.
     pub path: Vec<u8>,
-    /// What all entries come to, those of other pages included.
+    /// Totals of all entries, including those on other pages.
     pub totals: Totals,
-    /// The part of the list that was asked for.
+    /// The requested page.
     pub page: Page,
 }
 
-/// What the entries of a folder come to.
+/// Totals of the entries of a folder.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub folders: usize,
     pub files: usize,
-    /// Bytes of all files, of what a link points at.
+    /// Bytes of all files; links count with the size of their target.
     pub bytes: u64,
-    /// Bytes of all files, of a link itself.
+    /// Bytes of all files; links count with their own size.
     pub own_bytes: u64,
 }
 
@@ -116,7 +115,7 @@ impl Totals {
     }
 }
 
-/// The part of a list that was asked for; 0 where nobody asked.
+/// The requested page; 0 if not specified.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Page {
     pub offset: usize,
@@ -201,7 +200,7 @@ impl Browse {
         Ok(browse)
     }
 
-    /// Answers with the list of `folder`.
+    /// Responds with the listing of `folder`.
     pub(super) fn list(&self, x: &mut Exchange, hidden: &Hidden, folder: Folder<'_>) -> Step {
         let read = entries::read(x, folder.path, self.entries_max, self.links, hidden);
         let (mut entries, mut cut) = match read {
@@ -232,7 +231,7 @@ impl Browse {
             modified: Some(modified),
         };
         let now = x.worker.clock.unix_seconds();
-        // A remembered order changes the list without changing the folder.
+        // A sort order from a cookie changes the listing without changing the folder.
         let verdict = match remembered {
             true => Verdict::Proceed,
             false => condition::evaluate(&x.req.method, &x.req.fields, validators, now),
@@ -262,8 +261,8 @@ impl Browse {
         }
     }
 
-    /// The order asked for, remembered in cookies as Caddy does, else the configured one. Also tells whether a
-    /// cookie had a say.
+    /// The requested sort order, which is remembered in cookies as Caddy does, otherwise the configured one. Also
+    /// returns whether a cookie was used.
     fn choose_order(&self, x: &mut Exchange) -> (SortBy, Order, bool) {
         let asked_sort = parameter(x, b"sort").and_then(|text| SortBy::parse(&text));
         let asked_order = parameter(x, b"order").and_then(|text| Order::parse(&text));
@@ -289,7 +288,7 @@ fn bare(x: &mut Exchange, status: Status) -> Step {
     Step::Done(Body::Empty)
 }
 
-/// A value of the query, decoded.
+/// A query parameter, decoded.
 fn parameter(x: &Exchange, name: &[u8]) -> Option<Vec<u8>> {
     let query = x.req.uri.query()?;
     query.split(|&b| b == b'&').find_map(|pair| {
@@ -314,7 +313,7 @@ fn remember(x: &mut Exchange, name: &str, value: &str) {
     x.res.fields.push(FieldId::SetCookie, cookie.as_bytes());
 }
 
-/// Keeps what `offset` and `limit` ask for; numbers that make no sense are ignored.
+/// Applies `offset` and `limit`; invalid numbers are ignored.
 fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> Page {
     let number = |name| -> Option<usize> {
         std::str::from_utf8(&parameter(x, name)?)
@@ -341,7 +340,7 @@ fn shown_path(x: &Exchange) -> Vec<u8> {
 }
 
 impl Browse {
-    /// The list in the form that the client asks for.
+    /// Formats the listing according to `Accept`.
     fn write(&self, x: &mut Exchange, listing: &Listing, root: &[u8]) -> Result<Body, Fault> {
         let mut out = std::mem::take(&mut x.inline);
         out.clear();
@@ -364,7 +363,7 @@ impl Browse {
             .error
             .as_ref()
             .map_or(Status::OK, |error| error.status);
-        // A long list is not kept as the connection's buffer for short answers.
+        // Do not keep a long listing in the connection's buffer for short bodies.
         if out.len() > sluice_net::limits::BODY_BUFFER_BYTES {
             return Ok(Body::Shared(SharedSlice::new(Rc::from(out))));
         }
@@ -373,7 +372,7 @@ impl Browse {
     }
 }
 
-/// The page that is built in, which a policy keeps from running anything.
+/// The built-in page, with a Content-Security-Policy that forbids scripts.
 fn write_page(x: &mut Exchange, listing: &Listing, out: &mut Vec<u8>) {
     let nonce = format!("{:032x}", random::bits());
     page::write(listing, &nonce, out);

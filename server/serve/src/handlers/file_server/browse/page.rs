@@ -1,12 +1,12 @@
-//! The page of a list for people. It needs no script and nothing but itself: sorting is done by links, colours
-//! follow the reader's choice of dark or light.
+//! The built-in HTML page of a listing. It needs neither scripts nor external resources: links sort the list, and
+//! colours follow the user's preference for dark or light.
 
 use std::io::Write;
 
 use super::text::{human_size, shown_name, url, write_time};
 use super::{Entry, Listing, Order, SortBy, has_room};
 
-/// Writes the page; `nonce` is the one that the policy of the answer names.
+/// Writes the page; `nonce` is the one in the Content-Security-Policy of the response.
 pub(super) fn write(listing: &Listing, nonce: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(
         b"<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -41,8 +41,8 @@ pub(super) fn write(listing: &Listing, nonce: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"</tbody>\n</table>\n</main>\n</body>\n</html>\n");
 }
 
-/// The path with a link to each folder above. The links are relative, so that they also work where a prefix of
-/// the path was removed on the way here.
+/// Writes the path with a link to each parent folder. The links are relative, so that they work even if a path prefix
+/// was stripped.
 fn write_path(listing: &Listing, out: &mut Vec<u8>) {
     let segments: Vec<_> = listing
         .path
@@ -158,12 +158,12 @@ fn write_row(entry: &Entry, out: &mut Vec<u8>) {
             ),
         );
     }
-    // All of it is a layout, of which the markup spells no part of a time.
+    // The time layout includes the markup, which does not contain any layout elements.
     let time = "<td><time datetime=\"2006-01-02T15:04:05Z\">2006-01-02 15:04</time></td></tr>\n";
     write_time(entry.modified, time, out);
 }
 
-/// Appends `text` so that it means nothing in HTML, neither between tags nor in an attribute.
+/// Appends `text` escaped for HTML, both for text and for attributes.
 pub(in crate::handlers::file_server) fn escape(text: &[u8], out: &mut Vec<u8>) {
     for letter in String::from_utf8_lossy(text).chars() {
         match letter {

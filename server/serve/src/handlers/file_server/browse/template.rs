@@ -1,4 +1,4 @@
-//! Lists as a template of the site's own shows them, under the names of Caddy's listing.
+//! Listings with a custom template, which uses the names of Caddy's listing.
 
 use std::rc::Rc;
 
@@ -14,15 +14,15 @@ use crate::site::SiteRef;
 use crate::templates::humanize::binary_size;
 use crate::templates::{self, Setting, mode_text};
 
-/// A file with the template of lists.
+/// A file with a template for listings.
 #[derive(Debug)]
 pub(super) struct Template {
-    /// Absolute.
+    /// The absolute path.
     path: Vec<u8>,
 }
 
 impl Template {
-    /// The template in the file at `path`, which may be relative to the working folder.
+    /// The template in the file at `path`, which may be relative to the working directory.
     pub(super) fn new(path: &str) -> std::io::Result<Template> {
         let path = std::path::absolute(path)?;
         Ok(Template {
@@ -30,7 +30,7 @@ impl Template {
         })
     }
 
-    /// Writes `listing`. The file is looked at anew each time, so that a changed one is used at once.
+    /// Writes `listing`. The file is checked on each use, so changes take effect at once.
     pub(super) fn write(
         &self,
         x: &Exchange,
@@ -58,7 +58,7 @@ impl Template {
     }
 }
 
-/// The dot: what is said of the list, and behind it what every template knows of its request.
+/// The dot of the template: the data of the listing in addition to that of every template.
 struct List {
     facts: Vec<(&'static str, Value)>,
     page: Value,
@@ -127,7 +127,7 @@ fn facts(listing: &Listing) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The folders from the root down to the listed one, with relative links.
+/// The folders from the root to the listed one, with relative links.
 fn breadcrumbs(path: &[u8]) -> Value {
     let names: Vec<_> = path
         .split(|byte| *byte == b'/')

@@ -1,4 +1,4 @@
-//! Lists for programs: JSON with Caddy's names, and plain text.
+//! Listings for programs: JSON with Caddy's names, and plain text.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use sluice_message::uri::encode_path_as_go;
 
 use super::{Entry, Listing, has_room};
 
-/// The list as Caddy's JSON; `null` where there is nothing, as there.
+/// Writes the listing as Caddy's JSON; as in Caddy, an empty listing is `null`.
 pub(super) fn write_json(listing: &Listing, out: &mut Vec<u8>) {
     if listing.entries.is_empty() {
         out.extend_from_slice(b"null\n");
@@ -45,7 +45,7 @@ pub(super) fn write_json(listing: &Listing, out: &mut Vec<u8>) {
     out.extend_from_slice(b"]\n");
 }
 
-/// The list as a table of three columns, aligned by tabs of eight columns.
+/// Writes the listing as a table with three columns, aligned with tab stops every eight columns.
 pub(super) fn write_plain(listing: &Listing, out: &mut Vec<u8>) {
     let rows: Vec<_> = listing
         .entries
@@ -88,7 +88,7 @@ fn letters(text: &[u8]) -> usize {
     String::from_utf8_lossy(text).chars().count()
 }
 
-/// The name with the slash that tells a folder.
+/// The name, with a trailing slash for a folder.
 pub(super) fn shown_name(entry: &Entry) -> Vec<u8> {
     let mut name = entry.name.clone();
     if entry.is_dir {
@@ -97,7 +97,8 @@ pub(super) fn shown_name(entry: &Entry) -> Vec<u8> {
     name
 }
 
-/// The entry's place relative to the list. The `./` keeps a colon in a name from being read as a scheme.
+/// The URL of an entry relative to the listing. The `./` prevents a colon in a name from being parsed as the end of a
+/// scheme.
 pub(super) fn url(entry: &Entry) -> Vec<u8> {
     let mut out = b"./".to_vec();
     encode_path_as_go(&shown_name(entry), &mut out);
@@ -123,7 +124,7 @@ pub(super) fn human_size(bytes: u64) -> String {
     }
 }
 
-/// Appends a time in UTC in a layout of Go.
+/// Appends a time in UTC, formatted with a Go layout.
 pub(super) fn write_time(time: Time, layout: &str, out: &mut Vec<u8>) {
     LocalTime::utc(time.seconds, time.nanos).push(layout, out);
 }
@@ -133,7 +134,7 @@ fn write_display(text: std::fmt::Arguments<'_>, out: &mut Vec<u8>) {
         .expect("writing to memory does not fail");
 }
 
-/// A JSON string. What HTML gives a meaning is escaped, so that the text is harmless wherever it is pasted.
+/// Writes a JSON string. Characters special to HTML are escaped, so that the text is safe to embed.
 fn write_string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for letter in String::from_utf8_lossy(text).chars() {

@@ -57,7 +57,7 @@ impl AskLocation {
             return Opinion::Failed(fault);
         };
         let mut sub = subrequest::begin(x, &self.uri);
-        // What it answers beside its head is of no interest.
+        // Only the head of the response matters.
         drop(Box::pin(site.fetch(&mut sub)).await);
         for (name, value) in &self.set {
             let (value, provenance) = expanded_traced(value, &sub);

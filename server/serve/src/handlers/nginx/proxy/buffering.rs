@@ -13,7 +13,7 @@ pub(crate) fn buffering(
     nginx: &Config,
     cx: &Builder<'_>,
 ) -> Result<Buffering, Refusal> {
-    // As in nginx calls of gRPC and values of memcached do not wait.
+    // As in nginx, gRPC messages and memcached values are not buffered.
     if nginx.trailers || matches!(config.transport, Some(Transport::Memcached(_))) {
         return Ok(Buffering::default());
     }

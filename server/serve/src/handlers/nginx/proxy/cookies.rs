@@ -10,7 +10,7 @@ use crate::handlers::nginx::groups::{Case, Pattern, found_or_fails};
 use crate::refusal::Refusal;
 use crate::values::expanded;
 
-/// A text of the upstream's that is changed.
+/// A replacement rule for a text from the upstream.
 pub struct Change {
     from: From,
     to: Template,
@@ -22,7 +22,7 @@ enum From {
 }
 
 impl Change {
-    /// Reads one of this directive.
+    /// Parses one rule of this directive.
     pub fn build(
         directive: &'static str,
         config: &LocationChange,
@@ -34,7 +34,7 @@ impl Change {
         })
     }
 
-    /// `text` with its beginning replaced, or as a whole where a pattern matches; `None` where neither fits.
+    /// Replaces a prefix of `text`, or all of it if a regular expression matches; `None` if the rule does not match.
     pub fn beginning(&self, x: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
         match &self.from {
             From::Text(from) => {
@@ -47,7 +47,7 @@ impl Change {
         }
     }
 
-    /// What stands in place of the domain `text`; a dot in front of either does not count.
+    /// The replacement for the domain `text`, if the rule matches; leading dots are ignored.
     fn whole(&self, x: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
         let text = text.strip_prefix(b".").unwrap_or(text);
         let fits = match &self.from {
@@ -82,13 +82,13 @@ impl From {
     }
 }
 
-/// Whether `text` matches.
+/// Whether a regular expression matches `text`.
 fn fits(pattern: &Pattern, x: &mut Exchange, text: &[u8]) -> bool {
     let found = pattern.matches(x, text, Provenance::Path);
     found_or_fails(x, found)
 }
 
-/// What becomes of cookies.
+/// Changes to cookies.
 pub struct Cookies {
     domains: Vec<Change>,
     paths: Vec<Change>,
@@ -99,12 +99,12 @@ struct Flags {
     name: From,
     secure: Option<bool>,
     http_only: Option<bool>,
-    /// Empty to take it away.
+    /// Empty to remove the attribute.
     same_site: Option<&'static [u8]>,
 }
 
 impl Cookies {
-    /// Reads the settings; `None` where cookies stay as they are.
+    /// Parses the settings; `None` if cookies are not changed.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Option<Cookies>, Refusal> {
         let changes = |name, list: &[LocationChange]| -> Result<Vec<Change>, Refusal> {
             let list = list.iter();
@@ -123,7 +123,7 @@ impl Cookies {
         Ok((!is_idle).then_some(cookies))
     }
 
-    /// The cookie as it is passed back; `None` where nothing changes.
+    /// The changed cookie; `None` if it remains as it is.
     pub fn change(&self, x: &mut Exchange, cookie: &[u8]) -> Option<Vec<u8>> {
         let mut pieces = cookie.split(|byte| *byte == b';');
         let first = pieces.next()?;
@@ -200,7 +200,7 @@ impl Flags {
         }
     }
 
-    /// Whether it is these flags that say what becomes of an attribute.
+    /// Whether these flags determine this attribute.
     fn sets(&self, attribute: &[u8]) -> bool {
         let is = |name: &[u8]| attribute.eq_ignore_ascii_case(name);
         self.secure.is_some() && is(b"secure")

@@ -48,7 +48,7 @@ pub fn report(
     true
 }
 
-/// How grave a failure is, and what is said of it; nothing where an answer was not wanted.
+/// The log level and message of a failure; `None` if a response was discarded.
 fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Grade, String)> {
     use FailureKind as K;
     let connecting = failure.retry == Retry::Always;
@@ -95,7 +95,7 @@ fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Grade, String)
                 source.map_or_else(String::new, |s| s.to_string()),
             ));
         }
-        // What a client does is told by whoever reads its body.
+        // Failures of the client are logged where its body is read.
         (Side::Client, _) => return None,
     };
     Some((Grade::Error, what))
@@ -106,7 +106,7 @@ fn system_error(failure: &Failure) -> Option<io::ErrorKind> {
     Some(source.downcast_ref::<io::Error>()?.kind())
 }
 
-/// The cause in parentheses: the system's number and words as nginx shows them, else whatever it says.
+/// The cause in parentheses: the system's error number and message as in nginx, otherwise its text.
 fn cause(failure: &Failure) -> String {
     let Some(source) = &failure.source else {
         return String::new();

@@ -45,41 +45,41 @@ pub struct NginxProxy {
     host: Template,
     target: Option<Target>,
     upgrade: bool,
-    /// Fields that are not passed back, in lower case.
+    /// Headers not sent to the client (`proxy_hide_header`), in lower case.
     hidden: Vec<Box<[u8]>>,
-    /// Statuses that are taken for errors of our own.
+    /// Statuses handled by `error_page` (`proxy_intercept_errors`).
     intercept: Box<[u16]>,
     redirects: Vec<Change>,
     cookies: Option<Box<Cookies>>,
     method: Option<Template>,
-    /// What is sent in place of the request's content.
+    /// The body to send instead of the client's (`proxy_set_body`).
     body: Option<Template>,
     drops_fields: bool,
-    /// Whether the request says that it is of HTTP/1.0.
+    /// Whether to send requests as HTTP/1.0.
     http10: bool,
-    /// Whether trailer fields are taken from the upstream.
+    /// Whether to accept trailers from the upstream.
     trailers: bool,
-    /// Hints are passed back where one of them is neither empty nor `0`.
+    /// Forward 103 (Early Hints) if one of these is neither empty nor `0`.
     hints: Box<[Template]>,
     ignores_redirect: bool,
-    /// Whether it goes on although the client is gone.
+    /// Whether to continue after the client disconnects (`proxy_ignore_client_abort`).
     stays: bool,
     ignores_rate: bool,
     ignores_charset: bool,
     tree: TreeRef,
     naming: Naming,
-    /// When the next server of a group is asked.
+    /// When to try the next server of a group.
     next: NextUpstream,
-    /// What few places do with answers.
+    /// Settings that few locations have.
     rare: Option<Box<Rare>>,
 }
 
-/// What few places do with answers.
+/// Settings that few locations have.
 #[derive(Default)]
 struct Rare {
-    /// How fast they are read.
+    /// The rate at which responses are read (`proxy_limit_rate`).
     rate: Option<Template>,
-    /// They are files from then on.
+    /// Stores responses as files (`proxy_store`).
     keep: Option<Keep>,
     forces_ranges: bool,
 }
@@ -101,22 +101,22 @@ impl Rare {
     }
 }
 
-/// What stands in the target in place of its beginning.
+/// The replacement for a part of the target.
 struct Target {
     path: Template,
     extent: Extent,
 }
 
-/// How much of a target is replaced.
+/// Which part of the target is replaced.
 enum Extent {
-    /// So many bytes of its path.
+    /// This many bytes of the path, from its start.
     Beginning(usize),
-    /// All, query included, but by nothing.
+    /// All of it, including the query, unless the replacement is empty.
     Whole,
 }
 
 impl NginxProxy {
-    /// Reads the settings; `servers` may be asked one after the other.
+    /// Parses the settings; `servers` is the number of servers that may be tried.
     pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<NginxProxy, Refusal> {
         let target = config.target.as_ref().map(|target| {
             Ok(Target {
@@ -170,7 +170,7 @@ impl NginxProxy {
         })
     }
 
-    /// Notes how fast an answer is to be sent (`X-Accel-Limit-Rate`); tells whether it says so.
+    /// Applies `X-Accel-Limit-Rate`; returns whether the response has it.
     fn heed_rate(&self, x: &mut Exchange, fields: &Fields) -> bool {
         let told = fields.find_first(b"X-Accel-Limit-Rate");
         let Some(rate) = told.filter(|_| !self.ignores_rate) else {
@@ -181,12 +181,12 @@ impl NginxProxy {
         true
     }
 
-    /// What the upstream is told as the host.
+    /// The host sent to the upstream.
     pub fn host_text(&self, x: &Exchange) -> String {
         String::from_utf8_lossy(&expanded(&self.host, x)).into_owned()
     }
 
-    /// The target that the upstream is asked for.
+    /// The target sent to the upstream.
     pub fn target_text(&self, x: &mut Exchange) -> String {
         let before = self.retarget(x);
         let target = String::from_utf8_lossy(x.req.uri.as_bytes()).into_owned();
@@ -241,7 +241,7 @@ impl NginxProxy {
         if !self.ignores_charset {
             charset::heed(x, fields);
         }
-        // What is added by status goes by that of the error whose page this is.
+        // `add_header` depends on the status of the error for which this response is a page.
         super::set_status(x);
         fields.retain(|field| !self.hides(field.name));
         if fields.has(FieldId::Server) {
@@ -281,7 +281,7 @@ impl NginxProxy {
             .any(|hidden| hidden.len() == name.len() && hidden.eq_ignore_ascii_case(name))
     }
 
-    /// Where a redirect of the upstream leads instead, if it is one of those that are changed.
+    /// Rewrites a `Location` according to `proxy_redirect`; `None` if no rule matches.
     fn redirected(&self, x: &mut Exchange, location: &[u8]) -> Option<Vec<u8>> {
         self.redirects
             .iter()
@@ -452,7 +452,7 @@ impl Dialect for NginxProxy {
         let rare = self.rare.as_ref();
         if let Some(rate) = rare.and_then(|rare| rare.rate.as_ref()) {
             let rate = rate::bytes(&expanded(rate, x));
-            // The bytes of the first second may come at once, as in nginx.
+            // As in nginx, the bytes of the first second may be read at once.
             body = rate::paced(x, body, rate, rate);
         }
         body = match (body, ahead) {

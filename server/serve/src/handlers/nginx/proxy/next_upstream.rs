@@ -1,4 +1,5 @@
-//! When nginx asks the next server of a group (`proxy_next_upstream` and its kin). Which one that is is left to `group`.
+//! When to try the next server of an nginx upstream group (`proxy_next_upstream`, `proxy_next_upstream_tries`,
+//! `proxy_next_upstream_timeout`). `group` selects the server.
 
 use std::time::Duration;
 
@@ -20,15 +21,15 @@ pub struct NextUpstream {
     timeout: bool,
     invalid_header: bool,
     non_idempotent: bool,
-    /// Statuses of answers that are not passed back while there is another server.
+    /// Statuses that lead to the next server, if there is one.
     statuses: Box<[u16]>,
-    /// The most servers that are asked.
+    /// Maximum number of servers to try.
     tries_max: u32,
     time_max: Option<Duration>,
 }
 
 impl NextUpstream {
-    /// Reads the settings; `servers` may be asked one after the other.
+    /// Parses the settings; `servers` is the number of servers that may be tried.
     pub fn build(config: &Config, servers: u32) -> Result<NextUpstream, Refusal> {
         let has = |name: &str| config.next_upstream.iter().any(|known| known == name);
         let mut statuses = Vec::new();
@@ -60,7 +61,7 @@ impl NextUpstream {
         })
     }
 
-    /// Makes the body of a request fit for further tries, if there may be any once it was sent.
+    /// Makes the request body rewindable, if there may be further attempts after it was sent.
     pub fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
         match self.tries_max.min(tried.count_max()) > 1 && self.may_repeat(&x.req.method) {
             true => Replay::body(body, REPLAY_BYTES_MAX),
@@ -68,7 +69,7 @@ impl NextUpstream {
         }
     }
 
-    /// Whether the next server is asked after `failed`, the last of those `tried`.
+    /// Whether to try the next server after `failed`, the last of those in `tried`.
     pub fn after(&self, x: &Exchange, failed: &CallFailure, tried: &Tried) -> bool {
         let failure = &failed.failure;
         let is_wanted = match (failure.side, failure.kind) {
@@ -85,7 +86,7 @@ impl NextUpstream {
             && self.has_more(x.worker.clock.coarse(), tried, tried.count())
     }
 
-    /// The body for the next server, if `answer` is not passed back and there is one.
+    /// The request body for the next server, if `answer` is to be discarded and there is another server.
     pub fn instead(
         &self,
         x: &Exchange,
@@ -103,7 +104,7 @@ impl NextUpstream {
         self.statuses.contains(&status.code())
     }
 
-    /// Whether a request may be sent twice: nginx takes only these methods for ones that change something each time.
+    /// Whether a request may be sent twice; nginx considers only these methods non-idempotent.
     fn may_repeat(&self, method: &Method) -> bool {
         self.non_idempotent || !matches!(method.as_str(), "POST" | "LOCK" | "PATCH")
     }

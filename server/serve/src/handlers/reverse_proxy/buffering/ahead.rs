@@ -1,5 +1,5 @@
-//! A body that is read at the pace of its sender: what its receiver does not take yet waits in memory, then in a
-//! temporary file. Where bytes wait is decided by [`Plan`]; files are left to `sluice-net`.
+//! Reads a body ahead of its receiver: pending data is buffered in memory, then in a temporary file. [`Plan`] decides
+//! where; `sluice-net` accesses files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,34 +16,34 @@ use super::rules::Rules;
 use super::spooled::Spooled;
 use crate::limits::{BUFFER_PIECE_BYTES, BUFFER_PIECE_BYTES_MIN, BUFFER_TURN_BYTES};
 
-/// A body that is read ahead. As long as its receiver takes everything at once it is passed on as it is, without a copy.
+/// A body that is read ahead. While its receiver keeps up, data is passed through without copying.
 pub(crate) struct Ahead {
     worker: Rc<Worker>,
     rules: Arc<Rules>,
     plan: Plan,
     source: Source,
-    /// What is shown, and how much of it was consumed; the plan no longer counts it.
+    /// The data shown to the receiver, and how much of it was consumed. The plan does not include it.
     front: Vec<u8>,
     at: usize,
-    /// What waits before the file.
+    /// Pending data that precedes the file.
     memory: VecDeque<Vec<u8>>,
-    /// What waits behind the file.
+    /// Pending data that follows the file.
     late: VecDeque<Vec<u8>>,
     file: Option<File>,
 }
 
-/// The body as it comes.
+/// The original body.
 enum Source {
     Open(Box<dyn BodyStream>),
-    /// It has ended, with these trailer fields.
+    /// It has ended, with these trailers.
     Ended(Option<Fields>),
-    /// It broke off; the failure is reported once what came before was taken.
+    /// It failed; the failure is reported after the data before it.
     Failed(Option<Failure>),
 }
 
 struct File {
     spool: SpoolFile,
-    /// What was not taken of it.
+    /// The pending range of the file.
     from: u64,
     to: u64,
     writing: Writing,
@@ -51,20 +51,20 @@ struct File {
 
 enum Writing {
     Nothing,
-    /// So many bytes wait for room in the queue.
+    /// Data to write, waiting for room in the write queue.
     Waits(Vec<Vec<u8>>),
     UnderWay,
 }
 
-/// How far a body was read that its receiver wants as a whole.
+/// The result of buffering a complete body.
 pub(super) enum Collected {
     Whole,
-    /// The rest cannot wait here.
+    /// The rest does not fit.
     InPart,
 }
 
 impl Ahead {
-    /// `body`, which may wait as `rules` say.
+    /// Reads `body` ahead within the limits of `rules`.
     pub(crate) fn new(worker: &Rc<Worker>, rules: &Arc<Rules>, body: Box<dyn BodyStream>) -> Ahead {
         Ahead {
             worker: worker.clone(),
@@ -79,7 +79,7 @@ impl Ahead {
         }
     }
 
-    /// Reads to the end, or until nothing more can wait here.
+    /// Reads up to the end, or until the buffers are full.
     pub(super) fn poll_collect(
         &mut self,
         cx: &mut Context<'_>,
@@ -99,7 +99,7 @@ impl Ahead {
         }
     }
 
-    /// The body that was collected as a whole, for a receiver that may want it more than once.
+    /// Converts a completely buffered body to one that can be sent repeatedly.
     pub(super) fn into_spooled(mut self) -> Spooled {
         let mut pieces: Vec<Vec<u8>> = std::mem::take(&mut self.memory).into();
         pieces.extend(std::mem::take(&mut self.late));
@@ -112,7 +112,7 @@ impl Ahead {
         matches!(writing, Some(Writing::Waits(_) | Writing::UnderWay))
     }
 
-    /// Reads as far as something comes and there is room for it, and writes what waits.
+    /// Reads while data is available and there is room for it, and writes pending data to the file.
     fn poll_fill(&mut self, cx: &mut Context<'_>) {
         let mut budget = BUFFER_TURN_BYTES;
         loop {
@@ -123,7 +123,7 @@ impl Ahead {
             };
             match next {
                 Next::Read(_) if budget == 0 => {
-                    // Others of this worker have their turn.
+                    // Yield to other tasks of this worker.
                     cx.waker().wake_by_ref();
                     return;
                 }
@@ -137,7 +137,7 @@ impl Ahead {
         }
     }
 
-    /// Reads up to `room` bytes; gives how many, none at the end.
+    /// Reads up to `room` bytes and returns their number; 0 at the end.
     fn poll_read(&mut self, cx: &mut Context<'_>, room: u64) -> Poll<usize> {
         let Source::Open(body) = &mut self.source else {
             return Poll::Ready(0);
@@ -151,7 +151,7 @@ impl Ahead {
         };
         let count = usize::try_from(room).map_or(data.len(), |room| room.min(data.len()));
         if count == 0 {
-            // What it holds is free for others from here on: its connection, its share of the upstream.
+            // From here on others may use its connection, and its slot at the upstream.
             self.source = Source::Ended(body.trailers());
             return Poll::Ready(0);
         }
@@ -165,7 +165,7 @@ impl Ahead {
         Poll::Ready(count)
     }
 
-    /// Goes on with the write under way.
+    /// Continues the current write.
     fn poll_writing(&mut self, cx: &mut Context<'_>) {
         let Some(file) = &mut self.file else { return };
         if let Writing::Waits(pieces) = &mut file.writing {
@@ -238,7 +238,7 @@ impl Ahead {
         self.settle();
     }
 
-    /// Once the file is empty what waits behind it waits in its place.
+    /// Once the file is empty, the data that follows it takes its place.
     fn settle(&mut self) {
         if self.plan.behind() == 0 && !self.is_writing() {
             self.memory.append(&mut self.late);
@@ -253,7 +253,7 @@ impl Ahead {
         }
     }
 
-    /// Has something in front, if anything waits here. Ready with nothing there where everything was taken.
+    /// Refills the front from pending data. Ready with an empty front if nothing is pending.
     fn poll_front(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.at == self.front.len() {
             if self.front.capacity() > 0 {
@@ -286,7 +286,7 @@ impl Ahead {
         Poll::Ready(Ok(()))
     }
 
-    /// Fills the front from the file, where `there` bytes wait.
+    /// Fills the front from the file, which has `there` pending bytes.
     fn read_file(&mut self, there: u64) -> io::Result<()> {
         let Some(file) = &mut self.file else {
             return Err(io::ErrorKind::NotFound.into());
@@ -304,7 +304,7 @@ impl Ahead {
         Ok(())
     }
 
-    /// What the body shows, and its receiver has not taken, is the first that waits here.
+    /// Moves data that the source shows, but the receiver has not consumed, to the front.
     fn hold_shown(&mut self, cx: &mut Context<'_>) -> Result<(), Failure> {
         if self.at < self.front.len() || self.plan.front() != Front::Nothing {
             return Ok(());
@@ -389,7 +389,7 @@ impl BodyStream for Ahead {
         let here = (self.front.len() - self.at) as u64 + self.plan.held();
         match &self.source {
             Source::Open(body) => body.len().map(|rest| rest + here),
-            // A body of told length has no place for trailer fields.
+            // With a known length there would be no place for trailers.
             Source::Ended(Some(_)) | Source::Failed(_) => None,
             Source::Ended(None) => Some(here),
         }
@@ -421,7 +421,7 @@ impl BodyStream for Ahead {
         }
         self.poll_fill(cx);
         match &mut self.source {
-            // Whoever receives need not wait to hear that the client broke off its own request.
+            // The receiver need not wait in order to learn that the client aborted its own request.
             Source::Failed(failure)
                 if failure.as_ref().is_some_and(|one| one.side == Side::Client) =>
             {

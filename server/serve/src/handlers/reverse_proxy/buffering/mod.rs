@@ -1,6 +1,6 @@
-//! Bodies that wait before they are passed on, where the configuration asks for it: a slow client then does not occupy
-//! an upstream. With temporary files a request is here as a whole before an upstream is asked, and a response is read
-//! at the pace of its upstream; without, bodies larger than the limit go on as they arrive after that much.
+//! Request and response buffering, so that slow clients do not occupy upstreams. With temporary files, a request is
+//! received completely before it is sent to an upstream, and a response is read at the upstream's pace. Without them,
+//! bodies larger than the limit are streamed after that many bytes.
 
 mod ahead;
 mod rules;
@@ -23,14 +23,14 @@ pub(crate) use ahead::Ahead;
 use ahead::Collected as Filled;
 pub(crate) use rules::Rules;
 
-/// How bodies wait.
+/// The buffering settings.
 #[derive(Default)]
 pub struct Buffering {
-    /// Bytes of the request that are collected first, in memory alone.
+    /// Bytes of a request body to buffer before sending it, in memory only.
     pub request_bytes: usize,
-    /// Bytes of the answer that are.
+    /// Bytes of a response body to buffer before sending it, in memory only.
     pub answer_bytes: usize,
-    /// How requests wait in memory and files.
+    /// Request buffering with temporary files.
     pub spooling: Option<Spooling>,
     /// How responses do.
     pub ahead: Option<ReadAhead>,
@@ -40,7 +40,7 @@ pub struct Buffering {
 pub struct Spooling {
     /// Where they wait.
     pub rules: Arc<Rules>,
-    /// Whether all do, or only those that must tell the upstream a length that the client did not tell.
+    /// Whether to buffer all request bodies, or only those without `Content-Length` if the upstream needs the length.
     pub always: bool,
 }
 
@@ -48,21 +48,21 @@ pub struct Spooling {
 pub struct ReadAhead {
     /// Where they wait.
     pub rules: Arc<Rules>,
-    /// Whether they do where the upstream says nothing of it.
+    /// Whether to buffer responses without `X-Accel-Buffering`.
     pub usually: bool,
-    /// Whether the upstream has a say in it (`X-Accel-Buffering`).
+    /// Whether to respect `X-Accel-Buffering`.
     pub obeys: bool,
 }
 
 impl Buffering {
-    /// Whether requests are here as a whole before an upstream is asked.
+    /// Whether all requests are received completely before they are sent to an upstream.
     pub fn spools(&self) -> bool {
         self.spooling
             .as_ref()
             .is_some_and(|spooling| spooling.always)
     }
 
-    /// Whether a request waits here as a whole; `needs_length` if the upstream has to be told how long it is.
+    /// Whether to receive a request completely first; `needs_length` if the upstream needs its length.
     pub fn is_to_spool(&self, body: &RequestBody, needs_length: bool) -> bool {
         let Some(spooling) = &self.spooling else {
             return false;
@@ -70,7 +70,7 @@ impl Buffering {
         !body.is_none() && (spooling.always || needs_length && body.len().is_none())
     }
 
-    /// Waits for the whole body of a request. One that cannot be kept as a whole goes on as it comes from there on.
+    /// Receives the complete body of a request. If it does not fit, the rest is streamed.
     pub async fn spool(
         &self,
         worker: &Rc<Worker>,
@@ -79,7 +79,7 @@ impl Buffering {
         let (Some(spooling), RequestBody::Stream(mut body)) = (&self.spooling, body) else {
             return Ok(RequestBody::None);
         };
-        // Usually it came with its head, and is left where it is.
+        // The body usually arrives with its head; leave it where it is.
         if let Some(length) = body.len() {
             let shown = poll_fn(|cx| Poll::Ready(body.poll_data(cx).map_ok(<[u8]>::len))).await;
             match shown {
@@ -98,12 +98,12 @@ impl Buffering {
         }))
     }
 
-    /// How `answer` waits, if it may have to.
+    /// The buffering rules for `answer`; `None` if it is not buffered.
     pub fn ahead(&self, answer: &Answer) -> Option<Arc<Rules>> {
         let ahead = self.ahead.as_ref()?;
         match answer.framing.body {
             BodyFraming::None => return None,
-            // It fits into what the system takes in any case.
+            // Small enough for the socket's send buffer.
             BodyFraming::Length(length) if length <= BUFFER_RESPONSE_BYTES_MIN => return None,
             BodyFraming::Length(_) | BodyFraming::Chunked | BodyFraming::UntilClose => {}
         }
@@ -116,7 +116,7 @@ impl Buffering {
         waits.then(|| ahead.rules.clone())
     }
 
-    /// Collects the body of a request.
+    /// Buffers the body of a request.
     pub async fn request(&self, body: RequestBody) -> Result<RequestBody, Failure> {
         match body {
             RequestBody::None => Ok(RequestBody::None),
@@ -126,25 +126,25 @@ impl Buffering {
         }
     }
 
-    /// Collects the body of an answer.
+    /// Buffers the body of a response.
     pub async fn answer(&self, body: Box<dyn BodyStream>) -> Result<Box<dyn BodyStream>, Failure> {
         Ok(Box::new(collect(body, self.answer_bytes).await?))
     }
 }
 
-/// A body that is a text of ours.
+/// A body with a fixed text.
 pub struct Text {
     bytes: Vec<u8>,
     taken: usize,
 }
 
 impl Text {
-    /// A body that may be empty.
+    /// A body, which may be empty.
     pub fn of(bytes: Vec<u8>) -> Text {
         Text { bytes, taken: 0 }
     }
 
-    /// The body of a request; none where the text is empty.
+    /// The body of a request; none if the text is empty.
     pub fn body(bytes: Vec<u8>) -> RequestBody {
         match bytes.is_empty() {
             true => RequestBody::None,
@@ -167,15 +167,15 @@ impl BodyStream for Text {
     }
 }
 
-/// A body whose length was asked for.
+/// The result of determining the length of a body.
 pub enum Measured {
-    /// It is here as a whole, and tells its length.
+    /// The body is buffered completely and has a known length.
     Whole(Box<dyn BodyStream>),
-    /// It is longer than the limit.
+    /// The body exceeds the limit.
     TooLong,
 }
 
-/// Collects a body that does not tell its length.
+/// Buffers a body of unknown length.
 pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Measured, Failure> {
     let mut collected = collect(body, bytes_max).await?;
     if collected.end == End::Ahead {
@@ -185,7 +185,7 @@ pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Meas
     Ok(Measured::Whole(Box::new(collected)))
 }
 
-/// Collects up to `bytes_max` of a body.
+/// Buffers up to `bytes_max` of a body.
 pub(crate) async fn collect(
     body: Box<dyn BodyStream>,
     bytes_max: usize,
@@ -196,7 +196,8 @@ pub(crate) async fn collect(
     }
 }
 
-/// As [`collect`]; of a body that fails what came before, which is followed by the failure for whoever reads on.
+/// Like [`collect`]; if the body fails, returns the data before the failure, and the failure follows it when the body
+/// is read.
 pub(crate) async fn collect_some(
     mut body: Box<dyn BodyStream>,
     bytes_max: usize,
@@ -234,22 +235,22 @@ pub(crate) async fn collect_some(
     (collected, failure)
 }
 
-/// Whether the sender had told the length of a body. One that was not told is not told now: the upstream gets the
-/// same request whether its body was collected or not, trailer fields included.
+/// Whether the sender declared the length of a body. If not, it is not declared to the upstream either: the request is
+/// the same whether its body was buffered or not, including trailers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
     Told,
     Untold,
 }
 
-/// Whether the end of a body was seen when it was collected.
+/// Whether the end of a body was reached while buffering it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Here,
     Ahead,
 }
 
-/// What was collected of a body, then the rest of it.
+/// The buffered part of a body, followed by the rest.
 pub(crate) struct Collected {
     collected: Vec<u8>,
     taken: usize,
@@ -259,12 +260,12 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    /// What was collected and not yet taken.
+    /// The buffered bytes that were not consumed.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.collected[self.taken..]
     }
 
-    /// Whether the end of the body was seen.
+    /// Whether the end of the body was reached.
     pub(crate) fn is_whole(&self) -> bool {
         self.end == End::Here
     }

@@ -1,4 +1,4 @@
-//! How bodies may wait, from the model's words, and what is logged where they may not.
+//! Builds the buffering limits from the model, and logs when a body cannot be buffered.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -19,14 +19,14 @@ use crate::limits::{
 use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
-/// How one kind of bodies may wait.
+/// The limits for one kind of bodies.
 pub(crate) struct Rules {
     pub(super) bounds: Bounds,
     pub(super) folder: Arc<Folder>,
     log: Option<Log>,
 }
 
-/// When a worker last logged that bodies cannot wait.
+/// When a worker last logged that bodies cannot be buffered.
 #[derive(Default)]
 struct LastTold(Cell<Option<Moment>>);
 
@@ -56,7 +56,7 @@ impl Rules {
         }))
     }
 
-    /// Rules of a test.
+    /// Rules for a test.
     #[cfg(test)]
     pub(super) fn with(bounds: Bounds, folder: Arc<Folder>) -> Rules {
         let log = None;
@@ -67,12 +67,12 @@ impl Rules {
         }
     }
 
-    /// Logs that a temporary file cannot be written, though not each time.
+    /// Logs that a temporary file cannot be written, with limited frequency.
     pub(super) fn tell_failure(&self, worker: &Worker, error: &std::io::Error) {
         self.tell(worker, &error.to_string());
     }
 
-    /// Logs that there are too many temporary files, though not each time.
+    /// Logs that there are too many temporary files, with limited frequency.
     pub(super) fn tell_limit(&self, worker: &Worker) {
         self.tell(worker, "too many temporary files, or too much in them");
     }
@@ -96,7 +96,7 @@ impl Rules {
 }
 
 impl Buffering {
-    /// Reads the settings.
+    /// Parses the settings.
     pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
         let request_bytes = bytes("request_buffers", config.request_buffers)?;
         let answer_bytes = bytes("response_buffers", config.response_buffers)?;
@@ -140,8 +140,8 @@ fn bytes(name: &str, bytes: i64) -> Result<usize, Refusal> {
     })
 }
 
-/// The folder for temporary files: one that is named must be usable when the server starts, and belongs to the user who
-/// serves.
+/// The folder for temporary files. A configured folder has to be usable at startup, and belongs to the user that the
+/// workers run as.
 fn folder(config: &BodyBuffers, cx: &Builder<'_>) -> Result<Arc<Folder>, Refusal> {
     if config.folder.is_empty() {
         return Ok(Folder::new(usual_folder()));
@@ -167,7 +167,7 @@ fn folder(config: &BodyBuffers, cx: &Builder<'_>) -> Result<Arc<Folder>, Refusal
     })
 }
 
-/// Where files wait that no configuration names a folder for: not `/tmp`, which often is memory.
+/// The default folder for temporary files: not `/tmp`, which often is a tmpfs.
 fn usual_folder() -> PathBuf {
     match std::env::var_os("TMPDIR").filter(|folder| !folder.is_empty()) {
         Some(folder) => PathBuf::from(folder),

@@ -1,5 +1,5 @@
-//! The body of a request that is here as a whole: in a temporary file, in memory, or the first part in the one and the
-//! rest in the other. It can be sent as often as there are upstreams to try.
+//! A completely buffered request body: in a temporary file, in memory, or the first part in the file and the rest in
+//! memory. It can be sent repeatedly, to one upstream after the other.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -9,20 +9,20 @@ use sluice_net::{BodyStream, Failure, Side, Worker};
 
 use crate::limits::BUFFER_PIECE_BYTES;
 
-/// A body that is here as a whole.
+/// A completely buffered body.
 pub(super) struct Spooled {
     worker: Rc<Worker>,
     file: Option<SpoolFile>,
-    /// Bytes in the file, which come first.
+    /// Bytes in the file, which precede those in memory.
     file_len: u64,
     pieces: Vec<Vec<u8>>,
     len: u64,
     /// Bytes consumed.
     taken: u64,
-    /// What was read of the file, and how much of it was consumed.
+    /// Bytes read from the file, and how many of them were consumed.
     window: Vec<u8>,
     window_at: usize,
-    /// The piece that is shown next, and how much of it was consumed.
+    /// The index of the current piece in memory, and how many of its bytes were consumed.
     piece: usize,
     piece_at: usize,
 }

@@ -11,14 +11,14 @@ use sluice_policy::buffering::Bounds;
 
 use super::*;
 
-/// What a scripted body does next.
+/// The next action of a scripted body.
 enum Act {
     Give(Vec<u8>),
     Fail,
     End,
 }
 
-/// A body that does what a test says; once its list is empty nothing comes.
+/// A body that follows a script; at its end the body is pending.
 #[derive(Clone, Default)]
 struct Script {
     acts: Rc<RefCell<VecDeque<Act>>>,
@@ -152,7 +152,7 @@ async fn rest(body: &mut dyn BodyStream) -> Result<String, Failure> {
     }
 }
 
-/// Reads ahead until the sender is through.
+/// Reads ahead until the sender is finished.
 async fn drain(body: &mut Ahead, script: &Script) {
     poll_fn(|cx| {
         assert!(body.poll_ahead(cx).is_pending());
@@ -255,7 +255,7 @@ fn without_a_file_memory_is_the_limit() {
             }
         })
         .await;
-        // What was read while the write was under way waits as well, but no more.
+        // Data read during the write waits as well, but no more than that.
         assert!(!script.acts.borrow().is_empty(), "its sender waits");
         script.acts.borrow_mut().push_back(Act::End);
         assert_eq!(rest(&mut body).await.unwrap(), "first23456789abcdefghij");

@@ -30,7 +30,7 @@ pub struct Caddy {
     pub retries: Retries,
     /// Changes to method and target.
     pub rewrite: Option<Rewrite>,
-    /// Whose X-Forwarded fields are believed, beside those whom the server trusts.
+    /// Proxies whose `X-Forwarded-*` headers are trusted, in addition to those of the server.
     pub trusted_proxies: IpRanges,
 }
 
@@ -149,7 +149,8 @@ impl Dialect for Caddy {
 }
 
 impl Caddy {
-    /// X-Forwarded-For, -Host and -Proto, and Forwarded where it is used. What the client sent of them counts only if it is a trusted proxy.
+    /// Sets X-Forwarded-For, -Host and -Proto, and Forwarded if it is in use. Values sent by the client are kept only
+    /// if it is a trusted proxy.
     fn set_forwarded(&self, x: &Exchange, out: &mut Fields) {
         let ip = remote_ip(&x.conn);
         let is_trusted =
@@ -197,7 +198,7 @@ impl Caddy {
     }
 }
 
-/// The host is the client's; where it named none the upstream's address has to do.
+/// Sets `Host` to the client's, or to the upstream's address if the client did not send one.
 fn set_host(x: &Exchange, upstream: &Upstream, out: &mut Fields) {
     let authority = &x.req.authority[..];
     let host = if authority.is_empty() {
@@ -220,7 +221,7 @@ fn is_forwarded(id: FieldId) -> bool {
     )
 }
 
-/// An element of Forwarded (RFC 7239, section 4). It is added for those who use the field, and only for them.
+/// An element of Forwarded (RFC 7239, section 4). It is added only if the header is already in use.
 fn element(ip: Option<IpAddr>, host: &[u8], proto: &[u8]) -> Vec<u8> {
     let client = match ip {
         None => "for=unknown".to_owned(),
@@ -228,7 +229,7 @@ fn element(ip: Option<IpAddr>, host: &[u8], proto: &[u8]) -> Vec<u8> {
         Some(IpAddr::V6(ip)) => format!("for=\"[{ip}]\""),
     };
     let mut out = client.into_bytes();
-    // No character of an authority needs to be escaped within the quotes.
+    // The characters of a valid host need not be escaped in a quoted-string.
     if !host.is_empty() && !host.iter().any(|byte| b"\"\\".contains(byte)) {
         out.extend_from_slice(b";host=\"");
         out.extend_from_slice(host);
@@ -239,7 +240,7 @@ fn element(ip: Option<IpAddr>, host: &[u8], proto: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Adds X-Forwarded-For: those before, then `ip`.
+/// Adds X-Forwarded-For: the previous value, followed by `ip`.
 fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
     let text = ip.map(IpText::new);
     match (before, &text) {
@@ -253,7 +254,7 @@ fn push_ip(out: &mut Fields, before: &[u8], ip: Option<IpAddr>) {
     }
 }
 
-/// The Via line by which a message tells in which version it reached us (RFC 9110, section 7.6.3).
+/// The Via header for a message that we received with this version (RFC 9110, section 7.6.3).
 pub fn via(version: Version) -> &'static FixedField {
     static LINES: LazyLock<[FixedField; 4]> = LazyLock::new(|| {
         ["1.0 sluice", "1.1 sluice", "2.0 sluice", "3.0 sluice"]

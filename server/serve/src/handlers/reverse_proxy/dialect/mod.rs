@@ -66,7 +66,7 @@ pub trait Dialect: Send + Sync {
     /// Whether the header fields of the request are forwarded.
     fn forwards_fields(&self) -> bool;
 
-    /// Whether a client may switch to another protocol.
+    /// Whether clients may upgrade the connection.
     fn forwards_upgrades(&self) -> bool;
 
     /// Whether 103 (Early Hints) and other interim responses are forwarded.

@@ -1,5 +1,5 @@
-//! The upstreams of a handler whose group names some of its servers: one for each address. Which addresses there are is
-//! left to the group, which other handlers share.
+//! The upstreams of a handler whose group has servers with names: one upstream for each address. The group, which other
+//! handlers share, resolves the names.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -11,18 +11,18 @@ use super::super::upstream::Upstream;
 use super::Set;
 use crate::context::Exchange;
 
-/// The upstreams.
+/// The upstreams of a group with names.
 pub struct Members {
     names: Arc<Names>,
-    /// What the configuration says of each line of the group.
+    /// The configuration of each line of the group.
     lines: Box<[Config]>,
     maker: Arc<Maker>,
-    /// Those of the latest request, and which version of the group they are.
+    /// The upstreams of the latest request, and the version of the group they belong to.
     known: RwLock<Option<(u64, Set)>>,
 }
 
 impl Members {
-    /// Those of a group.
+    /// Creates the upstreams of a group.
     pub fn new(names: Arc<Names>, lines: &[Config], maker: &Arc<Maker>) -> Members {
         Members {
             names,
@@ -32,7 +32,7 @@ impl Members {
         }
     }
 
-    /// The upstreams of now, if they are known.
+    /// The current upstreams, if the names are resolved and recent.
     pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
         let version = self.names.at_hand(x.worker.clock.coarse())?;
         self.known(version)
@@ -44,7 +44,7 @@ impl Members {
         (*known == version).then(|| set.clone())
     }
 
-    /// The upstreams of now.
+    /// The current upstreams.
     pub async fn list(&self, x: &Exchange) -> Set {
         let peers = self.names.list(&x.worker).await;
         if let Some(set) = self.known(peers.version) {
@@ -68,7 +68,7 @@ impl Members {
             peers: peers.clone(),
             index,
         };
-        // What DNS gives is an address and a port, and what the configuration gives was dialled before.
+        // DNS yields addresses and ports, and the configured addresses were validated before.
         let upstream = Arc::new(self.maker.member(&config, member).ok()?);
         self.maker.show(&upstream);
         Some(upstream)

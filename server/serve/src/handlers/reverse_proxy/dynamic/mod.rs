@@ -1,5 +1,4 @@
-//! Upstreams that are not fixed when the configuration is built: named by DNS (`dynamic`), or by placeholders in
-//! their addresses. Which of them gets a request is left to `select`.
+//! Dynamic upstreams: found in DNS (`dynamic`), or by placeholders in their addresses. `select` chooses among them.
 
 mod members;
 mod named;
@@ -24,27 +23,27 @@ use named::Named;
 pub use named::{Sockets, at_load};
 use source::Source;
 
-/// Upstreams as a request finds them.
+/// The upstreams available to a request.
 pub type Set = Arc<[Arc<Upstream>]>;
 
-/// Where the upstreams of a directive come from.
+/// The source of a directive's upstreams.
 pub enum Dynamic {
     /// DNS.
     Sources(Box<[Arc<Source>]>),
     /// Addresses with placeholders.
     Named(Named),
-    /// The addresses of the names in a group of an nginx.conf.
+    /// The resolved addresses of an nginx upstream group.
     Group(Members),
 }
 
-/// An upstream and the checks of it, which end when it is dropped.
+/// An upstream and its health checks, which end when it is dropped.
 pub struct Member {
     upstream: Arc<Upstream>,
     _target: Option<Arc<Target>>,
 }
 
 impl Dynamic {
-    /// Reads the settings; `None` where all upstreams are fixed.
+    /// Parses the settings; `None` if all upstreams are fixed.
     pub fn build(
         config: &Config,
         maker: &Arc<Maker>,
@@ -76,7 +75,7 @@ impl Dynamic {
         }
     }
 
-    /// The upstreams of now, where nobody has to be asked for them.
+    /// The current upstreams, if they are known without waiting.
     pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
         match self {
             Dynamic::Group(members) => members.at_hand(x),
@@ -85,7 +84,7 @@ impl Dynamic {
         }
     }
 
-    /// The upstreams of now; `None` where they cannot be told, and the fixed ones have to do.
+    /// The current upstreams; `None` if they cannot be determined, so that the fixed ones are used.
     pub async fn list(&self, x: &Exchange) -> Option<Set> {
         match self {
             Dynamic::Named(named) => Some(named.list(x)),
@@ -95,7 +94,7 @@ impl Dynamic {
                 several => {
                     let mut all = Vec::new();
                     for source in several {
-                        // A source that fails leaves the others.
+                        // A source that fails does not affect the others.
                         if let Some(set) = source.list(x).await {
                             all.extend_from_slice(&set);
                         }
@@ -108,7 +107,7 @@ impl Dynamic {
 }
 
 impl Member {
-    /// Begins to check `upstream`, if its directive has checks.
+    /// Starts to check `upstream`, if its directive has health checks.
     fn new(upstream: Upstream, maker: &Maker, worker: &Rc<Worker>) -> Member {
         let upstream = Arc::new(upstream);
         maker.show(&upstream);

@@ -1,6 +1,6 @@
-//! Upstreams whose addresses have placeholders. Clients may have a say in them, so what they name is checked before
-//! it is dialled, and only so many of them are remembered. Looking names up is left to `sluice-net`, which refuses
-//! the addresses that only mean something on our own link.
+//! Upstreams with placeholders in their addresses. Clients may be able to influence them, so the addresses are
+//! validated before connecting and the number of remembered upstreams is limited. `sluice-net` resolves names and
+//! refuses link-local addresses.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,21 +19,21 @@ use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};
 use crate::refusal::Refusal;
 use crate::values::expanded;
 
-/// Upstreams of which at least one has placeholders in its address.
+/// Upstreams of which at least one has a placeholder in its address.
 pub struct Named {
     list: Box<[One]>,
     maker: Arc<Maker>,
     sockets: Sockets,
-    /// Those that requests have named, by address, and when they were last.
+    /// Upstreams used by requests, by address, and when they were last used.
     known: Mutex<HashMap<String, (Arc<Upstream>, Moment)>>,
 }
 
-/// Whether placeholders may name sockets of the file system, as nginx's variables may.
+/// Whether placeholders may select Unix domain sockets, as nginx variables may.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sockets {
-    /// They may.
+    /// Allowed.
     Named,
-    /// They may not.
+    /// Refused.
     Refused,
 }
 
@@ -43,7 +43,7 @@ enum One {
 }
 
 impl Named {
-    /// Reads the addresses; `None` where no request changes them.
+    /// Parses the addresses; `None` if they do not depend on the request.
     pub fn build(
         config: &[Config],
         maker: &Arc<Maker>,
@@ -73,7 +73,7 @@ impl Named {
         }))
     }
 
-    /// The upstreams that `x` names. An address that is none is left out.
+    /// The upstreams for `x`, without invalid addresses.
     pub fn list(&self, x: &Exchange) -> Set {
         self.list
             .iter()
@@ -122,8 +122,8 @@ impl Named {
     }
 }
 
-/// The host, without brackets, and port of an address that may come from a client. A port has to be there: which
-/// one is meant is not left to chance.
+/// The host, without brackets, and the port of an address that may come from a client. The port is required rather than
+/// guessed.
 fn host_and_port(text: &str) -> Option<(&str, u16)> {
     let (host, port) = text.rsplit_once(':')?;
     let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -145,7 +145,7 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
     Some((host, port))
 }
 
-/// `dial` with the placeholders that are known when the configuration is loaded.
+/// Expands the placeholders of `dial` that are known when the configuration is loaded.
 pub fn at_load(dial: &str) -> Result<String, Refusal> {
     if !dial.contains('{') {
         return Ok(dial.to_owned());
@@ -159,7 +159,7 @@ fn template(text: &str) -> Result<Template, Refusal> {
     Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
 }
 
-/// What is known when the configuration is loaded.
+/// Placeholders known when the configuration is loaded.
 struct AtLoad;
 
 impl Values for AtLoad {

@@ -1,5 +1,5 @@
-//! One source of upstreams in DNS. Answers are remembered and shared by all workers; one question about a name is
-//! under way at a time. Asking is left to `sluice-net`.
+//! A DNS source of upstreams. DNS answers are cached and shared by all workers, with at most one query per name in
+//! flight. `sluice-net` sends the queries.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,11 +31,11 @@ use crate::values::expanded;
 pub struct Source {
     question: Question,
     resolver: Resolver,
-    /// On which version of IP the upstreams are dialled.
+    /// The IP version for connecting to the upstreams.
     dialled: Family,
-    /// How long an answer is used; as long as its owner says, at most [`SOURCE_LIFETIME`], where nobody says.
+    /// How long results are used; by default the TTL, at most [`SOURCE_LIFETIME`].
     refresh: Option<Duration>,
-    /// How long an old answer is used when there is no new one.
+    /// How long old results are used if a query fails.
     grace: Duration,
     maker: Arc<Maker>,
     answers: Mutex<HashMap<Box<str>, Known>>,
@@ -48,39 +48,39 @@ enum Question {
         family: Family,
     },
     Services {
-        /// `_service._proto.name`, or the name alone.
+        /// `_service._proto.name`, or only the name.
         name: Template,
     },
 }
 
-/// A question as one request asks it.
+/// The query of one request.
 #[derive(Clone)]
 struct Asked {
     name: String,
-    /// For addresses, whose records tell none.
+    /// For address records, which do not contain ports.
     port: u16,
 }
 
-/// What is known under one name.
+/// The cached results for one name.
 struct Known {
     members: Vec<Member>,
     set: Option<Set>,
-    /// Until when nobody asks again.
+    /// No query before this time.
     fresh_until: Moment,
-    /// Until when the upstreams are used.
+    /// The upstreams may be used up to this time.
     usable_until: Moment,
     asking: Asking,
 }
 
 enum Asking {
-    /// Nobody asks before this moment.
+    /// No query before this time.
     Rest(Moment),
-    /// A question is under way.
+    /// A query is in flight.
     Going(Signal),
 }
 
 impl Source {
-    /// Reads one source, or those of several, and appends them to `out`.
+    /// Parses a source, or the sources of `multi`, and appends them to `out`.
     pub fn build(
         config: &UpstreamSource,
         maker: &Arc<Maker>,
@@ -110,7 +110,7 @@ impl Source {
             None => (None, None),
             Some(versions) => (versions.ipv4, versions.ipv6),
         };
-        // Caddy: what is not mentioned is asked for unless the other is asked for by name.
+        // As in Caddy, an unspecified version is included unless the other one is enabled explicitly.
         let family = match (v4, v6) {
             (Some(true), None | Some(false)) | (None, Some(false)) => Family::V4,
             (None | Some(false), Some(true)) | (Some(false), None) => Family::V6,
@@ -177,7 +177,7 @@ impl Source {
         })
     }
 
-    /// The upstreams of now; `None` if the question cannot be answered.
+    /// The current upstreams; `None` if they cannot be resolved.
     pub async fn list(self: &Arc<Self>, x: &Exchange) -> Option<Set> {
         let asked = self.question.of(x)?;
         loop {
@@ -190,7 +190,8 @@ impl Source {
         }
     }
 
-    /// What is known now. Asks where that is nothing or old; what is old serves meanwhile, if it is not too old.
+    /// Looks up the cached upstreams. Starts a query if they are missing or outdated; outdated ones are used meanwhile,
+    /// up to a limit.
     fn find(
         self: &Arc<Self>,
         asked: &Asked,
@@ -213,7 +214,7 @@ impl Source {
                 signal,
             };
             let (asked, worker) = (asked.clone(), worker.clone());
-            // Not a part of any request: if the one that asks goes away, others still wait.
+            // Detached from the request, since others may be waiting even if this one is cancelled.
             in_background(async move {
                 if let Some(source) = end.source.upgrade() {
                     source.ask(&asked, &worker).await;
@@ -251,10 +252,11 @@ impl Source {
                     .unwrap_or_else(|| lifetime.clamp(SOURCE_LIFETIME_MIN, SOURCE_LIFETIME));
                 self.take(known, &records, worker);
                 known.fresh_until = now + refresh;
-                // They serve while they are asked for again. After a long time without requests that is waited for.
+                // They remain in use while they are refreshed. After a long time without requests, the next one waits
+                // for the refresh.
                 known.usable_until = known.fresh_until + refresh.max(SOURCE_LIFETIME);
             }
-            // That the name is gone is an answer; silence is none.
+            // A negative response is authoritative; a timeout is not.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 known.usable_until = known.fresh_until + self.grace;
             }
@@ -264,7 +266,7 @@ impl Source {
         }
     }
 
-    /// Makes `records` the upstreams of now. One that was known before keeps its state.
+    /// Makes `records` the current upstreams. Upstreams that were known before keep their state.
     fn take(&self, known: &mut Known, records: &[(String, u16)], worker: &Rc<Worker>) {
         let mut before = std::mem::take(&mut known.members);
         for (host, port) in records {
@@ -294,7 +296,7 @@ impl Source {
     }
 
     fn answers(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
-        // Whoever panicked with the lock in hand had changed nothing by halves.
+        // A panic while the lock was held cannot have left a partial change.
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -324,7 +326,7 @@ impl Asked {
 }
 
 impl Question {
-    /// What `x` asks; `None` where its placeholders give no name or port.
+    /// The query for `x`; `None` if its placeholders do not yield a name or port.
     fn of(&self, x: &Exchange) -> Option<Asked> {
         let text = |template| String::from_utf8(expanded(template, x)).ok();
         match self {
@@ -340,13 +342,13 @@ impl Question {
     }
 }
 
-/// Whether a DNS server may be asked for `name`, which may come from a client.
+/// Whether `name`, which may come from a client, may be sent to a DNS server.
 fn is_name(name: &str) -> bool {
     let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(is_usual)
 }
 
-/// The end of a question, answered or not: those who wait look again.
+/// Marks the end of a query, successful or not, and wakes those who wait.
 struct EndOfAsking {
     source: Weak<Source>,
     key: Box<str>,
@@ -364,7 +366,7 @@ impl Drop for EndOfAsking {
     }
 }
 
-/// Forgets names that nobody asks about, and any other than those being asked for where that is not enough.
+/// Evicts names that are not in use; if that is not enough, all except those with a query in flight.
 fn make_room(answers: &mut HashMap<Box<str>, Known>, now: Moment) {
     if answers.len() < SOURCE_NAMES_MAX {
         return;

@@ -1,5 +1,5 @@
-//! Groups of servers of an nginx.conf (`upstream`): all handlers that name one share what is known of its servers, and
-//! the connections to them. Which server gets a request is left to `sluice-policy`.
+//! nginx upstream groups (`upstream`). All handlers that use a group share the state of its servers and their
+//! connections. `sluice-policy` selects the server.
 
 mod names;
 mod peers;
@@ -33,23 +33,23 @@ use sluice_observe::log::Log;
 use sluice_observe::random;
 pub use timing::Timing;
 
-/// What the handlers of one configuration share.
+/// State shared by the handlers of one configuration.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
-    /// Whether there is a handler that asks upstreams.
+    /// Whether there is a handler that proxies to upstreams.
     asks_upstreams: bool,
     groups: HashMap<String, Arc<Group>>,
-    /// By what they were made of. Connections are kept for those who have the same one.
+    /// TLS connectors by their settings. Idle connections are shared among handlers with the same connector.
     connectors: HashMap<String, Arc<Connector>>,
-    /// Folders for temporary files, which are looked at once.
+    /// Folders for temporary files; each is checked once.
     folders: HashMap<String, Arc<Folder>>,
 }
 
 impl Shared {
-    /// The folder for temporary files at `path`, which `prepare` looks at if it is the first time.
+    /// The folder for temporary files at `path`; `prepare` checks it on first use.
     pub(super) fn folder(
         &self,
         path: &str,
@@ -65,12 +65,12 @@ impl Shared {
         Ok(folder)
     }
 
-    /// Notes that there is a handler that asks upstreams.
+    /// Records that a handler proxies to upstreams.
     pub(super) fn note_proxy(&self) {
         self.known().asks_upstreams = true;
     }
 
-    /// Whether there is one.
+    /// Whether a handler proxies to upstreams.
     pub(crate) fn asks_upstreams(&self) -> bool {
         self.known().asks_upstreams
     }
@@ -79,7 +79,7 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The group of this name.
+    /// The group with this name.
     fn group(
         &self,
         config: &Config,
@@ -97,7 +97,7 @@ impl Shared {
         Ok(group)
     }
 
-    /// The one that was made of the same settings, or a new one.
+    /// The connector for these settings; created on first use.
     pub fn connector(
         &self,
         config: &UpstreamTls,
@@ -117,17 +117,17 @@ impl Shared {
     }
 }
 
-/// A group.
+/// An upstream group.
 pub struct Group {
     config: Config,
     method: Method,
-    /// Its servers, if all of them have addresses.
+    /// The servers, if all of them have fixed addresses.
     peers: Option<Arc<Peers>>,
-    /// What is known of its names otherwise.
+    /// Otherwise, the resolver of their names.
     names: Option<Arc<Names>>,
-    /// Whether anybody asks how many requests a server is working on.
+    /// Whether requests in flight have to be counted.
     is_counted: bool,
-    /// The sessions of its servers, where they are learned.
+    /// The learned sessions (`sticky learn`).
     sessions: Option<Arc<Sessions>>,
 }
 
@@ -172,18 +172,18 @@ impl Group {
         })
     }
 
-    /// Whether requests in progress have to be counted.
+    /// Whether requests in flight have to be counted.
     pub fn is_counted(&self) -> bool {
         self.is_counted
     }
 
-    /// How often a request may be tried; as often as there are addresses where that is known only then.
+    /// The maximum number of attempts; with names, the number of addresses limits it further.
     pub fn tries(&self) -> u32 {
         let peers = self.peers.as_ref();
         peers.map_or(u32::MAX, |peers| peers.servers.tries())
     }
 
-    /// The names of its servers, where it has any.
+    /// The names of the servers, if there are any.
     pub fn names(&self) -> Option<&Arc<Names>> {
         self.names.as_ref()
     }
@@ -212,7 +212,7 @@ fn method(name: &str) -> Result<Method, Refusal> {
     })
 }
 
-/// The choice among the servers of a group, as one handler makes it.
+/// Selects servers of a group for one handler.
 pub struct Choosing {
     group: Arc<Group>,
     key: Template,
@@ -220,7 +220,7 @@ pub struct Choosing {
 }
 
 impl Choosing {
-    /// The group of `config`, beside the upstreams of its handler.
+    /// The group of `config`, given the upstreams of its handler.
     pub fn build(
         config: &Config,
         upstreams: &[UpstreamConfig],
@@ -242,12 +242,12 @@ impl Choosing {
         })
     }
 
-    /// Begins to time a request to a server, where the choice goes by that.
+    /// Starts to measure a request to a server, if the method depends on response times.
     pub fn timing(&self, member: &Member) -> Option<Timing> {
         Timing::begin(self.group.method, member)
     }
 
-    /// Tells the client which server it stays with, if it is told by us and was not told so before.
+    /// Sets the sticky cookie, if there is one and the client does not have it.
     pub fn bind(&self, x: &mut Exchange, member: &Member) {
         let Some(sticky) = &self.sticky else { return };
         sticky.tell(x, member.route());
@@ -259,7 +259,7 @@ impl Choosing {
         }
     }
 
-    /// The session that begins with the end of an answer.
+    /// The session that the response creates at its end.
     pub fn begin(&self, x: &Exchange, member: &Member) -> Option<Beginning> {
         let sticky = self.sticky.as_ref()?;
         (!sticky.learns_at_header()).then(|| self.beginning(x, member))?
@@ -279,13 +279,13 @@ impl Choosing {
         &self.group
     }
 
-    /// The upstreams as members, where all of them have addresses.
+    /// The group member of an upstream, if all servers have fixed addresses.
     pub fn member(&self, index: usize) -> Option<Member> {
         let peers = self.group.peers.clone()?;
         Some(Member { peers, index })
     }
 
-    /// The server that gets a request, one that was not `tried`.
+    /// Selects a server that was not tried.
     pub fn choose<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
@@ -320,7 +320,7 @@ impl Choosing {
         self.with_key(x, |key| peers.servers.choose(&view, key, seed, now))
     }
 
-    /// What would be chosen, where that is settled.
+    /// The server that would be selected, if that is deterministic.
     pub fn foresee<U: Borrow<Upstream>>(&self, upstreams: &[U], x: &Exchange) -> Option<usize> {
         let view = View {
             upstreams,
@@ -331,7 +331,7 @@ impl Choosing {
         self.with_key(x, |key| peers.servers.foresee(&view, key, now))
     }
 
-    /// How often a request may be tried with `upstreams`.
+    /// The maximum number of attempts with `upstreams`.
     pub fn tries<U: Borrow<Upstream>>(&self, upstreams: &[U]) -> u32 {
         peers_of(upstreams).map_or(0, |peers| peers.servers.tries())
     }
@@ -348,7 +348,7 @@ impl Choosing {
         match self.group.method {
             Method::IpHash => match client_ip(x).or_else(|| remote_ip(&x.conn)) {
                 Some(ip) => then(&address_key(ip)),
-                // The clients of a unix socket are one.
+                // All clients on a Unix domain socket count as one.
                 None => then(&[0; 3]),
             },
             Method::Hash | Method::ConsistentHash => then(&expanded(&self.key, x)),
@@ -362,7 +362,7 @@ impl Choosing {
     }
 }
 
-/// The group as it was when `upstreams` were listed.
+/// The state of the group at the time `upstreams` were listed.
 fn peers_of<U: Borrow<Upstream>>(upstreams: &[U]) -> Option<&Peers> {
     let first: &Upstream = upstreams.first()?.borrow();
     first.member.as_ref().map(|member| &*member.peers)

@@ -1,6 +1,6 @@
-//! The addresses of servers that a group names: each address is a server of its own. Names are asked for when a request
-//! needs them and their answers have grown old; what was known serves meanwhile. All workers share the answers, and one
-//! question about a name is under way at a time. Asking is left to `sluice-net`.
+//! Resolves the names of servers in a group; each address is a server of its own. Names are resolved when a request
+//! needs them and the cached DNS answers have expired; those remain in use meanwhile. All workers share the results,
+//! with at most one query per name in flight. `sluice-net` sends the queries.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -26,7 +26,7 @@ use crate::limits::{
 use crate::refusal::Refusal;
 use sluice_observe::log::Log;
 
-/// The names of a group and what is known of them.
+/// The names of a group and their addresses.
 pub struct Names {
     config: Config,
     lines: Box<[Line]>,
@@ -36,14 +36,14 @@ pub struct Names {
     peers: RwLock<Arc<Peers>>,
     /// The version of `peers`.
     version: AtomicU64,
-    /// Until when nobody has to look at the answers, in nanoseconds.
+    /// The time up to which no query is needed, in nanoseconds.
     quiet_until: AtomicU64,
-    /// Raised when an answer has come, or will not.
+    /// Raised when a query ends, successful or not.
     told: Signal,
     log: Option<Log>,
 }
 
-/// A line that names its server.
+/// A line with a name.
 struct Question {
     line: usize,
     host: String,
@@ -53,20 +53,20 @@ struct Question {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// The addresses that the system knows.
+    /// Addresses from the system resolver.
     BySystem,
-    /// Those that the DNS servers of the configuration know.
+    /// Addresses from the configured DNS servers.
     Addresses,
-    /// The addresses of the servers of a service.
+    /// Addresses of the servers of a service (SRV).
     Service,
 }
 
-/// What is known of a name.
+/// The resolved addresses of a name.
 struct Answer {
     spots: Vec<Spot>,
-    /// Until when nobody asks again.
+    /// No query before this time.
     fresh_until: Moment,
-    /// Until when nobody waits for a new answer.
+    /// Requests do not wait for a new result before this time.
     usable_until: Moment,
     is_asked: bool,
 }
@@ -75,12 +75,12 @@ struct Answer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     address: SocketAddr,
-    /// The name of the server of a service, its weight, and whether others come before it.
+    /// For a service: the name of the server, its weight, and whether others have a higher priority.
     service: Option<(String, u16, bool)>,
 }
 
-/// Whether the address of a line is a name whose addresses are servers. `localhost` is one server at whichever of its
-/// addresses somebody listens: few listen at both, and every second request would fail once.
+/// Whether the address of a line is a name whose addresses are servers. `localhost` is a single server: few programs
+/// listen on both of its addresses, so every second request would fail first.
 pub fn is_name(dial: &str) -> bool {
     name_of(dial).is_some()
 }
@@ -95,7 +95,7 @@ fn name_of(dial: &str) -> Option<(String, u16)> {
 }
 
 impl Names {
-    /// The names among `lines`, beside `first`, the servers that have addresses.
+    /// The names among `lines`, with `first`, the servers that have addresses.
     pub fn build(
         config: &Config,
         lines: Box<[Line]>,
@@ -107,7 +107,7 @@ impl Names {
             let (kind, host) = match (line.server.resolve, line.server.service.as_str()) {
                 (false, _) => (Kind::BySystem, host),
                 (true, "") => (Kind::Addresses, host),
-                // A name with a dot is the whole prefix.
+                // A name with a dot is the complete prefix.
                 (true, service) if service.contains('.') => {
                     (Kind::Service, format!("{service}.{host}"))
                 }
@@ -141,13 +141,12 @@ impl Names {
         })
     }
 
-    /// The version of the servers of now, if nobody has to look first.
+    /// The current version, if no query is needed.
     pub fn at_hand(&self, now: Moment) -> Option<u64> {
         (nanos(now) < self.quiet_until.load(Relaxed)).then(|| self.version.load(Relaxed))
     }
 
-    /// The servers of now. The first request waits for their addresses: for all of them, but not for long where some
-    /// are known.
+    /// The current servers. The first request waits until all names are resolved, but only briefly if some are known.
     pub async fn list(self: &Arc<Self>, worker: &Rc<Worker>) -> Arc<Peers> {
         let began = worker.clock.coarse();
         loop {
@@ -175,11 +174,11 @@ impl Names {
     }
 
     fn answers(&self) -> MutexGuard<'_, Box<[Answer]>> {
-        // Whoever panicked with the lock in hand had changed nothing by halves.
+        // A panic while the lock was held cannot have left a partial change.
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks what has to be asked. Tells whether an answer is worth waiting for.
+    /// Starts the queries that are due; returns whether to wait for one.
     fn look(self: &Arc<Self>, worker: &Rc<Worker>) -> bool {
         let now = worker.clock.coarse();
         let mut answers = self.answers();
@@ -192,7 +191,7 @@ impl Names {
                     number,
                 };
                 let worker = worker.clone();
-                // Not a part of any request: if the one that asks goes away, others still wait.
+                // Detached from the request, since others may be waiting even if this one is cancelled.
                 in_background(async move {
                     if let Some(names) = end.names.upgrade() {
                         names.ask(number, &worker).await;
@@ -206,7 +205,7 @@ impl Names {
         is_missing
     }
 
-    /// Notes until when nobody has to look.
+    /// Records when the next query is due.
     fn settle(&self, answers: &[Answer]) {
         let until = |answer: &Answer| match answer.is_asked {
             true => answer.usable_until,
@@ -241,12 +240,13 @@ impl Names {
             Ok(Answered { records, lifetime }) if !records.is_empty() => {
                 answer.spots = self.spots(question, records);
                 answer.fresh_until = now + lifetime;
-                // They serve while they are asked for again. After a long time without requests that is waited for.
+                // They remain in use while they are refreshed. After a long time without requests, the next one waits
+                // for the refresh.
                 answer.usable_until = answer.fresh_until + lifetime.max(SOURCE_LIFETIME);
             }
             failed => {
                 let why = failed.err();
-                // That the name is gone is an answer; silence is none.
+                // A negative response is authoritative; a timeout is not.
                 let kind = why.as_ref().map(io::Error::kind);
                 if kind == Some(io::ErrorKind::NotFound) && question.kind != Kind::BySystem {
                     answer.spots.clear();
@@ -259,7 +259,7 @@ impl Names {
         self.renew(&answers);
     }
 
-    /// The servers of a service. Those that come first are the usual ones.
+    /// The servers of a service. Those with the highest priority are primary servers, the others are backups.
     async fn service(&self, name: &str) -> io::Result<Answered<Found>> {
         let found = self.resolver.services(name).await?;
         let mut lifetime = found.lifetime;
@@ -267,7 +267,7 @@ impl Names {
         let mut all = Vec::new();
         for service in found.records {
             let family = self.resolver.family;
-            // A server without an address leaves the others.
+            // A server without an address does not affect the others.
             let Ok(ips) = self.resolver.addresses(&service.host, family).await else {
                 continue;
             };
@@ -284,12 +284,12 @@ impl Names {
 
     fn spots(&self, question: &Question, mut records: Vec<Found>) -> Vec<Spot> {
         let line = &self.lines[question.line];
-        // Where the system has no IPv6, names have such addresses all the same.
+        // Names may have IPv6 addresses even if the system does not support IPv6.
         let is_far = |found: &Found| !is_reachable(found.address.ip());
         if !records.iter().all(is_far) {
             records.retain(|found| !is_far(found));
         }
-        // The same order after each question, and on each machine: those of IPv4 first, as in nginx.
+        // The same order after each query and on each machine; as in nginx, IPv4 comes first.
         let key = |found: &Found| {
             let (name, weight, later) = found.service.clone().unwrap_or_default();
             (later, std::cmp::Reverse(weight), name, found.address)
@@ -299,7 +299,7 @@ impl Names {
         records.truncate(PEERS_OF_NAME_MAX);
         let spot = |found: Found| {
             let later = found.service.as_ref().is_some_and(|(_, _, later)| *later);
-            // Beside a server that is for emergencies there is no place for those that come later.
+            // A line with `backup` does not have backups of its own.
             if later && line.is_backup {
                 return None;
             }
@@ -321,7 +321,7 @@ impl Names {
         records.into_iter().filter_map(spot).collect()
     }
 
-    /// Makes what is known the servers of now.
+    /// Makes the resolved addresses the current servers.
     fn renew(&self, answers: &[Answer]) {
         let mut spots = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
@@ -350,7 +350,7 @@ impl Names {
         }
     }
 
-    /// Tells that a name has no address, in nginx's words.
+    /// Logs that a name has no address, in nginx's wording.
     fn tell(&self, question: &Question, why: Option<io::Error>) {
         let Some(log) = &self.log else { return };
         let kind = why.as_ref().map(io::Error::kind);
@@ -373,7 +373,7 @@ impl Names {
 
 const LOGGER: &str = "http.reverse_proxy.upstreams";
 
-/// The addresses as records on `port`.
+/// Converts addresses to records for `port`.
 fn at(ips: &[IpAddr], port: u16, service: Option<(String, u16, bool)>) -> Vec<Found> {
     let found = |ip: &IpAddr| Found {
         address: SocketAddr::new(*ip, port),
@@ -386,7 +386,7 @@ fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The end of a question, answered or not: those who wait look again.
+/// Marks the end of a query, successful or not, and wakes those who wait.
 struct EndOfAsking {
     names: Weak<Names>,
     number: usize,
@@ -441,7 +441,7 @@ mod tests {
             .collect();
         let spots = names.spots(&names.questions[0], at(&ips, 80, None));
         assert_eq!(spots.len(), PEERS_OF_NAME_MAX);
-        // In order, so that keys lead to the same servers everywhere.
+        // Sorted, so that keys map to the same servers on all machines.
         assert_eq!(spots[0].dial, "127.0.0.1:80");
         assert_eq!((&*spots[9].dial, spots[9].weight), ("127.0.0.10:80", 3));
     }

@@ -1,5 +1,5 @@
-//! The servers of a group as they are known now: those with addresses, and the addresses of those with names. Finding
-//! addresses is left to `names`.
+//! The current servers of a group: those with addresses, and the resolved addresses of those with names. `names`
+//! resolves them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +13,35 @@ use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
 
 use super::super::build::duration;
 
-/// What the lines of a group say, in their order.
+/// A line of a group, in order.
 pub struct Line {
-    /// What is said of its server.
+    /// The settings of the server.
     pub server: NginxServer,
-    /// How it is dialled.
+    /// The dial address.
     pub dial: String,
-    /// The most requests at a time of each of its addresses; without limit when 0.
+    /// Maximum number of concurrent requests per address; 0 for unlimited.
     pub requests_max: u32,
-    /// Whether it is for emergencies only.
+    /// Whether it is a backup.
     pub is_backup: bool,
 }
 
-/// Where a line of a group leads: itself, or one of the addresses of its name.
+/// The address of a server: that of a line, or one of the addresses of its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
-    /// The number of the line.
+    /// The index of the line.
     pub line: usize,
-    /// How it is dialled.
+    /// The dial address.
     pub dial: String,
-    /// What its place on the ring of consistent hashing follows from.
+    /// The key of its points on the consistent hashing ring.
     pub name: String,
-    /// Its share beside the others.
+    /// The weight.
     pub weight: u32,
-    /// Whether it is for emergencies only.
+    /// Whether it is a backup.
     pub is_backup: bool,
 }
 
 impl Spot {
-    /// That of a line which has its address.
+    /// The address of a line without a name to resolve.
     pub fn of(number: usize, line: &Line) -> Spot {
         Spot {
             line: number,
@@ -52,7 +52,7 @@ impl Spot {
         }
     }
 
-    /// What nginx calls it: its address and port, or the path of its socket.
+    /// The address in nginx's notation: address and port, or the path of a socket.
     fn called<'s>(&'s self, line: &'s Line) -> &'s str {
         match self.dial == line.dial {
             true => &line.server.name,
@@ -61,21 +61,21 @@ impl Spot {
     }
 }
 
-/// The servers of a group as they are known at one time.
+/// The servers of a group at one point in time.
 pub struct Peers {
-    /// What is chosen from, in the order of `spots`.
+    /// The servers to select from, in the order of `spots`.
     pub servers: Servers,
-    /// Where they are.
+    /// Their addresses.
     pub spots: Box<[Spot]>,
     loads: Box<[Arc<Load>]>,
-    /// What clients that stay call them; none where clients do not.
+    /// Their IDs in sticky sessions; empty without sticky sessions.
     routes: Box<[Box<[u8]>]>,
-    /// Which state of the group this is.
+    /// The version of the group.
     pub version: u64,
 }
 
 impl Peers {
-    /// The first servers of a group.
+    /// Creates the initial servers of a group.
     pub fn new(
         config: &Config,
         method: Method,
@@ -91,7 +91,7 @@ impl Peers {
         })
     }
 
-    /// The next ones: what is known of those that stay is kept.
+    /// Creates the next version; servers that remain keep their state.
     pub fn renewed(
         &self,
         config: &Config,
@@ -110,7 +110,7 @@ impl Peers {
         })
     }
 
-    /// The servers that clients call so.
+    /// The servers with this ID.
     pub fn called<'s>(&'s self, name: &'s [u8]) -> impl Iterator<Item = usize> + 's {
         let all = self.routes.iter().enumerate();
         all.filter(move |(_, route)| &***route == name)
@@ -149,7 +149,7 @@ fn routes(config: &Config, lines: &[Line], spots: &[Spot]) -> Box<[Box<[u8]>]> {
     spots.iter().map(route).collect()
 }
 
-/// What nginx calls a server that has no name of its own: the MD5 of its address and port, or of the path of its socket.
+/// nginx's default ID of a server: the MD5 of its address and port, or of the path of its socket.
 fn digest(address: &str) -> String {
     let address = match address.starts_with("unix:") || address.contains(':') {
         true => address.to_owned(),
@@ -158,42 +158,41 @@ fn digest(address: &str) -> String {
     hex_text(&Md5::digest(address.as_bytes()))
 }
 
-/// A server of a group, as its upstream knows it.
+/// The group membership of an upstream.
 pub struct Member {
-    /// The group as it was when the upstream was listed.
+    /// The group at the time the upstream was listed.
     pub peers: Arc<Peers>,
-    /// Its number among them.
+    /// Its index in the group.
     pub index: usize,
 }
 
 impl Member {
-    /// Requests in progress, those of all handlers.
+    /// Requests in flight, of all handlers.
     pub fn load(&self) -> &Arc<Load> {
         &self.peers.loads[self.index]
     }
 
-    /// What clients that stay with it call it.
+    /// Its ID in sticky sessions.
     pub fn route(&self) -> Option<&[u8]> {
         self.peers.routes.get(self.index).map(|route| &**route)
     }
 
-    /// The failures that count now.
+    /// The number of recent failures.
     pub fn fails(&self) -> u32 {
         self.peers.servers.fails(self.index)
     }
 
-    /// Whether its failures leave it in.
+    /// Whether it is available despite its failures.
     pub fn is_healthy(&self, now: Moment) -> bool {
         self.peers.servers.is_healthy(self.index, now)
     }
 
-    /// Notes that it gave no answer.
+    /// Records a failure.
     pub fn fail(&self, now: Moment) {
         self.peers.servers.fail(self.index, now);
     }
 
-    /// Notes an answer that another server is asked for in place of: those that say that there is no such thing, or
-    /// that it is not for this client, are no failures.
+    /// Records a response that is discarded in favour of another server. 403 and 404 do not count as failures.
     pub fn refuse(&self, status: Status, now: Moment) {
         match status {
             Status::FORBIDDEN | Status::NOT_FOUND => {}
@@ -201,7 +200,7 @@ impl Member {
         }
     }
 
-    /// Notes an answer.
+    /// Records a successful response.
     pub fn succeed(&self) {
         self.peers.servers.succeed(self.index);
     }
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn servers_are_called_by_their_addresses() {
-        // By md5sum.
+        // The output of `md5sum`.
         assert_eq!(digest("127.0.0.1:8080"), "5958c386bf5e9109ac10d2a628645aea");
         assert_eq!(digest("10.0.0.1"), digest("10.0.0.1:80"));
         assert_ne!(digest("unix:/run/a"), digest("unix:/run/b"));

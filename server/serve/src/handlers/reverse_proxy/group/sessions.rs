@@ -1,4 +1,4 @@
-//! Which server has which session (`sticky learn`). What names a session is left to `sticky`.
+//! Learned sessions (`sticky learn`): maps sessions to servers. `sticky` determines the session ID.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,33 +13,33 @@ use sluice_net::{Body, BodyStream, Failure, clock};
 use super::super::build::duration;
 use crate::limits::{SESSION_TIMEOUT, SESSIONS_MAX};
 
-/// The sessions of a group. All workers share them.
+/// The sessions of a group, shared by all workers.
 pub struct Sessions {
-    /// So many of them at most.
+    /// Maximum number of sessions.
     count_max: usize,
     timeout: Duration,
     table: Mutex<Table>,
 }
 
-/// Two halves: where the young one is full, it takes the place of the old one, which is forgotten with all sessions that
-/// nobody went on with meanwhile. So a table that is full costs no search for what is oldest.
+/// Two generations: when the young one is full, it replaces the old one, which drops all sessions that were not used
+/// meanwhile. Thus a full table does not require a search for the oldest session.
 #[derive(Default)]
 struct Table {
     young: HashMap<Name, Session>,
     old: HashMap<Name, Session>,
 }
 
-/// The MD5 of what names it, so that long names take no more room.
+/// The MD5 of the session ID, so that long IDs do not take more memory.
 type Name = [u8; 16];
 
 struct Session {
-    /// How its server is dialled.
+    /// The dial address of the server.
     dial: Arc<str>,
     used_at: Moment,
 }
 
 impl Sessions {
-    /// None yet.
+    /// Creates an empty table.
     pub fn new(config: &Config) -> Sessions {
         let count = usize::try_from(config.sessions_max).unwrap_or(usize::MAX);
         Sessions {
@@ -49,7 +49,7 @@ impl Sessions {
         }
     }
 
-    /// How the server of a session is dialled. The session is young again.
+    /// The dial address of a session's server. The session becomes young again.
     pub fn find(&self, name: &[u8], now: Moment) -> Option<Arc<str>> {
         let name: Name = Md5::digest(name).into();
         let mut table = self.table();
@@ -65,7 +65,7 @@ impl Sessions {
         Some(dial)
     }
 
-    /// Notes that the server at `dial` has a session.
+    /// Records that the server at `dial` has a session.
     pub fn learn(&self, name: &[u8], dial: &str, now: Moment) {
         let name: Name = Md5::digest(name).into();
         let mut table = self.table();
@@ -87,18 +87,18 @@ impl Sessions {
     }
 }
 
-/// A session that begins with the end of an answer.
+/// A session that is created at the end of a response.
 pub struct Beginning {
-    /// Where it is noted.
+    /// The table.
     pub sessions: Arc<Sessions>,
-    /// What names it.
+    /// The session ID.
     pub name: Vec<u8>,
-    /// How its server is dialled.
+    /// The dial address of the server.
     pub dial: String,
 }
 
 impl Beginning {
-    /// `body`, at whose end the session is noted.
+    /// Wraps `body` so that its end creates the session.
     pub fn follow(self, body: Body) -> Body {
         match body {
             Body::Stream(inner) => Body::Stream(Box::new(Followed {
@@ -139,7 +139,7 @@ impl BodyStream for Followed {
 
     fn consume(&mut self, count: usize) {
         self.inner.consume(count);
-        // Nobody asks a body of told length for its end.
+        // A body of known length may not be polled for its end.
         if self.inner.len() == Some(0)
             && let Some(beginning) = self.beginning.take()
         {

@@ -1,5 +1,4 @@
-//! How long the servers of a group take, where the choice among them goes by that (`least_time`). What follows from it is
-//! left to `sluice-policy`.
+//! Measures response times of a group's servers for `least_time`. `sluice-policy` evaluates them.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,18 +9,18 @@ use sluice_policy::group::{Method, Timed, Unanswered};
 
 use super::peers::{Member, Peers};
 
-/// A request to a server, timed until its answer or the end of that.
+/// The measurement of a request, up to the response head or the end of the response.
 pub struct Timing {
     peers: Arc<Peers>,
     index: usize,
     timed: Timed,
     began: Moment,
-    /// Whether it counts among those that wait.
+    /// Whether the request is counted as waiting.
     waits: bool,
 }
 
 impl Timing {
-    /// Begins, where `method` wants to be told.
+    /// Starts a measurement, if `method` needs it.
     pub fn begin(method: Method, member: &Member) -> Option<Timing> {
         let timed = method.timed()?;
         let waits = matches!(method, Method::LeastTime(_, Unanswered::Count));
@@ -38,7 +37,7 @@ impl Timing {
         })
     }
 
-    /// The head of the answer is here, and `body` is what follows.
+    /// The response head has arrived; `body` follows.
     pub fn follow(mut self, body: Body) -> Body {
         match (self.timed, body) {
             (Timed::LastByte, Body::Stream(inner)) => Body::Stream(Box::new(Followed {
@@ -52,7 +51,7 @@ impl Timing {
         }
     }
 
-    /// Notes the time until now.
+    /// Records the time elapsed.
     fn note(&mut self) {
         let time = clock::now().since(self.began);
         self.peers.servers.note_time(self.index, time);
@@ -67,7 +66,7 @@ impl Drop for Timing {
     }
 }
 
-/// An answer that is timed until its end. One that breaks off is not: it would count as fast.
+/// A response body whose end ends the measurement. A response that fails is not recorded: it would seem fast.
 struct Followed {
     inner: Box<dyn BodyStream>,
     timing: Option<Timing>,
@@ -90,7 +89,7 @@ impl BodyStream for Followed {
 
     fn consume(&mut self, count: usize) {
         self.inner.consume(count);
-        // Nobody asks a body of told length for its end.
+        // A body of known length may not be polled for its end.
         if self.inner.len() == Some(0)
             && let Some(mut timing) = self.timing.take()
         {

@@ -1,5 +1,5 @@
-//! Bug classes that other proxies had, as far as they are not covered where the feature is tested; docs/attacks.md lists
-//! which test stands for which.
+//! Classes of vulnerabilities found in other proxies, as far as the tests of each feature do not cover them;
+//! docs/attacks.md maps them to tests.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use std::time::Instant;
 use super::dns::{Dns, Mood, Record};
 use super::*;
 
-/// What concerns the connection of an upstream stays here on every kind of answer, a switch of protocols included, and
-/// what an upstream names in `Connection` goes with it.
+/// Hop-by-hop headers of the upstream's connection are not forwarded with any kind of response, including protocol
+/// upgrades, and neither are headers listed in `Connection`.
 #[test]
 fn fields_of_the_upstreams_connection_stay_there_on_every_kind_of_answer() {
     const HOPS: &str = "Connection: X-Hop, Upgrade, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
@@ -45,7 +45,7 @@ fn fields_of_the_upstreams_connection_stay_there_on_every_kind_of_answer() {
     }
 }
 
-/// A field that we set ourselves cannot be named away by a client.
+/// A client cannot use `Connection` to remove a header that we set.
 #[test]
 fn what_a_proxy_sets_cannot_be_named_away() {
     let fake = Fake::answering(HI);
@@ -63,7 +63,7 @@ fn what_a_proxy_sets_cannot_be_named_away() {
     assert_eq!(lines_named(&seen, "Via"), ["1.1 sluice"]);
 }
 
-/// What stands behind the status line of an answer.
+/// The rest of a response after the status line.
 const FRAMINGS: [&str; 8] = [
     "\r\n",
     "Content-Length: 0\r\n\r\n",
@@ -75,7 +75,7 @@ const FRAMINGS: [&str; 8] = [
     "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nab",
 ];
 
-/// Answers each request with the status and the framing that its path names, and closes.
+/// Responds to each request with the status and framing in its path, then closes.
 fn as_asked() -> Fake {
     Fake::new(|mut peer| {
         let Some(head) = peer.head() else { return };
@@ -86,13 +86,13 @@ fn as_asked() -> Fake {
         let framing = FRAMINGS[framing.unwrap_or(1)];
         peer.send(format!("HTTP/1.1 {status} X\r\n{framing}"));
         let _ = peer.socket.shutdown(std::net::Shutdown::Write);
-        // What is left of the request is read, so that closing is no reset.
+        // Read the rest of the request, so that closing does not cause a reset.
         let _ = std::io::copy(&mut peer.socket, &mut std::io::sink());
     })
 }
 
-/// Each method with and without a body meets each status in each framing: whatever comes of it, there is an answer or an
-/// end, nobody panics, and the next request is served.
+/// Combines each method, with and without a body, with each status in each framing: the client always gets a response
+/// or a close, nothing panics, and the next request is served.
 #[test]
 fn every_combination_of_request_and_answer_is_survived() {
     let bodies = [
@@ -136,7 +136,7 @@ fn every_combination_of_request_and_answer_is_survived() {
     );
 }
 
-/// Requests that name other hosts reach our own upstream or nobody, and nobody gets a tunnel by asking for one.
+/// Requests for other hosts reach only our own upstream, and do not open tunnels.
 #[test]
 fn nobody_is_connected_to_where_a_request_points() {
     let fake = Fake::answering(HI);
@@ -159,7 +159,8 @@ fn nobody_is_connected_to_where_a_request_points() {
     );
 }
 
-/// A path as lenient servers read it: escapes undone once, dots resolved, slashes merged, without regard to case.
+/// A path as interpreted by lenient servers: decoded once, with dot segments resolved, slashes merged and in lower
+/// case.
 fn leniently(path: &str) -> String {
     let bytes = path.as_bytes();
     let (mut plain, mut at) = (Vec::new(), 0);
@@ -188,7 +189,7 @@ fn leniently(path: &str) -> String {
     format!("/{}", segments.join("/"))
 }
 
-/// Ways to write `/admin/secret.txt`.
+/// Variants of `/admin/secret.txt`.
 const WAYS: [&str; 22] = [
     "/admin/secret.txt",
     "//admin/secret.txt",
@@ -214,8 +215,8 @@ const WAYS: [&str; 22] = [
     "/a/../%61dmin/%2e/secret.txt",
 ];
 
-/// A rule about a path holds however the path is written: neither an upstream that reads paths leniently nor our own files
-/// give what the rule forbids.
+/// A rule for a path applies however the path is written: neither an upstream with lenient path parsing nor our file
+/// server exposes what the rule forbids.
 #[test]
 fn rules_about_paths_hold_however_they_are_written() {
     let folder = std::env::temp_dir().join(format!("sluice-acl-{}", std::process::id()));
@@ -254,7 +255,7 @@ fn rules_about_paths_hold_however_they_are_written() {
     assert!(passed.is_empty(), "{passed:?}");
 }
 
-/// A parameter of a segment is a part of it for the rule and for the upstream alike (RFC 3986, section 3.3).
+/// A path parameter is part of its segment, both for rules and for the upstream (RFC 3986, section 3.3).
 #[test]
 fn the_rule_and_the_upstream_see_the_same_parameters_of_a_path() {
     let fake = Fake::answering(HI);

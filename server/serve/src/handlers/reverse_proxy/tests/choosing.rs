@@ -1,4 +1,4 @@
-//! Which upstream gets which request.
+//! Load balancing.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn the_least_busy_gets_the_next() {
     let settings = policy(json!({ "policy": "least_conn" }));
     let proxy = Proxy::with(&[&slow, &quick], settings);
     let mut waiting: Vec<Client> = Vec::new();
-    // As soon as one request hangs at the slow one, all others go to the other.
+    // Once a request waits at the slow upstream, all others go to the other one.
     while slow.accepted() == 0 {
         let mut client = proxy.connect();
         client.send(GET);
@@ -110,7 +110,7 @@ fn a_cookie_names_only_the_upstream_that_answered() {
 #[test]
 fn failures_take_an_upstream_out_for_a_while() {
     let well = Fake::called("well");
-    // It has seen the request, which nobody else gets then.
+    // It receives the request, but does not respond; no other upstream gets it then.
     let ill = Fake::new(|mut peer| {
         peer.head();
     });
@@ -178,7 +178,7 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
         "uri": "/health?a=b", "interval": "100ms", "expect_body": "^all", "headers": { "X-Check": ["1"] }
     } } });
     let proxy = Proxy::with(&[&fake], settings);
-    // Until it is known to be ill it gets requests; the first one starts the checks.
+    // Until the check fails it gets requests; the first one starts the checks.
     assert_eq!(proxy.ask(GET).status(), 200);
     thread::sleep(Duration::from_millis(500));
     assert_eq!(proxy.ask(GET).status(), 503);
@@ -192,7 +192,7 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
     ill.store(0, Ordering::SeqCst);
     thread::sleep(Duration::from_millis(500));
     assert_eq!(proxy.ask(GET).status(), 200);
-    // The checks end with the configuration they belong to.
+    // The checks end with their configuration.
     drop(proxy);
     let before = fake.seen().len();
     thread::sleep(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! Upstreams named by DNS, and by placeholders in their addresses.
+//! Upstreams from DNS, and from placeholders in their addresses.
 
 use std::net::Ipv4Addr;
 use std::time::Instant;
@@ -73,7 +73,7 @@ fn a_name_gives_its_upstreams_and_is_asked_for_once() {
         "{got:?}"
     );
     assert_eq!(dns.asked(), 1);
-    // The same upstreams go on: their connections were kept.
+    // The upstreams keep their state: their idle connections are reused.
     assert!(a.accepted() <= 2 && b.accepted() <= 2);
 }
 
@@ -288,7 +288,7 @@ fn a_request_may_name_its_upstream_within_limits() {
     for refused in ["", "localhost", "unix//run/x.sock", "a b:80", "localhost:0"] {
         assert_eq!(ask(refused).status(), 503, "{refused:?}");
     }
-    // An address of the link is refused before it is dialled.
+    // A link-local address is refused before connecting.
     let began = Instant::now();
     assert_eq!(ask("169.254.169.254:80").status(), 502);
     assert!(began.elapsed() < Duration::from_secs(1));
@@ -316,7 +316,7 @@ fn upstreams_that_requests_name_are_bounded() {
 #[test]
 fn the_environment_names_upstreams_when_the_configuration_is_loaded() {
     let a = Fake::called("a");
-    // The shell sets none of this name; it stands for nothing.
+    // The environment does not contain this variable; it expands to nothing.
     let dial = format!("{}{{env.SLUICE_TEST_UNSET}}", a.address);
     assert_eq!(Proxy::dialling(&[dial], json!({})).ask(GET).body, b"a");
 }

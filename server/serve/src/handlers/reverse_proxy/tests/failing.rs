@@ -1,4 +1,4 @@
-//! Upstreams that are down, slow, or send garbage; connections that die at the wrong moment.
+//! Upstreams that are down, slow or send garbage, and connections that fail at the wrong moment.
 
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ fn the_client_may_go_on_after_a_failure() {
     }
 }
 
-/// An upstream that answers the first request of each connection and closes at the second.
+/// An upstream that responds to the first request of each connection and closes at the second.
 fn forgetful() -> Fake {
     Fake::new(|mut peer| {
         peer.head();
@@ -124,7 +124,7 @@ fn retries_go_to_another_upstream_but_not_with_what_may_have_had_an_effect() {
     assert_eq!(proxy.ask(GET).body, b"well");
     let post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
     assert_eq!(proxy.ask(post).status(), 502);
-    // Where nobody listens nothing was sent: any request may go elsewhere.
+    // If the connection is refused, nothing was sent: any request may be retried.
     let proxy = Proxy::dialling(&[nobody(), well.address.to_string()], settings);
     assert_eq!(proxy.ask(post).body, b"well");
 }
@@ -145,7 +145,7 @@ fn trying_goes_on_for_as_long_as_allowed() {
         began.elapsed()
     );
 
-    // An upstream that comes up meanwhile gets the request.
+    // An upstream that starts meanwhile gets the request.
     let address = nobody();
     let proxy = Proxy::dialling(
         std::slice::from_ref(&address),
@@ -211,7 +211,7 @@ fn connections_are_kept_unless_that_is_off() {
         for _ in 0..10 {
             assert_eq!(proxy.ask(GET).body, b"hi");
         }
-        // An answer may arrive before its connection is put away for the next.
+        // A response may arrive before its connection is returned to the pool.
         assert_eq!(fake.accepted() < 10, is_kept, "{}", fake.accepted());
     }
 }
@@ -294,7 +294,7 @@ fn what_is_not_built_is_refused_by_name() {
     }
 }
 
-/// A directive with these settings is refused, with these words.
+/// Asserts that a directive with these settings is refused with this message.
 fn refused(mut directive: Value, words: &str) {
     directive["handler"] = json!("reverse_proxy");
     let server = json!({ "routes": [{ "handle": [directive] }] });

@@ -1,4 +1,4 @@
-//! Field lines in both directions.
+//! Headers in both directions.
 
 use super::*;
 
@@ -44,7 +44,7 @@ fn fields_of_the_clients_connection_stay_here() {
     assert_eq!(lines_named(&head, "te"), ["trailers"]);
     assert_eq!(lines_named(&head, "connection"), ["TE"]);
     assert_eq!(lines_named(&head, "x-kept"), ["1"]);
-    // What we say of the client cannot be named away by it.
+    // The client cannot use `Connection` to remove the headers that describe it.
     assert_eq!(lines_named(&head, "x-forwarded-for"), ["127.0.0.1"]);
 }
 
@@ -194,7 +194,7 @@ fn header_down_changes_the_upstreams_fields_and_earlier_directives_add_theirs() 
 
 #[test]
 fn a_header_that_would_break_its_line_is_refused() {
-    // A client puts a line end into a placeholder by percent-encoding it.
+    // A client can put a line break into a placeholder with percent-encoding.
     let settings =
         json!({ "headers": { "request": { "set": { "X-Path": ["{http.request.uri.path}"] } } } });
     let fake = Fake::answering(HI);

@@ -1,4 +1,4 @@
-//! Bodies in both directions, and what an upstream must never see twice or unparsed.
+//! Bodies in both directions, and what an upstream must never receive twice or unparsed.
 
 use super::*;
 
@@ -71,7 +71,8 @@ fn bodies_are_passed_on_as_they_were_framed() {
     assert_eq!(fake.accepted(), 1);
 }
 
-/// Attack rows 1 to 3 and 10: the upstream sees no byte of a request that two servers could read differently.
+/// Attack rows 1 to 3 and 10: the upstream does not receive a single byte of a request that two servers could interpret
+/// differently.
 #[test]
 fn ambiguous_requests_never_reach_the_upstream() {
     let fake = Fake::answering(HI);
@@ -100,7 +101,7 @@ fn ambiguous_requests_never_reach_the_upstream() {
     assert_eq!(fake.seen().len(), 0);
 }
 
-/// Row 10: a chunk that breaks the rules ends the request at the upstream, too, and never as if it were whole.
+/// Row 10: an invalid chunk also ends the request at the upstream, and never as if it were complete.
 #[test]
 fn a_malformed_chunk_half_way_leaves_the_upstreams_request_incomplete() {
     let ended = Arc::new(Mutex::new(String::new()));
@@ -121,7 +122,7 @@ fn a_malformed_chunk_half_way_leaves_the_upstreams_request_incomplete() {
     assert_eq!(*ended.lock().unwrap(), "5\r\nhello\r\n");
 }
 
-/// Row 5: a body that nobody read must not be taken for the next request.
+/// Row 5: a body that was not read must not be parsed as the next request.
 #[test]
 fn the_body_of_a_refused_request_is_not_the_next_request() {
     let fake = Fake::new(|mut peer| {
@@ -149,7 +150,7 @@ fn the_body_of_a_refused_request_is_not_the_next_request() {
     );
 }
 
-/// Row 12: what was cut off is not presented as whole.
+/// Row 12: a truncated response is never presented as complete.
 #[test]
 fn a_truncated_answer_reaches_the_client_as_truncated() {
     for answer in [
@@ -245,7 +246,7 @@ fn request_trailers_and_expectations_are_passed_on() {
     assert_eq!(seen[1], "3\r\nabc\r\n0\r\nX-Q: 1\r\n\r\n");
 }
 
-/// Trailer fields must not bring in what a rule keeps out, nor what nobody announced.
+/// Trailers must not bypass a rule about headers, and unannounced ones are dropped.
 #[test]
 fn request_trailers_do_not_get_round_rules() {
     let rule = json!({ "headers": { "request": { "delete": ["X-User"] } } });
@@ -277,7 +278,7 @@ fn an_upstream_that_refuses_an_expectation_spares_the_client_its_body() {
     assert_eq!(client.answer().status(), 413);
 }
 
-/// Row 8: collecting a body first does not change what the upstream is sent.
+/// Row 8: buffering a body does not change what is sent to the upstream.
 #[test]
 fn collected_bodies_are_sent_like_streamed_ones() {
     let requests = [
@@ -288,7 +289,7 @@ fn collected_bodies_are_sent_like_streamed_ones() {
         let fake = Fake::new(|mut peer| {
             while let Some(head) = peer.head() {
                 let body = if head.contains("chunked") {
-                    // Where one chunk ends and the next begins means nothing.
+                    // Chunk boundaries are not significant.
                     let raw = read_until(&mut peer.socket, b"\r\n\r\n").unwrap();
                     let lines: Vec<&str> = raw.split("\r\n").collect();
                     let (chunks, last) = lines.split_last_chunk::<4>().unwrap();
@@ -350,7 +351,7 @@ fn large_bodies_flow_in_both_directions() {
     assert_eq!(fake.accepted(), 1);
 }
 
-/// Row 15: a head that grows beyond any limit by rewriting is not cut.
+/// Row 15: a head that grows beyond the usual limits by rewriting is not truncated.
 #[test]
 fn a_head_that_grows_is_sent_whole() {
     let fake = Fake::answering(HI);

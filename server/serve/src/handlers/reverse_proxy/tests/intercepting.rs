@@ -1,4 +1,4 @@
-//! Answers of upstreams that are answered otherwise, and upstreams that only decide.
+//! `handle_response`, `replace_status`, and upstreams that only authorize requests.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn some_answers_are_answered_otherwise() {
     assert_eq!(fake.accepted(), 1);
 }
 
-/// What `forward_auth` is made of.
+/// The settings that `forward_auth` expands to.
 #[test]
 fn an_upstream_may_decide_whether_a_request_passes() {
     let guard = Fake::new(|mut peer| {

@@ -1,11 +1,11 @@
-//! Interim answers on their way to the client, and requests whose halves do not wait for one another.
+//! Interim responses, and requests whose upload and response are independent.
 
 use super::*;
 
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\
     Connection: X-Hop\r\nX-Hop: 1\r\nContent-Length: 9\r\n\r\n";
 
-/// Says `before` to each request, and goes on when the test says so.
+/// Sends `before` in response to each request, and continues when the test says so.
 fn hinting(before: &'static str) -> (Fake, std::sync::mpsc::SyncSender<()>) {
     let (go, wait) = std::sync::mpsc::sync_channel(0);
     let wait = Mutex::new(wait);
@@ -32,7 +32,7 @@ fn hints_reach_the_client_before_the_answer() {
         assert_eq!(hints.status(), 103);
         let lines: Vec<_> = hints.head.trim_end().lines().skip(1).collect();
         assert_eq!(lines, ["Link: </a.css>; rel=preload"]);
-        // The answer has not begun: it is the upstream that we wait for.
+        // The response has not started: the upstream is still waiting.
         go.send(()).unwrap();
         let answer = client.answer();
         assert_eq!((answer.status(), &answer.body[..]), (200, &b"hi"[..]));
@@ -104,8 +104,8 @@ fn hints_come_with_an_expected_continue() {
     assert_eq!(client.answer().status(), 200);
 }
 
-/// The upstream answers at once and at length while it still takes the upload; the client reads nothing before it
-/// has sent all.
+/// The upstream sends a long response at once while it still reads the upload; the client reads nothing before it has
+/// sent everything.
 #[test]
 fn an_upload_ends_while_nobody_reads_the_answer() {
     const BYTES: usize = 24 * 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The directive between raw sockets: a client and fake upstreams on free loopback ports.
+//! Tests the handler with raw sockets: a client and fake upstreams on free loopback ports.
 
 mod attacks;
 mod choosing;
@@ -48,7 +48,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// A server that passes everything on to `fakes`.
+    /// A server that proxies everything to `fakes`.
     fn to(fakes: &[&Fake]) -> Proxy {
         Proxy::with(fakes, json!({}))
     }
@@ -80,7 +80,7 @@ impl Proxy {
         }
     }
 
-    /// Serves another configuration from now on.
+    /// Replaces the configuration.
     fn replace(&mut self, fakes: &[&Fake]) {
         let upstreams = fakes
             .iter()
@@ -101,7 +101,7 @@ impl Proxy {
         Client { socket }
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a connection of its own.
     fn ask(&self, request: &str) -> Answer {
         let mut client = self.connect();
         client.send(request);
@@ -144,7 +144,7 @@ struct Client {
 struct Answer {
     head: String,
     body: Vec<u8>,
-    /// What stood after the body: trailer fields.
+    /// The bytes after the body: the trailer section.
     trailer: String,
 }
 
@@ -162,7 +162,7 @@ impl Answer {
     }
 }
 
-/// The values of the lines called `name` in a head.
+/// The values of the header lines called `name` in a head.
 fn lines_named(head: &str, name: &str) -> Vec<String> {
     let split = head.lines().filter_map(|line| line.split_once(": "));
     split
@@ -181,7 +181,7 @@ impl Client {
             .expect("an answer before the end of the connection")
     }
 
-    /// Reads one whole answer; `None` if the connection ends before its end.
+    /// Reads one complete response; `None` if the connection ends early.
     fn answer_to(&mut self, method: &str) -> Option<Answer> {
         let head = read_head(&mut self.socket)?;
         let mut answer = Answer {
@@ -224,7 +224,7 @@ impl Client {
         Some(answer)
     }
 
-    /// Everything until the end of the connection.
+    /// Everything up to the end of the connection.
     fn rest(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         let _ = self.socket.read_to_end(&mut all);
@@ -232,11 +232,11 @@ impl Client {
     }
 }
 
-/// An upstream that does `script` on each connection, in a thread of its own each.
+/// An upstream that runs `script` for each connection, each in a thread of its own.
 struct Fake {
     address: SocketAddr,
     accepted: Arc<AtomicUsize>,
-    /// The heads that were read by `read_head` of this upstream.
+    /// The request heads that this upstream has read.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -290,7 +290,7 @@ impl Fake {
         })
     }
 
-    /// An upstream that names itself.
+    /// An upstream that responds with its name.
     fn called(name: &'static str) -> Fake {
         Fake::new(Fake::naming(name))
     }
@@ -310,18 +310,18 @@ impl Fake {
         self.accepted.load(Ordering::SeqCst)
     }
 
-    /// The heads seen so far.
+    /// The heads received so far.
     fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The last head seen.
+    /// The latest head received.
     fn last(&self) -> String {
         self.seen().pop().expect("the upstream got a request")
     }
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nobody() -> String {
     format!("127.0.0.1:{}", free_port())
 }
@@ -330,7 +330,7 @@ fn read_head(socket: &mut impl Read) -> Option<String> {
     read_until(socket, b"\r\n\r\n")
 }
 
-/// Reads up to and including `end`, byte by byte so as to take nothing more; `None` at the end of the connection.
+/// Reads up to and including `end`, byte by byte in order not to read any further; `None` at the end of the connection.
 fn read_until(socket: &mut impl Read, end: &[u8]) -> Option<String> {
     let mut text = Vec::new();
     let mut byte = [0];

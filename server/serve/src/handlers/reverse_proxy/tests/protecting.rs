@@ -1,11 +1,11 @@
-//! What keeps upstreams from being buried: circuit breakers, limits on requests in progress, and what placeholders and
-//! logs show of all this.
+//! Overload protection of upstreams: circuit breakers, concurrency limits, and what placeholders and logs show about
+//! them.
 
 use std::time::Instant;
 
 use super::*;
 
-/// Statuses of so many requests, each on a connection of its own.
+/// The statuses of this many requests, each on a connection of its own.
 fn statuses(proxy: &Proxy, count: usize) -> Vec<u16> {
     (0..count).map(|_| proxy.ask(GET).status()).collect()
 }
@@ -61,7 +61,7 @@ fn others_take_over_from_an_upstream_whose_circuit_is_open() {
     );
 }
 
-/// A server whose requests first pass `in_flight` with these settings, and an upstream that answers when it is told to.
+/// A server with `in_flight` before the proxy, and an upstream that responds when told to.
 fn limited(mut settings: Value) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
@@ -241,7 +241,7 @@ fn tunnels_end_some_time_after_their_configuration_where_that_is_wanted() {
     }
 }
 
-/// Compression is asked for only by clients that take it, whatever `compression` says, and pieces go on at once.
+/// Only clients that accept compression get it, whatever `compression` says, and pieces are forwarded at once.
 #[test]
 fn settings_of_buffers_and_compression_hold_without_any_work() {
     let fake = Fake::new(|mut peer| {
@@ -269,7 +269,7 @@ fn settings_of_buffers_and_compression_hold_without_any_work() {
     assert!(lines_named(&fake.last(), "Accept-Encoding").is_empty());
 }
 
-/// A proxy on two workers that coalesces, before an upstream that gives its answer when it is told to.
+/// A proxy with `coalesce` on two workers, and an upstream that responds when told to.
 fn coalescing(answer: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
@@ -290,7 +290,8 @@ fn coalescing(answer: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>
     (proxy, fake, go)
 }
 
-/// Sends requests with these fields at once, lets the upstream give `answers` answers, and gives what each got.
+/// Sends requests with these headers at once, lets the upstream send `answers` responses, and returns what each client
+/// got.
 fn all_at_once(
     (proxy, fake, go): &(Proxy, Fake, std::sync::mpsc::Sender<()>),
     fields: &[&str],
@@ -341,7 +342,7 @@ fn identical_requests_under_way_ask_once() {
         .map(|answer| answer.field("X-For").unwrap())
         .collect();
     assert_eq!(names, ["a", "b", "c"], "each is changed for itself");
-    // Nothing is kept.
+    // Nothing is cached.
     all_at_once(&setup, &[""], 1);
 }
 
@@ -358,7 +359,7 @@ fn requests_and_answers_for_one_client_are_not_shared() {
     ] {
         all_at_once(&setup, &[own, own], 2);
     }
-    // What the answer depends on differs.
+    // The headers in `Vary` differ.
     all_at_once(
         &setup,
         &["Accept: a\r\n", "Accept: b\r\n", "Accept: a\r\n"],

@@ -1,17 +1,17 @@
-//! What is tried again, and with which body.
+//! Which requests are retried, and with which body.
 
 use std::time::Instant;
 
 use super::*;
 
-/// An upstream that reads a whole request of a told length, notes it and closes.
+/// An upstream that reads a complete request with `Content-Length`, records it and closes.
 fn dying() -> Fake {
     Fake::new(|mut peer| {
         note_request(&mut peer);
     })
 }
 
-/// An upstream that notes whole requests and answers.
+/// An upstream that records complete requests and responds.
 fn living(status: u16) -> Fake {
     Fake::new(move |mut peer| {
         while note_request(&mut peer) {
@@ -22,7 +22,7 @@ fn living(status: u16) -> Fake {
     })
 }
 
-/// Appends the body of the request to what was seen of it.
+/// Appends the request body to the recorded head.
 fn note_request(peer: &mut Peer) -> bool {
     let Some(head) = peer.head() else {
         return false;
@@ -62,7 +62,7 @@ fn a_body_is_sent_again_as_it_was() {
     assert_eq!(proxy.ask(&request("PUT", &body)).status(), 200);
     assert_eq!(dead.last(), body);
     assert_eq!(well.last(), body);
-    // The same in chunks, with a trailer field that was announced.
+    // The same with chunks and an announced trailer.
     let chunked = "PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
         3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     assert_eq!(proxy.ask(chunked).status(), 200);
@@ -76,7 +76,7 @@ fn a_body_longer_than_what_is_kept_is_not_sent_again() {
     let proxy = Proxy::with(&[&dead, &well], settings(json!({})));
     assert_eq!(proxy.ask(&request("PUT", &body)).status(), 502);
     assert!(well.seen().is_empty());
-    // More is kept where requests are collected anyway.
+    // With request buffering the limit is higher.
     let mut more = settings(json!({}));
     more["request_buffers"] = json!(body.len());
     let proxy = Proxy::with(&[&dead, &well], more);
@@ -141,7 +141,7 @@ fn a_request_that_nobody_saw_goes_to_each_other_upstream_whatever_its_method() {
     let long = "x".repeat(crate::limits::REPLAY_BYTES_MAX + 1);
     assert_eq!(proxy.ask(&request("POST", &long)).status(), 200);
     assert_eq!(well.last(), long);
-    // Where nobody is left it is over, and an upstream that has seen the request was the last.
+    // If no upstream is left the request fails, and an upstream that has received the request was the last one.
     assert_eq!(
         Proxy::dialling(&dials[..3], first.clone())
             .ask(GET)
@@ -163,7 +163,7 @@ fn a_request_that_nobody_saw_goes_to_each_other_upstream_whatever_its_method() {
 
 #[test]
 fn a_handshake_that_fails_comes_before_the_request() {
-    // What it says is no TLS.
+    // The upstream does not speak TLS.
     let plain = Fake::new(|mut peer| {
         peer.seen.lock().unwrap().push("dialled".to_owned());
         peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");

@@ -1,10 +1,10 @@
-//! How requests are shared out: evenly over all workers, carefully to who was ill, and not to who stands by.
+//! Load balancing across workers: evenly, carefully for recovering upstreams, and without using backups.
 
 use std::time::Instant;
 
 use super::*;
 
-/// A proxy with several workers before `fakes`, whose settings may differ.
+/// A proxy with several workers for `fakes`, each with settings of its own.
 fn shared(workers: usize, fakes: &[(&Fake, Value)], balancing: Value, more: Value) -> Proxy {
     let upstream = |(fake, settings): &(&Fake, Value)| {
         let mut upstream = settings.clone();
@@ -22,7 +22,7 @@ fn policy(name: &str) -> Value {
     json!({ "selection_policy": { "policy": name } })
 }
 
-/// An upstream that never answers.
+/// An upstream that never responds.
 fn holding() -> Fake {
     Fake::new(|mut peer| {
         peer.head();
@@ -45,7 +45,7 @@ fn the_least_busy_of_all_workers_gets_the_next() {
     let proxy = shared(2, &list, policy("least_conn"), json!({}));
     let mut clients = Vec::new();
     for n in 1..=20 {
-        // Connections fall to one worker or the other by chance.
+        // The kernel assigns connections to workers at random.
         let mut client = proxy.connect();
         client.send(GET);
         clients.push(client);
@@ -59,8 +59,9 @@ fn the_least_busy_of_all_workers_gets_the_next() {
     );
 }
 
-/// At low load almost every upstream is idle when a request comes. A worker that saw only its own requests would often
-/// choose one that works for another worker; here that is never so, and chance among the idle ones is fair.
+/// At low load almost all upstreams are idle when a request arrives. A worker that knew only its own requests would
+/// often choose an upstream that is busy with another worker's request; with shared counters this does not happen, and
+/// the choice among idle ones is uniform.
 #[test]
 fn at_low_load_no_request_goes_to_a_busy_upstream() {
     const CLIENTS: usize = 3;
@@ -77,7 +78,7 @@ fn at_low_load_no_request_goes_to_a_busy_upstream() {
                         met.fetch_add(1, Ordering::SeqCst);
                     }
                     thread::sleep(Duration::from_millis(2));
-                    // Before the answer: the next request may come of it.
+                    // Before the response, which may trigger the next request.
                     busy.fetch_sub(1, Ordering::SeqCst);
                     peer.send(HI);
                 }
@@ -88,7 +89,7 @@ fn at_low_load_no_request_goes_to_a_busy_upstream() {
     let proxy = shared(4, &list, policy("least_conn"), json!({}));
     thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            // Each on a connection, and so on a worker, of its own.
+            // A connection per request, and thereby a random worker.
             scope.spawn(|| (0..ROUNDS).for_each(|_| assert_eq!(proxy.ask(GET).status(), 200)));
         }
     });
@@ -100,7 +101,7 @@ fn at_low_load_no_request_goes_to_a_busy_upstream() {
         shares.iter().all(|share| share.abs_diff(fair) < fair / 3),
         "{shares:?}"
     );
-    // Two workers may look at the same moment.
+    // Two workers may choose at the same moment.
     assert!(met * 50 <= CLIENTS * ROUNDS, "{met} requests met another");
 }
 
@@ -177,8 +178,8 @@ fn one_that_is_leaving_gets_only_those_that_know_it() {
     assert_eq!(proxy.ask(&known).body, b"leaving");
 }
 
-/// The answers "ill" among `count`, from an upstream that was ill and came back. The times are far apart, so that a
-/// slow machine does not change what is seen.
+/// The number of "ill" responses among `count`, from an upstream that has recovered. The intervals are large, so that a
+/// slow machine does not affect the result.
 fn share_after_illness(slow_start: &str, pause: Duration, count: usize) -> usize {
     let ill = Fake::new(|mut peer| {
         let mut first = true;

@@ -22,7 +22,7 @@ fn an_upgrade_becomes_a_tunnel_for_bytes_of_both_sides() {
     });
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
-    // The first bytes of the new protocol come with the request.
+    // The first bytes of the new protocol arrive with the request.
     client.send(format!("{UPGRADE}hello"));
     let head = read_head(&mut client.socket).unwrap();
     assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
@@ -44,7 +44,7 @@ fn an_upgrade_becomes_a_tunnel_for_bytes_of_both_sides() {
     assert_eq!(lines_named(&seen, "sec-websocket-key"), ["aa"]);
 }
 
-/// What the client sends behind an upgrade that does not happen is parsed like any request.
+/// Bytes that follow a failed upgrade are parsed as a request.
 #[test]
 fn nothing_passes_unparsed_without_a_valid_101() {
     for (refusal, status) in [
@@ -80,7 +80,7 @@ fn nothing_passes_unparsed_without_a_valid_101() {
         ));
         assert_eq!(client.answer().status(), status, "{refusal}");
         assert_eq!(client.answer().body, b"hi", "{refusal}");
-        // The second request came as one of our own: with our fields, and never behind the first.
+        // The second request is processed like any other: with our headers, and never together with the first.
         let second = fake.last();
         assert!(second.starts_with("GET /second "), "{second}");
         assert_eq!(lines_named(&second, "x-forwarded-for"), ["127.0.0.1"]);

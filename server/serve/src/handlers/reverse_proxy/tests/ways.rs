@@ -1,4 +1,4 @@
-//! Ways to an upstream that are not plain: through a proxy, from another address of ours.
+//! Connections to an upstream through a proxy, or from another local address.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ fn through(url: String) -> Value {
     } })
 }
 
-/// Joins both sockets until one of them ends.
+/// Copies data between both sockets until one of them ends.
 fn join(client: TcpStream, upstream: TcpStream) {
     let (mut from, mut to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
     thread::spawn(move || std::io::copy(&mut from, &mut to));
@@ -18,7 +18,7 @@ fn join(client: TcpStream, upstream: TcpStream) {
     let _ = std::io::copy(&mut from, &mut to);
 }
 
-/// A proxy that speaks HTTP.
+/// An HTTP proxy.
 fn http_proxy(answer: &'static str) -> Fake {
     Fake::new(move |mut peer| {
         let head = peer.head().unwrap();
@@ -72,7 +72,7 @@ fn a_proxy_that_refuses_or_babbles_is_a_bad_gateway() {
     assert!(a.seen().is_empty());
 }
 
-/// A proxy that speaks SOCKS 5 and asks for a password.
+/// A SOCKS 5 proxy that requires a password.
 fn socks_proxy() -> Fake {
     Fake::new(|mut peer| {
         let mut greeting = [0; 4];
@@ -104,7 +104,7 @@ fn socks_proxy() -> Fake {
         let mut port = [0; 2];
         peer.socket.read_exact(&mut port).unwrap();
         let upstream = TcpStream::connect((host.as_str(), u16::from_be_bytes(port)));
-        // Byte by byte: an answer may come in pieces.
+        // Byte by byte, because a reply may arrive in pieces.
         for byte in [5, 0, 0, 1, 127, 0, 0, 1, 0, 80] {
             peer.send([byte]);
             thread::sleep(Duration::from_millis(1));
@@ -140,8 +140,8 @@ fn a_local_address_is_dialled_from() {
 
 #[test]
 fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
-    // `localhost` is 127.0.0.1 and ::1; only the second listens. The port is none of those that the kernel hands out:
-    // another test could have the same at 127.0.0.1.
+    // `localhost` is 127.0.0.1 and ::1, and only the latter has a listener. The port is outside the ephemeral range:
+    // another test could have the same port at 127.0.0.1.
     if TcpListener::bind("[::1]:0").is_err() {
         return;
     }
@@ -171,7 +171,7 @@ fn an_address_that_is_silent_holds_up_for_as_long_as_the_delay_says() {
     }
     let (four, six) = both_versions();
     let address = four.local_addr().unwrap();
-    // Where nobody accepts and the queue is full the kernel answers no more: the address is silent.
+    // Once the accept queue is full, the kernel ignores further connections.
     let mut queue = Vec::new();
     while let Ok(socket) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
         queue.push(socket);
@@ -192,14 +192,14 @@ fn an_address_that_is_silent_holds_up_for_as_long_as_the_delay_says() {
         let proxy = Proxy::dialling(&dial, settings);
         let began = Instant::now();
         assert_eq!(proxy.ask(GET).body, b"six", "{delay}");
-        // Timers are as exact as the clock of a worker, which may be a few milliseconds old.
+        // Timers are as exact as the worker's clock, which may lag by a few milliseconds.
         assert!(
             began.elapsed() + Duration::from_millis(20) >= Duration::from_millis(millis),
             "{delay}: {:?}",
             began.elapsed()
         );
     }
-    // A negative one leaves the other version for when the first has failed, and there is no time for that.
+    // A negative delay tries the other version only after the first one failed, and there is no time for that.
     let never = transport(json!({ "dial_fallback_delay": "-1ns", "dial_timeout": "400ms" }));
     assert_eq!(Proxy::dialling(&dial, never).ask(GET).status(), 502);
 }
