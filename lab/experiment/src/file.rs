@@ -434,6 +434,7 @@ pub enum Talk {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectPart {
+    /// The status that a response must have.
     pub status: u16,
     /// Its body, literally.
     #[serde(default)]

@@ -21,6 +21,7 @@ pub enum Verdict {
 /// The result of one check.
 #[derive(Clone, Debug)]
 pub struct Finding {
+    /// Whether the machine is fit to measure.
     pub verdict: Verdict,
     /// What was checked.
     pub what: &'static str,

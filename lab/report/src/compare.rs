@@ -82,9 +82,11 @@ impl Quantity {
 
 /// One metric of two cells.
 pub struct Compared {
+    /// What is compared.
     pub quantity: Quantity,
     /// The ratios; `None` if no block of both has it.
     pub paired: Option<Paired>,
+    /// The result of the comparison.
     pub verdict: Verdict,
 }
 

@@ -75,6 +75,7 @@ pub enum Judgement {
 pub struct Checked {
     /// The cell.
     pub place: String,
+    /// The limit that the value must keep.
     pub threshold: Threshold,
     /// New against base, as a ratio; `None` without figures.
     pub ratio: Option<f64>,
@@ -82,6 +83,7 @@ pub struct Checked {
     pub beyond: Vec<f64>,
     /// The probability of the observation if the change were exactly the threshold.
     pub chance: f64,
+    /// Whether the limit is kept.
     pub judgement: Judgement,
 }
 

@@ -42,6 +42,7 @@ pub struct Panel {
     pub test: Option<usize>,
     /// The level; `None` for charts of all levels.
     pub level: Option<usize>,
+    /// How the panel is drawn.
     pub drawing: Drawing,
 }
 

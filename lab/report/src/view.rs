@@ -23,6 +23,7 @@ pub struct View<'a> {
 
 /// A measured cell.
 pub struct Seen<'a> {
+    /// The cell of the result.
     pub cell: &'a Cell,
     /// Its figures over blocks.
     pub row: Row,

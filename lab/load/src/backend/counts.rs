@@ -17,6 +17,7 @@ const LINE: usize = 42;
 /// Counters and the file they are published in.
 #[derive(Debug)]
 pub struct Counter {
+    /// What was counted.
     pub counts: BackendCounts,
     shown: Option<BackendCounts>,
     file: Option<File>,

@@ -9,6 +9,7 @@ use crate::result::FailureClass;
 /// The expected response.
 #[derive(Clone, Debug, Default)]
 pub struct Expect {
+    /// The status that a response must have.
     pub status: u16,
     /// What to verify of the body.
     pub body: BodyExpect,
@@ -174,6 +175,7 @@ impl Judge {
 /// A judge with the expected response, for the HTTP/1 reader.
 #[derive(Debug)]
 pub struct Judging<'a> {
+    /// Decides whether the response is correct.
     pub judge: &'a mut Judge,
     /// The expected response.
     pub expect: &'a Expect,

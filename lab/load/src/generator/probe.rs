@@ -19,9 +19,11 @@ use crate::result::{Answered, FailureClass};
 /// A complete response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
+    /// The status of the response.
     pub status: u16,
     /// The head as text; for HTTP/2 one header per line.
     pub head: Vec<u8>,
+    /// The body of the response.
     pub body: Vec<u8>,
 }
 

@@ -46,6 +46,7 @@ pub enum CountBy {
 /// The record of one thread.
 #[derive(Debug)]
 pub struct Recorder {
+    /// The part of the run that is measured.
     pub window: Window,
     count_by: CountBy,
     ok: u64,

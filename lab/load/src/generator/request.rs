@@ -15,6 +15,7 @@ pub struct Prepared {
     pub wire: Arc<[u8]>,
     /// The head for HTTP/2.
     pub head: RequestHead,
+    /// The body that is sent.
     pub body: Arc<[u8]>,
     /// The expected response.
     pub expect: Expect,
@@ -25,11 +26,13 @@ pub struct Prepared {
 /// The contents of a request.
 #[derive(Clone, Debug)]
 pub struct Draft {
+    /// The method token.
     pub method: String,
     /// Path and query.
     pub path: String,
     /// Headers other than `Host` and `Content-Length`, as name and value.
     pub fields: Vec<(String, String)>,
+    /// The body that is sent; empty for none.
     pub body: Arc<[u8]>,
     /// Whether the client sends `Connection: close`.
     pub close: bool,

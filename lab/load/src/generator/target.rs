@@ -18,6 +18,7 @@ pub struct Target {
     pub name: String,
     /// Path and query.
     pub path: String,
+    /// The protocol that the connections speak.
     pub protocol: Protocol,
 }
 

@@ -130,6 +130,7 @@ impl FailureClass {
 /// Requests that failed in one way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failures {
+    /// The class of the failure.
     pub class: FailureClass,
     /// How many.
     pub count: u64,

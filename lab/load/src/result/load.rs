@@ -226,6 +226,7 @@ pub struct Connections {
 /// The first valid response, with which all others were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
+    /// The status code.
     pub status: u16,
     /// The head as received.
     pub head: String,

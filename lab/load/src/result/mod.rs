@@ -301,6 +301,7 @@ pub struct Check {
 /// A warning about a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
+    /// What happened.
     pub kind: MarkKind,
     /// The message, with its numbers.
     pub text: String,

@@ -135,5 +135,6 @@ pub struct SystemPoint {
 pub struct BackendCounts {
     /// Connections accepted.
     pub accepted: u64,
+    /// Completed requests.
     pub requests: u64,
 }

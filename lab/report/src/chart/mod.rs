@@ -49,6 +49,7 @@ pub struct Series {
     pub name: String,
     /// Index of one of the eight colours, the same in all charts of a report.
     pub colour: usize,
+    /// How values are drawn.
     pub marks: Marks,
 }
 

@@ -45,6 +45,7 @@ pub struct Done {
     pub first: Ns,
     /// Length of the body of a successful response, or the failure.
     pub outcome: Result<u64, Lost>,
+    /// What the connection does.
     pub what: What,
 }
 

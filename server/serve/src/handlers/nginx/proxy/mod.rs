@@ -435,7 +435,7 @@ impl Dialect for NginxProxy {
     }
 
     fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
-        // Those of a stored response as well.
+        // Those of a cached response as well.
         if x.context.nginx.is_subrequest() || is_shown {
             // `auth_request_set` looks at them.
             (*x.context.upstream.fields).clone_from(&head.fields);

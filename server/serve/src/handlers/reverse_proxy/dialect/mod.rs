@@ -75,7 +75,7 @@ pub trait Dialect: Send + Sync {
     /// The version that a request to an HTTP/1 upstream names.
     fn version(&self) -> Version;
 
-    /// Sets the fields that say who asks for what: `Host`, `Via`, `X-Forwarded-*`, `TE`.
+    /// Sets the fields that identify the client and the target: `Host`, `Via`, `X-Forwarded-*`, `TE`.
     fn set_fields(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields);
 
     /// Where the response sends the request to within this server, if it does.
