@@ -18,7 +18,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Creates a refusal; the [`Builder`] fills in its position.
+    /// Creates a refusal; the [builder](crate::build::Builder) fills in its position.
     pub fn new(message: impl Into<String>) -> Self {
         Refusal {
             place: String::new(),
