@@ -117,6 +117,46 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
     }
 }
 
+/// A target has a quarter of the head, which is one of nginx's four buffers.
+#[test]
+fn targets_are_as_long_as_the_size_of_heads_allows() {
+    let target = |length: usize| format!("/{}", "a".repeat(length - 1));
+    for (options, size, fits, too_long) in [
+        ("", "", 8 * 1024, 8 * 1024 + 1),
+        ("max_header_size 48KiB", "4 12k", 12 * 1024, 12 * 1024 + 1),
+        ("max_header_size 128KiB", "4 32k", 32 * 1024, 32 * 1024 + 1),
+        ("max_header_size 1MiB", "4 256k", 65_535, 65_536),
+    ] {
+        let large = match size {
+            "" => String::new(),
+            size => format!("large_client_header_buffers {size};"),
+        };
+        let nginx = setup(&format!(
+            "events {{}}\nhttp {{\nserver {{\nlisten 127.0.0.1:{{port}};\nhttp2 on;\n{large}\nreturn 200 ok;\n}}\n}}\n"
+        ))
+        .start();
+        let caddy = Server::start(&format!(
+            "{{\nadmin off\nservers {{\nprotocols h1 h2c\n{options}\n}}\n}}\n:{{port}} {{\nrespond ok\n}}\n"
+        ));
+        for server in [&nginx, &caddy] {
+            for (length, expected) in [(fits, 200), (too_long, 414)] {
+                let target = target(length);
+                let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+                let status = exchange(server.port, head).status;
+                assert_eq!(status, expected, "{options} {size} {length}");
+                // The peer sends a head in one frame, which holds 16 KiB.
+                if length > 16_000 {
+                    continue;
+                }
+                let mut peer = Peer::connect(server.port);
+                let id = peer.ask(&request("GET", &target));
+                let status = peer.answer(id).status;
+                assert_eq!(status, expected, "{options} {size} {length} over HTTP/2");
+            }
+        }
+    }
+}
+
 /// 32 KiB and 100 headers by default; a larger head size allows proportionally more headers.
 #[test]
 fn larger_heads_of_a_caddyfile_have_more_headers() {

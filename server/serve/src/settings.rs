@@ -39,6 +39,9 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 /// The name of the listener wrapper with socket options. An extension of sluice.
 pub(crate) const SOCKET_WRAPPER: &str = "socket";
 
+/// Upper bound for the maximum length of a request target: HTTP/2 counts it in 16 bits, and no client sends longer ones.
+pub(crate) const TARGET_BYTES_MAX: usize = u16::MAX as usize;
+
 /// Upper bound for the maximum number of headers: HTTP/2 counts them, plus one, in 16 bits.
 pub(crate) const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
 
@@ -97,9 +100,13 @@ fn h1_limits(head_bytes_max: u64) -> h1::Limits {
         && max > 0
     {
         limits.head_bytes_max = max;
-        limits.target_bytes_max = limits.target_bytes_max.min(max);
-        // A larger maximum allows proportionally more headers; a smaller one does not reduce their number.
         let usual = h1::Limits::DEFAULT;
+        // A quarter of it, as by default; of the four buffers that nginx has by default, one is for the request line.
+        let target = usual.target_bytes_max.saturating_mul(max) / usual.head_bytes_max;
+        limits.target_bytes_max = target
+            .clamp(usual.target_bytes_max, TARGET_BYTES_MAX)
+            .min(max);
+        // A larger maximum allows proportionally more headers; a smaller one does not reduce their number.
         let headers = usual.fields_max.saturating_mul(max) / usual.head_bytes_max;
         limits.fields_max = headers.clamp(usual.fields_max, usize::from(HEADERS_COUNT_MAX));
     }
