@@ -21,7 +21,7 @@ use sluice_message::etag::FileTag;
 use sluice_message::media_type;
 use sluice_net::sys::files::{Links, Purpose, open_along, open_beneath};
 
-use crate::facts::{Facts, Kind, Missing};
+use crate::file_facts::{Facts, Kind, Missing};
 use crate::generations::{Generations, Weighed, Weight};
 use crate::limits::{CONTENT_BYTES_MAX, RECHECK_AFTER};
 

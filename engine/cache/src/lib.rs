@@ -5,8 +5,8 @@ pub mod files;
 pub mod limits;
 pub mod store;
 
-mod facts;
+mod file_facts;
 mod generations;
 
-pub use facts::{Facts, Kind, Missing, Time};
+pub use file_facts::{Facts, Kind, Missing, Time};
 pub use files::{Content, Found, OpenFile, OpenFiles, Reach};

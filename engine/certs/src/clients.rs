@@ -2,7 +2,7 @@
 //! reason: the handshake accepts any certificate, which is then verified by the rules of OpenSSL and with its error
 //! messages. The handshake verifies that the client holds the key.
 
-mod facts;
+mod certificate_fields;
 mod revoked;
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use aws_lc_rs::digest::{Context, SHA256};
 
 use crate::limits::{CLIENT_CHAIN_MAX, CLIENT_DEPTH_MAX, ISSUERS_TRIED_MAX};
-use facts::Facts;
+use certificate_fields::Facts;
 use revoked::RevokedList;
 
 /// Why a client certificate is not trusted. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users look for

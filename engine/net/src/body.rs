@@ -9,8 +9,8 @@ use std::time::Duration;
 use sluice_message::Fields;
 use sluice_policy::MinDataRate;
 
+use crate::connection_slots::Place;
 use crate::failure::Failure;
-use crate::places::Place;
 use crate::stream::Stream;
 use crate::tunnel::Notice;
 use crate::upstream::Lease;

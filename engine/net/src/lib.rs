@@ -5,7 +5,7 @@ pub mod body;
 pub mod buffers;
 pub mod clock;
 mod connection;
-pub mod entrance;
+mod connection_slots;
 pub mod failure;
 pub mod gate;
 mod handed;
@@ -13,7 +13,7 @@ mod handshakes;
 pub mod interims;
 pub mod limits;
 pub mod listener;
-mod places;
+pub mod listener_wrapper;
 #[cfg(test)]
 #[path = "../../../tests/doubles/ports.rs"]
 mod ports;
@@ -32,9 +32,9 @@ pub mod worker;
 pub mod workers;
 
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
+pub use connection_slots::{Crowd, Place, PlaceLimit};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
-pub use places::{Crowd, Place, PlaceLimit};
 pub use probes::Probes;
 pub use service::{
     Answer, Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols,

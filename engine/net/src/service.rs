@@ -12,8 +12,8 @@ use sluice_policy::MinDataRate;
 use sluice_wire::{h1, h2};
 
 use crate::body::{Body, RequestBody};
-use crate::entrance::Entrance;
 use crate::failure::Failure;
+use crate::listener_wrapper::Entrance;
 use crate::probes::Probes;
 use crate::sockets::SocketSettings;
 use crate::worker::Worker;

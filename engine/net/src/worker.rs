@@ -13,10 +13,10 @@ use sluice_message::{Fields, Moment, RequestHead};
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
+use crate::connection_slots::Places;
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
 use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
-use crate::places::Places;
 use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;

@@ -20,11 +20,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
 use crate::connection::{self, Connection};
-use crate::entrance::Entrance;
+use crate::connection_slots::{self, Place, PlaceLimit};
 use crate::handed::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener, Slot};
-use crate::places::{self, Place, PlaceLimit};
+use crate::listener_wrapper::Entrance;
 use crate::service::{Binding, Protocols, Service};
 use crate::stream::Stream;
 use crate::sys;
@@ -519,7 +519,7 @@ async fn admit<S: Service>(
 ) {
     let counters = &shared.worker.counters;
     counters.accepted.up();
-    let Ok(place) = places::take(&shared.worker).await else {
+    let Ok(place) = connection_slots::take(&shared.worker).await else {
         // As in nginx. A client left in the accept queue would not learn that the server is full.
         counters.refused.up();
         return;

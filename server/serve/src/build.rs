@@ -4,7 +4,7 @@
 pub(crate) mod dialects;
 mod matchers;
 mod routes;
-mod told;
+mod trace;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -16,12 +16,12 @@ use sluice_net::{
 };
 
 use crate::build::Serving;
-use crate::entrance::{self, Speaks};
 use crate::explain::Explainer;
-use crate::handlers::nginx::patience::PerServer;
+use crate::handlers::nginx::client_timeouts::PerServer;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Authorities, Https, Keys, Purpose};
 use crate::listen;
+use crate::listener_wrapper::{self, Speaks};
 use crate::protocols;
 use crate::refusal::Refusal;
 use crate::settings::{Times, given, settings};
@@ -317,7 +317,8 @@ fn build(
             shared: &shared,
         };
         let site = build_site(server, &place, around);
-        let entrance = entrance::build(server, Speaks::of(server)).unwrap_or_else(|refusal| {
+        let wrapper = listener_wrapper::build(server, Speaks::of(server));
+        let entrance = wrapper.unwrap_or_else(|refusal| {
             refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
             None
         });

@@ -15,7 +15,7 @@ use crate::client_ip::TrustedProxies;
 use crate::context::{Context, Exchange};
 use crate::early;
 use crate::handler::Step;
-use crate::handlers::nginx::patience::PerServer;
+use crate::handlers::nginx::client_timeouts::PerServer;
 use crate::handlers::nginx::refused;
 use crate::odd_headers::ExpectedNames;
 use crate::pipeline::Program;

@@ -1,7 +1,7 @@
 //! The life cycle of a server: handles signals, admin requests and changed files one at a time, and reloads or stops.
 //! `sluice-serve` serves the requests.
 
-mod crowd;
+mod connection_limit_log;
 pub mod pidfile;
 mod readiness;
 mod rights;
@@ -30,7 +30,7 @@ use sluice_observe::panics;
 use sluice_serve::explain::Question;
 use sluice_serve::process::{Options, Server};
 
-use crowd::Files;
+use connection_limit_log::Files;
 
 use crate::Exit;
 use crate::admin_client::default_address;
@@ -120,7 +120,7 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
     let mut conditions = rights::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
     panics::report_to(log.clone()).map_err(Failed::new)?;
-    conditions.places = crowd::place_limit(
+    conditions.places = connection_limit_log::place_limit(
         &asked,
         &log,
         Files {

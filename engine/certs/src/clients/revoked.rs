@@ -7,7 +7,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::Doubt;
-use super::facts::Facts;
+use super::certificate_fields::Facts;
 use crate::signed::Signed;
 
 /// A revocation list.

@@ -2,7 +2,7 @@
 //! not request them. Responses are fetched in the background, verified, and stored; if that fails, only the staple is
 //! missing.
 
-mod answer;
+mod ocsp_response;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::limits::{OCSP_PAUSE, OCSP_PAUSE_MIN, OCSP_TIMEOUT};
 use crate::pair::Pair;
 use crate::storage::Storage;
 use crate::store::CertStore;
-use answer::{Question, Said, Status};
+use ocsp_response::{Question, Said, Status};
 
 /// `id-ad-ocsp` (RFC 5280, section 4.2.2.1).
 const RESPONDER: &str = "1.3.6.1.5.5.7.48.1";
@@ -237,7 +237,7 @@ fn place(pair: &Pair, hash: &[u8]) -> String {
 
 /// Whether bytes are a successful OCSP response, whatever its contents (RFC 6960, section 4.2.1).
 pub(crate) fn is_answer(bytes: &[u8]) -> bool {
-    answer::is_answer(bytes)
+    ocsp_response::is_answer(bytes)
 }
 
 /// Responses are renewed in the middle of their validity, so that the responder may be unavailable for as long again.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use sluice_message::Remote;
 
 use super::{Connection, redirect};
-use crate::entrance::{self, Entrance, Heard, PlainHttp};
 use crate::listener::Slot;
+use crate::listener_wrapper::{self, Entrance, Heard, PlainHttp};
 use crate::service::{Binding, Service};
 use crate::stream::Stream;
 use crate::upstream::within;
@@ -74,7 +74,7 @@ async fn read<S: Service>(
 ) -> io::Result<Found> {
     let heard = match &entrance.proxies {
         None => Heard::default(),
-        Some(proxies) => entrance::enter(worker, stream, remote, proxies).await?,
+        Some(proxies) => listener_wrapper::enter(worker, stream, remote, proxies).await?,
     };
     let mut found = Found {
         heard,

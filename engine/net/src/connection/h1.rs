@@ -10,10 +10,10 @@ use sluice_wire::h1::{
     self as wire, BodyFraming, Expectation, KeepAlive, RequestError, RequestFault, RequestFraming,
 };
 
-use super::answer::{Asker, answer};
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
 use super::send::{Ended, Patience, Sending};
+use super::serve_response::{Asker, answer};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::body::{Body, BodyStream, RequestBody, Tunnel};
 use crate::clock;

@@ -2,7 +2,6 @@
 //! produces the responses.
 
 mod ahead;
-mod answer;
 mod body;
 mod entered;
 mod h1;
@@ -11,6 +10,7 @@ mod head;
 mod linger;
 mod redirect;
 mod send;
+mod serve_response;
 
 use sluice_message::{ConnFacts, ConnInfo, Moment, Remote, Told};
 use sluice_wire::h1::RequestDecoder;

@@ -1,5 +1,5 @@
 //! Detects plain HTTP on a TLS listener before the handshake, redirects the client to HTTPS, and closes the connection.
-//! Other listener wrappers are in `entrance`.
+//! Other listener wrappers are in `listener_wrapper`.
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -9,7 +9,7 @@ use sluice_message::RequestHead;
 use sluice_wire::h1::{Limits, Progress, RequestDecoder};
 
 use super::{Link, linger};
-use crate::entrance;
+use crate::listener_wrapper;
 use crate::service::Linger;
 use crate::stream::Stream;
 use crate::worker::Worker;
@@ -23,7 +23,7 @@ pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<O
     let mut decoder = RequestDecoder::new();
     let (mut head, mut seen) = (RequestHead::default(), 0);
     loop {
-        seen = entrance::look_for_more(stream, &mut bytes, seen).await?;
+        seen = listener_wrapper::look_for_more(stream, &mut bytes, seen).await?;
         if bytes[0] == HANDSHAKE {
             return Ok(None);
         }
@@ -43,7 +43,7 @@ pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<O
 /// Whether the client does not speak TLS. Its bytes stay in the socket.
 pub(super) async fn is_plain(stream: &mut Stream) -> io::Result<bool> {
     let mut first = [0];
-    entrance::look_for_more(stream, &mut first, 0).await?;
+    listener_wrapper::look_for_more(stream, &mut first, 0).await?;
     // Like nginx, also treat a set highest bit (an SSLv2 hello) as TLS; the TLS library rejects it.
     Ok(first[0] != HANDSHAKE && first[0] & 0x80 == 0)
 }

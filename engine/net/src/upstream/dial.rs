@@ -13,9 +13,9 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::connection_slots::{self, Crowded, Place};
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Shut;
-use crate::places::{self, Crowded, Place};
 use crate::stream::Stream;
 use crate::tls::{Connector, HandshakeError, TlsStream};
 use crate::upstream::call::Carrier;
@@ -107,7 +107,7 @@ pub(super) async fn dial(
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
 ) -> Result<(Stream, Place), Failure> {
-    let place = places::take(worker).await.map_err(crowded)?;
+    let place = connection_slots::take(worker).await.map_err(crowded)?;
     // By reference: a future holds an argument passed by value twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);

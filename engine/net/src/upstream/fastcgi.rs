@@ -11,11 +11,11 @@ use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming,
 
 use crate::failure::{Failure, FailureKind, Side};
 use crate::timer::Timer;
-use crate::upstream::answer::cut_off;
 use crate::upstream::limits::{CROWDED_TIME, PATIENCE};
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::link_call::garbage;
 use crate::upstream::memcached::Value;
+use crate::upstream::upstream_response::cut_off;
 use crate::worker::Worker;
 
 /// Called with what an application wrote to standard error during one response, and the status of the response, if it

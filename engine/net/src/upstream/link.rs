@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use crate::connection_slots::Place;
 use crate::gate::Pass;
-use crate::places::Place;
 use crate::stream::Stream;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::limits::{REST_READ_BYTES, REST_READS_MAX};

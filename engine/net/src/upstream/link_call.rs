@@ -15,7 +15,6 @@ use crate::body::{Body, RequestBody, Tunnel};
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use crate::timer::Timer;
-use crate::upstream::answer::AnswerBody;
 use crate::upstream::call::{Answer, CallFailure, Heard, InterimAnswers};
 use crate::upstream::endpoint::Protocol;
 use crate::upstream::fastcgi::{Complaints, Records};
@@ -24,6 +23,7 @@ use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Lease, Link, Origin};
 use crate::upstream::memcached::Value;
 use crate::upstream::upload::{Upload, WaitsFor};
+use crate::upstream::upstream_response::AnswerBody;
 use crate::worker::Worker;
 
 /// A request in progress on an exclusive connection. Dropping it closes the connection.

@@ -1,7 +1,6 @@
 //! Connections to upstreams: dialling, pooling, and HTTP/1, HTTP/2 or FastCGI on them. `sluice-policy` selects the
 //! upstream, and the layer above encodes the request.
 
-mod answer;
 mod call;
 mod dial;
 mod dialling;
@@ -19,11 +18,11 @@ mod race;
 mod resolver;
 mod through;
 mod upload;
+mod upstream_response;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::AnswerBody;
 pub use call::{Answer, Call, CallFailure, Carrier, Heard};
 pub use dial::{Wanted, obtain, take_kept, within};
 pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, SocketBuffers, Through};
@@ -35,6 +34,7 @@ pub use link_call::LinkCall;
 pub use pool::Pool;
 pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
 pub use upload::{Traffic, Upload};
+pub use upstream_response::AnswerBody;
 
 /// Runs `task` on this worker until it ends or the worker does, for example a health check.
 ///

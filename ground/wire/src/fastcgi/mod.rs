@@ -7,13 +7,13 @@
 //! applications accept several concurrent requests on one connection (Go's does), but PHP does not, and a slow client
 //! would hold up the responses to all others on its connection.
 
-mod answer;
 mod head;
 mod record;
 mod request;
+mod response;
 
-pub use answer::{AnswerDecoder, AnswerFault, Refused, Stderr};
 pub use head::{HeadDecoder, HeadError, HeadFault};
 pub use request::{
     Params, ParamsRefused, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
 };
+pub use response::{AnswerDecoder, AnswerFault, Refused, Stderr};

@@ -3,7 +3,7 @@
 use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
-use super::{Builder, matchers, told};
+use super::{Builder, matchers, trace};
 use crate::handler::Handler;
 use crate::handlers;
 use crate::pipeline::{List, Route};
@@ -61,7 +61,7 @@ impl<'m> Builder<'m> {
             });
             let traced = self.server.logs.as_ref().is_some_and(|logs| logs.trace);
             match (done, self.recorder.filter(|_| traced)) {
-                (Some(done), Some(recorder)) => built.push(told::tell(done, handler, recorder)),
+                (Some(done), Some(recorder)) => built.push(trace::tell(done, handler, recorder)),
                 (done, _) => built.extend(done),
             }
         }

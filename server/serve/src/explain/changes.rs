@@ -2,8 +2,8 @@
 
 use sluice_message::Fields;
 
-use super::facts::quoted;
 use super::report::{Remark, RemarkKind};
+use super::request_facts::quoted;
 use crate::context::{Exchange, Vars};
 
 /// A snapshot of the parts that are compared.

@@ -8,14 +8,14 @@
 //! files are accessed as for a request.
 //!
 //! A step combines three sources: the origins recorded by the configuration format ([`Written`]) give the position in
-//! the text, the model gives the configured conditions (`facts`), and comparing the exchange before and after gives the
+//! the text, the model gives the configured conditions (`request_facts`), and comparing the exchange before and after gives the
 //! effect (`changes`). The command line formats the [`report::Explanation`], which comes from a file or from a running
 //! server.
 
 mod ask;
 mod changes;
-mod facts;
 pub mod report;
+mod request_facts;
 mod watch;
 
 use std::collections::{BTreeSet, HashMap};

@@ -1,4 +1,4 @@
-//! Observes a walk and records its steps. `facts` describes conditions, `changes` describes changes.
+//! Observes a walk and records its steps. `request_facts` describes conditions, `changes` describes changes.
 
 use sluice_diag::{Origin, Place as Words, Sources, Written};
 use sluice_model::{Handler as Config, Route};
@@ -7,8 +7,8 @@ use sluice_route::{Input, MatcherSets, Scratch};
 
 use super::body_words;
 use super::changes::Before;
-use super::facts::{quoted, seen};
 use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
+use super::request_facts::{quoted, seen};
 use crate::build::Listed;
 use crate::context::Exchange;
 use crate::failure::Fault;

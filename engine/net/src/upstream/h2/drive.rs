@@ -10,8 +10,8 @@ use sluice_message::ResponseHead;
 use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
+use crate::connection_slots::Place;
 use crate::limits::{LINGER, TURNS_MAX};
-use crate::places::Place;
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::upstream::endpoint::KeepAlive;

@@ -15,9 +15,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use crate::connection_slots::Place;
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Gate;
-use crate::places::Place;
 use crate::stream::Stream;
 use crate::upstream::call::Carrier;
 use crate::upstream::dial::{Wanted, dial, shut, take_link, within};

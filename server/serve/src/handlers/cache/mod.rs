@@ -1,9 +1,9 @@
 //! `cache`: caches responses of an upstream (RFC 9111). `sluice-message` decides whether a response may be cached and
 //! how long it is fresh, `sluice-cache` stores it, and `reverse_proxy` sends requests to the upstream.
 
-pub(crate) mod answer;
 mod ask;
 mod build;
+pub(crate) mod cached_response;
 pub(crate) mod tee;
 
 use std::future::poll_fn;

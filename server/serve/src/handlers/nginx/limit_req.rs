@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluice_model::handler::RateLimit as Config;
 
-use super::told::Grade;
+use super::error_log::Grade;
 use super::{Limited as Outcome, TreeRef};
 use crate::build::Builder;
 use crate::context::Exchange;

@@ -9,7 +9,7 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
-use super::{Query, Tree, explained, go_on_at, redirect, rewrite, start_again, told};
+use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -120,7 +120,7 @@ impl Errors {
             };
             let is_missing = status == Status::NOT_FOUND && message.starts_with("open() ");
             if place.tells_missing || !is_missing {
-                let grade = told::grade_of(status, &message);
+                let grade = error_log::grade_of(status, &message);
                 self.tree.tell(x, grade, &message, "");
             }
         }

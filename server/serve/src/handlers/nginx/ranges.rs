@@ -16,7 +16,7 @@ use sluice_net::{Body, FileSlice};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step, Waiting};
-use crate::handlers::cache::answer::cut_stream;
+use crate::handlers::cache::cached_response::cut_stream;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
 

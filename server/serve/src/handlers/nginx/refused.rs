@@ -5,7 +5,7 @@ use sluice_message::{Method, Status};
 use sluice_net::{Completion, Ending, Failure, Refused, Side};
 
 use super::Tree;
-use super::told::Grade;
+use super::error_log::Grade;
 use crate::context::Exchange;
 use crate::failure::Fault;
 

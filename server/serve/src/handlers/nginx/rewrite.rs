@@ -12,9 +12,9 @@ use sluice_net::Body;
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Provenance, Template, UnfitPath};
 
+use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
-use super::told::Grade;
 use super::{Tree, empty, explained, pages, redirect, uri};
 use crate::build::Builder;
 use crate::context::Exchange;

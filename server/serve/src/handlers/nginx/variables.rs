@@ -120,10 +120,10 @@ fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
 /// Variables that depend on the process or on the connection.
 fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
-        NginxKey::Upstream(key) => super::tries::push(x, *key, out),
-        NginxKey::UpstreamCookie(name) => super::tries::cookie(x, name.as_bytes(), out),
-        NginxKey::UpstreamTrailer(name) => super::tries::trailer(x, name.as_bytes(), out),
-        NginxKey::SentTrailer(name) => super::tries::sent_trailer(x, name.as_bytes(), out),
+        NginxKey::Upstream(key) => super::upstream_vars::push(x, *key, out),
+        NginxKey::UpstreamCookie(name) => super::upstream_vars::cookie(x, name.as_bytes(), out),
+        NginxKey::UpstreamTrailer(name) => super::upstream_vars::trailer(x, name.as_bytes(), out),
+        NginxKey::SentTrailer(name) => super::upstream_vars::sent_trailer(x, name.as_bytes(), out),
         NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
         NginxKey::TlsProtocol => {
             if let Some(tls) = &x.conn.tls {

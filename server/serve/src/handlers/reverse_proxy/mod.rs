@@ -3,7 +3,6 @@
 
 mod account;
 mod active;
-pub(crate) mod answer;
 mod breaking;
 pub(crate) mod buffering;
 pub(crate) mod build;
@@ -11,7 +10,6 @@ mod coalescing;
 pub(crate) mod dialect;
 mod dialling;
 pub(crate) mod dynamic;
-mod facts;
 mod fastcgi;
 pub(crate) mod group;
 mod intercept;
@@ -28,6 +26,8 @@ mod sticky;
 mod tests;
 mod transport;
 pub(crate) mod upstream;
+pub(crate) mod upstream_response;
+mod upstream_values;
 mod verbose;
 
 use std::borrow::Borrow;
@@ -170,7 +170,7 @@ impl ReverseProxy {
         }
         body = self.dialect.begin(x, body, &tried);
         if self.facts == Facts::Shown {
-            facts::begin(x);
+            upstream_values::begin(x);
         }
         loop {
             let chosen = match &set {
@@ -193,7 +193,7 @@ impl ReverseProxy {
             tried.add(chosen);
             let is_told = self.report_failure(x, chosen, &failed.failure);
             if self.facts == Facts::Shown {
-                facts::failed(x, Fault::status_of(&failed.failure));
+                upstream_values::failed(x, Fault::status_of(&failed.failure));
             }
             let next = match &set {
                 None => self.next(x, chosen.is_some(), &failed, &tried, &self.upstreams),
@@ -312,7 +312,7 @@ impl ReverseProxy {
         x.context.upstream.address.clear();
         x.context.upstream.address.push_str(&upstream.address);
         if self.facts == Facts::Shown {
-            facts::ask(x, upstream);
+            upstream_values::ask(x, upstream);
         }
         if let Some(verbose) = &self.verbose {
             verbose.chosen(x);
@@ -331,7 +331,7 @@ impl ReverseProxy {
                 },
             };
             if self.facts == Facts::Shown {
-                facts::connected(x);
+                upstream_values::connected(x);
             }
             let mut asked = match self.ask(x, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
@@ -402,7 +402,7 @@ impl ReverseProxy {
         asked_at: Option<Moment>,
     ) {
         if self.facts == Facts::Shown {
-            facts::answered(x, status);
+            upstream_values::answered(x, status);
         }
         match &upstream.member {
             Some(member) => member.refuse(status, x.worker.clock.coarse()),
@@ -429,7 +429,7 @@ impl ReverseProxy {
             upload = upload.expect_continue(&x.worker, limit);
         }
         if self.facts == Facts::Shown
-            && let Some(traffic) = facts::traffic(x)
+            && let Some(traffic) = upstream_values::traffic(x)
         {
             upload = upload.counted(traffic);
         }
@@ -470,7 +470,7 @@ impl ReverseProxy {
         }
         self.selection.bind(x, upstream);
         if self.facts == Facts::Shown {
-            facts::answered(x, answer.head.status);
+            upstream_values::answered(x, answer.head.status);
         }
         if let Some(verbose) = &self.verbose {
             verbose.answered(x, answer.head.status);

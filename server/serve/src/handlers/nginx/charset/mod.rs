@@ -12,7 +12,7 @@ use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
 use super::TreeRef;
-use super::told::Grade;
+use super::error_log::Grade;
 use super::types::Kinds;
 use crate::build::Builder;
 use crate::context::Exchange;

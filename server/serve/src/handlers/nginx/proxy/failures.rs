@@ -6,7 +6,7 @@ use sluice_net::{Failure, FailureKind, Retry, Side};
 
 use super::NginxProxy;
 use crate::context::Exchange;
-use crate::handlers::nginx::told::Grade;
+use crate::handlers::nginx::error_log::Grade;
 use crate::handlers::reverse_proxy::dialect::Destination;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 

@@ -19,8 +19,8 @@ use super::words::{Encoding, Known, expanded, holds, lower};
 use crate::context::Exchange;
 use crate::filters::encode::Source;
 use crate::handlers::nginx::charset;
+use crate::handlers::nginx::error_log::Grade;
 use crate::handlers::nginx::state::State;
-use crate::handlers::nginx::told::Grade;
 use crate::handlers::nginx::{subrequest, uri};
 use crate::limits::{
     SSI_AHEAD_BYTES_MAX, SSI_AHEAD_MAX, SSI_DEPTH_MAX, SSI_KEPT_BYTES_MAX, SSI_SET_BYTES_MAX,

@@ -17,11 +17,11 @@ use super::{Destination, Dialect, FailedTry, Original};
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::Step;
-use crate::handlers::reverse_proxy::answer::merge;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::retry::Retries;
 use crate::handlers::reverse_proxy::select::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
+use crate::handlers::reverse_proxy::upstream_response::merge;
 use crate::values::{At, remote_ip};
 
 /// The settings that only Caddy has.

@@ -11,7 +11,7 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
 use super::request::Switch;
-use super::{Facts, ReverseProxy, facts};
+use super::{Facts, ReverseProxy, upstream_values};
 use crate::context::Exchange;
 use crate::handler::Step;
 use crate::handlers::headers::Of;
@@ -54,7 +54,7 @@ impl ReverseProxy {
         match call.into_body(&x.worker, framing, &mut x.inline) {
             Ok(body) => {
                 let body = match self.facts {
-                    Facts::Shown => facts::follow(x, body),
+                    Facts::Shown => upstream_values::follow(x, body),
                     Facts::Unused => body,
                 };
                 let body = described.map_or(body, |content| Body::Stream(Box::new(content)));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_message::Remote;
 use sluice_model::{RawModule, Server};
-use sluice_net::entrance::{Belief, Entrance, PlainHttp, Proxies};
+use sluice_net::listener_wrapper::{Belief, Entrance, PlainHttp, Proxies};
 use sluice_route::matcher::IpRanges;
 
 use crate::limits::PROXY_HEADER_TIMEOUT;
