@@ -300,8 +300,7 @@ fn build(
     let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
-    let mut listens: Vec<Listen<Site>> = Vec::new();
-    let mut sites = HashMap::new();
+    let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
     let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Shared::default());
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
