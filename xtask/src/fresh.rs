@@ -23,6 +23,9 @@ const RELEASE: &str = "bookworm";
 /// Path of the clone in the root.
 const CLONE: &str = "/srv/sluice";
 
+/// The server that `make run` builds and starts.
+const SERVER: &str = "/srv/sluice/target/quick/sluice";
+
 /// The home directory of root, who runs the commands.
 const HOME: &str = "/root";
 
@@ -238,11 +241,21 @@ impl Root {
             if let Ok(Some(status)) = make.0.try_wait() {
                 return Err(format!("it ended with {status}"));
             }
+            // While it is being built, a server of another program could take the port.
             match TcpStream::connect(("localhost", port)) {
-                Ok(stream) => return page(stream, port),
-                Err(_) => thread::sleep(LOOK_EVERY),
+                Ok(stream) if self.runs(SERVER) => return page(stream, port),
+                _ => thread::sleep(LOOK_EVERY),
             }
         }
+    }
+
+    /// Whether a process runs this program of the root.
+    fn runs(&self, program: &str) -> bool {
+        let program = self.inside(program);
+        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes
+            .filter_map(|process| fs::read_link(process.path().join("exe")).ok())
+            .any(|running| running == program)
     }
 
     /// The port that the server will listen on. If another program uses the default one, writes a Caddyfile with

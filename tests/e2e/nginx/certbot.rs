@@ -61,7 +61,7 @@ impl Site {
     fn ctl(&self, words: &[&str]) -> String {
         let conf = self.prefix.conf();
         let folder = self.prefix.folder.path().to_string_lossy().into_owned();
-        let mut all = vec!["nginx", "-p", &folder, "-c", &conf];
+        let mut all = vec!["nginx", "-p", &folder, "-e", "logs/start.log", "-c", &conf];
         all.extend(words);
         let output = run_to_end(&self.prefix.folder, &all);
         let said = text(&output.stderr);

@@ -36,11 +36,12 @@ impl Prefix {
         self.folder.write("nginx.conf", conf);
     }
 
-    /// Runs `sluice nginx -p … -c nginx.conf` with additional arguments. Its log is in the folder from the start: the usual
-    /// one, `/var/log/nginx/error.log`, can be opened only where nginx is installed.
+    /// Runs `sluice nginx -p … -c nginx.conf` with additional arguments. What it logs before it reads the configuration, and
+    /// what `-s` logs, goes to `logs/start.log`: the usual file, `/var/log/nginx/error.log`, can be opened only where nginx is
+    /// installed.
     pub fn run(&self, words: &[&str]) -> Output {
         let folder = self.folder.path().to_string_lossy().into_owned();
-        let log = "logs/error.log";
+        let log = "logs/start.log";
         let mut all = vec!["nginx", "-p", &folder, "-e", log, "-c", "nginx.conf"];
         all.extend(words);
         run_to_end(&self.folder, &all)
