@@ -1,5 +1,6 @@
 //! The state of one request while it passes through the routes. `sluice-net` manages its connection.
 
+use std::any::Any;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -8,13 +9,11 @@ use sluice_net::Body;
 
 use crate::handler::Filter;
 use crate::handlers::cache::CacheStatus;
-use crate::handlers::in_flight::Held as InFlight;
-use crate::handlers::nginx::limit_conn::Held as Counted;
-use crate::handlers::nginx::{Captures, Occasional, State as NginxState, Tables};
 use crate::pipeline::{Frame, Scope};
 use sluice_observe::metrics::Marks;
 use sluice_observe::tracing::Span;
-use sluice_route::{Kind, Provenance, Scratch};
+use sluice_route::placeholder::NginxKey;
+use sluice_route::{Found, Kind, Provenance, Scratch};
 
 /// A request in this server, with its connection and its response.
 pub type Exchange = sluice_net::Exchange<Context>;
@@ -56,17 +55,11 @@ pub struct Context {
     pub log: Seldom<LogInfo>,
     /// Data for metrics.
     pub metrics: Marks,
-    /// The current location in an nginx.conf.
-    pub nginx: NginxState,
-    /// The lookup tables of an nginx.conf, if it has any.
-    pub tables: Option<Arc<Tables>>,
-    /// The captures of the latest regular expression in an nginx.conf that matched.
-    pub captures: Seldom<Captures>,
+    /// State of the configuration language that the server was configured in, if it keeps any.
+    pub dialect: DialectSlot,
     /// Whether a regular expression exceeded its matching limit while a value was computed. Values cannot fail, so the
     /// request fails once the current handler returns.
     pub given_up: std::cell::Cell<bool>,
-    /// State that few requests to an nginx.conf need.
-    pub occasional: Seldom<Occasional>,
 }
 
 /// State that few requests need.
@@ -78,10 +71,9 @@ pub struct Aside {
     pub of_upstream: Option<Held>,
     /// The head of the upstream's response as received, for coalescing and the cache.
     pub shared_head: Option<ResponseHead>,
-    /// Its slots in `in_flight` limits.
-    pub in_flight: Vec<InFlight>,
-    /// Its entries in the connection limits of an nginx.conf.
-    pub connections: Vec<Counted>,
+    /// What the request holds until the response has ended: its slots in `in_flight` and connection limits, for
+    /// instance. Dropping an element releases it.
+    pub guards: Vec<Box<dyn Any>>,
     /// Responses held back by `intercept`, innermost last. They are sent if the replacement routes do not produce a
     /// response.
     pub intercepted: Vec<Held>,
@@ -98,6 +90,67 @@ pub type Uuid = [u64; 2];
 /// do not use memory for it.
 #[derive(Clone, Debug, Default)]
 pub struct Seldom<T>(Option<Box<T>>);
+
+/// State that a configuration language keeps for each request. The pipeline stores it without knowing its type.
+pub trait DialectState: Any {
+    /// Clears the state for the next request and keeps its allocations.
+    fn clear(&mut self);
+
+    /// The state of a subrequest made after this request was served.
+    fn apart(&self) -> Box<dyn DialectState>;
+
+    /// Whether the request is a subrequest.
+    fn is_subrequest(&self) -> bool;
+
+    /// Appends the value of a placeholder that only this language has.
+    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found;
+
+    /// The provenance of that value when it is used in paths; `None` for that of the key.
+    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance>;
+}
+
+/// The state of at most one configuration language. It is allocated on first write and kept for later requests of the
+/// connection.
+#[derive(Default)]
+pub struct DialectSlot(Option<Box<dyn DialectState>>);
+
+impl DialectSlot {
+    /// The state, if it is there and of this type.
+    pub fn find<T: DialectState>(&self) -> Option<&T> {
+        let state: &dyn Any = &**self.0.as_ref()?;
+        state.downcast_ref()
+    }
+
+    /// The state, created if necessary.
+    pub fn state<T: DialectState + Default>(&mut self) -> &mut T {
+        if self.find::<T>().is_none() {
+            self.0 = None;
+        }
+        let state = self.0.get_or_insert_with(|| Box::<T>::default());
+        let state: &mut dyn Any = &mut **state;
+        state.downcast_mut().expect("a state of another type was removed")
+    }
+
+    /// The state of any type, if it is there.
+    pub fn any(&self) -> Option<&dyn DialectState> {
+        self.0.as_deref()
+    }
+
+    /// Whether the request is a subrequest of the configuration language.
+    pub fn is_subrequest(&self) -> bool {
+        self.any().is_some_and(DialectState::is_subrequest)
+    }
+
+    fn apart(&self) -> DialectSlot {
+        DialectSlot(self.any().map(DialectState::apart))
+    }
+
+    fn clear(&mut self) {
+        if let Some(state) = &mut self.0 {
+            state.clear();
+        }
+    }
+}
 
 /// A type with an empty value that can be shared.
 pub trait Empty: Default + 'static {
@@ -482,11 +535,8 @@ impl Context {
             from_trusted_proxy: self.from_trusted_proxy,
             original_method: self.original_method.clone(),
             uuid: self.uuid.clone(),
-            nginx: self.nginx,
-            tables: self.tables.clone(),
-            captures: self.captures.clone(),
+            dialect: self.dialect.apart(),
             mapped: self.mapped.clone(),
-            occasional: self.occasional.clone(),
             ..Context::default()
         }
     }
@@ -515,9 +565,6 @@ impl Context {
         self.upstream.fields.clear();
         self.log.clear();
         self.metrics = Marks::default();
-        self.nginx = NginxState::default();
-        self.captures.clear();
-        self.occasional.clear();
-        self.tables = None;
+        self.dialect.clear();
     }
 }

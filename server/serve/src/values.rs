@@ -12,7 +12,7 @@ use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_observe::process_values;
 use sluice_route::placeholder::{
-    ErrorKey, FileKey, HeaderKey, NginxKey, ProxyKey, TimeKey, TlsKey, Unknown,
+    ErrorKey, FileKey, HeaderKey, ProxyKey, TimeKey, TlsKey, Unknown,
 };
 use sluice_route::{
     Found, Input, Key, Kind, MatcherSets, Provenance, RequestValues, Template, UnfitPath, Values,
@@ -21,7 +21,6 @@ use sluice_route::{
 use crate::client_cert;
 use crate::context::{Exchange, ProxyFacts};
 use crate::failure::Fault;
-use crate::handlers::nginx;
 
 /// Placeholder values in the current state of an exchange.
 pub struct At<'a>(pub &'a Exchange);
@@ -117,7 +116,10 @@ impl Values for At<'_> {
             Key::Var(name) if &**name == "trusted_proxy" => push(out, x.context.from_trusted_proxy),
             Key::Var(name) if &**name != "client_ip" => known(x.context.vars.find(name), out),
             Key::Other(name) => maybe(x.context.mapped.find(name), out),
-            Key::Nginx(key) => nginx::variables::value(x, key, out),
+            Key::Nginx(key) => match x.context.dialect.any() {
+                Some(state) => state.value(x, key, out),
+                None => Found::Unknown,
+            },
             Key::Error(key) => self.error(*key, out),
             Key::File(key) => self.file(*key, out),
             Key::Proxy(key) => self.proxy(key, out),
@@ -178,11 +180,11 @@ impl Values for At<'_> {
                 None => Provenance::Configured,
             },
             Key::Other(name) => context.mapped.provenance(name).unwrap_or(Provenance::Name),
-            Key::Nginx(NginxKey::Capture(index)) => context.captures.provenance(*index),
-            Key::Nginx(NginxKey::Table(name)) => match &context.tables {
-                Some(tables) => tables.value(self.0, name, &mut Vec::new()),
-                None => Provenance::Configured,
-            },
+            Key::Nginx(own) => {
+                let state = context.dialect.any();
+                let known = state.and_then(|state| state.provenance(self.0, own));
+                known.unwrap_or_else(|| key.provenance())
+            }
             Key::Capture { .. } => self.of_request().provenance(key),
             other => other.provenance(),
         }

@@ -101,7 +101,8 @@ impl InFlight {
 
 /// Keeps the slot until the response has ended.
 fn keep(x: &mut Exchange, held: Held) {
-    x.context.aside.get_or_insert_default().in_flight.push(held);
+    let aside = x.context.aside.get_or_insert_default();
+    aside.guards.push(Box::new(held));
 }
 
 impl Drop for Held {

@@ -18,7 +18,7 @@ use sluice_route::Template;
 use super::around::Around;
 use crate::build::template;
 use crate::context::Exchange;
-use crate::handlers::nginx::Tables;
+use crate::handlers::nginx::{NginxContext, Tables};
 use crate::refusal::Refusal;
 use crate::settings::given;
 use crate::values::{expand_path, expanded};
@@ -107,7 +107,7 @@ impl NamesPairs for Names {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
         let worker = WORKER.with(Rc::clone);
         let mut x = Exchange::new(Rc::new(connection(server_name, ends)), worker);
-        x.context.tables = self.tables.clone();
+        x.context.set_tables(self.tables.as_ref());
         let named = |text: &Template| {
             let name = expanded(text, &x);
             if !name.starts_with(DATA) && expand_path(text, &x, &mut Vec::new()).is_err() {

@@ -162,7 +162,7 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
 fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let reads = matches!(x.req.method, Method::Get | Method::Head);
     // Conditions of the request do not apply to its subrequests.
-    if x.res.status != Status::OK || !reads || x.context.nginx.is_subrequest() {
+    if x.res.status != Status::OK || !reads || x.context.dialect.is_subrequest() {
         return Wanted::Whole;
     }
     let now = now(x);

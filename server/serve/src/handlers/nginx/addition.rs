@@ -10,6 +10,7 @@ use sluice_net::{Body, BodyStream, Failure};
 
 use super::types::Kinds;
 use super::{changed, subrequest};
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
@@ -44,7 +45,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Addition {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Subrequests are not added to.
-        if !x.context.nginx.is_subrequest() {
+        if !x.context.nginx().is_subrequest() {
             x.context.filters.push(self.0.clone());
         }
         Step::Next

@@ -8,6 +8,7 @@ use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
 
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::refusal::Refusal;
 use crate::trust_pool::{from_file, revoked_from_file};
@@ -74,7 +75,7 @@ impl Clients {
                 doubt
             }
         };
-        x.context.nginx.doubt = number;
+        x.context.nginx_mut().doubt = number;
         match Doubt::from_number(number) {
             None => Ok(()),
             Some(doubt) if !self.needs_issuer && doubt.is_of_issuer() => Ok(()),

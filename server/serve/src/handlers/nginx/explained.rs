@@ -4,6 +4,7 @@
 use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 
 /// One configuration line that was evaluated.
@@ -19,7 +20,7 @@ pub(crate) struct Told {
 
 /// Starts recording: the request is explained, not served.
 pub(crate) fn begin(x: &mut Exchange) {
-    x.context.nginx.is_explained = true;
+    x.context.nginx_mut().is_explained = true;
 }
 
 /// Records a line that had an effect, if the request is explained.
@@ -43,10 +44,10 @@ fn note(
     took_part: bool,
     text: impl FnOnce(&Exchange) -> String,
 ) {
-    if x.context.nginx.is_explained {
+    if x.context.nginx().is_explained {
         let text = text(x);
         let origin = origin.route();
-        x.context.occasional.explained.push(Told {
+        x.context.occasional_mut().explained.push(Told {
             origin,
             took_part,
             text,
@@ -56,8 +57,8 @@ fn note(
 
 /// The notes recorded since the last call.
 pub(crate) fn take(x: &mut Exchange) -> Vec<Told> {
-    match x.context.nginx.is_explained && !x.context.occasional.explained.is_empty() {
-        true => std::mem::take(&mut x.context.occasional.explained),
+    match x.context.nginx().is_explained && !x.context.occasional().explained.is_empty() {
+        true => std::mem::take(&mut x.context.occasional_mut().explained),
         false => Vec::new(),
     }
 }

@@ -21,6 +21,7 @@ use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{Query, base_name, go_on_at, pages, ranges};
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -195,7 +196,7 @@ impl Files {
     /// Continues with a path that is used literally, without a query.
     fn go_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
         x.req.uri.set_path(target);
-        x.context.nginx.rewritten = true;
+        x.context.nginx_mut().rewritten = true;
         super::start_again(x)
     }
 
@@ -251,7 +252,7 @@ impl Files {
             Tags::Off => &[][..],
         };
         // Conditional headers apply to the client's request, not to subrequests.
-        if x.res.status == Status::OK && !x.context.nginx.subrequest {
+        if x.res.status == Status::OK && !x.context.nginx().subrequest {
             match unchanged(x, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {

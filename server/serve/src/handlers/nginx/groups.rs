@@ -8,6 +8,9 @@ use sluice_message::Status;
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Provenance, pcre};
 
+use super::NginxContext;
+use super::state::{Captures, RequestState};
+use crate::context::Empty;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::refusal::Refusal;
@@ -89,16 +92,17 @@ impl Pattern {
         if self.groups_count() == 0 {
             let matches = self.is_match(text)?;
             if matches {
-                x.context.captures.clear();
+                x.context.captures_mut().clear();
             }
             return Ok(matches);
         }
         let find = |text: &[u8], groups: &mut Vec<_>| self.find(text, groups);
-        if !x.context.captures.keep(text, from, find)? {
+        if !x.context.captures_mut().keep(text, from, find)? {
             return Ok(false);
         }
         for (group, name) in &self.named {
-            let captures = &x.context.captures;
+            let state = x.context.dialect.find::<RequestState>();
+            let captures = state.map_or(Captures::empty(), |state| &state.captures);
             let slot = x.context.vars.slot_from(name, captures.provenance(*group));
             slot.extend_from_slice(captures.group(*group));
         }

@@ -10,6 +10,7 @@ use sluice_route::Template;
 
 use super::limit_req::{Told, trial};
 use super::state::Limited;
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -79,7 +80,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for Limits {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.limited_connections != Limited::No {
+        if x.context.nginx().limited_connections != Limited::No {
             return Step::Next;
         }
         let mut counted = false;
@@ -91,32 +92,26 @@ impl Handler for Limits {
             counted = true;
             match limit.zone.enter(key.into(), limit.max) {
                 Some(held) => {
-                    x.context
-                        .aside
-                        .get_or_insert_default()
-                        .connections
-                        .push(held);
+                    x.context.counted_mut().push(held);
                 }
                 None => {
                     let trial = trial(self.dry_run);
                     let what = format!("limiting connections{trial} by zone \"{}\"", limit.name);
                     self.told.tell(x, &what, self.dry_run);
                     if self.dry_run {
-                        x.context.nginx.limited_connections = Limited::RejectedDryRun;
+                        x.context.nginx_mut().limited_connections = Limited::RejectedDryRun;
                         return Step::Next;
                     }
-                    x.context.nginx.limited_connections = Limited::Rejected;
+                    x.context.nginx_mut().limited_connections = Limited::Rejected;
                     // Release the slots of the zones counted before.
-                    if let Some(aside) = &mut x.context.aside {
-                        aside.connections.clear();
-                    }
+                    x.context.counted_mut().clear();
                     let why = format!("too many at a time for `{}`", limit.name);
                     return Step::Fail(Fault::new(self.status, why));
                 }
             }
         }
         if counted {
-            x.context.nginx.limited_connections = Limited::Passed;
+            x.context.nginx_mut().limited_connections = Limited::Passed;
         }
         Step::Next
     }

@@ -12,6 +12,7 @@ use sluice_net::upstream::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -59,7 +60,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Mirror {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Copies are not mirrored.
-        if x.context.nginx.is_subrequest() {
+        if x.context.nginx().is_subrequest() {
             return Step::Next;
         }
         if self.bodies == Bodies::LeftOut || x.body.is_none() {

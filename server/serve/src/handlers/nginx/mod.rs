@@ -54,7 +54,7 @@ pub mod user_id;
 pub mod variables;
 
 pub(crate) use pages::set_status;
-pub use state::{Captures, Limited, Occasional, State};
+pub use state::{Limited, NginxContext, Occasional, State};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -126,7 +126,7 @@ impl TreeRef {
 
     /// Whether the server of a request has named locations.
     pub(crate) fn has_names(&self, x: &Exchange) -> bool {
-        let server = x.context.nginx.server.map(|server| server as usize);
+        let server = x.context.nginx().server.map(|server| server as usize);
         let tree = self.get();
         let found = tree.as_ref().zip(server);
         found.is_some_and(|(tree, server)| !tree.servers[server].named.is_empty())
@@ -173,7 +173,7 @@ impl TreeRef {
         }
         x.req.uri.set_path(&decoded);
         x.req.uri.set_query(query);
-        x.context.nginx.rewritten = true;
+        x.context.nginx_mut().rewritten = true;
         start_again(x)
     }
 }
@@ -252,7 +252,7 @@ impl Handler for Choose {
 
 impl Handler for Respond {
     fn serve(&self, x: &mut Exchange) -> Step {
-        match x.context.nginx.pending.take() {
+        match x.context.nginx_mut().pending.take() {
             Some(answer) => self.tree.answers[answer as usize].give(&self.tree, x),
             // Reached only if every handler of the scope forwarded the request.
             None => Step::Fail(Fault::new(Status::NOT_FOUND, "no handler responds here")),
@@ -263,14 +263,14 @@ impl Handler for Respond {
 impl Tree {
     /// The scope in effect for a request.
     fn place(&self, x: &Exchange) -> &Place {
-        &self.places[x.context.nginx.place as usize]
+        &self.places[x.context.nginx().place as usize]
     }
 
     fn choose(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.is_piece {
+        if x.context.nginx().is_piece {
             return Step::Enter(self.place(x).list);
         }
-        let number = match x.context.nginx.server {
+        let number = match x.context.nginx().server {
             Some(number) => number,
             None => match self.begin(x) {
                 Ok(number) => number,
@@ -278,10 +278,10 @@ impl Tree {
             },
         };
         let server = &self.servers[number as usize];
-        if let Some(location) = x.context.nginx.named.take() {
+        if let Some(location) = x.context.nginx_mut().named.take() {
             return self.go_to(x, server, location);
         }
-        x.context.nginx.place = server.place;
+        x.context.nginx_mut().place = server.place;
         if !server.rewrite.is_empty() {
             match self.run(&server.rewrite, x) {
                 Flow::On | Flow::End => {}
@@ -294,11 +294,11 @@ impl Tree {
 
     /// First step for a request: selects the server and normalizes the path.
     fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
-        x.context.tables.clone_from(&self.tables);
+        x.context.set_tables(self.tables.as_ref());
         let (number, by) = self.names.choose(x).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
         explained::tell(x, &server.origin, |x| by.words(&x.req.host));
-        let state = &mut x.context.nginx;
+        let state = x.context.nginx_mut();
         state.server = Some(number);
         state.place = server.place;
         if let Err(fault) = heads::check(x) {
@@ -352,7 +352,7 @@ impl Tree {
 
     fn search(&self, x: &mut Exchange, server: &Server) -> Step {
         loop {
-            x.context.nginx.changed = false;
+            x.context.nginx_mut().changed = false;
             let found = match server.locations.is_empty() {
                 true => Found::Nothing,
                 false => match self.find(x, server) {
@@ -362,13 +362,13 @@ impl Tree {
             };
             match found {
                 Found::Nothing => {
-                    x.context.nginx.place = server.place;
+                    x.context.nginx_mut().place = server.place;
                     explained::tell(x, &server.origin, |x| {
                         format!("no location is for {}", explained::quoted(x.req.uri.path()))
                     });
                 }
                 Found::NeedsSlash => {
-                    x.context.nginx.place = server.place;
+                    x.context.nginx_mut().place = server.place;
                     explained::tell(x, &server.origin, |_| {
                         "a location is for the path with a slash at its end".to_owned()
                     });
@@ -379,8 +379,8 @@ impl Tree {
                     explained::tell(x, &location.origin, |x| {
                         location.how.words(x.req.uri.path())
                     });
-                    if location.internal && !x.context.nginx.internal {
-                        x.context.nginx.place = location.place;
+                    if location.internal && !x.context.nginx().internal {
+                        x.context.nginx_mut().place = location.place;
                         return Step::Fail(Fault::new(
                             Status::NOT_FOUND,
                             "the location is internal",
@@ -391,7 +391,7 @@ impl Tree {
                     }
                 }
             }
-            if !x.context.nginx.changed {
+            if !x.context.nginx().changed {
                 return self.arrive(x);
             }
             if let Err(fault) = count(x) {
@@ -411,12 +411,12 @@ impl Tree {
 
     /// Enters a location: runs its rewrite rules and returns a step if they end the phase.
     fn enter(&self, x: &mut Exchange, location: &Location) -> Option<Step> {
-        x.context.nginx.place = location.place;
+        x.context.nginx_mut().place = location.place;
         if let Some(others) = &location.others
             && !others.than.contains(&x.req.method)
         {
             // The location's rewrite rules apply to the listed methods only.
-            x.context.nginx.place = others.place;
+            x.context.nginx_mut().place = others.place;
             return None;
         }
         if location.rewrite.is_empty() {
@@ -433,11 +433,11 @@ impl Tree {
     fn go_to(&self, x: &mut Exchange, server: &Server, location: u32) -> Step {
         let origin = &self.locations[location as usize].origin;
         explained::tell(x, origin, |_| "the request is sent here by name".to_owned());
-        x.context.nginx.changed = false;
+        x.context.nginx_mut().changed = false;
         if let Some(step) = self.enter(x, &self.locations[location as usize]) {
             return step;
         }
-        match x.context.nginx.changed {
+        match x.context.nginx().changed {
             true => self.search(x, server),
             false => self.arrive(x),
         }
@@ -476,7 +476,7 @@ impl Tree {
         match self.place(x).errors {
             None => self.answers[answer as usize].give(self, x),
             Some(list) => {
-                x.context.nginx.pending = Some(answer);
+                x.context.nginx_mut().pending = Some(answer);
                 Step::Enter(list)
             }
         }
@@ -484,7 +484,7 @@ impl Tree {
 
     /// The location called `name` in the server of a request.
     fn named(&self, x: &Exchange, name: &str) -> Option<u32> {
-        let server = x.context.nginx.server? as usize;
+        let server = x.context.nginx().server? as usize;
         self.servers[server].named.get(name).copied()
     }
 }
@@ -495,8 +495,8 @@ const MISDIRECTED: u16 = 421;
 
 /// Counts an internal redirect.
 fn count(x: &mut Exchange) -> Result<(), Fault> {
-    x.context.nginx.redirects += 1;
-    match x.context.nginx.redirects > REDIRECTS_MAX {
+    x.context.nginx_mut().redirects += 1;
+    match x.context.nginx().redirects > REDIRECTS_MAX {
         true => Err(Fault::new(
             Status::INTERNAL_SERVER_ERROR,
             format!(
@@ -517,13 +517,13 @@ fn start_again(x: &mut Exchange) -> Step {
         filter.give_up(x);
     }
     x.context.log.late.clear();
-    if x.context.nginx.status != 0 {
+    if x.context.nginx().status != 0 {
         x.context.filters.push(pages::keep_status());
     }
-    x.context.nginx.internal = true;
-    x.context.nginx.is_piece = false;
-    if x.context.nginx.named.is_none() {
-        x.context.nginx.has_final_path = false;
+    x.context.nginx_mut().internal = true;
+    x.context.nginx_mut().is_piece = false;
+    if x.context.nginx().named.is_none() {
+        x.context.nginx_mut().has_final_path = false;
     }
     x.context.frames.clear();
     Step::Enter(0)
@@ -556,7 +556,7 @@ fn go_on_at(x: &mut Exchange, target: &[u8], own: Query) -> Step {
     if query.is_some() || own == Query::Goes {
         x.req.uri.set_query(query);
     }
-    x.context.nginx.rewritten = true;
+    x.context.nginx_mut().rewritten = true;
     start_again(x)
 }
 

@@ -9,6 +9,7 @@ use sluice_model::nginx::PassByVariable as Config;
 use sluice_route::Template;
 
 use super::state::Pass as Passed;
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -85,7 +86,7 @@ impl Handler for Pass {
         let group = address.group_name();
         let group = group.and_then(|name| self.list(address.scheme, &name));
         if let Some(list) = group {
-            x.context.occasional.pass = address.passed(Vec::new());
+            x.context.occasional_mut().pass = address.passed(Vec::new());
             return Step::Enter(list);
         }
         if !address.is_literal() && self.names == Names::Refused {
@@ -97,7 +98,7 @@ impl Handler for Pass {
         }
         match self.list(address.scheme, "") {
             Some(list) => {
-                x.context.occasional.pass = address.passed(address.dial());
+                x.context.occasional_mut().pass = address.passed(address.dial());
                 Step::Enter(list)
             }
             None => {

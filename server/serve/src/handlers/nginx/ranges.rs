@@ -13,6 +13,7 @@ use sluice_message::{FieldId, Method, Status};
 use sluice_model::nginx::Ranges as Config;
 use sluice_net::{Body, FileSlice};
 
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step, Waiting};
@@ -51,8 +52,8 @@ impl Handler for Ranges {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Requests without `Range` need no filter.
         if x.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
-            if x.context.nginx.ranges == Taking::AtOnce {
-                x.context.nginx.ranges = Taking::Later;
+            if x.context.nginx().ranges == Taking::AtOnce {
+                x.context.nginx_mut().ranges = Taking::Later;
             }
             x.context.filters.push(self.0.clone());
         }
@@ -62,11 +63,11 @@ impl Handler for Ranges {
 
 /// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
 pub(crate) fn are_left(x: &mut Exchange) -> bool {
-    match x.context.nginx.ranges {
+    match x.context.nginx().ranges {
         Taking::AtOnce => false,
         Taking::Never => true,
         Taking::Later | Taking::Offered => {
-            x.context.nginx.ranges = Taking::Offered;
+            x.context.nginx_mut().ranges = Taking::Offered;
             x.res.fields.set(FieldId::AcceptRanges, b"bytes");
             true
         }
@@ -77,7 +78,7 @@ impl Settings {
     /// The part of the response that the request selects.
     fn selected(&self, x: &Exchange, body: &Body) -> Selection {
         let reads = matches!(x.req.method, Method::Get | Method::Head);
-        let is_offered = x.context.nginx.ranges == Taking::Offered
+        let is_offered = x.context.nginx().ranges == Taking::Offered
             && x.res.fields.has(FieldId::AcceptRanges)
             && x.res.status == Status::OK;
         let length = body.len(x.inline.len());
@@ -103,7 +104,7 @@ impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
         let selected = self.selected(x, &body);
         let size = body.len(x.inline.len());
-        let was = std::mem::take(&mut x.context.nginx.ranges);
+        let was = std::mem::take(&mut x.context.nginx_mut().ranges);
         match (selected, size) {
             (Selection::One(range), Some(size)) => {
                 x.res.status = Status::PARTIAL_CONTENT;
@@ -130,7 +131,7 @@ impl Filter for Settings {
     fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
         let size = body.len(x.inline.len()).unwrap_or(0);
         x.inline.clear();
-        x.context.nginx.ranges = Taking::AtOnce;
+        x.context.nginx_mut().ranges = Taking::AtOnce;
         // Existing headers describe the response that is not sent; the scope adds its own to the error response.
         x.res.fields.retain(|field| field.id == FieldId::Server);
         let text = format!("bytes */{size}");
@@ -145,8 +146,8 @@ impl Filter for Settings {
     }
 
     fn give_up(&self, x: &mut Exchange) {
-        if x.context.nginx.ranges != Taking::Never {
-            x.context.nginx.ranges = Taking::AtOnce;
+        if x.context.nginx().ranges != Taking::Never {
+            x.context.nginx_mut().ranges = Taking::AtOnce;
         }
     }
 }

@@ -6,6 +6,7 @@ use sluice_message::{Remote, head};
 use sluice_model::nginx::RealIp as Config;
 use sluice_route::matcher::IpRanges;
 
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
 use crate::refusal::Refusal;
@@ -53,7 +54,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
 impl Handler for InPlace {
     fn serve(&self, x: &mut Exchange) -> Step {
         // An address set at server level is not replaced, as in nginx.
-        if x.context.nginx.real_port.is_none() {
+        if x.context.nginx().real_port.is_none() {
             self.0.set(x);
         }
         Step::Next
@@ -99,7 +100,7 @@ impl RealIp {
         };
         if let Some(client) = found {
             x.context.client_ip = Some(client.ip());
-            x.context.nginx.real_port = Some(client.port());
+            x.context.nginx_mut().real_port = Some(client.port());
             x.context.from_trusted_proxy = true;
         }
     }

@@ -6,6 +6,7 @@ use sluice_net::{Completion, Ending, Failure, Refused, Side};
 
 use super::Tree;
 use super::error_log::Grade;
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::failure::Fault;
 
@@ -19,11 +20,11 @@ impl Tree {
     /// the default server. Returns the fault to respond with; `None` if the request arrived too late to be
     /// reported.
     pub(crate) fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
-        x.context.tables.clone_from(&self.tables);
+        x.context.set_tables(self.tables.as_ref());
         let number = self.asked_by(&x.conn);
-        x.context.nginx.server = Some(number);
-        x.context.nginx.place = self.servers[number as usize].place;
-        x.context.occasional.refused_line = Some(refused.line.into());
+        x.context.nginx_mut().server = Some(number);
+        x.context.nginx_mut().place = self.servers[number as usize].place;
+        x.context.occasional_mut().refused_line = Some(refused.line.into());
         read_line(x, refused.line);
         if refused.status == Status::REQUEST_TIMEOUT {
             self.tell(x, Grade::Info, "client timed out", "");

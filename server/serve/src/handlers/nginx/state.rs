@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use sluice_message::Fields;
 
-use sluice_route::Provenance;
+use sluice_route::placeholder::NginxKey;
+use sluice_route::{Found, Provenance};
 
 use super::explained::Told;
+use super::limit_conn::Held as Counted;
 use super::ranges::Taking;
 use super::slice::Piece;
 use super::ssi::Shared as Pages;
 use super::user_id::Known;
-use crate::context::Empty;
+use super::tables::Tables;
+use super::variables;
+use crate::context::{Context, DialectState, Empty, Exchange, Seldom};
 use crate::failure::Fault;
 use crate::filters::encode::Counts;
 
@@ -53,7 +57,7 @@ impl Limited {
 }
 
 /// The routing state of a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct State {
     /// The virtual server, once selected.
     pub(super) server: Option<u32>,
@@ -102,7 +106,39 @@ pub struct State {
     pub(super) is_explained: bool,
 }
 
+impl Default for State {
+    fn default() -> State {
+        State::INITIAL
+    }
+}
+
 impl State {
+    /// The state of a request that no server has been selected for.
+    const INITIAL: State = State {
+        server: None,
+        place: 0,
+        named: None,
+        pending: None,
+        status: 0,
+        redirects: 0,
+        depth: 0,
+        doubt: 0,
+        real_port: None,
+        ranges: Taking::AtOnce,
+        limited_requests: Limited::No,
+        limited_connections: Limited::No,
+        internal: false,
+        is_error_page: false,
+        changed: false,
+        heeds_charset: false,
+        is_told: false,
+        rewritten: false,
+        subrequest: false,
+        is_piece: false,
+        has_final_path: false,
+        is_explained: false,
+    };
+
     /// Whether this is a subrequest.
     pub(crate) fn is_subrequest(&self) -> bool {
         self.subrequest
@@ -116,6 +152,130 @@ impl State {
     /// Whether the target is still the one that was sent, apart from normalization.
     pub(crate) fn is_as_sent(&self) -> bool {
         !self.rewritten
+    }
+}
+
+/// Everything that a server of an nginx.conf keeps for a request, in the context of the request.
+#[derive(Default)]
+pub struct RequestState {
+    /// The current location.
+    pub(super) state: State,
+    /// The lookup tables of the configuration, if it has any.
+    pub(super) tables: Option<Arc<Tables>>,
+    /// The captures of the latest regular expression that matched.
+    pub(super) captures: Seldom<Captures>,
+    /// State that few requests need.
+    pub(super) occasional: Seldom<Occasional>,
+    /// Its entries in connection limits, until the response has ended.
+    pub(super) counted: Vec<Counted>,
+}
+
+impl DialectState for RequestState {
+    fn clear(&mut self) {
+        self.state = State::default();
+        self.tables = None;
+        self.captures.clear();
+        self.occasional.clear();
+        self.counted.clear();
+    }
+
+    fn apart(&self) -> Box<dyn DialectState> {
+        Box::new(RequestState {
+            state: self.state,
+            tables: self.tables.clone(),
+            captures: self.captures.clone(),
+            occasional: self.occasional.clone(),
+            counted: Vec::new(),
+        })
+    }
+
+    fn is_subrequest(&self) -> bool {
+        self.state.is_subrequest()
+    }
+
+    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+        variables::value(x, key, out)
+    }
+
+    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
+        match key {
+            NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
+            NginxKey::Table(name) => Some(match &self.tables {
+                Some(tables) => tables.value(x, name, &mut Vec::new()),
+                None => Provenance::Configured,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Access to the state that a server of an nginx.conf keeps for a request. Other requests have the default state.
+pub trait NginxContext {
+    /// The routing state.
+    fn nginx(&self) -> &State;
+    /// The routing state, for changes.
+    fn nginx_mut(&mut self) -> &mut State;
+    /// The lookup tables of the configuration, if it has any.
+    fn tables(&self) -> Option<&Arc<Tables>>;
+    /// Sets the lookup tables.
+    fn set_tables(&mut self, tables: Option<&Arc<Tables>>);
+    /// The captures of the latest regular expression that matched.
+    fn captures(&self) -> &Captures;
+    /// The captures, for changes.
+    fn captures_mut(&mut self) -> &mut Seldom<Captures>;
+    /// State that few requests need.
+    fn occasional(&self) -> &Occasional;
+    /// State that few requests need, for changes.
+    fn occasional_mut(&mut self) -> &mut Occasional;
+    /// The entries in connection limits.
+    fn counted_mut(&mut self) -> &mut Vec<Counted>;
+}
+
+impl NginxContext for Context {
+    fn nginx(&self) -> &State {
+        static INITIAL: State = State::INITIAL;
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.state,
+            None => &INITIAL,
+        }
+    }
+
+    fn nginx_mut(&mut self) -> &mut State {
+        &mut self.dialect.state::<RequestState>().state
+    }
+
+    fn tables(&self) -> Option<&Arc<Tables>> {
+        self.dialect.find::<RequestState>()?.tables.as_ref()
+    }
+
+    fn set_tables(&mut self, tables: Option<&Arc<Tables>>) {
+        self.dialect.state::<RequestState>().tables = tables.cloned();
+    }
+
+    fn captures(&self) -> &Captures {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.captures,
+            None => Captures::empty(),
+        }
+    }
+
+    fn captures_mut(&mut self) -> &mut Seldom<Captures> {
+        &mut self.dialect.state::<RequestState>().captures
+    }
+
+    fn occasional(&self) -> &Occasional {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.occasional,
+            None => Occasional::empty(),
+        }
+    }
+
+    fn occasional_mut(&mut self) -> &mut Occasional {
+        &mut self.dialect.state::<RequestState>().occasional
+    }
+
+    fn counted_mut(&mut self) -> &mut Vec<Counted> {
+        &mut self.dialect.state::<RequestState>().counted
     }
 }
 

@@ -7,6 +7,7 @@ use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -113,7 +114,7 @@ impl Handler for TryFiles {
             });
             if is_there {
                 x.req.uri.set_path(&text);
-                x.context.nginx.rewritten = true;
+                x.context.nginx_mut().rewritten = true;
                 return Step::Next;
             }
         }
@@ -140,7 +141,7 @@ pub(super) fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step
     });
     match location {
         Some(location) => {
-            x.context.nginx.named = Some(location);
+            x.context.nginx_mut().named = Some(location);
             super::start_again(x)
         }
         None => Step::Fail(Fault::new(

@@ -14,6 +14,7 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::variables::cookie;
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
@@ -132,7 +133,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for UserId {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.is_subrequest() {
+        if x.context.nginx().is_subrequest() {
             return Step::Next;
         }
         let mut text = Vec::new();
@@ -146,7 +147,7 @@ impl Handler for UserId {
             known.set = self.0.to_set(x, &known, &text);
             x.context.filters.push(self.0.clone());
         }
-        x.context.occasional.user_id = Some(Box::new(known));
+        x.context.occasional_mut().user_id = Some(Box::new(known));
         Step::Next
     }
 }
@@ -202,7 +203,7 @@ impl Settings {
 
 impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let known = x.context.occasional.user_id.as_deref();
+        let known = x.context.occasional().user_id.as_deref();
         let Some(set) = known.and_then(|known| known.set) else {
             return body;
         };

@@ -14,6 +14,7 @@ use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
 use super::user_id::Which;
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::handlers::cache::CacheStatus;
 use crate::values::{client_ip, remote_ip};
@@ -36,7 +37,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Field(name) => join(&x.req.fields, name.as_bytes(), out),
         NginxKey::SentField(name) => join(&x.res.fields, name.as_bytes(), out),
         NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
-        NginxKey::Capture(index) => x.context.captures.write(*index, out),
+        NginxKey::Capture(index) => x.context.captures().write(*index, out),
         NginxKey::UriFrom(cut) => {
             let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
             // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
@@ -47,7 +48,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         }
         NginxKey::Pass(key) => passed(x, *key, out),
         NginxKey::Table(name) => {
-            if let Some(tables) = &x.context.tables {
+            if let Some(tables) = x.context.tables() {
                 let _ = tables.value(x, name, out);
             }
         }
@@ -93,7 +94,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 
 /// The port of the client; empty if a trusted proxy reported an address without a port.
 fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
-    let port = match (x.context.nginx.real_port, x.conn.remote) {
+    let port = match (x.context.nginx().real_port, x.conn.remote) {
         (Some(port), _) => port,
         (None, Remote::Ip(peer)) => peer.port(),
         (None, Remote::Unix) => 0,
@@ -204,11 +205,11 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         // Empty for a request with a malformed request line, until an error page is requested with GET.
         NginxKey::RequestMethod
             if x.req.target.is_empty()
-                && x.context.occasional.refused_line.is_some()
-                && x.context.nginx.is_as_sent() => {}
+                && x.context.occasional().refused_line.is_some()
+                && x.context.nginx().is_as_sent() => {}
         NginxKey::RequestMethod => {
             let own = &x.req.method;
-            let method = match x.context.nginx.is_subrequest() {
+            let method = match x.context.nginx().is_subrequest() {
                 true => x.context.original_method.as_deref().unwrap_or(own),
                 false => own,
             };
@@ -225,10 +226,10 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             }
         }
         NginxKey::LimitReqStatus => {
-            out.extend_from_slice(x.context.nginx.limited_requests.as_str().as_bytes());
+            out.extend_from_slice(x.context.nginx().limited_requests.as_str().as_bytes());
         }
         NginxKey::LimitConnStatus => {
-            out.extend_from_slice(x.context.nginx.limited_connections.as_str().as_bytes());
+            out.extend_from_slice(x.context.nginx().limited_connections.as_str().as_bytes());
         }
         NginxKey::RequestLength => {
             show(out, format_args!("{}", request_length(x)));
@@ -239,7 +240,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 NginxKey::UidGot => Which::Got,
                 _ => Which::Set,
             };
-            if let Some(known) = &x.context.occasional.user_id {
+            if let Some(known) = &x.context.occasional().user_id {
                 known.push(which, out);
             }
         }
@@ -259,7 +260,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 
 /// Bytes of the request read so far; the head is estimated where its size was not recorded.
 fn request_length(x: &Exchange) -> u64 {
-    let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
+    let is_known = x.came.head_bytes > 0 || x.context.occasional().refused_line.is_some();
     let head = match is_known {
         true => x.came.head_bytes as u64,
         false => {
@@ -275,7 +276,7 @@ fn request_length(x: &Exchange) -> u64 {
 
 /// A part of the upstream address.
 fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
-    let pass = &x.context.occasional.pass;
+    let pass = &x.context.occasional().pass;
     match key {
         PassKey::Dial => out.extend_from_slice(&pass.dial),
         PassKey::Host => out.extend_from_slice(&pass.host),
@@ -331,7 +332,7 @@ pub fn sent(x: &Exchange) -> &[u8] {
 }
 
 fn request_line(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(line) = &x.context.occasional.refused_line {
+    if let Some(line) = &x.context.occasional().refused_line {
         return out.extend_from_slice(line);
     }
     let method = x

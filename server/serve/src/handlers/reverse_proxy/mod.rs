@@ -209,7 +209,7 @@ impl ReverseProxy {
                     body
                 }
                 (None, _) | (_, None) => {
-                    x.context.nginx.is_told = is_told;
+                    self.dialect.gives_up(x, is_told);
                     return self.give_up(failed.failure);
                 }
             };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::nginx::AccessRules as Config;
 
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -84,7 +85,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Access {
     fn serve(&self, x: &mut Exchange) -> Step {
         // A subrequest was authorized together with its parent request.
-        if x.context.nginx.subrequest {
+        if x.context.nginx().subrequest {
             return Step::Next;
         }
         match (self.rules.rule(x), self.more.as_deref()) {

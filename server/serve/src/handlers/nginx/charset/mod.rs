@@ -14,6 +14,7 @@ use sluice_route::Template;
 use super::TreeRef;
 use super::error_log::Grade;
 use super::types::Kinds;
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
@@ -52,7 +53,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for Charset {
     fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.nginx.heeds_charset = true;
+        x.context.nginx_mut().heeds_charset = true;
         x.context.filters.push(self.0.clone());
         Step::Next
     }
@@ -60,10 +61,10 @@ impl Handler for Charset {
 
 /// Stores the charset requested by an upstream (`X-Accel-Charset`), if the location evaluates it.
 pub(crate) fn heed(x: &mut Exchange, fields: &Fields) {
-    if x.context.nginx.heeds_charset
+    if x.context.nginx().heeds_charset
         && let Some(name) = fields.find_first(b"X-Accel-Charset")
     {
-        x.context.occasional.charset_wanted = name.to_vec();
+        x.context.occasional_mut().charset_wanted = name.to_vec();
     }
 }
 
@@ -141,12 +142,12 @@ impl Settings {
     /// The target charset; `says_own` if the response declares a charset.
     fn wanted(&self, x: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
         // An included part takes the charset of its page.
-        let of_page = &x.context.occasional.charset_of_page;
-        if x.context.nginx.is_subrequest() && !of_page.is_empty() {
+        let of_page = &x.context.occasional().charset_of_page;
+        if x.context.nginx().is_subrequest() && !of_page.is_empty() {
             return Some(of_page.clone());
         }
-        if !x.context.occasional.charset_wanted.is_empty() {
-            let mut wanted = std::mem::take(&mut x.context.occasional.charset_wanted);
+        if !x.context.occasional().charset_wanted.is_empty() {
+            let mut wanted = std::mem::take(&mut x.context.occasional_mut().charset_wanted);
             clean_value(&mut wanted);
             if self.charsets.know(&wanted) {
                 return Some(wanted);
@@ -218,9 +219,9 @@ impl Filter for Settings {
     }
 
     fn give_up(&self, x: &mut Exchange) {
-        x.context.nginx.heeds_charset = false;
-        if !x.context.occasional.charset_wanted.is_empty() {
-            x.context.occasional.charset_wanted.clear();
+        x.context.nginx_mut().heeds_charset = false;
+        if !x.context.occasional().charset_wanted.is_empty() {
+            x.context.occasional_mut().charset_wanted.clear();
         }
     }
 }

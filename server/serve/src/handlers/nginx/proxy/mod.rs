@@ -21,6 +21,7 @@ use super::redirect::Naming;
 use super::uri::escape;
 use super::variables::sent;
 use super::{TreeRef, rate};
+use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
@@ -198,7 +199,7 @@ impl NginxProxy {
     }
 
     fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
-        let has_final_path = x.context.nginx.has_final_path();
+        let has_final_path = x.context.nginx().has_final_path();
         let mut target = match &self.target {
             Some(new) if !has_final_path || matches!(new.extent, Extent::Whole) => {
                 expanded(&new.path, x)
@@ -215,8 +216,8 @@ impl NginxProxy {
                 x.req.uri.set(&target);
                 return Some(before);
             }
-            _ if x.context.nginx.is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
-            _ if x.context.nginx.is_as_sent() => {
+            _ if x.context.nginx().is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
+            _ if x.context.nginx().is_as_sent() => {
                 let before = (x.req.method.clone(), x.req.uri.clone());
                 let whole = sent(x).to_vec();
                 x.req.uri.set(&whole);
@@ -334,6 +335,10 @@ impl Dialect for NginxProxy {
         failures::report(self, x, failure, of)
     }
 
+    fn gives_up(&self, x: &mut Exchange, is_logged: bool) {
+        x.context.nginx_mut().is_told = is_logged;
+    }
+
     fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>> {
         self.body.as_ref().map(|body| expanded(body, x))
     }
@@ -436,7 +441,7 @@ impl Dialect for NginxProxy {
 
     fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
         // Those of a cached response as well.
-        if x.context.nginx.is_subrequest() || is_shown {
+        if x.context.nginx().is_subrequest() || is_shown {
             // `auth_request_set` looks at them.
             (*x.context.upstream.fields).clone_from(&head.fields);
         }

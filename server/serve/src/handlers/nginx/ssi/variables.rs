@@ -9,6 +9,7 @@ use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Template, Unknown};
 
 use super::words::{self, Groups, Known};
+use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
 use crate::refusal::Refusal;
@@ -201,7 +202,7 @@ impl Known for Seen<'_> {
             out.extend_from_slice(value);
             return true;
         }
-        if let Some(tables) = &self.page.context.tables
+        if let Some(tables) = self.page.context.tables()
             && tables.know(name)
         {
             let before = out.len();

@@ -71,6 +71,8 @@ impl Dialect for Caddy {
         false
     }
 
+    fn gives_up(&self, _x: &mut Exchange, _is_logged: bool) {}
+
     fn replaced_body(&self, _x: &Exchange) -> Option<Vec<u8>> {
         None
     }

@@ -54,6 +54,9 @@ pub trait Dialect: Send + Sync {
     /// Logs a failed try at once. False if it is left to the entry about the request.
     fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool;
 
+    /// Called when the request fails. `is_logged` is what [`Dialect::report_failure`] returned for the last attempt.
+    fn gives_up(&self, x: &mut Exchange, is_logged: bool);
+
     /// What is sent in place of the body of the request.
     fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>>;
 
