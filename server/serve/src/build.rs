@@ -1,27 +1,25 @@
 //! Builds a running server from the model: either everything is opened, bound and loaded, or nothing changes. Each
 //! handler parses its own settings in its own file.
 
-pub(crate) mod dialects;
 mod matchers;
 mod routes;
 mod trace;
 
+use std::any::{Any, TypeId};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_model as model;
 use sluice_route::{MatcherSets, RouteIndex, Template};
 
 use crate::handler::Handler;
-use crate::handlers::nginx::TreeRef;
-use crate::handlers::nginx::charset::recode::Charsets;
-use crate::handlers::nginx::ssi::variables::Names;
-use crate::handlers::nginx::types::Types;
-use crate::handlers::reverse_proxy::group::Shared;
-use crate::https::{Authorities, Keys};
+use crate::keys::{Authorities, Keys};
 use crate::pipeline::{List, Program, Route};
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
+use crate::virtual_servers::VirtualServers;
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
 use sluice_observe::metrics::SiteMetrics;
@@ -52,11 +50,36 @@ pub struct Serving<'m> {
     /// Per-request metrics, if the configuration enables them.
     pub metrics: Option<SiteMetrics>,
     /// The local CAs, which outlive the configuration as well; `None` if it is only validated.
-    pub authorities: Option<&'m Authorities<'m>>,
+    pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources.
     pub(crate) keys: &'m Keys<'m>,
-    /// State shared by the reverse proxies of all servers.
-    pub(crate) shared: Shared,
+    /// What the handlers of all servers share.
+    pub(crate) shared: Slots,
+}
+
+/// Builds the handlers of a module. `serve` provides it, so the pipeline knows no module.
+pub(crate) type BuildModule =
+    for<'m> fn(&'m model::Handler, &mut Builder<'m>) -> Result<Vec<Box<dyn Handler>>, Refusal>;
+
+/// Values that handlers share while they are built, one of each type. Clones share the values that were set before.
+#[derive(Clone, Default)]
+pub struct Slots(RefCell<HashMap<TypeId, Rc<dyn Any>>>);
+
+impl Slots {
+    /// Sets the value of a type.
+    pub fn set<T: 'static>(&self, value: T) {
+        self.0
+            .borrow_mut()
+            .insert(TypeId::of::<T>(), Rc::new(value));
+    }
+
+    /// The value of a type; if none was set, the default is.
+    pub fn get<T: Clone + Default + 'static>(&self) -> T {
+        let mut slots = self.0.borrow_mut();
+        let slot = slots.entry(TypeId::of::<T>());
+        let value = slot.or_insert_with(|| Rc::new(T::default()));
+        value.downcast_ref().cloned().unwrap_or_default()
+    }
 }
 
 /// Builds the routes of one server and collects all refusals.
@@ -68,15 +91,16 @@ pub struct Builder<'m> {
     /// The log of the handlers; `None` if the configuration is only validated.
     pub log: Option<&'m Log>,
     /// The server, available once it is built.
-    pub itself: SiteRef,
+    pub itself: ServerRef,
     /// State that outlives the configuration; `None` if the configuration is only validated.
     pub recorder: Option<&'m Arc<Recorder>>,
     /// The local CAs; `None` if the configuration is only validated.
-    pub authorities: Option<&'m Authorities<'m>>,
+    pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources; `None` if the configuration is only validated.
     pub(crate) keys: Option<&'m Keys<'m>>,
-    /// State shared by the reverse proxies of all servers.
-    pub(crate) shared: Shared,
+    /// What the handlers share while they are built.
+    pub shared: Slots,
+    modules: BuildModule,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
     /// The model of each list, by the same index.
@@ -89,14 +113,8 @@ pub struct Builder<'m> {
     pub(crate) proxy_facts_are_asked: bool,
     /// Whether the server uses placeholders for upstream response headers.
     pub(crate) upstream_fields_are_asked: bool,
-    /// The `types` tables of an nginx.conf.
-    pub(crate) nginx_types: Vec<Arc<Types>>,
-    /// The character sets of an nginx.conf.
-    pub(crate) nginx_charsets: Arc<Charsets>,
-    /// The variables of an nginx.conf, for SSI pages.
-    pub(crate) nginx_names: Arc<Names>,
-    /// The virtual servers of an nginx.conf, available once they are built.
-    pub(crate) nginx_tree: TreeRef,
+    /// The virtual servers, if handlers select them.
+    virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// The list of error handlers set by [`Builder::answer_errors_with`].
     own_errors: Option<usize>,
     /// The current position in the configuration.
@@ -110,6 +128,7 @@ impl<'m> Builder<'m> {
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
+        modules: BuildModule,
         serving: Option<Serving<'m>>,
     ) -> Result<(Program, Vec<Listed<'m>>), Vec<Refusal>> {
         let recorder = serving.as_ref().map(|serving| serving.recorder);
@@ -117,13 +136,14 @@ impl<'m> Builder<'m> {
             server,
             config_files,
             log: recorder.map(|recorder| recorder.log()),
-            itself: SiteRef::default(),
+            itself: ServerRef::default(),
             recorder,
             authorities: serving.as_ref().and_then(|serving| serving.authorities),
             keys: serving.as_ref().map(|serving| serving.keys),
             shared: serving
                 .as_ref()
-                .map_or_else(Shared::default, |serving| serving.shared.clone()),
+                .map_or_else(Slots::default, |serving| serving.shared.clone()),
+            modules,
             metrics: serving.and_then(|serving| serving.metrics),
             lists: Vec::new(),
             listed: Vec::new(),
@@ -132,10 +152,7 @@ impl<'m> Builder<'m> {
             body_is_asked: routes::asks_for_body(server),
             proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
             upstream_fields_are_asked: routes::asks_for_upstream_fields(server),
-            nginx_types: Vec::new(),
-            nginx_charsets: Arc::default(),
-            nginx_names: Arc::default(),
-            nginx_tree: TreeRef::default(),
+            virtual_servers: None,
             own_errors: None,
             place: place.to_owned(),
             refusals: Vec::new(),
@@ -166,7 +183,7 @@ impl<'m> Builder<'m> {
                 errors: errors.or(builder.own_errors),
                 errors_recur: builder.own_errors.is_some(),
                 itself: builder.itself,
-                nginx: builder.nginx_tree.get(),
+                virtual_servers: builder.virtual_servers,
                 metrics: builder.metrics,
             };
             Ok((program, builder.listed))
@@ -192,6 +209,11 @@ impl<'m> Builder<'m> {
             b.lists[number] = b.list(routes);
             number
         })
+    }
+
+    /// Sets the virtual servers that the handlers select.
+    pub(crate) fn set_virtual_servers(&mut self, servers: Arc<dyn VirtualServers>) {
+        self.virtual_servers = Some(servers);
     }
 
     /// Makes these handlers produce the response for every error, including errors of their own.

@@ -128,7 +128,9 @@ impl DialectSlot {
         }
         let state = self.0.get_or_insert_with(|| Box::<T>::default());
         let state: &mut dyn Any = &mut **state;
-        state.downcast_mut().expect("a state of another type was removed")
+        state
+            .downcast_mut()
+            .expect("a state of another type was removed")
     }
 
     /// The state of any type, if it is there.

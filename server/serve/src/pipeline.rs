@@ -10,10 +10,10 @@ use sluice_route::{MatcherSets, RouteIndex};
 use crate::context::{ErrorInfo, Exchange, Held};
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
-use crate::handlers::nginx::Tree;
 use crate::limits::FRAMES_MAX;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use crate::values;
+use crate::virtual_servers::VirtualServers;
 use sluice_observe::metrics::SiteMetrics;
 
 /// All route lists of one server, by index. Requests start in the first.
@@ -24,9 +24,9 @@ pub struct Program {
     /// Whether that list also handles its own errors. It must then terminate by itself.
     pub(crate) errors_recur: bool,
     /// The server that this belongs to, for handlers that make subrequests.
-    pub(crate) itself: SiteRef,
-    /// The virtual servers of an nginx.conf, if the configuration is one.
-    pub(crate) nginx: Option<Arc<Tree>>,
+    pub(crate) itself: ServerRef,
+    /// The virtual servers, if handlers select them.
+    pub(crate) virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// Counts requests by the routes of the first list, if the configuration enables metrics.
     pub(crate) metrics: Option<SiteMetrics>,
 }
@@ -332,10 +332,11 @@ impl Program {
 
     /// Continues the walk with the error routes; without error routes produces the default error response.
     fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
-        // Like nginx, a server of an nginx.conf does not respond to a client that is too slow.
+        let virtual_servers = self.virtual_servers.as_deref();
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
-                || failure.is_slow_client() && self.nginx.is_some()
+                || failure.is_slow_client()
+                    && virtual_servers.is_some_and(VirtualServers::drop_slow)
         });
         // RFC 9110, section 15.5.9: after a request timeout the connection is closed rather than reading the rest of
         // the request. In HTTP/2 this affects only the stream.
@@ -364,8 +365,8 @@ impl Program {
             filter.give_up(x);
         }
         if gone {
-            if let Some(tree) = &self.nginx {
-                tree.tell_gone(x, fault.failure.as_ref());
+            if let Some(servers) = virtual_servers {
+                servers.client_gone(x, fault.failure.as_ref());
             }
             return Some(Applied::Answer(Body::Abort));
         }

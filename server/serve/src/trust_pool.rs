@@ -10,7 +10,7 @@ use sluice_certs::{Publisher, Storage, Verification};
 use sluice_model::{Duration, RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, revoked_from_pem, system_certificates};
 
-use crate::https::{Keys, Signer};
+use crate::keys::{Keys, Signer};
 use crate::limits::{TRUST_ENDPOINTS_MAX, TRUST_POOLS_NESTED_MAX};
 use crate::refusal::Refusal;
 use crate::settings::given;

@@ -11,9 +11,7 @@ use sluice_message::span::push_duration;
 use sluice_message::{ConnInfo, Remote, Status};
 use sluice_net::clock;
 use sluice_observe::process_values;
-use sluice_route::placeholder::{
-    ErrorKey, FileKey, HeaderKey, ProxyKey, TimeKey, TlsKey, Unknown,
-};
+use sluice_route::placeholder::{ErrorKey, FileKey, HeaderKey, ProxyKey, TimeKey, TlsKey, Unknown};
 use sluice_route::{
     Found, Input, Key, Kind, MatcherSets, Provenance, RequestValues, Template, UnfitPath, Values,
 };

@@ -4,12 +4,8 @@ use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
 use super::{Builder, matchers, trace};
-use crate::handler::Handler;
-use crate::handlers;
 use crate::pipeline::{List, Route};
 use crate::refusal::Refusal;
-
-type Built = Result<Box<dyn Handler>, Refusal>;
 
 impl<'m> Builder<'m> {
     pub(super) fn list(&mut self, routes: &'m [sluice_model::Route]) -> List {
@@ -41,28 +37,21 @@ impl<'m> Builder<'m> {
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
             let done = self.within(&format!(".handle[{index}]"), |b| {
-                let nests = matches!(handler, Config::Subroute(_) | Config::Nginx(_));
-                let asks = b.body_is_asked && !nests && asks_for_body(handler);
-                if let Config::Nginx(nginx) = handler {
-                    match handlers::nginx::build(nginx, b) {
-                        Ok(several) => built.extend(several),
-                        Err(refusal) => b.refuse(refusal),
-                    }
-                    return None;
-                }
-                match b.handler(handler) {
-                    Ok(built) if asks => Some(handlers::body_text::before(built)),
-                    Ok(built) => Some(built),
-                    Err(refusal) => {
-                        b.refuse(refusal);
-                        None
-                    }
-                }
+                let done = (b.modules)(handler, b);
+                done.unwrap_or_else(|refusal| {
+                    b.refuse(refusal);
+                    Vec::new()
+                })
             });
-            let traced = self.server.logs.as_ref().is_some_and(|logs| logs.trace);
-            match (done, self.recorder.filter(|_| traced)) {
-                (Some(done), Some(recorder)) => built.push(trace::tell(done, handler, recorder)),
-                (done, _) => built.extend(done),
+            let logs = self.server.logs.as_ref();
+            let traced =
+                logs.is_some_and(|logs| logs.trace && !matches!(handler, Config::Nginx(_)));
+            match self.recorder.filter(|_| traced) {
+                Some(recorder) => built.extend(
+                    done.into_iter()
+                        .map(|done| trace::tell(done, handler, recorder)),
+                ),
+                None => built.extend(done),
             }
         }
         Route {
@@ -74,66 +63,9 @@ impl<'m> Builder<'m> {
         }
     }
 
-    fn handler(&mut self, config: &'m Config) -> Built {
-        match config {
-            Config::AcmeServer(config) => handlers::acme_server::build(config, self),
-            Config::Authentication(config) => handlers::authentication::build(config, self),
-            Config::Cache(config) => handlers::cache::build(config, self),
-            Config::Encode(config) => handlers::encode::build(config, self),
-            Config::Error(config) => handlers::error::build(config, self),
-            Config::FileServer(config) => handlers::file_server::build(config, self),
-            Config::Headers(config) => handlers::headers::build(config, self),
-            Config::InFlight(config) => handlers::in_flight::build(config, self),
-            Config::Invoke(config) => handlers::subroute::build_invoke(config, self),
-            Config::LogAppend(config) => handlers::log_append::build(config, self),
-            Config::Map(config) => handlers::map::build(config, self),
-            Config::Metrics(config) => Ok(handlers::metrics::build(config, self)),
-            Config::RateLimit(config) => match config.nginx {
-                true => handlers::nginx::limit_req::build(config, self),
-                false => handlers::rate_limit::build(config, self),
-            },
-            Config::RequestBody(config) => handlers::request_body::build(config, self),
-            Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, self),
-            Config::Rewrite(config) => handlers::rewrite::build(config, self),
-            Config::StaticResponse(config) => handlers::static_response::build(config, self),
-            Config::Subroute(config) => Ok(handlers::subroute::build(config, self)),
-            Config::Templates(config) => handlers::templates::build(config, self),
-            Config::Tracing(config) => handlers::tracing::build(config, self),
-            Config::Vars(config) => handlers::vars::build(config, self),
-            Config::CopyResponse(config) => handlers::copy_response::build(config, self),
-            Config::CopyResponseHeaders(config) => {
-                Ok(handlers::copy_response::build_headers(config))
-            }
-            Config::Intercept(config) => handlers::intercept::build(config, self),
-            // Expands to two handlers; handled above.
-            Config::Nginx(_) => Err(Refusal::new("`nginx` stands alone in its route")),
-            Config::NginxAccess(config) => handlers::nginx::access::build(config, self),
-            Config::NginxAddition(config) => handlers::nginx::addition::build(config, self),
-            Config::NginxCharset(config) => handlers::nginx::charset::build(config, self),
-            Config::NginxConnections(config) => handlers::nginx::limit_conn::build(config, self),
-            Config::NginxContent(config) => handlers::nginx::content::build(config, self),
-            Config::NginxRanges(config) => Ok(handlers::nginx::ranges::build(config)),
-            Config::NginxRate(config) => handlers::nginx::rate::build(config, self),
-            Config::NginxRealIp(config) => handlers::nginx::realip::build(config),
-            Config::NginxExpires(config) => handlers::nginx::expires::build(config, self),
-            Config::NginxFiles(config) => handlers::nginx::files::build(config, self),
-            Config::NginxGunzip(config) => handlers::nginx::gunzip::build(config, self),
-            Config::NginxGzip(config) => handlers::nginx::gzip::build(config, self),
-            Config::NginxLog(config) => handlers::nginx::log::build(config, self),
-            Config::NginxMirror(config) => handlers::nginx::mirror::build(config, self),
-            Config::NginxPass(config) => handlers::nginx::pass::build(config, self),
-            Config::NginxSlice(config) => handlers::nginx::slice::build(config, self),
-            Config::NginxSsi(config) => handlers::nginx::ssi::build(config, self),
-            Config::NginxSub(config) => handlers::nginx::substitute::build(config, self),
-            Config::NginxTrailers(config) => handlers::nginx::trailers::build(config, self),
-            Config::NginxTryFiles(config) => handlers::nginx::try_files::build(config, self),
-            Config::NginxUserId(config) => handlers::nginx::user_id::build(config, self),
-            Config::Push(_) => Ok(Box::new(handlers::push::Push)),
-            Config::Other(_) => Err(
-                Refusal::new(format!("unknown handler `{}`", config.module()))
-                    .with_help("remove it, or serve this site with the server that has it"),
-            ),
-        }
+    /// Whether a placeholder in the configuration of a handler requires the request body.
+    pub(crate) fn needs_body(&self, config: &Config) -> bool {
+        self.body_is_asked && asks_for_body(config)
     }
 
     /// Builds a list whose errors are handled by another list.

@@ -20,7 +20,7 @@ use crate::filters::encode::Silence;
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
 use crate::handlers::body_text;
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use crate::templates::{self, Setting};
 use crate::values::At;
 
@@ -32,7 +32,7 @@ struct Templates {
     mime_types: Vec<String>,
     open: String,
     close: String,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Builds `templates`.

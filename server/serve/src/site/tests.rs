@@ -71,7 +71,7 @@ fn site() -> Site {
                 errors: None,
                 errors_recur: false,
                 itself: Default::default(),
-                nginx: None,
+                virtual_servers: None,
                 metrics: None,
             },
             trusted_proxies: None,

@@ -20,7 +20,7 @@ use sluice_template::{Delimiters, Error, Fault, Machine, Program, Progress, Valu
 
 use crate::context::Exchange;
 use crate::failure::Fault as Refused;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 
 use files::Files;
 pub use files::mode_text;
@@ -35,7 +35,7 @@ pub struct Setting<'a> {
     /// The delimiters of actions.
     pub delimiters: Delimiters<'a>,
     /// The server, for `httpInclude`.
-    pub site: &'a SiteRef,
+    pub site: &'a ServerRef,
 }
 
 /// The output of a template.

@@ -20,8 +20,8 @@ use crate::failure::Fault;
 use crate::files::{self, Root};
 use crate::handler::{Account, Handler, Step};
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
 use crate::status::StatusText;
+use crate::subrequests::ServerRef;
 use crate::values::{self, At};
 
 use browse::Browse;
@@ -62,7 +62,7 @@ impl FileServer {
         config: &Config,
         status: Option<StatusText>,
         config_files: &[String],
-        site: SiteRef,
+        site: ServerRef,
     ) -> Result<FileServer, Refusal> {
         files::check_file_system(&config.fs)?;
         let index = match config.index_names.as_slice() {

@@ -10,13 +10,13 @@ use sluice_net::{Body, BodyStream, Failure};
 
 use super::types::Kinds;
 use super::{changed, subrequest};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Account, Filter, Handler, Step, Waiting};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 
 struct Addition(Arc<Settings>);
 
@@ -24,7 +24,7 @@ struct Settings {
     before: Box<[u8]>,
     after: Box<[u8]>,
     types: Kinds,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Builds the handler.

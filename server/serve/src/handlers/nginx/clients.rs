@@ -8,8 +8,8 @@ use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
 
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::trust_pool::{from_file, revoked_from_file};
 

@@ -4,8 +4,8 @@
 use sluice_message::Status;
 
 use super::{Tree, TreeRef};
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
+use crate::handlers::nginx::state::NginxContext;
 use crate::record::{Remark, tell};
 use sluice_observe::log::Level;
 

@@ -4,8 +4,8 @@
 use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
+use crate::handlers::nginx::state::NginxContext;
 
 /// One configuration line that was evaluated.
 #[derive(Clone, Debug)]

@@ -21,13 +21,14 @@ use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{Query, base_name, go_on_at, pages, ranges};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
 use crate::handlers::file_server::{multipart::Multipart, send};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
 use crate::refusal::Refusal;
 use crate::values::expand_path;
@@ -87,7 +88,7 @@ enum Tags {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let types = cx.nginx_types.get(config.types as usize).cloned();
+    let types = Shared::of(cx).types.get(config.types as usize).cloned();
     let index = config.index.iter().map(|name| cx.template(name));
     Ok(Box::new(Files {
         path: cx.template(&config.path)?,

@@ -10,12 +10,12 @@ use sluice_net::Body;
 use super::changed;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::types::Kinds;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Coding, Counts, compress};
 use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 

@@ -10,11 +10,11 @@ use sluice_route::Template;
 
 use super::limit_req::{Told, trial};
 use super::state::Limited;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::handlers::nginx::state::NginxContext;
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, RATE_SHARDS};
 use crate::refusal::Refusal;
 use crate::values;

@@ -8,10 +8,11 @@ use sluice_model::handler::RateLimit as Config;
 
 use super::error_log::Grade;
 use super::{Limited as Outcome, TreeRef};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step, Waiting};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::rate_limit::{Limited, RateLimit};
 use crate::refusal::Refusal;
 
@@ -142,7 +143,7 @@ impl Told {
     pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(Told {
-            tree: cx.nginx_tree.clone(),
+            tree: Shared::of(cx).tree,
             grade: Grade::named(level).ok_or_else(wrong)?,
         })
     }

@@ -12,24 +12,24 @@ use sluice_net::upstream::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::collect;
 use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use sluice_observe::log::Log;
 
 struct Mirror {
     uris: Box<[Box<[u8]>]>,
     bodies: Bodies,
-    site: SiteRef,
+    site: ServerRef,
     log: Option<Log>,
 }
 

@@ -38,6 +38,7 @@ pub(crate) mod refused;
 mod rewrite;
 mod secure_link;
 pub(crate) mod servers;
+mod shared;
 pub(crate) mod slice;
 pub mod ssi;
 mod state;
@@ -52,6 +53,7 @@ mod upstream_vars;
 pub(crate) mod uri;
 pub mod user_id;
 pub mod variables;
+mod virtual_servers;
 
 pub(crate) use pages::set_status;
 pub use state::{Limited, NginxContext, Occasional, State};
@@ -66,7 +68,7 @@ use sluice_model::nginx::{
     ClientLimits as ClientLimitsConfig, HeadLimits, Location as LocationConfig, Nginx as Config,
     Place as PlaceConfig, VirtualServer,
 };
-use sluice_net::{Body, ClientLimits, RequestBody};
+use sluice_net::{Body, RequestBody};
 
 use crate::build::Builder;
 use crate::context::Exchange;
@@ -85,6 +87,7 @@ use realip::RealIp;
 use redirect::Naming;
 use rewrite::{Answer, Flow, Line};
 use servers::Names as ServerNames;
+use shared::Shared;
 use ssi::variables::Names;
 use state::REDIRECTS_MAX;
 pub use tables::Tables;
@@ -459,13 +462,8 @@ impl Tree {
         &self.patience[place.patience as usize]
     }
 
-    /// The limits for the client of a request.
-    pub(crate) fn client_limits(&self, x: &Exchange) -> &ClientLimits {
-        self.patience_of(self.place(x)).limits()
-    }
-
     /// The server that the SNI name of a handshake selects.
-    pub(crate) fn asked_by(&self, conn: &ConnInfo) -> u32 {
+    fn asked_by(&self, conn: &ConnInfo) -> u32 {
         let name = conn.tls.as_ref().map(|tls| tls.server_name.as_bytes());
         name.map_or(0, |name| self.names.by_sni(name))
     }
@@ -580,10 +578,13 @@ pub fn build<'m>(
             .map(Patience::build)
             .collect::<Result<_, Refusal>>()?,
     };
-    cx.nginx_types = build.types.clone();
-    cx.nginx_charsets = Arc::new(Charsets::build(config)?);
-    cx.nginx_names = Arc::new(Names::build(&config.variables, &config.families)?);
-    cx.nginx_tree = TreeRef::default();
+    let tree_ref = TreeRef::default();
+    cx.shared.set(Shared {
+        types: build.types.clone().into(),
+        charsets: Arc::new(Charsets::build(config)?),
+        names: Arc::new(Names::build(&config.variables, &config.families)?),
+        tree: tree_ref.clone(),
+    });
     let mut servers = Vec::new();
     for (index, server) in config.servers.iter().enumerate() {
         let built = cx.within(&format!(".servers[{index}]"), |cx| build.server(server, cx))?;
@@ -605,7 +606,8 @@ pub fn build<'m>(
         log: cx.log.cloned(),
     });
     // Set only here: each server of the model has one such handler.
-    let _ = cx.nginx_tree.0.set(Arc::downgrade(&tree));
+    let _ = tree_ref.0.set(Arc::downgrade(&tree));
+    cx.set_virtual_servers(tree.clone());
     cx.answer_errors_with(pages::handlers(&tree));
     Ok(vec![
         Box::new(Choose { tree: tree.clone() }),

@@ -10,11 +10,11 @@ use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
 use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Filter, Handler, Step};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::values::expanded;
 

@@ -9,11 +9,11 @@ use sluice_model::nginx::PassByVariable as Config;
 use sluice_route::Template;
 
 use super::state::Pass as Passed;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Handler, Step};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::values::expanded;
 

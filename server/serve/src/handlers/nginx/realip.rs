@@ -6,9 +6,9 @@ use sluice_message::{Remote, head};
 use sluice_model::nginx::RealIp as Config;
 use sluice_route::matcher::IpRanges;
 
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::handler::{Handler, Step};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 
 /// The trusted proxies and the source of the address.

@@ -16,12 +16,12 @@ use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
 use super::{Tree, empty, explained, pages, redirect, uri};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::Step;
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
@@ -203,7 +203,9 @@ impl Change {
         }
         let is_redirect = matches!(self.then, Then::Redirect(_));
         let was_escaped = was_escaped(x);
-        x.context.captures_mut().set_escapes(is_redirect && was_escaped);
+        x.context
+            .captures_mut()
+            .set_escapes(is_redirect && was_escaped);
         let mut new = expanded(&self.path, x);
         x.context.captures_mut().set_escapes(was_escaped);
         let mut query = expanded(&self.query, x);

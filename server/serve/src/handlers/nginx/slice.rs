@@ -21,22 +21,22 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use super::ranges::Taking;
 use super::state::State;
 use super::subrequest;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::filters::encode::Source;
 use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::file_server::send::{selection, set_content_range};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
-use crate::site::{Site, SiteRef};
+use crate::subrequests::{ServerRef, Subrequests};
 
 /// The handler.
 struct Slices(Arc<Settings>);
 
 struct Settings {
     size: u64,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// The slice that a request is for.
@@ -333,7 +333,7 @@ struct Pieces {
     at: u64,
     end: u64,
     known: Known,
-    site: Arc<Site>,
+    site: Arc<dyn Subrequests>,
     /// The template for the subrequests of further slices.
     asking: Box<Exchange>,
     state: Reading,

@@ -8,11 +8,11 @@ use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
 use super::expires::is_good;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::Source;
 use crate::handler::{Filter, Filtering, Handler};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;

@@ -7,12 +7,13 @@ use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::files;
 use crate::handler::{Handler, Step};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::values::{expand_path, expanded};
 
@@ -60,7 +61,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         alias_of: config.alias_of.as_bytes().into(),
         otherwise,
         links: Links::build(&config.links, cx)?,
-        tree: cx.nginx_tree.clone(),
+        tree: Shared::of(cx).tree,
     }))
 }
 

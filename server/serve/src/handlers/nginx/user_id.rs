@@ -14,10 +14,10 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::variables::cookie;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::handler::{Filter, Handler, Step};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;

@@ -14,9 +14,9 @@ use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
 use super::user_id::Which;
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::handlers::cache::CacheStatus;
+use crate::handlers::nginx::state::NginxContext;
 use crate::values::{client_ip, remote_ip};
 
 /// Appends the value of a variable.

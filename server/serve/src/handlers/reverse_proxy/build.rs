@@ -23,9 +23,10 @@ use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
 use crate::build::Builder;
-use crate::build::dialects::{self, EmptyFields};
+use crate::dialects::{self, EmptyFields};
 use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
+use crate::handlers::reverse_proxy::group::Shared;
 use crate::limits::STREAM_BUFFER_BYTES;
 use crate::refusal::Refusal;
 
@@ -164,8 +165,9 @@ fn maker(
     group: Option<&Choosing>,
     cx: &Builder<'_>,
 ) -> Result<Maker, Refusal> {
-    cx.shared.note_proxy();
-    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &cx.shared)?;
+    let shared: Shared = cx.shared.get();
+    shared.note_proxy();
+    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &shared)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());

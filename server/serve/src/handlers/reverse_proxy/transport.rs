@@ -23,7 +23,7 @@ use super::making::Way;
 use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
-use crate::https::Keys;
+use crate::keys::Keys;
 use crate::limits::READ_BUFFER_BYTES;
 use crate::refusal::Refusal;
 use crate::trust_pool;

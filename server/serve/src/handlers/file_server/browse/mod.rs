@@ -22,7 +22,7 @@ use crate::failure::Fault;
 use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use crate::handler::Step;
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use sluice_observe::random;
 
 pub(super) use entries::Entry;
@@ -36,7 +36,7 @@ pub(super) struct Browse {
     entries_max: usize,
     /// The template for HTML listings, instead of the built-in page.
     template: Option<Template>,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Whether listings show the targets of links.
@@ -162,7 +162,7 @@ impl Order {
 }
 
 impl Browse {
-    pub(super) fn build(config: &Config, site: SiteRef) -> Result<Browse, Refusal> {
+    pub(super) fn build(config: &Config, site: ServerRef) -> Result<Browse, Refusal> {
         let template = match config.template_file.as_str() {
             "" => None,
             path => Some(Template::new(path).map_err(|error| {

@@ -10,7 +10,7 @@ use crate::context::Exchange;
 use crate::failure::Fault as Refused;
 use crate::files::limits::TEMPLATE_BYTES_MAX;
 use crate::files::read_whole;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use crate::templates::humanize::binary_size;
 use crate::templates::{self, Setting, mode_text};
 
@@ -36,7 +36,7 @@ impl Template {
         x: &Exchange,
         listing: &Listing,
         root: &[u8],
-        site: &SiteRef,
+        site: &ServerRef,
     ) -> Result<Vec<u8>, Refused> {
         let now = x.worker.clock.coarse();
         let Some(source) = read_whole(&self.path, TEMPLATE_BYTES_MAX as u64, now) else {

@@ -14,14 +14,14 @@ use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handlers::nginx::subrequest;
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 use crate::values::expanded_traced;
 
 /// The location that receives the authorization subrequest.
 pub struct AskLocation {
     uri: Box<[u8]>,
     set: Vec<(Arc<str>, Template)>,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 impl AskLocation {

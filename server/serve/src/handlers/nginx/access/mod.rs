@@ -11,11 +11,11 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::nginx::AccessRules as Config;
 
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::{Account, Assumed, Handler, Step, Waiting};
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::settings::given;
 

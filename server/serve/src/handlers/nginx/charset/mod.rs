@@ -14,11 +14,12 @@ use sluice_route::Template;
 use super::TreeRef;
 use super::error_log::Grade;
 use super::types::Kinds;
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Handler, Step};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::refusal::Refusal;
 use crate::text::clean_value;
 use crate::values::expanded;
@@ -46,8 +47,8 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         source: cx.template(&config.source)?,
         overrides: config.overrides,
         types: Kinds::build(&config.types),
-        charsets: cx.nginx_charsets.clone(),
-        tree: cx.nginx_tree.clone(),
+        charsets: Shared::of(cx).charsets,
+        tree: Shared::of(cx).tree,
     }))))
 }
 

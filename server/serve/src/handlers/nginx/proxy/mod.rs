@@ -21,12 +21,13 @@ use super::redirect::Naming;
 use super::uri::escape;
 use super::variables::sent;
 use super::{TreeRef, rate};
-use crate::handlers::nginx::NginxContext;
 use crate::build::Builder;
 use crate::context::Exchange;
 use crate::failure::Fault;
 use crate::handler::Step;
 use crate::handlers::cache::cached_response::part_by_force;
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original};
 use crate::handlers::reverse_proxy::replay::Replay;
@@ -163,7 +164,7 @@ impl NginxProxy {
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
             ignores_charset: ignores("X-Accel-Charset"),
-            tree: cx.nginx_tree.clone(),
+            tree: Shared::of(cx).tree,
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
             next: NextUpstream::build(config, servers)?,

@@ -18,8 +18,9 @@ use crate::build::Builder;
 use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
 use crate::handler::{Filter, Filtering, Handler};
+use crate::handlers::nginx;
 use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::subrequests::ServerRef;
 
 use page::Page;
 use variables::Names;
@@ -38,7 +39,7 @@ struct Rules {
     keeps_last_modified: bool,
     names: Names,
     all_names: Arc<Names>,
-    site: SiteRef,
+    site: ServerRef,
     tree: TreeRef,
 }
 
@@ -50,9 +51,9 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         silent: config.silent,
         keeps_last_modified: config.keeps_last_modified,
         names: Names::build(&config.variables, &Default::default())?,
-        all_names: cx.nginx_names.clone(),
+        all_names: nginx::shared::Shared::of(cx).names,
         site: cx.itself.clone(),
-        tree: cx.nginx_tree.clone(),
+        tree: nginx::shared::Shared::of(cx).tree,
     }))))
 }
 

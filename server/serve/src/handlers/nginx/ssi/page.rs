@@ -16,11 +16,11 @@ use super::Rules;
 use super::parse::{Command, Next, Parser};
 use super::variables::{Seen, Shared};
 use super::words::{Encoding, Known, expanded, holds, lower};
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
 use crate::filters::encode::Source;
 use crate::handlers::nginx::charset;
 use crate::handlers::nginx::error_log::Grade;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::nginx::state::State;
 use crate::handlers::nginx::{subrequest, uri};
 use crate::limits::{

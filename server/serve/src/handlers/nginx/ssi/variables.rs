@@ -9,8 +9,8 @@ use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Template, Unknown};
 
 use super::words::{self, Groups, Known};
-use crate::handlers::nginx::NginxContext;
 use crate::context::Exchange;
+use crate::handlers::nginx::state::NginxContext;
 use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
 use crate::refusal::Refusal;
 use crate::values::At;

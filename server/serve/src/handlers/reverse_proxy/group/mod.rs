@@ -236,7 +236,7 @@ impl Choosing {
             .with_help("give as many"));
         }
         Ok(Choosing {
-            group: cx.shared.group(config, upstreams, cx.log)?,
+            group: cx.shared.get::<Shared>().group(config, upstreams, cx.log)?,
             key: cx.template(&config.key)?,
             sticky: Sticky::build(config, cx)?.map(Box::new),
         })

@@ -3,7 +3,7 @@
 use sluice_model::proxy::ReverseProxy as Config;
 use sluice_route::matcher::IpRanges;
 
-use super::Builder;
+use crate::build::Builder;
 use crate::handlers::nginx::proxy::{self, NginxProxy};
 use crate::handlers::reverse_proxy::buffering::Buffering;
 use crate::handlers::reverse_proxy::dialect::{Caddy, Dialect};
