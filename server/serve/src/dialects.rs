@@ -3,14 +3,14 @@
 use sluice_model::proxy::ReverseProxy as Config;
 use sluice_route::matcher::IpRanges;
 
-use crate::build::Builder;
 use crate::handlers::nginx::proxy::{self, NginxProxy};
 use crate::handlers::reverse_proxy::buffering::Buffering;
 use crate::handlers::reverse_proxy::dialect::{Caddy, Dialect};
 use crate::handlers::reverse_proxy::dynamic::Sockets;
 use crate::handlers::reverse_proxy::retry::{Retries, Sharing};
 use crate::handlers::rewrite;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::refusal::Refusal;
 
 /// What becomes of fields that a configuration sets to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

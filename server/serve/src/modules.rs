@@ -3,10 +3,10 @@
 
 use sluice_model::Handler as Config;
 
-use crate::build::Builder;
-use crate::handler::Handler;
 use crate::handlers;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::handler::Handler;
+use sluice_pipeline::refusal::Refusal;
 
 type Built = Result<Box<dyn Handler>, Refusal>;
 

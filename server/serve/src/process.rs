@@ -15,21 +15,21 @@ use sluice_net::{
     Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
 };
 
-use crate::build::{Serving, Slots};
 use crate::explain::Explainer;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Https, LocalAuthorities, Purpose};
-use crate::keys::Authorities;
-use crate::keys::Keys;
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
 use crate::protocols;
-use crate::refusal::Refusal;
-use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
+use sluice_pipeline::build::{Serving, Slots};
+use sluice_pipeline::keys::Authorities;
+use sluice_pipeline::keys::Keys;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::{Times, given, settings};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {

@@ -10,20 +10,20 @@ use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Vers
 use sluice_model::Server;
 use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
-use crate::build::{Builder, Listed, Serving};
-use crate::client_ip::TrustedProxies;
-use crate::context::{Context, Exchange};
-use crate::early;
-use crate::handler::Step;
 use crate::modules;
 use crate::odd_headers::ExpectedNames;
-use crate::pipeline::Program;
-use crate::record;
-use crate::refusal::Refusal;
-use crate::subrequests::Subrequests;
 use sluice_observe::Recorder;
 use sluice_observe::log::AccessLog;
 use sluice_observe::metrics::Marks;
+use sluice_pipeline::build::{Builder, Listed, Serving};
+use sluice_pipeline::client_ip::TrustedProxies;
+use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::early;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::program::Program;
+use sluice_pipeline::record;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::Subrequests;
 
 /// The value of the `Server` header. Like Caddy and nginx, sluice names itself; `header -Server` removes it.
 static SERVER: LazyLock<FixedField> =

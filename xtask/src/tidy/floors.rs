@@ -12,7 +12,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("config", &["caddyfile", "nginx"]),
     ("engine", &["net", "certs", "cache", "python"]),
-    ("server", &["observe", "serve", "admin"]),
+    ("server", &["observe", "pipeline", "serve", "admin"]),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),
 ];

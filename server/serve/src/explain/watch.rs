@@ -9,14 +9,14 @@ use super::body_words;
 use super::changes::Before;
 use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
 use super::request_facts::{quoted, seen};
-use crate::build::Listed;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Filter, Handler, Step};
 use crate::handlers::nginx::explained;
 use crate::limits::PASSED_TOLD_MAX;
-use crate::pipeline::{Place, Program, Verdict, Watch};
-use crate::values::At;
+use sluice_pipeline::build::Listed;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Filter, Handler, Step};
+use sluice_pipeline::program::{Place, Program, Verdict, Watch};
+use sluice_pipeline::values::At;
 
 /// The name of steps that do not come from a line of the configuration.
 const AUTOMATIC: &str = "automatic HTTPS";

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sluice_message::{FieldId, negotiate};
 use sluice_model::handler::Encode as Config;
 
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Coding, Eligible, EncodeFilter};
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// Compresses the responses of later handlers.
 struct Encode {

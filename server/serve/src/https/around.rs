@@ -4,7 +4,7 @@ use sluice_certs::Tickets;
 use sluice_observe::log::Log;
 
 use super::Purpose;
-use crate::keys::Keys;
+use sluice_pipeline::keys::Keys;
 
 /// The context for building policies.
 pub(super) struct Around<'a> {

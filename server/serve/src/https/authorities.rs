@@ -11,10 +11,10 @@ use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
 
 use super::{Https, LOGGER};
-use crate::keys::Authorities;
-use crate::refusal::Refusal;
-use crate::settings::given;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::Authorities;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The settings of the CA that an `internal` issuer refers to.
 pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {

@@ -16,13 +16,13 @@ use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use super::around::Around;
-use crate::build::template;
-use crate::context::Exchange;
 use crate::handlers::nginx::{NginxContext, Tables};
-use crate::refusal::Refusal;
-use crate::settings::given;
-use crate::values::{expand_path, expanded};
 use sluice_observe::log::Log;
+use sluice_pipeline::build::template;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values::{expand_path, expanded};
 
 thread_local! {
     /// The worker of exchanges that represent handshakes; the variables use only its index.

@@ -28,15 +28,15 @@ use sluice_model::tls::InternalIssuer;
 use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
-use crate::keys::{AuthorityFile, Keys, Signer};
 use crate::protocols;
-use crate::refusal::Refusal;
 pub(crate) use acme::resolver;
 pub(crate) use authorities::LocalAuthorities;
 pub(crate) use auto::expand;
 use plans::Scheme;
 use policies::TicketScheme;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
+use sluice_pipeline::refusal::Refusal;
 
 const LOGGER: &str = "tls";
 

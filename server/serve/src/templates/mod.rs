@@ -18,9 +18,9 @@ use sluice_message::{Fields, Status};
 use sluice_template::function::Outcome;
 use sluice_template::{Delimiters, Error, Fault, Machine, Program, Progress, Value};
 
-use crate::context::Exchange;
-use crate::failure::Fault as Refused;
-use crate::subrequests::ServerRef;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault as Refused;
+use sluice_pipeline::subrequests::ServerRef;
 
 use files::Files;
 pub use files::mode_text;

@@ -14,12 +14,12 @@ use sluice_model::matcher::ResponseMatcher as MatcherConfig;
 use sluice_net::Body;
 use sluice_route::matcher::ResponseMatcher;
 
-use crate::context::Exchange;
-use crate::files::limits::ENCODE_AT_ONCE_BYTES_MAX;
-use crate::handler::Filter;
 use crate::handlers::encode::forbids_transform;
 use crate::handlers::headers::response_matcher;
-use crate::refusal::Refusal;
+use crate::limits::ENCODE_AT_ONCE_BYTES_MAX;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Filter;
+use sluice_pipeline::refusal::Refusal;
 
 pub use coder::Coding;
 use stream::EncodeStream;

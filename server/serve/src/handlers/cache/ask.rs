@@ -11,11 +11,11 @@ use sluice_net::upstream::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
 use super::tee::{Left, Tee};
-use super::{CacheStatus, Rule, Turns, count, is_any_set, is_of_part, now};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
+use super::{Rule, Turns, count, is_any_set, is_of_part, now};
 use crate::handlers::nginx::slice;
+use sluice_pipeline::context::{CacheStatus, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
 
 /// A request to the upstream.
 pub(super) struct Ask {

@@ -13,13 +13,14 @@ use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
 
-use super::{CacheStatus, Rule, count, now};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
+use super::{Rule, count, now};
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::set_content_range;
 use crate::handlers::nginx::ranges;
+use sluice_pipeline::context::CacheStatus;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
 
 /// The part of a response that a request asks for.
 enum Wanted {

@@ -10,13 +10,13 @@ use sluice_net::{Body, BodyStream, Failure};
 
 use super::types::Kinds;
 use super::{changed, subrequest};
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Account, Filter, Handler, Step, Waiting};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::subrequests::ServerRef;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Account, Filter, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 struct Addition(Arc<Settings>);
 

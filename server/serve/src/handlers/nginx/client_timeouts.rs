@@ -9,9 +9,9 @@ use sluice_net::{ClientLimits, Linger, Lingering, Settings, Slow};
 use sluice_wire::h1::OddNames;
 
 use super::Tree;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
 
 /// nginx's `max_headers` default. The total size is limited as well, where HTTP/2 counts 32 bytes extra per header.
 const HEADERS_MAX: u64 = 1000;

@@ -8,10 +8,10 @@ use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
 
-use crate::context::Exchange;
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
 use crate::trust_pool::{from_file, revoked_from_file};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 
 /// nginx's statuses for unacceptable and missing client certificates; clients receive 400.
 const WRONG_CERTIFICATE: u16 = 495;

@@ -4,10 +4,10 @@
 use sluice_message::Status;
 
 use super::{Tree, TreeRef};
-use crate::context::Exchange;
 use crate::handlers::nginx::state::NginxContext;
-use crate::record::{Remark, tell};
 use sluice_observe::log::Level;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::record::{Remark, tell};
 
 /// nginx's log levels, as far as requests use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
-use crate::context::Exchange;
 use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
 
 /// One configuration line that was evaluated.
 #[derive(Clone, Debug)]

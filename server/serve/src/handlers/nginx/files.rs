@@ -21,17 +21,17 @@ use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
 use super::{Query, base_name, go_on_at, pages, ranges};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::{Handler, Step};
 use crate::handlers::file_server::{multipart::Multipart, send};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
-use crate::refusal::Refusal;
-use crate::values::expand_path;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expand_path;
 
 struct Files {
     path: Template,

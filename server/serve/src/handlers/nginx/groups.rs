@@ -10,11 +10,11 @@ use sluice_route::{Provenance, pcre};
 
 use super::NginxContext;
 use super::state::{Captures, RequestState};
-use crate::context::Empty;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::seldom::Empty;
 
 pub use sluice_route::pcre::Case;
 

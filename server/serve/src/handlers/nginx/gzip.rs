@@ -10,14 +10,14 @@ use sluice_net::Body;
 use super::changed;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::types::Kinds;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Coding, Counts, compress};
-use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::encode::forbids_transform;
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
 
 /// Which clients get compressed responses.
 pub struct Clients {

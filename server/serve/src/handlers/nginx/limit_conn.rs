@@ -10,14 +10,14 @@ use sluice_route::Template;
 
 use super::limit_req::{Told, trial};
 use super::state::Limited;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
 use crate::handlers::nginx::state::NginxContext;
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, RATE_SHARDS};
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
 
 /// The handler: the limits of one location.
 struct Limits {

@@ -8,13 +8,13 @@ use sluice_model::handler::RateLimit as Config;
 
 use super::error_log::Grade;
 use super::{Limited as Outcome, TreeRef};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step, Waiting};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::rate_limit::{Limited, RateLimit};
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
 
 /// The directive at work.
 struct LimitReq {

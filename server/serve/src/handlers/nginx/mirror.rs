@@ -12,19 +12,19 @@ use sluice_net::upstream::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Handler, Step, Waiting};
 use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::collect;
 use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
-use crate::refusal::Refusal;
-use crate::subrequests::ServerRef;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 struct Mirror {
     uris: Box<[Box<[u8]>]>,

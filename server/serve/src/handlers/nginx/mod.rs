@@ -70,12 +70,12 @@ use sluice_model::nginx::{
 };
 use sluice_net::{Body, RequestBody};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 use charset::recode::Charsets;
 use client_timeouts::Patience;

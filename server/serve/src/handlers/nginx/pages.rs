@@ -10,13 +10,13 @@ use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
 use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Filter, Handler, Step};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// Error handling of one scope.
 pub struct Pages {

@@ -9,13 +9,13 @@ use sluice_model::nginx::PassByVariable as Config;
 use sluice_route::Template;
 
 use super::state::Pass as Passed;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 struct Pass {
     address: Template,

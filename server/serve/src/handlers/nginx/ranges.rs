@@ -13,13 +13,13 @@ use sluice_message::{FieldId, Method, Status};
 use sluice_model::nginx::Ranges as Config;
 use sluice_net::{Body, FileSlice};
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::cache::cached_response::cut_stream;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
 use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step, Waiting};
 
 /// Which component applies the `Range` of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

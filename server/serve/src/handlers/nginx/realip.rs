@@ -6,10 +6,10 @@ use sluice_message::{Remote, head};
 use sluice_model::nginx::RealIp as Config;
 use sluice_route::matcher::IpRanges;
 
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// The trusted proxies and the source of the address.
 #[derive(Debug)]

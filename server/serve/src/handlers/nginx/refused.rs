@@ -6,9 +6,9 @@ use sluice_net::{Completion, Ending, Failure, Refused, Side};
 
 use super::Tree;
 use super::error_log::Grade;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
 
 /// nginx's statuses for a request head that is too large (clients receive 400) and for a client that disconnected
 /// (log only).

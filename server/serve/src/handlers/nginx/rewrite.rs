@@ -16,15 +16,15 @@ use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
 use super::{Tree, empty, explained, pages, redirect, uri};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::Step;
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::{expand, expand_path, expanded, expanded_traced, is_set};
 
 /// One action of the phase and where it was written.
 pub struct Line {

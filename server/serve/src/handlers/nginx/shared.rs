@@ -6,7 +6,7 @@ use super::TreeRef;
 use super::charset::recode::Charsets;
 use super::ssi::variables::Names;
 use super::types::Types;
-use crate::build::Builder;
+use sluice_pipeline::build::Builder;
 
 /// What the handlers of an nginx.conf share while they are built.
 #[derive(Clone, Default)]

@@ -21,15 +21,15 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use super::ranges::Taking;
 use super::state::State;
 use super::subrequest;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::filters::encode::Source;
-use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::file_server::send::{selection, set_content_range};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::subrequests::{ServerRef, Subrequests};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::{ServerRef, Subrequests};
 
 /// The handler.
 struct Slices(Arc<Settings>);

@@ -16,9 +16,10 @@ use super::ssi::Shared as Pages;
 use super::tables::Tables;
 use super::user_id::Known;
 use super::variables;
-use crate::context::{Context, DialectState, Empty, Exchange, Seldom};
-use crate::failure::Fault;
 use crate::filters::encode::Counts;
+use sluice_pipeline::context::{Context, DialectState, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::seldom::{Empty, Seldom};
 
 /// Maximum number of internal redirects and repeated location lookups, as in nginx.
 pub const REDIRECTS_MAX: u8 = 10;

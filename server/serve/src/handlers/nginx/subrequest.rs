@@ -6,8 +6,8 @@ use sluice_net::{Exchange as Of, RequestBody};
 
 use super::ranges::Taking;
 use super::state::State;
-use crate::context::{Context, Exchange};
 use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::{Context, Exchange};
 
 /// Headers that describe the parent's body and connection, which subrequests do not inherit.
 const OF_BODY: [FieldId; 4] = [

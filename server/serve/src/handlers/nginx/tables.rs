@@ -16,11 +16,11 @@ use super::geo::Geo;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use crate::build::template;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::values::{At, expand_path, expanded_traced};
 use sluice_observe::Recorder;
+use sluice_pipeline::build::template;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{At, expand_path, expanded_traced};
 
 /// Maximum nesting of tables that refer to each other. nginx detects cycles; no realistic file needs more steps.
 const STEPS_MAX: u8 = 16;

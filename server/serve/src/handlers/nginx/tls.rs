@@ -12,10 +12,10 @@ use sluice_route::placeholder::nginx::{ClientKey, TlsKey};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::client_cert::push_pem;
-use crate::context::Exchange;
 use crate::handlers::nginx::state::NginxContext;
-use crate::openssl_names::{group_name, push_name, push_slashes, suite_name, suite_of};
+use sluice_pipeline::client_cert::push_pem;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::openssl_names::{group_name, push_name, push_slashes, suite_name, suite_of};
 
 /// Maps an IANA number to OpenSSL's name.
 type NameOf = fn(u16) -> Option<&'static str>;

@@ -8,14 +8,14 @@ use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
 use super::expires::is_good;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::Source;
-use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 struct Settings {
     fields: Vec<Trailer>,

@@ -7,15 +7,15 @@ use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::{Handler, Step};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::values::{expand_path, expanded};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{expand_path, expanded};
 
 struct TryFiles {
     files: Vec<Candidate>,

@@ -4,8 +4,8 @@ use sluice_message::FieldId;
 use sluice_route::placeholder::nginx::UpstreamKey;
 
 use super::variables::{join, seconds, show};
-use crate::context::{Exchange, ProxyTry};
 use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::{Exchange, ProxyTry};
 
 /// Appends the values, separated by `, `, or by ` : ` between attempts before and after an internal redirect.
 pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {

@@ -14,13 +14,13 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::variables::cookie;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// Old cookies may have any trailing bits in their last character.
 const BASE64: GeneralPurpose =

@@ -14,10 +14,10 @@ use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 
 use super::user_id::Which;
-use crate::context::Exchange;
-use crate::handlers::cache::CacheStatus;
 use crate::handlers::nginx::state::NginxContext;
-use crate::values::{client_ip, remote_ip};
+use sluice_pipeline::context::CacheStatus;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::values::{client_ip, remote_ip};
 
 /// Appends the value of a variable.
 pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {

@@ -4,9 +4,9 @@ use sluice_message::ConnInfo;
 use sluice_net::{ClientLimits, Completion, Failure, Refused, Settings};
 
 use super::{Tree, client_timeouts};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::virtual_servers::VirtualServers;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::virtual_servers::VirtualServers;
 
 impl VirtualServers for Tree {
     fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {

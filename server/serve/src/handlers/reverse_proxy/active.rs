@@ -23,7 +23,7 @@ use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Active checks of the configured upstreams. One worker does them for all, starting with the first request; they end
 /// with the configuration.

@@ -8,7 +8,7 @@ use sluice_policy::breaker::{Breaker, BreakerPolicy, Went};
 
 use super::build::duration;
 use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// The settings of a directive's circuit breakers; each upstream has its own.
 #[derive(Clone, Copy, Debug)]

@@ -22,13 +22,13 @@ use super::transport::Transport;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
-use crate::build::Builder;
 use crate::dialects::{self, EmptyFields};
-use crate::handler::Handler;
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::limits::STREAM_BUFFER_BYTES;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::handler::Handler;
+use sluice_pipeline::refusal::Refusal;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {

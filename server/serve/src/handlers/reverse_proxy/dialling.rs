@@ -17,7 +17,7 @@ use sluice_net::upstream::{
 
 use super::build::duration;
 use super::dynamic::at_load;
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Parses the settings; `None` if all of them have defaults.
 pub fn build(

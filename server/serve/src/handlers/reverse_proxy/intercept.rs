@@ -9,13 +9,13 @@ use sluice_route::matcher::ResponseMatcher;
 
 use super::ReverseProxy;
 use super::request::Switch;
-use crate::build::Builder;
-use crate::context::{Exchange, Held};
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::headers::response_matcher;
-use crate::refusal::Refusal;
-use crate::status::StatusText;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Held};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
 
 /// A rule: which responses it applies to, and what it does.
 pub struct Interception {

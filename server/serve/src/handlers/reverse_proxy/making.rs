@@ -16,8 +16,8 @@ use super::group::Member;
 use super::select::Counted;
 use super::transport::Transport;
 use super::upstream::{Role, Upstream};
-use crate::refusal::Refusal;
 use sluice_observe::metrics::{Health, Hub};
+use sluice_pipeline::refusal::Refusal;
 
 /// What all upstreams of a directive have in common.
 pub struct Maker {

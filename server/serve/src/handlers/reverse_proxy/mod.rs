@@ -46,9 +46,6 @@ use sluice_route::matcher::ResponseMatcher;
 pub use build::build;
 pub(crate) use build::proxy;
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::{Buffering, Rules, Text};
@@ -60,6 +57,9 @@ use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
 use select::{Selection, Tried};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
 use upstream::Upstream;
 use verbose::Verbose;
 
@@ -92,7 +92,7 @@ pub(crate) struct ReverseProxy {
     coalescing: Option<Coalescing>,
 }
 
-/// Whether the configuration uses placeholders for [`crate::context::ProxyFacts`].
+/// Whether the configuration uses placeholders for [`sluice_pipeline::context::ProxyFacts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Facts {
     Shown,

@@ -8,7 +8,7 @@ use sluice_net::upstream::{Endpoint, Options, Protocol};
 
 use super::build::tcp;
 use super::transport::Transport;
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// How redirects to another host are followed.
 pub struct Redirects {

@@ -12,11 +12,11 @@ use sluice_wire::h1::{self, BodyFraming};
 use super::ReverseProxy;
 use super::fastcgi::Asked;
 use super::upstream::Upstream;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::handlers::headers::Of;
-use crate::values::At;
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::values::At;
 
 /// A request ready to be sent.
 pub struct Prepared {

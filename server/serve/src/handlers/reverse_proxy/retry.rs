@@ -15,11 +15,11 @@ use sluice_route::MatcherSets;
 use super::build::duration;
 use super::replay::Replay;
 use super::select::Tried;
-use crate::build;
-use crate::context::Exchange;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
 
 /// The retry settings, shared by all workers.
 pub struct Retries {

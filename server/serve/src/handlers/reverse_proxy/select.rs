@@ -22,11 +22,11 @@ use super::build::duration;
 use super::group::{Beginning, Choosing, Timing};
 use super::making::Maker;
 use super::upstream::{Role, Upstream};
-use crate::context::Exchange;
 use crate::limits::SLOW_START_SHARE_MIN;
-use crate::refusal::Refusal;
-use crate::values::{client_ip, remote_ip};
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{client_ip, remote_ip};
 
 /// The load-balancing state of a directive, shared by all workers.
 pub struct Selection {

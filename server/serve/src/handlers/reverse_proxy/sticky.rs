@@ -7,11 +7,11 @@ use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
 use sluice_route::Template;
 
 use super::build::duration;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// The sticky settings.
 pub struct Sticky {

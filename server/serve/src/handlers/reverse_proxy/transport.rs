@@ -23,11 +23,11 @@ use super::making::Way;
 use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
-use crate::keys::Keys;
 use crate::limits::READ_BUFFER_BYTES;
-use crate::refusal::Refusal;
 use crate::trust_pool;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::Keys;
+use sluice_pipeline::refusal::Refusal;
 
 /// The transport of all upstreams of a directive.
 #[derive(Clone)]

@@ -12,9 +12,9 @@ use sluice_wire::h1::{BodyFraming, ResponseKind};
 
 use super::request::Switch;
 use super::{Facts, ReverseProxy, upstream_values};
-use crate::context::Exchange;
-use crate::handler::Step;
 use crate::handlers::headers::Of;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Step;
 
 impl ReverseProxy {
     /// Makes the upstream's response the response of the exchange.

@@ -9,7 +9,7 @@ use sluice_net::upstream::Traffic;
 use sluice_net::{Body, BodyStream, Failure, clock};
 
 use super::upstream::Upstream;
-use crate::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
+use sluice_pipeline::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
 
 /// Records that the proxy handler received the request.
 pub fn begin(x: &mut Exchange) {

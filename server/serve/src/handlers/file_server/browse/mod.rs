@@ -17,13 +17,13 @@ use sluice_net::Body;
 use sluice_net::body::SharedSlice;
 
 use super::hide::Hidden;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
-use crate::handler::Step;
-use crate::refusal::Refusal;
-use crate::subrequests::ServerRef;
+use crate::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 pub(super) use entries::Entry;
 use template::Template;

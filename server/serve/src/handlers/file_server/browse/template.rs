@@ -6,13 +6,13 @@ use sluice_template::{Delimiters, Fault, Object, Room, Text, Time, Value, Zone, 
 
 use super::text::{shown_name, url};
 use super::{Entry, Listing};
-use crate::context::Exchange;
-use crate::failure::Fault as Refused;
-use crate::files::limits::TEMPLATE_BYTES_MAX;
-use crate::files::read_whole;
-use crate::subrequests::ServerRef;
+use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::templates::humanize::binary_size;
 use crate::templates::{self, Setting, mode_text};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault as Refused;
+use sluice_pipeline::files::read_whole;
+use sluice_pipeline::subrequests::ServerRef;
 
 /// A file with a template for listings.
 #[derive(Debug)]

@@ -14,15 +14,15 @@ use sluice_route::Template;
 use super::TreeRef;
 use super::error_log::Grade;
 use super::types::Kinds;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Handler, Step};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 use recode::{Charsets, Recoder, Table};
 

@@ -21,10 +21,6 @@ use super::redirect::Naming;
 use super::uri::escape;
 use super::variables::sent;
 use super::{TreeRef, rate};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::cache::cached_response::part_by_force;
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
@@ -35,12 +31,16 @@ use crate::handlers::reverse_proxy::select::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
 pub(crate) use buffering::buffering;
 use cookies::{Change, Cookies};
 use next_upstream::NextUpstream;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// The settings.
 pub struct NginxProxy {

@@ -8,12 +8,12 @@ use sluice_model::proxy::NginxProxy as Config;
 use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
 
-use crate::context::Exchange;
 use crate::handlers::reverse_proxy::build::duration;
 use crate::handlers::reverse_proxy::replay::Replay;
 use crate::handlers::reverse_proxy::select::Tried;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 
 /// The settings.
 pub struct NextUpstream {

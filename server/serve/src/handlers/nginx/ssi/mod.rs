@@ -14,13 +14,13 @@ use sluice_net::Body;
 
 use super::types::Kinds;
 use super::{TreeRef, changed};
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Filtering, Handler};
 use crate::handlers::nginx;
-use crate::refusal::Refusal;
-use crate::subrequests::ServerRef;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 use page::Page;
 use variables::Names;

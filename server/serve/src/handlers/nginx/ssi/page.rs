@@ -16,7 +16,6 @@ use super::Rules;
 use super::parse::{Command, Next, Parser};
 use super::variables::{Seen, Shared};
 use super::words::{Encoding, Known, expanded, holds, lower};
-use crate::context::Exchange;
 use crate::filters::encode::Source;
 use crate::handlers::nginx::charset;
 use crate::handlers::nginx::error_log::Grade;
@@ -27,6 +26,7 @@ use crate::limits::{
     SSI_AHEAD_BYTES_MAX, SSI_AHEAD_MAX, SSI_DEPTH_MAX, SSI_KEPT_BYTES_MAX, SSI_SET_BYTES_MAX,
     SSI_TURN_BYTES,
 };
+use sluice_pipeline::context::Exchange;
 
 /// The default `errmsg`.
 const MISTAKE: &[u8] = b"[an error occurred while processing the directive]";

@@ -9,11 +9,11 @@ use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Template, Unknown};
 
 use super::words::{self, Groups, Known};
-use crate::context::Exchange;
 use crate::handlers::nginx::state::NginxContext;
 use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
-use crate::refusal::Refusal;
-use crate::values::At;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::At;
 
 /// The variables of every scope, and the prefixes of variable families such as `arg_`.
 #[derive(Debug, Default)]

@@ -14,15 +14,15 @@ use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
 
 use super::{Destination, Dialect, FailedTry, Original};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::retry::Retries;
 use crate::handlers::reverse_proxy::select::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
-use crate::values::{At, remote_ip};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::values::{At, remote_ip};
 
 /// The settings that only Caddy has.
 pub struct Caddy {

@@ -14,9 +14,9 @@ pub use caddy::Caddy;
 use super::buffering::Rules;
 use super::select::Tried;
 use super::upstream::Upstream;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
 
 /// The method and the target that a request had before they were rewritten for its upstream.
 pub type Original = (Method, Uri);

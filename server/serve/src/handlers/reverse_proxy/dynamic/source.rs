@@ -19,13 +19,13 @@ use super::super::build::duration;
 use super::super::dialling::resolver;
 use super::super::making::{Maker, Way};
 use super::{Member, Set};
-use crate::context::Exchange;
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
     SOURCE_STALE_MAX,
 };
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// A source of upstreams.
 pub struct Source {

@@ -23,8 +23,8 @@ use super::peers::{Line, Peers, Spot};
 use crate::limits::{
     FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
 };
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::refusal::Refusal;
 
 /// The names of a group and their addresses.
 pub struct Names {

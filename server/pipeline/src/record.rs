@@ -128,21 +128,23 @@ fn write_error(
 }
 
 /// A message about a request in progress, in nginx's wording.
-pub(crate) struct Remark<'a> {
+pub struct Remark<'a> {
     /// The logger name.
-    pub(crate) logger: &'a str,
-    pub(crate) level: Level,
-    pub(crate) message: &'a str,
+    pub logger: &'a str,
+    /// The log level.
+    pub level: Level,
+    /// The message.
+    pub message: &'a str,
     /// The name of the virtual server.
-    pub(crate) server: &'a str,
+    pub server: &'a str,
     /// The connection number.
-    pub(crate) connection: u64,
+    pub connection: u64,
     /// The upstream concerned; empty if there is none.
-    pub(crate) upstream: &'a str,
+    pub upstream: &'a str,
 }
 
 /// Logs the message.
-pub(crate) fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
+pub fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
     let route = log.plan().route(remark.logger);
     if !route.takes(remark.level) {
         return;

@@ -14,7 +14,6 @@ use crate::refusal::Refusal;
 
 pub use matcher::FileHook;
 
-pub mod limits;
 mod matcher;
 
 thread_local! {

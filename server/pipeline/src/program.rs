@@ -9,6 +9,7 @@ use sluice_route::{MatcherSets, RouteIndex};
 
 use crate::context::{ErrorInfo, Exchange, Held};
 use crate::failure::Fault;
+use crate::frame::{Frame, Scope};
 use crate::handler::{Filter, Handler, Step};
 use crate::limits::FRAMES_MAX;
 use crate::subrequests::ServerRef;
@@ -18,70 +19,48 @@ use sluice_observe::metrics::SiteMetrics;
 
 /// All route lists of one server, by index. Requests start in the first.
 pub struct Program {
-    pub(crate) lists: Vec<List>,
+    /// The lists.
+    pub lists: Vec<List>,
     /// The list that handles errors no other list handles.
-    pub(crate) errors: Option<usize>,
+    pub errors: Option<usize>,
     /// Whether that list also handles its own errors. It must then terminate by itself.
-    pub(crate) errors_recur: bool,
+    pub errors_recur: bool,
     /// The server that this belongs to, for handlers that make subrequests.
-    pub(crate) itself: ServerRef,
+    pub itself: ServerRef,
     /// The virtual servers, if handlers select them.
-    pub(crate) virtual_servers: Option<Arc<dyn VirtualServers>>,
+    pub virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// Counts requests by the routes of the first list, if the configuration enables metrics.
-    pub(crate) metrics: Option<SiteMetrics>,
+    pub metrics: Option<SiteMetrics>,
 }
 
 /// Routes that are tried in order.
 #[derive(Default)]
 pub struct List {
-    pub(crate) routes: Vec<Route>,
+    /// The routes, in the order in which they are tried.
+    pub routes: Vec<Route>,
     /// Finds the routes that can match a host and path; skips all others at no cost.
-    pub(crate) index: RouteIndex,
+    pub index: RouteIndex,
     /// The list that handles errors from this list.
-    pub(crate) errors: Option<usize>,
+    pub errors: Option<usize>,
 }
 
 /// A route: matchers and handlers.
 pub struct Route {
-    pub(crate) matchers: MatcherSets,
-    pub(crate) handlers: Vec<Box<dyn Handler>>,
+    /// When it applies.
+    pub matchers: MatcherSets,
+    /// What it does, in order.
+    pub handlers: Vec<Box<dyn Handler>>,
     /// Of the routes with the same group only the first that matches runs.
-    pub(crate) group: Option<u32>,
-    pub(crate) terminal: bool,
+    pub group: Option<u32>,
+    /// Whether no later route is tried.
+    pub terminal: bool,
     /// The metrics label of its first handler, as an index.
-    pub(crate) kind: Option<u8>,
-}
-
-/// A position in a list of routes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
-    list: usize,
-    /// The route whose handlers run, or the first route that was not tried.
-    route: usize,
-    /// The next handler of that route; `None` while a route has yet to be chosen.
-    handler: Option<usize>,
-}
-
-impl Frame {
-    fn at(list: usize) -> Self {
-        Frame {
-            list,
-            route: 0,
-            handler: None,
-        }
-    }
-}
-
-/// A list with error routes that the request has entered, and where to continue after them.
-#[derive(Debug)]
-pub struct Scope {
-    errors: usize,
-    outer: Vec<Frame>,
+    pub kind: Option<u8>,
 }
 
 /// Observes the walk through the routes. The walk is monomorphized for each observer, so ordinary requests pay nothing
 /// for it, and `explain` observes the same code that would serve the request.
-pub(crate) trait Watch {
+pub trait Watch {
     /// Whether filters may await the response body or something else.
     const WAITS: bool = true;
 
@@ -107,15 +86,18 @@ pub(crate) trait Watch {
 
 /// The position of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) list: usize,
-    pub(crate) route: usize,
-    pub(crate) handler: usize,
+pub struct Place {
+    /// The index of the list.
+    pub list: usize,
+    /// The index of the route in the list.
+    pub route: usize,
+    /// The index of the handler in the route.
+    pub handler: usize,
 }
 
 /// The outcome of trying a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// Its handlers run.
     Taken,
     /// Another route of its group ran before.
@@ -139,7 +121,7 @@ impl Program {
     }
 
     /// Like `start`, observed by `watch`, with handlers that do not await.
-    pub(crate) fn watched(&self, x: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
+    pub fn watched(&self, x: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
         x.context.frames.push(Frame::at(0));
         match self.walk(x, watch) {
             Applied::Answer(body) => Some(body),
@@ -164,7 +146,7 @@ impl Program {
     }
 
     /// Runs the handlers of a list for a request that does not get a response, so that they can record their notes.
-    pub(crate) fn note(&self, x: &mut Exchange, list: usize) {
+    pub fn note(&self, x: &mut Exchange, list: usize) {
         x.context.frames.push(Frame::at(list));
         // The responses of these handlers are discarded, including those that would have to be awaited.
         let _ = self.walk(x, &mut Unwatched);

@@ -17,22 +17,22 @@ pub trait Authorities {
 }
 
 /// The certificates of a configuration, and their sources.
-pub(crate) struct Keys<'a> {
+pub struct Keys<'a> {
     /// The storage for certificates and keys.
-    pub(crate) storage: &'a Storage,
+    pub storage: &'a Storage,
     /// The certificates that the configuration loads or manages.
-    pub(crate) store: &'a Arc<CertStore>,
+    pub store: &'a Arc<CertStore>,
     /// Returns the file of a local CA's certificate, which is created if necessary; `None` if it does not exist and the
     /// configuration is only validated.
-    pub(crate) authority: &'a AuthorityFile<'a>,
+    pub authority: &'a AuthorityFile<'a>,
 }
 
 /// Finds the file of a local CA's certificate.
-pub(crate) type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
+pub type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
 
 /// A certificate of a CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signer {
+pub enum Signer {
     /// The root certificate, which clients trust.
     Root,
     /// The intermediate certificate, which signs leaf certificates.

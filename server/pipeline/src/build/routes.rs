@@ -4,7 +4,7 @@ use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
 use super::{Builder, matchers, trace};
-use crate::pipeline::{List, Route};
+use crate::program::{List, Route};
 use crate::refusal::Refusal;
 
 impl<'m> Builder<'m> {
@@ -64,12 +64,12 @@ impl<'m> Builder<'m> {
     }
 
     /// Whether a placeholder in the configuration of a handler requires the request body.
-    pub(crate) fn needs_body(&self, config: &Config) -> bool {
+    pub fn needs_body(&self, config: &Config) -> bool {
         self.body_is_asked && asks_for_body(config)
     }
 
     /// Builds a list whose errors are handled by another list.
-    pub(crate) fn add_list_with_errors(
+    pub fn add_list_with_errors(
         &mut self,
         routes: &'m [sluice_model::Route],
         errors: &'m [sluice_model::Route],

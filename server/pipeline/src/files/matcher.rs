@@ -16,7 +16,7 @@ use sluice_route::{Template, Values, matcher};
 use super::{Root, facts, split_script, with_path};
 use crate::refusal::Refusal;
 
-use super::limits::GLOB_ENTRIES_MAX;
+use crate::limits::GLOB_ENTRIES_MAX;
 
 /// Matches if one of the candidates exists, and records which.
 #[derive(Debug)]

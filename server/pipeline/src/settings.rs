@@ -37,17 +37,17 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const PROBE_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The name of the listener wrapper with socket options. An extension of sluice.
-pub(crate) const SOCKET_WRAPPER: &str = "socket";
+pub const SOCKET_WRAPPER: &str = "socket";
 
 /// Upper bound for the maximum length of a request target: HTTP/2 counts it in 16 bits, and no client sends longer ones.
-pub(crate) const TARGET_BYTES_MAX: usize = u16::MAX as usize;
+pub const TARGET_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Upper bound for the maximum number of headers: HTTP/2 counts them, plus one, in 16 bits.
-pub(crate) const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
+pub const HEADERS_COUNT_MAX: u16 = u16::MAX - 1;
 
 /// Whether anything needs the exact time of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Times {
+pub enum Times {
     /// An access log shows durations.
     Exact,
     /// Coarse times are sufficient.
@@ -55,7 +55,7 @@ pub(crate) enum Times {
 }
 
 /// The limits of a server.
-pub(crate) fn settings(server: &Server, times: Times) -> Settings {
+pub fn settings(server: &Server, times: Times) -> Settings {
     let limits = h1_limits(server.max_header_bytes);
     Settings {
         h2: h2_limits(&limits),
@@ -76,7 +76,7 @@ pub(crate) fn settings(server: &Server, times: Times) -> Settings {
 }
 
 /// The minimum data rate of clients; the default if it is not configured.
-pub(crate) fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
+pub fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
     let rate = config.map_or(MIN_DATA_RATE, |config| {
         u32::try_from(config.rate).unwrap_or(u32::MAX)
     });
@@ -85,7 +85,7 @@ pub(crate) fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
 }
 
 /// The same limits with a different maximum head size; 0 means the default.
-pub(crate) fn with_head_bytes(settings: &Settings, bytes_max: u64) -> Settings {
+pub fn with_head_bytes(settings: &Settings, bytes_max: u64) -> Settings {
     let limits = h1_limits(bytes_max);
     Settings {
         h2: h2_limits(&limits),
@@ -164,7 +164,7 @@ fn probes(server: &Server) -> Option<Probes> {
 }
 
 /// The duration, if it is set.
-pub(crate) fn given(duration: sluice_model::Duration) -> Option<Duration> {
+pub fn given(duration: sluice_model::Duration) -> Option<Duration> {
     u64::try_from(duration.0)
         .ok()
         .filter(|nanos| *nanos > 0)

@@ -1,19 +1,19 @@
 //! The state of one request while it passes through the routes. `sluice-net` manages its connection.
 
 use std::any::Any;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use sluice_message::{Fields, Moment, ResponseHead, Status};
 use sluice_net::Body;
 
-use crate::handler::Filter;
-use crate::handlers::cache::CacheStatus;
-use crate::pipeline::{Frame, Scope};
+use crate::frame::{Frame, Scope};
+use crate::seldom::{Empty, Seldom};
+use crate::step::Waiting;
+use crate::vars::Vars;
 use sluice_observe::metrics::Marks;
 use sluice_observe::tracing::Span;
 use sluice_route::placeholder::NginxKey;
-use sluice_route::{Found, Kind, Provenance, Scratch};
+use sluice_route::{Found, Provenance, Scratch};
 
 /// A request in this server, with its connection and its response.
 pub type Exchange = sluice_net::Exchange<Context>;
@@ -62,6 +62,32 @@ pub struct Context {
     pub given_up: std::cell::Cell<bool>,
 }
 
+/// Changes a response on its way to the client; the filter added last runs first. Filters see responses only, not
+/// errors that have yet to be turned into one.
+pub trait Filter: Send + Sync {
+    /// Changes the head (`x.res`) or the body of a response.
+    fn apply(&self, x: &mut Exchange, body: Body) -> Body;
+
+    /// Whether the filter has to await the body or something else; if so, [`Filter::wait`] is called instead of
+    /// `apply`.
+    fn waits(&self, _x: &Exchange, _body: &Body) -> bool {
+        false
+    }
+
+    /// Changes a response asynchronously, or fails.
+    fn wait<'a>(self: Arc<Self>, _x: &'a mut Exchange, _body: Body) -> Waiting<'a> {
+        unreachable!("a filter that waits says how")
+    }
+
+    /// Undoes the handler's changes to the request, because the response it was meant for is not sent.
+    fn give_up(&self, _x: &mut Exchange) {}
+
+    /// The list of routes that produces a response to replace this one, if any.
+    fn diverts(&self, _x: &mut Exchange) -> Option<usize> {
+        None
+    }
+}
+
 /// State that few requests need.
 #[derive(Default)]
 pub struct Aside {
@@ -85,11 +111,6 @@ pub struct Aside {
 
 /// A random 128-bit number in two halves: a `u128` would require 16-byte alignment.
 pub type Uuid = [u64; 2];
-
-/// A value that few requests need. It is allocated on first write, so that thousands of requests waiting for upstreams
-/// do not use memory for it.
-#[derive(Clone, Debug, Default)]
-pub struct Seldom<T>(Option<Box<T>>);
 
 /// State that a configuration language keeps for each request. The pipeline stores it without knowing its type.
 pub trait DialectState: Any {
@@ -154,37 +175,6 @@ impl DialectSlot {
     }
 }
 
-/// A type with an empty value that can be shared.
-pub trait Empty: Default + 'static {
-    /// The empty value.
-    fn empty() -> &'static Self;
-    /// Clears the value and keeps its allocation.
-    fn clear(&mut self);
-}
-
-impl<T: Empty> Seldom<T> {
-    /// Empties it.
-    pub fn clear(&mut self) {
-        if let Some(value) = &mut self.0 {
-            value.clear();
-        }
-    }
-}
-
-impl<T: Empty> Deref for Seldom<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        self.0.as_deref().unwrap_or_else(|| T::empty())
-    }
-}
-
-impl<T: Empty> DerefMut for Seldom<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        self.0.get_or_insert_default()
-    }
-}
-
 impl Empty for Vec<Scope> {
     fn empty() -> &'static Self {
         static EMPTY: Vec<Scope> = Vec::new();
@@ -193,31 +183,6 @@ impl Empty for Vec<Scope> {
 
     fn clear(&mut self) {
         Vec::clear(self);
-    }
-}
-
-impl Empty for Vars {
-    fn empty() -> &'static Self {
-        static EMPTY: Vars = Vars {
-            entries: Vec::new(),
-            used: 0,
-        };
-        &EMPTY
-    }
-
-    fn clear(&mut self) {
-        Vars::clear(self);
-    }
-}
-
-impl Empty for Fields {
-    fn empty() -> &'static Self {
-        static EMPTY: Fields = Fields::new();
-        &EMPTY
-    }
-
-    fn clear(&mut self) {
-        Fields::clear(self);
     }
 }
 
@@ -297,101 +262,6 @@ impl Groups {
     }
 }
 
-/// A small map of named values. Requests have so few that a linear search is faster than hashing.
-#[derive(Clone, Default)]
-pub struct Vars {
-    entries: Vec<Var>,
-    used: usize,
-}
-
-#[derive(Clone)]
-struct Var {
-    name: Arc<str>,
-    kind: Kind,
-    provenance: Provenance,
-    value: Vec<u8>,
-}
-
-impl Vars {
-    /// The value called `name`.
-    pub fn find(&self, name: &str) -> Option<&[u8]> {
-        self.entries[..self.used]
-            .iter()
-            .find(|var| &*var.name == name)
-            .map(|var| &var.value[..])
-    }
-
-    /// The type of the value called `name` in the configuration: string, number or boolean.
-    pub fn kind(&self, name: &str) -> Kind {
-        let mut set = self.entries[..self.used].iter();
-        set.find(|var| &*var.name == name)
-            .map_or(Kind::Null, |var| var.kind)
-    }
-
-    /// Which parts of a path the value called `name` may affect; `None` if it is not set.
-    pub fn provenance(&self, name: &str) -> Option<Provenance> {
-        let mut set = self.entries[..self.used].iter();
-        set.find(|var| &*var.name == name).map(|var| var.provenance)
-    }
-
-    /// Like [`Vars::slot`], with the given provenance.
-    pub fn slot_from(&mut self, name: &Arc<str>, provenance: Provenance) -> &mut Vec<u8> {
-        let at = self.place_of(name, Kind::Text);
-        let var = &mut self.entries[at];
-        var.provenance = provenance;
-        &mut var.value
-    }
-
-    /// Sets the string called `name`, a value derived from the request; returns its cleared buffer for writing.
-    pub fn slot(&mut self, name: &Arc<str>) -> &mut Vec<u8> {
-        self.slot_from(name, Provenance::Name)
-    }
-
-    /// Like [`Vars::slot`], for a value of type `kind` that the configuration provides.
-    pub fn slot_of(&mut self, name: &Arc<str>, kind: Kind) -> &mut Vec<u8> {
-        let at = self.place_of(name, kind);
-        let var = &mut self.entries[at];
-        var.provenance = Provenance::Configured;
-        &mut var.value
-    }
-
-    /// The index of the value called `name`, which is cleared or added. A new value has request provenance.
-    fn place_of(&mut self, name: &Arc<str>, kind: Kind) -> usize {
-        let at = self.entries[..self.used]
-            .iter()
-            .position(|var| var.name == *name);
-        let at = at.unwrap_or_else(|| {
-            match self.entries.get_mut(self.used) {
-                Some(spare) => spare.name = name.clone(),
-                None => self.entries.push(Var {
-                    name: name.clone(),
-                    kind,
-                    provenance: Provenance::Name,
-                    value: Vec::new(),
-                }),
-            }
-            self.used += 1;
-            self.used - 1
-        });
-        let var = &mut self.entries[at];
-        var.kind = kind;
-        var.value.clear();
-        at
-    }
-
-    /// Removes all values and keeps their allocations.
-    pub fn clear(&mut self) {
-        self.used = 0;
-    }
-
-    /// All values, in the order in which they were set.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.entries[..self.used]
-            .iter()
-            .map(|var| (&*var.name, &var.value[..]))
-    }
-}
-
 /// The values of `{http.error.*}`.
 #[derive(Debug)]
 pub struct ErrorInfo {
@@ -418,6 +288,40 @@ pub struct UpstreamInfo {
     pub cache: Option<CacheStatus>,
     /// Headers of the upstream's response, if `handle_response` needs them.
     pub fields: Seldom<Fields>,
+}
+
+/// The cache status of a request, as in nginx's `$upstream_cache_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheStatus {
+    /// A fresh response was used.
+    Hit,
+    /// There was no cached response.
+    Miss,
+    /// A stale response was replaced.
+    Expired,
+    /// A stale response was used.
+    Stale,
+    /// A stale response was used while another request updates it.
+    Updating,
+    /// A stale response was confirmed by the upstream.
+    Revalidated,
+    /// The cache was not used.
+    Bypass,
+}
+
+impl CacheStatus {
+    /// nginx's name for the status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            CacheStatus::Hit => "HIT",
+            CacheStatus::Miss => "MISS",
+            CacheStatus::Expired => "EXPIRED",
+            CacheStatus::Stale => "STALE",
+            CacheStatus::Updating => "UPDATING",
+            CacheStatus::Revalidated => "REVALIDATED",
+            CacheStatus::Bypass => "BYPASS",
+        }
+    }
 }
 
 /// Latency and load of upstreams. Collected only if the configuration uses them, because they require clock readings.

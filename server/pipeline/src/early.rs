@@ -11,7 +11,7 @@ const FIELD: &[u8] = b"Early-Data";
 
 /// Allows and marks requests that are safe to replay; all others get 425 (Too Early), so that the client retries after
 /// the handshake.
-pub(crate) fn admit(x: &mut Exchange) -> Result<(), Status> {
+pub fn admit(x: &mut Exchange) -> Result<(), Status> {
     let is_harmless = matches!(x.req.method, Method::Get | Method::Head | Method::Options)
         && matches!(x.body, RequestBody::None)
         // After an upgrade it is unknown what is safe to replay.

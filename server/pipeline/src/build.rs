@@ -16,7 +16,7 @@ use sluice_route::{MatcherSets, RouteIndex, Template};
 
 use crate::handler::Handler;
 use crate::keys::{Authorities, Keys};
-use crate::pipeline::{List, Program, Route};
+use crate::program::{List, Program, Route};
 use crate::refusal::Refusal;
 use crate::subrequests::ServerRef;
 use crate::virtual_servers::VirtualServers;
@@ -25,21 +25,21 @@ use sluice_observe::log::Log;
 use sluice_observe::metrics::SiteMetrics;
 
 /// Compiles one matcher set from the settings of a handler.
-pub(crate) fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {
+pub fn matcher_set(config: &model::MatcherSet) -> Result<sluice_route::MatcherSet, Refusal> {
     matchers::set(config)
 }
 
 /// The model that a list of routes was built from.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed<'m> {
+pub struct Listed<'m> {
     /// The position in the configuration: `apps.http.servers.srv0.routes`.
-    pub(crate) place: String,
+    pub place: String,
     /// The routes, in the order of the list.
-    pub(crate) routes: &'m [model::Route],
+    pub routes: &'m [model::Route],
 }
 
 /// Parses a text with placeholders.
-pub(crate) fn template(text: &str) -> Result<Template, Refusal> {
+pub fn template(text: &str) -> Result<Template, Refusal> {
     Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
 }
 
@@ -52,13 +52,13 @@ pub struct Serving<'m> {
     /// The local CAs, which outlive the configuration as well; `None` if it is only validated.
     pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources.
-    pub(crate) keys: &'m Keys<'m>,
+    pub keys: &'m Keys<'m>,
     /// What the handlers of all servers share.
-    pub(crate) shared: Slots,
+    pub shared: Slots,
 }
 
 /// Builds the handlers of a module. `serve` provides it, so the pipeline knows no module.
-pub(crate) type BuildModule =
+pub type BuildModule =
     for<'m> fn(&'m model::Handler, &mut Builder<'m>) -> Result<Vec<Box<dyn Handler>>, Refusal>;
 
 /// Values that handlers share while they are built, one of each type. Clones share the values that were set before.
@@ -97,7 +97,7 @@ pub struct Builder<'m> {
     /// The local CAs; `None` if the configuration is only validated.
     pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources; `None` if the configuration is only validated.
-    pub(crate) keys: Option<&'m Keys<'m>>,
+    pub keys: Option<&'m Keys<'m>>,
     /// What the handlers share while they are built.
     pub shared: Slots,
     modules: BuildModule,
@@ -110,9 +110,9 @@ pub struct Builder<'m> {
     /// Whether the server uses a placeholder for the request body.
     body_is_asked: bool,
     /// Whether the server uses placeholders for upstream latency or load.
-    pub(crate) proxy_facts_are_asked: bool,
+    pub proxy_facts_are_asked: bool,
     /// Whether the server uses placeholders for upstream response headers.
-    pub(crate) upstream_fields_are_asked: bool,
+    pub upstream_fields_are_asked: bool,
     /// The virtual servers, if handlers select them.
     virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// The list of error handlers set by [`Builder::answer_errors_with`].
@@ -124,7 +124,7 @@ pub struct Builder<'m> {
 
 impl<'m> Builder<'m> {
     /// Builds the routes of `server`, found at `place` in the configuration. Also returns the model of each list.
-    pub(crate) fn program(
+    pub fn program(
         server: &'m model::Server,
         place: &str,
         config_files: &'m [String],
@@ -212,12 +212,12 @@ impl<'m> Builder<'m> {
     }
 
     /// Sets the virtual servers that the handlers select.
-    pub(crate) fn set_virtual_servers(&mut self, servers: Arc<dyn VirtualServers>) {
+    pub fn set_virtual_servers(&mut self, servers: Arc<dyn VirtualServers>) {
         self.virtual_servers = Some(servers);
     }
 
     /// Makes these handlers produce the response for every error, including errors of their own.
-    pub(crate) fn answer_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
+    pub fn answer_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
         let number = self.within(".errors", |b| b.number(&[]));
         let routes = vec![Route {
             matchers: MatcherSets::new(Vec::new()),
@@ -264,7 +264,7 @@ impl<'m> Builder<'m> {
     }
 
     /// Runs `f` one step deeper in the configuration.
-    pub(crate) fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
+    pub fn within<T>(&mut self, step: &str, f: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place.len();
         self.place.push_str(step);
         let done = f(self);
