@@ -10,6 +10,7 @@ use super::changes::Before;
 use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
 use super::request_facts::{quoted, seen};
 use crate::handlers::nginx::explained;
+use crate::handlers::nginx::state::Told as Line;
 use crate::limits::PASSED_TOLD_MAX;
 use sluice_pipeline::build::Listed;
 use sluice_pipeline::context::Exchange;
@@ -182,7 +183,7 @@ impl<'a> Watcher<'a> {
 
     /// Records the nginx.conf lines that a handler went through; lines without an origin are added to its own step.
     /// Returns whether there were any with one.
-    fn lines(&mut self, lines: Vec<explained::Told>, step: &mut Told) -> bool {
+    fn lines(&mut self, lines: Vec<Line>, step: &mut Told) -> bool {
         let before = self.steps.len();
         for line in lines {
             let origin = line.origin.and_then(|id| self.written?.origins.find(id));

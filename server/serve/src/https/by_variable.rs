@@ -16,6 +16,7 @@ use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use super::around::Around;
+use crate::handlers::nginx::state::Lookup;
 use crate::handlers::nginx::{NginxContext, Tables};
 use sluice_observe::log::Log;
 use sluice_pipeline::build::template;
@@ -37,7 +38,7 @@ struct Names {
     pairs: Vec<(Template, Template)>,
     /// The base of relative paths; empty, or with a trailing slash.
     folder: Vec<u8>,
-    tables: Option<Arc<Tables>>,
+    tables: Option<Arc<dyn Lookup>>,
     log: Log,
 }
 
@@ -93,14 +94,16 @@ pub(super) fn build(
 }
 
 /// The lookup tables for variables.
-fn tables(server: &Server) -> Result<Option<Arc<Tables>>, Refusal> {
+fn tables(server: &Server) -> Result<Option<Arc<dyn Lookup>>, Refusal> {
     let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
     let nginx = handlers.find_map(|handler| match handler {
         Handler::Nginx(nginx) => Some(nginx),
         _ => None,
     });
-    let tables = nginx.map(|nginx| Tables::build(&nginx.tables, None));
-    Ok(tables.transpose()?.map(Arc::new))
+    match nginx {
+        Some(nginx) => Tables::shared(&nginx.tables, None),
+        None => Ok(None),
+    }
 }
 
 impl NamesPairs for Names {

@@ -1,22 +1,10 @@
 //! Notes for `sluice explain` on how a request was routed through servers and locations. For served requests the
 //! cost is one check of a flag.
 
-use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
-use crate::handlers::nginx::state::NginxContext;
+use super::state::{NginxContext, Told};
 use sluice_pipeline::context::Exchange;
-
-/// One configuration line that was evaluated.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    /// Where the line was written; `None` stands for the handler's own line.
-    pub(crate) origin: Option<OriginId>,
-    /// Whether the line had an effect, as opposed to being evaluated only.
-    pub(crate) took_part: bool,
-    /// What it matched or did.
-    pub(crate) text: String,
-}
 
 /// Starts recording: the request is explained, not served.
 pub(crate) fn begin(x: &mut Exchange) {

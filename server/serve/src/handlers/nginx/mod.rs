@@ -5,10 +5,12 @@ pub mod access;
 pub mod addition;
 mod autoindex;
 mod browser;
+mod captures;
 mod changed;
 pub mod charset;
 pub(crate) mod client_timeouts;
 mod clients;
+mod connection_zone;
 pub mod content;
 pub(crate) mod error_log;
 pub mod expires;
@@ -24,9 +26,11 @@ pub mod limit_req;
 mod links;
 mod locations;
 pub mod log;
+mod matching;
 pub mod mirror;
 mod pages;
 pub mod pass;
+mod piece;
 pub(crate) mod proxy;
 pub(crate) mod proxy_store;
 pub(crate) mod ranges;
@@ -41,7 +45,7 @@ pub(crate) mod servers;
 mod shared;
 pub(crate) mod slice;
 pub mod ssi;
-mod state;
+pub(crate) mod state;
 pub(crate) mod subrequest;
 pub mod substitute;
 mod tables;
@@ -52,10 +56,12 @@ pub mod types;
 mod upstream_vars;
 pub(crate) mod uri;
 pub mod user_id;
+mod user_id_value;
 pub mod variables;
 mod virtual_servers;
 
 pub(crate) use pages::set_status;
+use state::Lookup;
 pub use state::{Limited, NginxContext, Occasional, State};
 
 use std::collections::HashMap;
@@ -106,7 +112,7 @@ pub struct Tree {
     /// Whether the addresses use TLS.
     secure: bool,
     /// Lookup variables (`map`, `geo` and others); `None` if there are none.
-    tables: Option<Arc<Tables>>,
+    tables: Option<Arc<dyn Lookup>>,
     /// The error log.
     log: Option<Log>,
 }
@@ -601,8 +607,7 @@ pub fn build<'m>(
         answers: build.answers,
         patience: build.patience,
         secure: config.secure,
-        tables: Some(Arc::new(Tables::build(&config.tables, cx.recorder)?))
-            .filter(|tables| !tables.is_empty()),
+        tables: Tables::shared(&config.tables, cx.recorder)?,
         log: cx.log.cloned(),
     });
     // Set only here: each server of the model has one such handler.

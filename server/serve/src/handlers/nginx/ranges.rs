@@ -13,27 +13,13 @@ use sluice_message::{FieldId, Method, Status};
 use sluice_model::nginx::Ranges as Config;
 use sluice_net::{Body, FileSlice};
 
+use super::state::{NginxContext, Taking};
 use crate::handlers::cache::cached_response::cut_stream;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
-use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Filter, Handler, Step, Waiting};
-
-/// Which component applies the `Range` of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Taking {
-    /// The handler that responds.
-    #[default]
-    AtOnce,
-    /// The filter, if the handler offers ranges.
-    Later,
-    /// The filter; the handler has offered ranges.
-    Offered,
-    /// None: the response becomes part of another one.
-    Never,
-}
 
 /// The filter.
 struct Settings {

@@ -8,7 +8,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use sluice_message::condition::{self, Validators, Verdict};
@@ -18,8 +17,8 @@ use sluice_message::{FieldId, Fields, Method, Status};
 use sluice_model::nginx::Slice as Config;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
-use super::ranges::Taking;
-use super::state::State;
+use super::piece::Piece;
+use super::state::{State, Taking};
 use super::subrequest;
 use crate::filters::encode::Source;
 use crate::handlers::file_server::send::{selection, set_content_range};
@@ -39,15 +38,6 @@ struct Settings {
     site: ServerRef,
 }
 
-/// The slice that a request is for.
-#[derive(Debug)]
-pub struct Piece {
-    start: u64,
-    size: u64,
-    /// Whether `$slice_range` was evaluated; otherwise the upstream does not know of the slice.
-    is_told: AtomicBool,
-}
-
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     if config.size == 0 {
@@ -59,29 +49,10 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     }))))
 }
 
-impl Piece {
-    fn new(start: u64, size: u64) -> Arc<Piece> {
-        Arc::new(Piece {
-            start,
-            size,
-            is_told: AtomicBool::new(false),
-        })
-    }
-
-    fn text(&self) -> String {
-        let last = self.start.saturating_add(self.size - 1);
-        format!("bytes={}-{last}", self.start)
-    }
-
-    fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
-    }
-}
-
 /// Appends `$slice_range`.
 pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
     if let Some(piece) = &x.context.occasional().slice {
-        piece.is_told.store(true, Ordering::Relaxed);
+        piece.tell();
         out.extend_from_slice(piece.text().as_bytes());
     }
 }

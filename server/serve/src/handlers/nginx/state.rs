@@ -3,22 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_diag::OriginId;
 use sluice_message::Fields;
 
-use sluice_route::placeholder::NginxKey;
-use sluice_route::{Found, Provenance};
+use sluice_route::Provenance;
 
-use super::explained::Told;
-use super::limit_conn::Held as Counted;
-use super::ranges::Taking;
-use super::slice::Piece;
+use super::captures::Captures;
+use super::connection_zone::Held as Counted;
+use super::piece::Piece;
 use super::ssi::Shared as Pages;
-use super::tables::Tables;
-use super::user_id::Known;
-use super::variables;
+use super::user_id_value::Known;
 use crate::filters::encode::Counts;
-use sluice_pipeline::context::{Context, DialectState, Exchange};
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::context::{Context, Exchange};
 use sluice_pipeline::seldom::{Empty, Seldom};
 
 /// Maximum number of internal redirects and repeated location lookups, as in nginx.
@@ -55,6 +51,20 @@ impl Limited {
             Limited::RejectedDryRun => "REJECTED_DRY_RUN",
         }
     }
+}
+
+/// Which component applies the `Range` of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// The handler that responds.
+    #[default]
+    AtOnce,
+    /// The filter, if the handler offers ranges.
+    Later,
+    /// The filter; the handler has offered ranges.
+    Offered,
+    /// None: the response becomes part of another one.
+    Never,
 }
 
 /// The routing state of a request.
@@ -162,52 +172,13 @@ pub struct RequestState {
     /// The current location.
     pub(super) state: State,
     /// The lookup tables of the configuration, if it has any.
-    pub(super) tables: Option<Arc<Tables>>,
+    pub(super) tables: Option<Arc<dyn Lookup>>,
     /// The captures of the latest regular expression that matched.
     pub(super) captures: Seldom<Captures>,
     /// State that few requests need.
     pub(super) occasional: Seldom<Occasional>,
     /// Its entries in connection limits, until the response has ended.
     pub(super) counted: Vec<Counted>,
-}
-
-impl DialectState for RequestState {
-    fn clear(&mut self) {
-        self.state = State::default();
-        self.tables = None;
-        self.captures.clear();
-        self.occasional.clear();
-        self.counted.clear();
-    }
-
-    fn apart(&self) -> Box<dyn DialectState> {
-        Box::new(RequestState {
-            state: self.state,
-            tables: self.tables.clone(),
-            captures: self.captures.clone(),
-            occasional: self.occasional.clone(),
-            counted: Vec::new(),
-        })
-    }
-
-    fn is_subrequest(&self) -> bool {
-        self.state.is_subrequest()
-    }
-
-    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
-        variables::value(x, key, out)
-    }
-
-    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
-        match key {
-            NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
-            NginxKey::Table(name) => Some(match &self.tables {
-                Some(tables) => tables.value(x, name, &mut Vec::new()),
-                None => Provenance::Configured,
-            }),
-            _ => None,
-        }
-    }
 }
 
 /// Access to the state that a server of an nginx.conf keeps for a request. Other requests have the default state.
@@ -217,9 +188,9 @@ pub trait NginxContext {
     /// The routing state, for changes.
     fn nginx_mut(&mut self) -> &mut State;
     /// The lookup tables of the configuration, if it has any.
-    fn tables(&self) -> Option<&Arc<Tables>>;
+    fn tables(&self) -> Option<&Arc<dyn Lookup>>;
     /// Sets the lookup tables.
-    fn set_tables(&mut self, tables: Option<&Arc<Tables>>);
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>);
     /// The captures of the latest regular expression that matched.
     fn captures(&self) -> &Captures;
     /// The captures, for changes.
@@ -245,11 +216,11 @@ impl NginxContext for Context {
         &mut self.dialect.state::<RequestState>().state
     }
 
-    fn tables(&self) -> Option<&Arc<Tables>> {
+    fn tables(&self) -> Option<&Arc<dyn Lookup>> {
         self.dialect.find::<RequestState>()?.tables.as_ref()
     }
 
-    fn set_tables(&mut self, tables: Option<&Arc<Tables>>) {
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>) {
         self.dialect.state::<RequestState>().tables = tables.cloned();
     }
 
@@ -278,6 +249,26 @@ impl NginxContext for Context {
     fn counted_mut(&mut self) -> &mut Vec<Counted> {
         &mut self.dialect.state::<RequestState>().counted
     }
+}
+
+/// One configuration line that was evaluated.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// Where the line was written; `None` stands for the handler's own line.
+    pub(crate) origin: Option<OriginId>,
+    /// Whether the line had an effect, as opposed to being evaluated only.
+    pub(crate) took_part: bool,
+    /// What it matched or did.
+    pub(crate) text: String,
+}
+
+/// The variables of lookup tables (`map`, `geo` and others).
+pub trait Lookup: Send + Sync {
+    /// Whether there is a variable of this name.
+    fn know(&self, name: &str) -> bool;
+
+    /// Appends the value of the variable; returns its provenance.
+    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
 }
 
 /// State that few requests need.
@@ -360,81 +351,5 @@ impl Empty for Occasional {
         for text in [dial, host, uri] {
             text.clear();
         }
-    }
-}
-
-/// The groups of the last regular expression that matched.
-#[derive(Clone, Debug, Default)]
-pub struct Captures {
-    text: Vec<u8>,
-    groups: Vec<Option<(u32, u32)>>,
-    /// Whether groups are escaped for a query.
-    escapes: bool,
-    /// Whether the text is a path.
-    is_path: bool,
-}
-
-impl Captures {
-    /// The group with this number; empty if it did not participate in the match.
-    pub fn group(&self, index: u8) -> &[u8] {
-        let found = self.groups.get(usize::from(index)).copied().flatten();
-        found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
-    }
-
-    /// The provenance of a group when used in paths. An empty group is safe: its pattern permitted it.
-    pub fn provenance(&self, index: u8) -> Provenance {
-        match self.is_path || self.group(index).is_empty() {
-            true => Provenance::Path,
-            false => Provenance::Name,
-        }
-    }
-
-    /// Sets whether groups are escaped: while a query or redirect is built from a path that was sent
-    /// percent-encoded.
-    pub(super) fn set_escapes(&mut self, escapes: bool) {
-        self.escapes = escapes;
-    }
-
-    /// Appends the group with this number.
-    pub(super) fn write(&self, index: u8, out: &mut Vec<u8>) {
-        match self.escapes {
-            true => super::uri::escape_argument(self.group(index), out),
-            false => out.extend_from_slice(self.group(index)),
-        }
-    }
-
-    /// Stores the groups that `find` finds in `text`, whose provenance is `from`; keeps the previous ones if it
-    /// finds none.
-    pub(super) fn keep(
-        &mut self,
-        text: &[u8],
-        from: Provenance,
-        find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault>,
-    ) -> Result<bool, Fault> {
-        if !find(text, &mut self.groups)? {
-            return Ok(false);
-        }
-        self.text.clear();
-        self.text.extend_from_slice(text);
-        self.is_path = from == Provenance::Path;
-        Ok(true)
-    }
-}
-
-impl Empty for Captures {
-    fn empty() -> &'static Self {
-        static EMPTY: Captures = Captures {
-            text: Vec::new(),
-            groups: Vec::new(),
-            escapes: false,
-            is_path: false,
-        };
-        &EMPTY
-    }
-
-    fn clear(&mut self) {
-        self.text.clear();
-        self.groups.clear();
-        self.escapes = false;
     }
 }

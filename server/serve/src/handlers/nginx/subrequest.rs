@@ -4,8 +4,7 @@
 use sluice_message::{FieldId, Method};
 use sluice_net::{Exchange as Of, RequestBody};
 
-use super::ranges::Taking;
-use super::state::State;
+use super::state::{State, Taking};
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::context::{Context, Exchange};
 

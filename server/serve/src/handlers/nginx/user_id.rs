@@ -13,6 +13,7 @@ use sluice_model::nginx::UserId as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
+use super::user_id_value::Known;
 use super::variables::cookie;
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::build::Builder;
@@ -59,40 +60,6 @@ enum Ends {
     WithBrowser,
     After(i64),
     Never,
-}
-
-/// The cookie of a request.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    name: Box<str>,
-    got: Option<[u8; 16]>,
-    set: Option<[u8; 16]>,
-}
-
-impl Known {
-    /// Appends `$uid_got` or `$uid_set`: the name and the four numbers in native byte order.
-    pub(super) fn push(&self, which: Which, out: &mut Vec<u8>) {
-        let value = match which {
-            Which::Got => self.got,
-            Which::Set => self.set,
-        };
-        let Some(value) = value else { return };
-        out.extend_from_slice(self.name.as_bytes());
-        out.push(b'=');
-        for number in value.chunks_exact(4) {
-            let number = u32::from_ne_bytes([number[0], number[1], number[2], number[3]]);
-            out.extend_from_slice(format!("{number:08X}").as_bytes());
-        }
-    }
-}
-
-/// Which cookie to show.
-#[derive(Clone, Copy)]
-pub(super) enum Which {
-    /// The one that was received.
-    Got,
-    /// The one that is sent.
-    Set,
 }
 
 /// Builds the handler.

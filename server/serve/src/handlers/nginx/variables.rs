@@ -9,15 +9,55 @@ use sluice_message::layout::LocalTime;
 use sluice_message::{FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
 use sluice_net::sys::tcp_info::tcp_info;
-use sluice_route::Found;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
+use sluice_route::{Found, Provenance};
 
-use super::user_id::Which;
+use super::state::{RequestState, State};
+use super::user_id_value::Which;
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::context::CacheStatus;
-use sluice_pipeline::context::Exchange;
+use sluice_pipeline::context::{DialectState, Exchange};
 use sluice_pipeline::values::{client_ip, remote_ip};
+
+impl DialectState for RequestState {
+    fn clear(&mut self) {
+        self.state = State::default();
+        self.tables = None;
+        self.captures.clear();
+        self.occasional.clear();
+        self.counted.clear();
+    }
+
+    fn apart(&self) -> Box<dyn DialectState> {
+        Box::new(RequestState {
+            state: self.state,
+            tables: self.tables.clone(),
+            captures: self.captures.clone(),
+            occasional: self.occasional.clone(),
+            counted: Vec::new(),
+        })
+    }
+
+    fn is_subrequest(&self) -> bool {
+        self.state.is_subrequest()
+    }
+
+    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+        value(x, key, out)
+    }
+
+    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
+        match key {
+            NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
+            NginxKey::Table(name) => Some(match &self.tables {
+                Some(tables) => tables.value(x, name, &mut Vec::new()),
+                None => Provenance::Configured,
+            }),
+            _ => None,
+        }
+    }
+}
 
 /// Appends the value of a variable.
 pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {

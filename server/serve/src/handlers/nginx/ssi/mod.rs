@@ -2,6 +2,7 @@
 //! and `variables` evaluate their parameters.
 
 mod page;
+mod page_state;
 mod parse;
 pub(crate) mod variables;
 mod words;
@@ -23,8 +24,8 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::subrequests::ServerRef;
 
 use page::Page;
+pub use page_state::Shared;
 use variables::Names;
-pub use variables::Shared;
 
 /// The filter.
 #[derive(Clone)]

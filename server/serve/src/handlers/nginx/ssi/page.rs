@@ -13,8 +13,9 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure};
 
 use super::Rules;
+use super::page_state::Shared;
 use super::parse::{Command, Next, Parser};
-use super::variables::{Seen, Shared};
+use super::variables::Seen;
 use super::words::{Encoding, Known, expanded, holds, lower};
 use crate::filters::encode::Source;
 use crate::handlers::nginx::charset;
