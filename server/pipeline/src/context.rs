@@ -123,6 +123,10 @@ pub trait DialectState: Any {
     /// Whether the request is a subrequest.
     fn is_subrequest(&self) -> bool;
 
+    /// Whether the handler that responds leaves ranges to a filter; if so, this marks them as offered in the header
+    /// fields of the response.
+    fn leaves_ranges(&mut self, fields: &mut Fields) -> bool;
+
     /// Appends the value of a placeholder that only this language has.
     fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found;
 
@@ -162,6 +166,12 @@ impl DialectSlot {
     /// Whether the request is a subrequest of the configuration language.
     pub fn is_subrequest(&self) -> bool {
         self.any().is_some_and(DialectState::is_subrequest)
+    }
+
+    /// Whether the handler that responds leaves ranges to a filter. If so, they are marked as offered in `fields`.
+    pub fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        let state = self.0.as_mut();
+        state.is_some_and(|state| state.leaves_ranges(fields))
     }
 
     fn apart(&self) -> DialectSlot {

@@ -20,7 +20,7 @@ use super::gzip::Clients;
 use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{Query, base_name, go_on_at, pages, ranges};
+use super::{Query, base_name, go_on_at, pages};
 use crate::handlers::file_server::{multipart::Multipart, send};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
@@ -307,7 +307,7 @@ impl Files {
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        if self.ranges_max == Some(0) || ranges::are_left(x) {
+        if self.ranges_max == Some(0) || x.context.dialect.leaves_ranges(&mut x.res.fields) {
             return Step::Done(send::whole(file));
         }
         let selection = match send::selection(x, validators, now, size) {

@@ -10,8 +10,8 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::changed;
 use super::gzip::Clients;
+use crate::filters::encode::forbids_transform;
 use crate::filters::encode::{Silence, Source};
-use crate::handlers::encode::forbids_transform;
 use crate::limits::GUNZIP_PIECE_BYTES;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;

@@ -9,12 +9,12 @@ use sluice_cache::Content;
 use sluice_message::condition::Validators;
 use sluice_message::date::parse_http;
 use sluice_message::range::{Range, Selection};
-use sluice_message::{FieldId, Method, Status};
+use sluice_message::{FieldId, Fields, Method, Status};
 use sluice_model::nginx::Ranges as Config;
-use sluice_net::{Body, FileSlice};
+use sluice_net::Body;
 
-use super::state::{NginxContext, Taking};
-use crate::handlers::cache::cached_response::cut_stream;
+use super::state::{NginxContext, State, Taking};
+use crate::handlers::cache::cached_response::cut;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
 use sluice_pipeline::context::Exchange;
@@ -47,15 +47,17 @@ impl Handler for Ranges {
     }
 }
 
-/// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
-pub(crate) fn are_left(x: &mut Exchange) -> bool {
-    match x.context.nginx().ranges {
-        Taking::AtOnce => false,
-        Taking::Never => true,
-        Taking::Later | Taking::Offered => {
-            x.context.nginx_mut().ranges = Taking::Offered;
-            x.res.fields.set(FieldId::AcceptRanges, b"bytes");
-            true
+impl State {
+    /// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
+    pub(super) fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        match self.ranges {
+            Taking::AtOnce => false,
+            Taking::Never => true,
+            Taking::Later | Taking::Offered => {
+                self.ranges = Taking::Offered;
+                fields.set(FieldId::AcceptRanges, b"bytes");
+                true
+            }
         }
     }
 }
@@ -135,36 +137,6 @@ impl Filter for Settings {
         if x.context.nginx().ranges != Taking::Never {
             x.context.nginx_mut().ranges = Taking::AtOnce;
         }
-    }
-}
-
-/// Cuts a range out of a body.
-pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
-    let within = |length: usize| {
-        let start = usize::try_from(range.start)
-            .unwrap_or(usize::MAX)
-            .min(length);
-        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-        (start, start.saturating_add(len).min(length))
-    };
-    match body {
-        Body::Inline => {
-            let (start, end) = within(x.inline.len());
-            x.inline.truncate(end);
-            x.inline.drain(..start);
-            Body::Inline
-        }
-        Body::Shared(slice) => {
-            let (start, end) = within(slice.as_bytes().len());
-            Body::Shared(slice.within(start, end))
-        }
-        Body::File(slice) => Body::File(FileSlice {
-            file: slice.file,
-            start: slice.start + range.start,
-            len: range.len,
-        }),
-        Body::Stream(stream) => cut_stream(stream, range),
-        body @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => body,
     }
 }
 

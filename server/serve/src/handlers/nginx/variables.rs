@@ -43,6 +43,10 @@ impl DialectState for RequestState {
         self.state.is_subrequest()
     }
 
+    fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        self.state.leaves_ranges(fields)
+    }
+
     fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         value(x, key, out)
     }

@@ -10,11 +10,11 @@ use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
 
 use super::active::Checks;
+use super::addresses::{address_of, tcp};
 use super::breaking::Breaking;
-use super::build::{address_of, tcp};
 use super::group::Member;
-use super::select::Counted;
 use super::transport::Transport;
+use super::upstream::Counted;
 use super::upstream::{Role, Upstream};
 use sluice_observe::metrics::{Health, Hub};
 use sluice_pipeline::refusal::Refusal;

@@ -3,6 +3,7 @@
 
 mod account;
 mod active;
+mod addresses;
 mod breaking;
 pub(crate) mod buffering;
 pub(crate) mod build;

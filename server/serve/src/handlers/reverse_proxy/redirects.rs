@@ -6,7 +6,7 @@ use sluice_message::{Method, Status};
 use sluice_net::tls::{Connector, ConnectorOptions};
 use sluice_net::upstream::{Endpoint, Options, Protocol};
 
-use super::build::tcp;
+use super::addresses::tcp;
 use super::transport::Transport;
 use sluice_pipeline::refusal::Refusal;
 

@@ -13,8 +13,16 @@ use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
 
 use super::group::Member;
-use super::select::Counted;
 use sluice_observe::metrics::{Health, Standing};
+
+/// Whether requests in flight are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Counted.
+    Yes,
+    /// Not needed.
+    No,
+}
 
 /// One upstream.
 pub struct Upstream {

@@ -15,7 +15,6 @@ use sluice_net::upstream::{Answered, Family, Reach, Resolver, in_background};
 use sluice_net::worker::Worker;
 use sluice_route::Template;
 
-use super::super::build::duration;
 use super::super::dialling::resolver;
 use super::super::making::{Maker, Way};
 use super::{Member, Set};
@@ -25,6 +24,7 @@ use crate::limits::{
 };
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 use sluice_pipeline::values::expanded;
 
 /// A source of upstreams.
@@ -132,9 +132,9 @@ impl Source {
         };
         Ok(Source {
             question,
-            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            resolver: resolver(config.resolver.as_ref(), given(config.dial_timeout))?,
             dialled: Family::Any,
-            refresh: duration(config.refresh),
+            refresh: given(config.refresh),
             grace: Duration::ZERO,
             maker: maker.clone(),
             answers: Mutex::default(),
@@ -168,10 +168,10 @@ impl Source {
         };
         Ok(Source {
             question,
-            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            resolver: resolver(config.resolver.as_ref(), given(config.dial_timeout))?,
             dialled,
-            refresh: duration(config.refresh),
-            grace: duration(config.grace_period).unwrap_or_default(),
+            refresh: given(config.refresh),
+            grace: given(config.grace_period).unwrap_or_default(),
             maker: maker.clone(),
             answers: Mutex::default(),
         })

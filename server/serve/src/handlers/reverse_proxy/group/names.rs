@@ -17,7 +17,7 @@ use sluice_net::upstream::{
 };
 use sluice_net::worker::Worker;
 
-use super::super::build::address_of;
+use super::super::addresses::address_of;
 use super::super::dialling::resolver;
 use super::peers::{Line, Peers, Spot};
 use crate::limits::{
