@@ -1,6 +1,7 @@
 //! Listeners, connections, TLS, upstream pools, timers and workers: everything that touches a socket. Implementations
 //! of [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols.
 
+mod binding;
 pub mod body;
 pub mod buffers;
 pub mod clock;
@@ -14,6 +15,7 @@ pub mod interims;
 pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
+pub mod load;
 #[cfg(test)]
 #[path = "../../../tests/doubles/ports.rs"]
 mod ports;
@@ -24,6 +26,8 @@ pub mod sockets;
 pub mod spool;
 pub mod stream;
 pub mod sys;
+pub mod tasks;
+pub mod timeout;
 pub mod timer;
 pub mod tls;
 pub mod tunnel;

@@ -9,15 +9,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_message::{Fields, Moment, RequestHead};
+use sluice_message::Moment;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
-use crate::connection_slots::Places;
+use crate::connection_slots::{self, Crowded, Place, Places};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
-use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
-use crate::service::{Exchange, Service};
 use crate::timer::Timers;
 use crate::upstream;
 
@@ -145,6 +143,17 @@ impl Worker {
         })
     }
 
+    /// Takes a slot for one more connection, closing idle connections if necessary: first client connections, then
+    /// upstream connections, those idle longest first.
+    ///
+    /// # Errors
+    ///
+    /// All slots are taken by connections in use.
+    pub async fn take_place(&self) -> Result<Place, Crowded> {
+        let clients = (&*self.timers, self.clock.coarse());
+        connection_slots::take(&self.places, clients, || self.upstreams.close_oldest()).await
+    }
+
     /// The worker's own instance of `T`, created at first use, for state of the layer above such as open files. It
     /// survives configuration reloads.
     pub fn local<T: Default + 'static>(&self) -> Rc<T> {
@@ -239,34 +248,6 @@ pub(crate) struct Entered(Arc<ConnectionLimit>);
 impl Drop for Entered {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// State shared by the connections of a worker for one type of service.
-pub(crate) struct Shared<S: Service> {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) limit: Arc<ConnectionLimit>,
-    pub(crate) exchanges: RefCell<Vec<Box<Exchange<S::Context>>>>,
-}
-
-impl<S: Service> Shared<S> {
-    /// Returns a used exchange to the pool.
-    pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
-        let mut kept = self.exchanges.borrow_mut();
-        if kept.len() < EXCHANGES_KEPT_MAX {
-            if x.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.req = RequestHead::default();
-            }
-            if x.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.res.fields = Fields::new();
-            }
-            x.req.clear();
-            x.res.clear();
-            if x.inline.capacity() > INLINE_KEPT_BYTES_MAX {
-                x.inline = Vec::new();
-            }
-            kept.push(x);
-        }
     }
 }
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 use sluice_message::{Method, RequestHead, ResponseHead};
 use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
-use crate::body::{Body, RequestBody, Tunnel};
+use crate::body::{Body, RequestBody};
 use crate::failure::{Failure, FailureKind, Side};
+use crate::load::Lease;
+use crate::tunnel::Tunnel;
 use crate::upstream::fastcgi::Complaints;
 use crate::upstream::h2::{Seat, StreamCall};
-use crate::upstream::link::{Lease, Link, Origin};
+use crate::upstream::link::{Link, Origin};
 use crate::upstream::link_call::LinkCall;
 use crate::upstream::upload::Upload;
 use crate::worker::Worker;

@@ -1,22 +1,21 @@
 //! Establishes connections to upstreams: name resolution, connect and handshakes, each with its timeout. `pool` keeps
 //! idle connections.
 
-use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::connection_slots::{self, Crowded, Place};
+use crate::connection_slots::{Crowded, Place};
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Shut;
 use crate::stream::Stream;
+use crate::timeout::within;
 use crate::tls::{Connector, HandshakeError, TlsStream};
 use crate::upstream::call::Carrier;
 use crate::upstream::endpoint::{Address, Endpoint};
@@ -107,7 +106,7 @@ pub(super) async fn dial(
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
 ) -> Result<(Stream, Place), Failure> {
-    let place = connection_slots::take(worker).await.map_err(crowded)?;
+    let place = worker.take_place().await.map_err(crowded)?;
     // By reference: a future holds an argument passed by value twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);
@@ -201,22 +200,6 @@ pub(super) async fn send_all(stream: &mut Stream, mut bytes: &[u8]) -> io::Resul
         bytes = &bytes[sent..];
     }
     Ok(())
-}
-
-/// The result of `work`, or `None` if it takes longer than `limit`.
-pub async fn within<T>(
-    worker: &Worker,
-    limit: Duration,
-    work: impl Future<Output = T>,
-) -> Option<T> {
-    let timer = worker.timers.timer();
-    timer.set(&worker.clock, limit);
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| match work.as_mut().poll(cx) {
-        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
-        Poll::Pending => timer.poll_expired(cx).map(|()| None),
-    })
-    .await
 }
 
 pub(super) fn refused(error: io::Error) -> Failure {

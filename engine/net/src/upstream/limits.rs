@@ -52,10 +52,6 @@ pub const HEADS_KEPT_MAX: usize = 8;
 /// The maximum size of a pooled head; a larger one is freed.
 pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
 
-/// How long a tunnel lasts without traffic after one side has ended its direction. The other side usually follows at
-/// once; one that has vanished would otherwise hold the connection for ever.
-pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Maximum number of records taken from one DNS answer. Each is an upstream or an address to dial; a hundred are enough
 /// for any service, and a response of 64 KiB could hold four thousand.
 pub const NAME_RECORDS_MAX: usize = 256;

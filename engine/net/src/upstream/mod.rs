@@ -24,22 +24,14 @@ mod upstream_response;
 mod tests;
 
 pub use call::{Answer, Call, CallFailure, Carrier, Heard};
-pub use dial::{Wanted, obtain, take_kept, within};
+pub use dial::{Wanted, obtain, take_kept};
 pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, SocketBuffers, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts, Wear};
 pub use fastcgi::Complaints;
 pub use h2::{Seat, StreamCall};
-pub use link::{Lease, Link, Load, Origin};
+pub use link::{Link, Origin};
 pub use link_call::LinkCall;
 pub use pool::Pool;
 pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
 pub use upload::{Traffic, Upload};
 pub use upstream_response::AnswerBody;
-
-/// Runs `task` on this worker until it ends or the worker does, for example a health check.
-///
-/// # Panics
-/// Outside of a worker's thread.
-pub fn in_background(task: impl Future<Output = ()> + 'static) {
-    tokio::task::spawn_local(task);
-}

@@ -10,6 +10,7 @@ use sluice_wire::h2::hpack::Decoder;
 use super::secured::secured_offering;
 use super::*;
 use crate::failure::{FailureKind, Retry, Side};
+use crate::timeout::within;
 use crate::tls::{Connector, ConnectorOptions};
 
 const DATA: u8 = 0;

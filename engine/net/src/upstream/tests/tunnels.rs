@@ -19,7 +19,11 @@ async fn client() -> (Stream, TcpStream) {
     (Stream::Tcp(listener.accept().await.unwrap().0), theirs)
 }
 
-async fn open(worker: &Rc<Worker>, fake: &Fake, lifetime: Option<Duration>) -> crate::body::Tunnel {
+async fn open(
+    worker: &Rc<Worker>,
+    fake: &Fake,
+    lifetime: Option<Duration>,
+) -> crate::tunnel::Tunnel {
     let request = upload(UPGRADE, BodyFraming::None, RequestBody::None);
     let begun = begin(worker, &fake.endpoint(), Method::Get, request).await;
     let (answer, call) = begun.map_err(|f| f.failure).unwrap();
