@@ -146,6 +146,16 @@ impl Stream {
         }
     }
 
+    /// Writes all of `bytes`.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let slices = [IoSlice::new(bytes)];
+            let sent = std::future::poll_fn(|cx| self.poll_write(cx, &slices)).await?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
     /// Writes all buffered data to the kernel; plain sockets do not buffer.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {

@@ -6,49 +6,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluice_message::{Method, RequestHead, ResponseHead};
-use sluice_wire::h1::{BodyFraming, ResponseFraming};
+use sluice_message::Method;
+use sluice_wire::h1::ResponseFraming;
 
 use crate::body::{Body, RequestBody};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::load::Lease;
 use crate::tunnel::Tunnel;
+use crate::upstream::carrier::Carrier;
 use crate::upstream::fastcgi::Complaints;
-use crate::upstream::h2::{Seat, StreamCall};
-use crate::upstream::link::{Link, Origin};
+use crate::upstream::h2::StreamCall;
 use crate::upstream::link_call::LinkCall;
+use crate::upstream::outcome::{Answer, CallFailure};
 use crate::upstream::upload::Upload;
 use crate::worker::Worker;
-
-/// The transport of a call.
-pub enum Carrier {
-    /// An exclusive connection (HTTP/1, FastCGI and others).
-    Link(Link),
-    /// A stream on a shared HTTP/2 connection.
-    Seat(Box<Seat>),
-}
-
-impl Carrier {
-    /// Whether the connection has carried a request before.
-    pub fn origin(&self) -> Origin {
-        match self {
-            Carrier::Link(link) => link.origin(),
-            Carrier::Seat(seat) => seat.origin(),
-        }
-    }
-
-    /// On an HTTP/2 connection, starts the request with `head` and returns true. Otherwise returns false, and the
-    /// encoded head goes to [`Upload::new`].
-    pub fn open(&mut self, head: &RequestHead, framing: BodyFraming) -> bool {
-        match self {
-            Carrier::Link(_) => false,
-            Carrier::Seat(seat) => {
-                seat.open(head, framing);
-                true
-            }
-        }
-    }
-}
 
 /// A request in progress. Dropping it closes its connection, or cancels its stream on a shared connection.
 #[expect(
@@ -60,44 +31,6 @@ pub enum Call {
     Link(LinkCall),
     /// On a stream of a shared connection.
     Stream(Box<StreamCall>),
-}
-
-/// What to do with interim responses.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum InterimAnswers {
-    /// Drop them.
-    Keep,
-    /// Forward them to the client.
-    Pass,
-}
-
-/// The head of a response.
-pub struct Answer {
-    /// Status and headers. Return it to [`crate::upstream::Pool::give_back`] when it was forwarded.
-    pub head: ResponseHead,
-    /// The framing of the body.
-    pub framing: ResponseFraming,
-}
-
-/// What was received from an upstream before a call failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// Nothing.
-    Nothing,
-    /// Part of a head, or interim responses.
-    Something,
-}
-
-/// The failure of a call before the head of the final response.
-pub struct CallFailure {
-    /// The failure.
-    pub failure: Failure,
-    /// Whether the connection had been used before.
-    pub origin: Origin,
-    /// How much of a response was received.
-    pub heard: Heard,
-    /// The request body, if all of it can still be sent.
-    pub body: Option<RequestBody>,
 }
 
 impl Call {

@@ -1,5 +1,5 @@
 //! What calls over FastCGI, SCGI, uwsgi and memcached need beyond HTTP: the CGI response head, FastCGI records, the
-//! application's standard error, and conditions for pooling. `call` and `answer` send and receive.
+//! application's standard error, and conditions for pooling. `link_call` and `upstream_response` send and receive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,11 +11,10 @@ use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming,
 
 use crate::failure::{Failure, FailureKind, Side};
 use crate::timer::Timer;
+use crate::upstream::failures::{cut_off, garbage};
 use crate::upstream::limits::{CROWDED_TIME, PATIENCE};
 use crate::upstream::link::{Link, Origin};
-use crate::upstream::link_call::garbage;
 use crate::upstream::memcached::Value;
-use crate::upstream::upstream_response::cut_off;
 use crate::worker::Worker;
 
 /// Called with what an application wrote to standard error during one response, and the status of the response, if it

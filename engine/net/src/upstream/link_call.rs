@@ -1,31 +1,30 @@
 //! A call on an exclusive connection (HTTP/1, FastCGI, SCGI, uwsgi or memcached). The response is read while the
-//! request is still being sent. The layer above builds the request and handles the response; `answer` implements the
-//! response body.
+//! request is still being sent. The layer above builds the request and handles the response; `upstream_response`
+//! implements the response body.
 
 use std::io;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{Method, Status};
-use sluice_wire::h1::{self, Progress, ResponseDecoder, ResponseFraming, ResponseKind};
+use sluice_wire::h1::{Progress, ResponseDecoder, ResponseKind};
 
-use crate::body::{Body, RequestBody};
+use crate::body::RequestBody;
 use crate::failure::{Failure, FailureKind, Retry, Side};
-use crate::limits::{COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::limits::READ_BUFFER_BYTES;
 use crate::load::Lease;
-use crate::timer::Timer;
 use crate::tunnel::Tunnel;
-use crate::upstream::call::{Answer, CallFailure, Heard, InterimAnswers};
 use crate::upstream::endpoint::Protocol;
+use crate::upstream::failures::{closed, garbage};
 use crate::upstream::fastcgi::{Complaints, Records};
 use crate::upstream::learned::told_timeout;
 use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::memcached::Value;
+use crate::upstream::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::silence::{Silence, shorter};
 use crate::upstream::upload::{Upload, WaitsFor};
-use crate::upstream::upstream_response::AnswerBody;
 use crate::worker::Worker;
 
 /// A request in progress on an exclusive connection. Dropping it closes the connection.
@@ -254,41 +253,6 @@ impl LinkCall {
         }
     }
 
-    /// The response body, after its head was read. A short one that has already arrived is copied to `inline`, which
-    /// must be empty; it then costs no allocation, and the connection is free again.
-    pub fn into_body(
-        mut self,
-        worker: &Rc<Worker>,
-        framing: ResponseFraming,
-        inline: &mut Vec<u8>,
-    ) -> Result<Body, Failure> {
-        debug_assert!(inline.is_empty(), "the response's bytes stand alone");
-        let here = &self.received[self.taken..];
-        let length = match framing.body {
-            h1::BodyFraming::None => 0,
-            h1::BodyFraming::Length(length) => length,
-            h1::BodyFraming::Chunked | h1::BodyFraming::UntilClose => u64::MAX,
-        };
-        let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
-        if is_elsewhere || self.records.is_some() {
-            let mut body = AnswerBody::new(self, framing, worker.clone());
-            // A short chunked body has usually arrived completely, too.
-            return Ok(match body.take_short(inline)? {
-                true => Body::Inline,
-                false => Body::Stream(Box::new(body)),
-            });
-        }
-        let length = length as usize;
-        inline.extend_from_slice(&here[..length]);
-        let surplus = here.len() - length;
-        worker.buffers.give_back(std::mem::take(&mut self.received));
-        if surplus == 0 && framing.keep_alive == h1::KeepAlive::Reuse && self.upload.is_done() {
-            worker.upstreams.put(self.link, worker.clock.coarse());
-        }
-        let none = framing.body == h1::BodyFraming::None || length == 0;
-        Ok(if none { Body::Empty } else { Body::Inline })
-    }
-
     /// The connection, after a response that switched protocols.
     pub fn into_tunnel(mut self, worker: &Worker, lifetime: Option<Duration>) -> Tunnel {
         let received = self.received[self.taken..].to_vec();
@@ -303,53 +267,4 @@ impl LinkCall {
             buffer_bytes: None,
         }
     }
-}
-
-/// A limit on the time without progress.
-#[derive(Default)]
-pub(super) struct Silence {
-    timer: Option<Timer>,
-    progress: u64,
-}
-
-impl Silence {
-    /// Ready with a failure when `limit` has passed since `progress` last changed.
-    pub fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        worker: &Worker,
-        limit: Option<Duration>,
-        progress: u64,
-    ) -> Poll<Failure> {
-        let Some(limit) = limit else {
-            return Poll::Pending;
-        };
-        let timer = match &self.timer {
-            Some(timer) if self.progress == progress => timer,
-            _ => {
-                self.progress = progress;
-                let timer = self.timer.get_or_insert_with(|| worker.timers.timer());
-                timer.set(&worker.clock, limit);
-                timer
-            }
-        };
-        timer
-            .poll_expired(cx)
-            .map(|()| Failure::new(Side::Upstream, FailureKind::Timeout))
-    }
-}
-
-pub(super) fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (one, other) => one.or(other),
-    }
-}
-
-pub(super) fn closed(error: io::Error) -> Failure {
-    Failure::from_io(Side::Upstream, error)
-}
-
-pub(super) fn garbage(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
-    Failure::new(Side::Upstream, FailureKind::Protocol).because(error)
 }

@@ -1,5 +1,5 @@
-//! What calls to memcached need beyond HTTP: a line before the value, and one after it. `call` and `answer` send and
-//! receive.
+//! What calls to memcached need beyond HTTP: a line before the value, and one after it. `link_call` and
+//! `upstream_response` send and receive.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use sluice_wire::h1::{BodyFraming, KeepAlive, ResponseFraming, ResponseKind};
 use sluice_wire::memcached::{AnswerDecoder, Fault, Head};
 
 use crate::failure::Failure;
-use crate::upstream::link_call::garbage;
+use crate::upstream::failures::garbage;
 
 /// A value being received.
 pub(super) struct Value {

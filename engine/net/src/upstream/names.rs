@@ -2,46 +2,19 @@
 //! handled elsewhere.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use sluice_message::Moment;
 use tokio::sync::Notify;
 
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::upstream::dialling::Dialling;
-use crate::upstream::limits::{
-    NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME, NAMES_MAX,
-};
+use crate::upstream::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME};
+use crate::upstream::name_cache::{Entry, Name, make_room};
 use crate::upstream::resolver::{Family, Resolver, by_system};
 use crate::worker::Worker;
-
-/// The name cache of a worker, with at most [`NAMES_MAX`] entries.
-#[derive(Default)]
-pub(super) struct Names {
-    entries: RefCell<HashMap<Name, Entry>>,
-}
-
-/// A host name, together with its resolver.
-type Name = Box<str>;
-
-#[derive(Default)]
-struct Entry {
-    /// The addresses of the last successful lookup.
-    known: Option<Rc<[IpAddr]>>,
-    /// Why the last lookup failed, if it did.
-    error: Option<Rc<io::Error>>,
-    /// When the last lookup ended.
-    at: Moment,
-    /// How long the result is used.
-    lifetime: Duration,
-    /// Notified when the lookup in progress ends.
-    asking: Option<Rc<Notify>>,
-}
 
 enum Found {
     Known(Rc<[IpAddr]>),
@@ -134,17 +107,6 @@ fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
             "{:?} {:?} {:?}/{host}",
             resolver.servers, resolver.family, resolver.lifetime
         )),
-    }
-}
-
-/// Removes old names if there are too many, and any without waiting requests if all are recent.
-fn make_room(entries: &mut HashMap<Name, Entry>, now: Moment) {
-    if entries.len() < NAMES_MAX {
-        return;
-    }
-    entries.retain(|_, entry| entry.asking.is_some() || now.since(entry.at) < NAME_LIFETIME);
-    if entries.len() >= NAMES_MAX {
-        entries.retain(|_, entry| entry.asking.is_some());
     }
 }
 

@@ -18,7 +18,7 @@ use crate::upstream::limits::{
     UNDONE_LOOKS_MAX,
 };
 use crate::upstream::link::{Link, Origin, Usable};
-use crate::upstream::names::Names;
+use crate::upstream::name_cache::Names;
 
 /// The idle upstream connections of a worker, and resources that its calls share.
 #[derive(Default)]

@@ -14,8 +14,8 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::failure::Failure;
 use crate::stream::Stream;
 use crate::timeout::within;
-use crate::upstream::dial::{refused, timed_out};
 use crate::upstream::dialling::{Dialling, Fallback, Reach, SocketBuffers, split};
+use crate::upstream::failures::{refused, timed_out};
 use crate::upstream::limits::FALLBACK_DELAY;
 use crate::worker::Worker;
 

@@ -12,9 +12,10 @@ use sluice_wire::h1::{self, Progress, ResponseDecoder};
 
 use crate::failure::Failure;
 use crate::stream::Stream;
-use crate::upstream::dial::{refused, secure, send_all};
 use crate::upstream::dialling::{Dialling, ProxyProtocol};
 use crate::upstream::endpoint::Address;
+use crate::upstream::failures::refused;
+use crate::upstream::handshake::secure;
 use crate::upstream::limits::PROXY_ANSWER_BYTES_MAX;
 use crate::upstream::{names, race};
 use crate::worker::Worker;
@@ -92,7 +93,7 @@ async fn ask_http(
         request.push_str(&format!("Proxy-Authorization: {authorization}\r\n"));
     }
     request.push_str("\r\n");
-    send_all(stream, request.as_bytes()).await?;
+    stream.write_all(request.as_bytes()).await?;
     let mut decoder = ResponseDecoder::new();
     let mut received = Vec::new();
     let mut head = ResponseHead::default();
@@ -127,7 +128,7 @@ async fn ask_socks(
         None => &[5, 1, PLAIN],
         Some(_) => &[5, 2, PLAIN, BY_PASSWORD],
     };
-    send_all(stream, greeting).await?;
+    stream.write_all(greeting).await?;
     let mut received = Vec::new();
     let method = take(stream, &mut received, 2).await?;
     let by_password = method[..2] == [5, BY_PASSWORD];
@@ -138,7 +139,7 @@ async fn ask_socks(
                 text.push(u8::try_from(part.len()).map_err(io::Error::other)?);
                 text.extend_from_slice(part.as_bytes());
             }
-            send_all(stream, &text).await?;
+            stream.write_all(&text).await?;
             if take(stream, &mut received, 2).await?[1] != 0 {
                 return Err(io::Error::other("the proxy refuses name and password"));
             }
@@ -146,7 +147,7 @@ async fn ask_socks(
         _ if method[..2] == [5, PLAIN] => {}
         _ => return Err(io::Error::other("the proxy wants another way to log in")),
     }
-    send_all(stream, &socks_request(address)?).await?;
+    stream.write_all(&socks_request(address)?).await?;
     let answer = take(stream, &mut received, 5).await?;
     if answer[..2] != [5, 0] {
         return Err(io::Error::other(format!(

@@ -4,13 +4,15 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::Fields;
-use sluice_wire::h1::{BodyDecoder, KeepAlive, ResponseFraming};
+use sluice_wire::h1::{BodyDecoder, BodyFraming, KeepAlive, ResponseFraming};
 
-use crate::body::BodyStream;
-use crate::failure::{Failure, FailureKind, Side};
+use crate::body::{Body, BodyStream};
+use crate::failure::Failure;
 use crate::limits::{BODY_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};
+use crate::upstream::failures::{closed, cut_off, garbage};
 use crate::upstream::fastcgi::Records;
-use crate::upstream::link_call::{LinkCall, Silence, closed, garbage};
+use crate::upstream::link_call::LinkCall;
+use crate::upstream::silence::Silence;
 use crate::worker::Worker;
 
 /// The body of an upstream response. When it has ended cleanly, its connection returns to the pool; when it is dropped
@@ -199,8 +201,41 @@ impl AnswerBody {
     }
 }
 
-pub(super) fn cut_off(error: impl std::error::Error + Send + Sync + 'static) -> Failure {
-    Failure::new(Side::Upstream, FailureKind::Closed).because(error)
+impl LinkCall {
+    /// The response body, after its head was read. A short one that has already arrived is copied to `inline`, which
+    /// must be empty; it then costs no allocation, and the connection is free again.
+    pub fn into_body(
+        mut self,
+        worker: &Rc<Worker>,
+        framing: ResponseFraming,
+        inline: &mut Vec<u8>,
+    ) -> Result<Body, Failure> {
+        debug_assert!(inline.is_empty(), "the response's bytes stand alone");
+        let here = &self.received[self.taken..];
+        let length = match framing.body {
+            BodyFraming::None => 0,
+            BodyFraming::Length(length) => length,
+            BodyFraming::Chunked | BodyFraming::UntilClose => u64::MAX,
+        };
+        let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
+        if is_elsewhere || self.records.is_some() {
+            let mut body = AnswerBody::new(self, framing, worker.clone());
+            // A short chunked body has usually arrived completely, too.
+            return Ok(match body.take_short(inline)? {
+                true => Body::Inline,
+                false => Body::Stream(Box::new(body)),
+            });
+        }
+        let length = length as usize;
+        inline.extend_from_slice(&here[..length]);
+        let surplus = here.len() - length;
+        worker.buffers.give_back(std::mem::take(&mut self.received));
+        if surplus == 0 && framing.keep_alive == KeepAlive::Reuse && self.upload.is_done() {
+            worker.upstreams.put(self.link, worker.clock.coarse());
+        }
+        let none = framing.body == BodyFraming::None || length == 0;
+        Ok(if none { Body::Empty } else { Body::Inline })
+    }
 }
 
 impl BodyStream for AnswerBody {

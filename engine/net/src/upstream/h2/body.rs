@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluice_message::Fields;
-use sluice_wire::h1::BodyFraming;
+use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
 use super::mux::Taken;
-use crate::body::BodyStream;
-use crate::failure::Failure;
+use crate::body::{Body, BodyStream};
+use crate::failure::{Failure, FailureKind, Side};
+use crate::limits::COPY_BYTES_MAX;
 use crate::worker::Worker;
 
 /// The response body on a stream. Dropping it before its end cancels the stream.
@@ -90,6 +91,30 @@ impl StreamBody {
                 self.give_back();
                 polled.map(Err)
             }
+        }
+    }
+}
+
+impl StreamCall {
+    /// Like [`crate::upstream::Call::into_body`].
+    pub fn into_body(
+        self: Box<Self>,
+        worker: &Rc<Worker>,
+        framing: ResponseFraming,
+        inline: &mut Vec<u8>,
+    ) -> Result<Body, Failure> {
+        let Some(id) = self.seat.id() else {
+            return Err(Failure::new(Side::Upstream, FailureKind::Closed));
+        };
+        let mux = self.seat.mux.clone();
+        match (framing.body, mux.whole(id)) {
+            (BodyFraming::None, _) | (_, Some(0)) => Ok(Body::Empty),
+            (_, Some(..=COPY_BYTES_MAX)) => {
+                mux.copy_whole(id, inline);
+                self.upload.note_received(inline.len());
+                Ok(Body::Inline)
+            }
+            (body, _) => Ok(Body::Stream(Box::new(StreamBody::new(self, body, worker)))),
         }
     }
 }

@@ -1,22 +1,19 @@
 //! A call on a stream of a shared connection: sends the request and receives the response, each at its own pace. `body`
 //! implements the response body.
 
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluice_message::{ResponseHead, Status};
 use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
 
-use super::body::StreamBody;
 use super::mux::{Found, Gone};
 use super::seat::Seat;
-use crate::body::{Body, RequestBody};
-use crate::failure::{Failure, FailureKind, Retry, Side};
-use crate::limits::COPY_BYTES_MAX;
+use crate::body::RequestBody;
+use crate::failure::{Failure, Retry, Side};
 use crate::load::Lease;
-use crate::upstream::call::{Answer, CallFailure, Heard, InterimAnswers};
 use crate::upstream::link::Origin;
-use crate::upstream::link_call::{Silence, shorter};
+use crate::upstream::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::silence::{Silence, shorter};
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
 
@@ -136,28 +133,6 @@ impl StreamCall {
             origin,
             heard: self.heard,
             body: self.upload.take_body(),
-        }
-    }
-
-    /// Like [`crate::upstream::Call::into_body`].
-    pub fn into_body(
-        self: Box<Self>,
-        worker: &Rc<Worker>,
-        framing: ResponseFraming,
-        inline: &mut Vec<u8>,
-    ) -> Result<Body, Failure> {
-        let Some(id) = self.seat.id() else {
-            return Err(Failure::new(Side::Upstream, FailureKind::Closed));
-        };
-        let mux = self.seat.mux.clone();
-        match (framing.body, mux.whole(id)) {
-            (h1::BodyFraming::None, _) | (_, Some(0)) => Ok(Body::Empty),
-            (_, Some(..=COPY_BYTES_MAX)) => {
-                mux.copy_whole(id, inline);
-                self.upload.note_received(inline.len());
-                Ok(Body::Inline)
-            }
-            (body, _) => Ok(Body::Stream(Box::new(StreamBody::new(self, body, worker)))),
         }
     }
 }

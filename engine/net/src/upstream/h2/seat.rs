@@ -62,7 +62,7 @@ impl Seat {
     }
 
     /// Holds a permit of the upstream's concurrency limit while the connection is in use.
-    pub(super) fn hold(&self, permit: Option<Pass>) {
+    pub(in crate::upstream) fn hold(&self, permit: Option<Pass>) {
         self.mux.hold(permit);
     }
 }
