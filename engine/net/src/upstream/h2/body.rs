@@ -9,6 +9,7 @@ use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
 use super::mux::Taken;
+use super::shelf::Shared;
 use crate::body::{Body, BodyStream};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::COPY_BYTES_MAX;

@@ -8,6 +8,7 @@ use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
 
 use super::mux::{Found, Gone};
 use super::seat::Seat;
+use super::shelf::Shared;
 use crate::body::RequestBody;
 use crate::failure::{Failure, Retry, Side};
 use crate::load::Lease;

@@ -10,6 +10,7 @@ use sluice_message::ResponseHead;
 use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
+use super::shelf::Shared;
 use crate::connection_slots::Place;
 use crate::limits::{LINGER, TURNS_MAX};
 use crate::stream::Stream;

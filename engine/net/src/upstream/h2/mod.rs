@@ -13,4 +13,6 @@ mod upload;
 pub use call::StreamCall;
 pub(super) use obtain::{obtain, take};
 pub use seat::Seat;
-pub(super) use shelf::Shelf;
+
+/// The HTTP/2 connections to one upstream.
+pub(super) type Shelf = shelf::Shelf<mux::Mux>;

@@ -10,7 +10,7 @@ use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
 
-use super::shelf::Shelf;
+use super::shelf::{Shared, Shelf};
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::Pass;
 use crate::upstream::endpoint::{Endpoint, KeepAlive};
@@ -21,14 +21,14 @@ use crate::worker::Worker;
 const FRAME_BYTES_MIN: usize = 256;
 
 /// A connection as its calls see it.
-pub(super) struct Mux {
+pub(in crate::upstream) struct Mux {
     pub(super) worker: Rc<Worker>,
     endpoint: Arc<Endpoint>,
     /// The codec. Never borrowed across an await point.
     pub(super) client: RefCell<Client>,
     number: u64,
     sharing: Sharing,
-    shelf: Weak<Shelf>,
+    shelf: Weak<Shelf<Mux>>,
     stage: Cell<Stage>,
     /// The stream in each slot; unused slots are empty.
     slots: RefCell<Vec<Slot>>,
@@ -168,11 +168,45 @@ impl Gone {
     }
 }
 
+impl Shared for Mux {
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn open_streams(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Before the upstream's limit on concurrent streams is known, it gets only one request: others might be refused.
+    fn has_room(&self) -> bool {
+        match self.stage.get() {
+            Stage::New => true,
+            Stage::Begun | Stage::Retired | Stage::Over => false,
+            Stage::Open => {
+                let client = self.client.borrow();
+                client.streams_free() > 0 && !client.is_output_full()
+            }
+        }
+    }
+
+    fn is_beginning(&self) -> bool {
+        matches!(self.stage.get(), Stage::New | Stage::Begun)
+    }
+
+    fn retire(&self) {
+        if !self.is_retired() {
+            self.stage.set(Stage::Retired);
+            self.leave_shelf();
+        }
+        self.wake_driver();
+    }
+}
+
 impl Mux {
     pub(super) fn new(
         worker: &Rc<Worker>,
         endpoint: &Arc<Endpoint>,
-        shelf: &Rc<Shelf>,
+        shelf: &Rc<Shelf<Mux>>,
         sharing: Sharing,
     ) -> Mux {
         Mux {
@@ -196,34 +230,6 @@ impl Mux {
         &self.endpoint
     }
 
-    /// Its number among the connections to the upstream; later ones have higher numbers.
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Number of open streams.
-    pub(super) fn open_streams(&self) -> usize {
-        self.open.get()
-    }
-
-    /// Whether a request can be sent on it now. Before the upstream's limit on concurrent streams is known, it gets
-    /// only one: others might be refused.
-    pub(super) fn has_room(&self) -> bool {
-        match self.stage.get() {
-            Stage::New => true,
-            Stage::Begun | Stage::Retired | Stage::Over => false,
-            Stage::Open => {
-                let client = self.client.borrow();
-                client.streams_free() > 0 && !client.is_output_full()
-            }
-        }
-    }
-
-    /// Whether the number of concurrent streams will soon be known.
-    pub(super) fn is_beginning(&self) -> bool {
-        matches!(self.stage.get(), Stage::New | Stage::Begun)
-    }
-
     /// Whether it accepts no more streams.
     pub(super) fn is_retired(&self) -> bool {
         matches!(self.stage.get(), Stage::Retired | Stage::Over)
@@ -238,15 +244,6 @@ impl Mux {
         if let Some(shelf) = self.shelf.upgrade() {
             shelf.note_streams(free);
         }
-    }
-
-    /// Stops opening streams on the connection.
-    pub(super) fn retire(&self) {
-        if !self.is_retired() {
-            self.stage.set(Stage::Retired);
-            self.leave_shelf();
-        }
-        self.wake_driver();
     }
 
     fn leave_shelf(&self) {

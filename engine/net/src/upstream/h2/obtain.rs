@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use super::Shelf;
 use super::drive;
 use super::mux::{Mux, Sharing};
 use super::seat::Seat;
-use super::shelf::Shelf;
 use crate::connection_slots::Place;
 use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::gate::{Gate, Pass};

@@ -1,17 +1,34 @@
-//! The pool of shared connections to one upstream, and the calls waiting for one. `mux` implements the connections.
+//! The pool of shared connections to one upstream, and the calls waiting for one. `mux` implements those of HTTP/2.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-use super::mux::Mux;
 use crate::failure::{Failure, FailureKind, Retry};
 use crate::upstream::limits::STREAMS_FORESEEN;
 
-/// The HTTP/2 connections to one upstream.
-pub struct Shelf {
-    muxes: RefCell<Vec<Rc<Mux>>>,
+/// A connection shared by many calls, as its pool sees it.
+pub trait Shared {
+    /// Its number among the connections to the upstream; later ones have higher numbers.
+    fn number(&self) -> u64;
+
+    /// Number of open streams.
+    fn open_streams(&self) -> usize;
+
+    /// Whether a request can be sent on it now.
+    fn has_room(&self) -> bool;
+
+    /// Whether the number of concurrent streams will soon be known.
+    fn is_beginning(&self) -> bool;
+
+    /// Stops opening streams on the connection.
+    fn retire(&self);
+}
+
+/// The shared connections to one upstream.
+pub struct Shelf<C> {
+    muxes: RefCell<Vec<Rc<C>>>,
     /// Notified when a stream ends, a connection is established or fails, or a limit on streams becomes known.
     changed: Notify,
     /// The number of the next connection.
@@ -32,7 +49,7 @@ struct Told {
     text: String,
 }
 
-impl Default for Shelf {
+impl<C> Default for Shelf<C> {
     fn default() -> Self {
         Shelf {
             muxes: RefCell::default(),
@@ -48,9 +65,9 @@ impl Default for Shelf {
     }
 }
 
-impl Shelf {
+impl<C: Shared> Shelf<C> {
     /// A connection with room and number `since` or higher.
-    pub(super) fn any(&self, since: u64) -> Option<Rc<Mux>> {
+    pub(super) fn any(&self, since: u64) -> Option<Rc<C>> {
         let muxes = self.muxes.borrow();
         let mut young = muxes.iter().filter(|mux| mux.number() >= since);
         // The first one is filled first, so that surplus connections become idle and time out.
@@ -58,7 +75,7 @@ impl Shelf {
     }
 
     /// Like [`Shelf::any`], among the connections in use.
-    pub(super) fn busy(&self, since: u64) -> Option<Rc<Mux>> {
+    pub(super) fn busy(&self, since: u64) -> Option<Rc<C>> {
         let muxes = self.muxes.borrow();
         let mut young = muxes.iter().filter(|mux| mux.number() >= since);
         young
@@ -84,13 +101,13 @@ impl Shelf {
         number
     }
 
-    pub(super) fn add(&self, mux: Rc<Mux>) {
+    pub(super) fn add(&self, mux: Rc<C>) {
         self.muxes.borrow_mut().push(mux);
     }
 
     /// Removes a connection that accepts no more streams.
-    pub(super) fn remove(&self, mux: &Mux) {
-        let is_other = |known: &Rc<Mux>| !std::ptr::eq(Rc::as_ptr(known), mux);
+    pub(super) fn remove(&self, mux: &C) {
+        let is_other = |known: &Rc<C>| !std::ptr::eq(Rc::as_ptr(known), mux);
         self.muxes.borrow_mut().retain(is_other);
         self.changed.notify_waiters();
     }
@@ -146,7 +163,7 @@ impl Shelf {
     /// Counts a connection being established, until the returned value is dropped.
     pub(super) fn dialling(&self) -> Dialling<'_> {
         Dialling {
-            shelf: self,
+            changed: &self.changed,
             _count: Counted::up(&self.dials),
         }
     }
@@ -190,13 +207,13 @@ impl Told {
 
 /// A connection being established.
 pub(super) struct Dialling<'a> {
-    shelf: &'a Shelf,
+    changed: &'a Notify,
     _count: Counted<'a>,
 }
 
 impl Drop for Dialling<'_> {
     fn drop(&mut self) {
-        self.shelf.changed.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
