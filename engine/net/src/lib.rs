@@ -32,6 +32,7 @@ pub mod timer;
 pub mod tls;
 pub mod tunnel;
 pub mod upstream;
+pub mod upstream_pool;
 pub mod worker;
 pub mod workers;
 

@@ -17,7 +17,7 @@ use crate::connection_slots::{self, Crowded, Place, Places};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
 use crate::timer::Timers;
-use crate::upstream;
+use crate::upstream_pool::{PoolSlot, UpstreamPool};
 
 /// State shared by the tasks of one worker.
 #[derive(Default)]
@@ -33,7 +33,7 @@ pub struct Worker {
     /// Its buffer pool.
     pub buffers: Buffers,
     /// Its upstream connections.
-    pub upstreams: upstream::Pool,
+    upstreams: PoolSlot,
     /// Its connection slots.
     pub(crate) places: Rc<Places>,
     /// TLS handshakes in progress with clients.
@@ -151,7 +151,35 @@ impl Worker {
     /// All slots are taken by connections in use.
     pub async fn take_place(&self) -> Result<Place, Crowded> {
         let clients = (&*self.timers, self.clock.coarse());
-        connection_slots::take(&self.places, clients, || self.upstreams.close_oldest()).await
+        let pool = self.upstreams.get();
+        let close_upstream = || pool.is_some_and(UpstreamPool::close_oldest);
+        connection_slots::take(&self.places, clients, close_upstream).await
+    }
+
+    /// Its upstream connections; the pool is created at first use.
+    ///
+    /// # Panics
+    ///
+    /// If it was created as a different type.
+    pub fn upstream_pool<P: UpstreamPool + Default>(&self) -> &P {
+        self.upstreams.or_default()
+    }
+
+    /// Advances the clock, and fires timeouts.
+    pub(crate) fn tick(&self) {
+        self.clock.tick();
+        let now = self.clock.coarse();
+        self.timers.sweep(now);
+        if let Some(pool) = self.upstreams.get() {
+            pool.sweep(now);
+        }
+    }
+
+    /// Closes all idle upstream connections.
+    pub(crate) fn close_idle_upstreams(&self) {
+        if let Some(pool) = self.upstreams.get() {
+            pool.clear();
+        }
     }
 
     /// The worker's own instance of `T`, created at first use, for state of the layer above such as open files. It

@@ -381,9 +381,7 @@ async fn sweep(worker: Rc<Worker>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        worker.clock.tick();
-        worker.timers.sweep(worker.clock.coarse());
-        worker.upstreams.sweep(worker.clock.coarse());
+        worker.tick();
     }
 }
 
@@ -460,7 +458,7 @@ impl<S: Service> Running<S> {
             tokio::time::sleep(Duration::from_millis(10)).await;
             worker.timers.expire_all_idle();
         }
-        worker.upstreams.clear();
+        worker.close_idle_upstreams();
         worker.counters.open.value()
     }
 }

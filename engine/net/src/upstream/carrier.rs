@@ -9,6 +9,7 @@ use crate::gate::Pass;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::h2::Seat;
 use crate::upstream::link::{Link, Origin};
+use crate::upstream::pool::Pool;
 use crate::worker::Worker;
 
 /// Which connections are acceptable.
@@ -33,7 +34,7 @@ pub enum Carrier {
 impl Carrier {
     /// Takes an idle connection for one call.
     pub(super) fn kept(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
-        let link = worker.upstreams.take(endpoint, worker.clock.coarse());
+        let link = Pool::of(worker).take(endpoint, worker.clock.coarse());
         link.map(Carrier::Link)
     }
 

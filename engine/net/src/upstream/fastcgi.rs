@@ -15,6 +15,8 @@ use crate::upstream::failures::{cut_off, garbage};
 use crate::upstream::limits::{CROWDED_TIME, PATIENCE};
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::memcached::Value;
+use crate::upstream::pool::Pool;
+use crate::upstream_pool::UpstreamPool;
 use crate::worker::Worker;
 
 /// Called with what an application wrote to standard error during one response, and the status of the response, if it
@@ -236,7 +238,7 @@ impl Records {
         if patience.poll_expired(cx).is_ready() {
             let now = worker.clock.coarse();
             link.endpoint.keep_none_until(now + CROWDED_TIME);
-            worker.upstreams.sweep(now);
+            Pool::of(worker).sweep(now);
         }
     }
 }

@@ -23,6 +23,7 @@ use crate::upstream::limits::INTERIM_MAX;
 use crate::upstream::link::{Link, Origin};
 use crate::upstream::memcached::Value;
 use crate::upstream::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::pool::Pool;
 use crate::upstream::silence::{Silence, shorter};
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
@@ -151,12 +152,12 @@ impl LinkCall {
 
     /// The head of the final response, if all of it was received.
     fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
-        let mut head = worker.upstreams.spare_head();
+        let mut head = Pool::of(worker).spare_head();
         if let Some(records) = &mut self.records {
             let Some((taken, framing)) =
                 records.decode_head(&mut self.received, method, &mut head)?
             else {
-                worker.upstreams.give_back(head);
+                Pool::of(worker).give_back(head);
                 self.drop_taken(worker);
                 return Ok(None);
             };
@@ -174,7 +175,7 @@ impl LinkCall {
                 value: framing,
             } = decoded
             else {
-                worker.upstreams.give_back(head);
+                Pool::of(worker).give_back(head);
                 self.drop_taken(worker);
                 return Ok(None);
             };
@@ -186,7 +187,7 @@ impl LinkCall {
                     if self.link.origin == Origin::Fresh
                         && let Some(timeout) = told_timeout(&head.fields)
                     {
-                        worker.upstreams.note_told(&self.link.endpoint, timeout);
+                        Pool::of(worker).note_told(&self.link.endpoint, timeout);
                     }
                     return Ok(Some(Answer { head, framing }));
                 }

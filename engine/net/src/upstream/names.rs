@@ -13,6 +13,7 @@ use crate::failure::{Failure, FailureKind, Retry, Side};
 use crate::upstream::dialling::Dialling;
 use crate::upstream::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME};
 use crate::upstream::name_cache::{Entry, Name, make_room};
+use crate::upstream::pool::Pool;
 use crate::upstream::resolver::{Family, Resolver, by_system};
 use crate::worker::Worker;
 
@@ -64,7 +65,7 @@ fn with_port(ips: &[IpAddr], family: Family, port: u16) -> Vec<SocketAddr> {
 fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     let now = worker.clock.coarse();
     let name = name_of(host, resolver);
-    let mut entries = worker.upstreams.names.entries.borrow_mut();
+    let mut entries = Pool::of(worker).names.entries.borrow_mut();
     if !entries.contains_key(&*name) {
         make_room(&mut entries, now);
         entries.insert((&*name).into(), Entry::default());
@@ -121,7 +122,7 @@ async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Re
             })
         }
     };
-    let mut entries = worker.upstreams.names.entries.borrow_mut();
+    let mut entries = Pool::of(&worker).names.entries.borrow_mut();
     let entry = entries.entry(name).or_default();
     entry.at = worker.clock.coarse();
     match answer {

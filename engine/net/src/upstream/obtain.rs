@@ -10,6 +10,7 @@ use crate::upstream::endpoint::Endpoint;
 use crate::upstream::failures::shut;
 use crate::upstream::h2;
 use crate::upstream::link::Link;
+use crate::upstream::pool::Pool;
 use crate::worker::Worker;
 
 /// Takes an idle connection to `endpoint`, or a stream on a shared one, if that is acceptable and the upstream has no
@@ -46,7 +47,7 @@ pub async fn obtain(
         ),
     };
     let kept = match wanted {
-        Wanted::Any => worker.upstreams.take(endpoint, worker.clock.coarse()),
+        Wanted::Any => Pool::of(worker).take(endpoint, worker.clock.coarse()),
         Wanted::Fresh | Wanted::Own => None,
     };
     let mut link = match kept {

@@ -19,6 +19,8 @@ use crate::upstream::limits::{
 };
 use crate::upstream::link::{Link, Origin, Usable};
 use crate::upstream::name_cache::Names;
+use crate::upstream_pool::UpstreamPool;
+use crate::worker::Worker;
 
 /// The idle upstream connections of a worker, and resources that its calls share.
 #[derive(Default)]
@@ -43,6 +45,11 @@ struct Shelf {
 }
 
 impl Pool {
+    /// The pool of `worker`.
+    pub fn of(worker: &Worker) -> &Pool {
+        worker.upstream_pool()
+    }
+
     /// Takes an idle connection to `endpoint` that, as far as is known, the upstream has not closed and is not about to
     /// close.
     pub fn take(&self, endpoint: &Arc<Endpoint>, now: Moment) -> Option<Link> {
@@ -110,63 +117,6 @@ impl Pool {
             .told(timeout);
     }
 
-    /// Closes connections that were idle for too long or were closed by the upstream. Called at each tick of the
-    /// worker.
-    pub fn sweep(&self, now: Moment) {
-        let check = now.since(self.checked_at.get()) >= IDLE_CHECK_INTERVAL;
-        if check {
-            self.checked_at.set(now);
-        }
-        let mut shelves = self.shelves.borrow_mut();
-        for shelf in shelves.values_mut() {
-            let before = shelf.links.len();
-            while shelf.links.front().is_some_and(|link| is_old(link, now)) {
-                shelf.links.pop_front();
-            }
-            if now.since(shelf.looked_at) >= shelf.learned.look_interval() {
-                shelf.looked_at = now;
-                shelf.look(now);
-            }
-            self.idle
-                .set(self.idle.get() - (before - shelf.links.len()));
-        }
-        if check {
-            let mut spare = SHELVES_KEPT_MAX;
-            shelves.retain(|_, shelf| {
-                let is_remembered = shelf.learned.is_known() && spare > 0;
-                spare -= usize::from(is_remembered);
-                is_remembered || !shelf.links.is_empty()
-            });
-            self.shared
-                .borrow_mut()
-                .retain(|_, shelf| !shelf.is_unused());
-        }
-    }
-
-    /// Closes the connection idle longest, to make room; returns whether there was one.
-    pub(crate) fn close_oldest(&self) -> bool {
-        let mut shelves = self.shelves.borrow_mut();
-        let oldest = shelves
-            .values_mut()
-            .filter_map(|shelf| Some((shelf.links.front()?.idle_since, shelf)))
-            .min_by_key(|(since, _)| *since);
-        let Some((_, shelf)) = oldest else {
-            return false;
-        };
-        shelf.links.pop_front();
-        self.idle.set(self.idle.get() - 1);
-        true
-    }
-
-    /// Closes all idle connections: the process is draining, or file descriptors have run out.
-    pub fn clear(&self) {
-        self.shelves.borrow_mut().clear();
-        self.idle.set(0);
-        for shelf in self.shared.borrow().values() {
-            shelf.retire();
-        }
-    }
-
     /// The shared connections to `endpoint`, if there are any.
     pub(super) fn shelf(&self, endpoint: &Arc<Endpoint>) -> Option<Rc<h2::Shelf>> {
         self.shared.borrow().get(&**endpoint).cloned()
@@ -198,6 +148,61 @@ impl Pool {
         let mut heads = self.heads.borrow_mut();
         if heads.len() < HEADS_KEPT_MAX && head.fields.capacity_bytes() <= HEAD_KEPT_BYTES_MAX {
             heads.push(head);
+        }
+    }
+}
+
+impl UpstreamPool for Pool {
+    fn sweep(&self, now: Moment) {
+        let check = now.since(self.checked_at.get()) >= IDLE_CHECK_INTERVAL;
+        if check {
+            self.checked_at.set(now);
+        }
+        let mut shelves = self.shelves.borrow_mut();
+        for shelf in shelves.values_mut() {
+            let before = shelf.links.len();
+            while shelf.links.front().is_some_and(|link| is_old(link, now)) {
+                shelf.links.pop_front();
+            }
+            if now.since(shelf.looked_at) >= shelf.learned.look_interval() {
+                shelf.looked_at = now;
+                shelf.look(now);
+            }
+            self.idle
+                .set(self.idle.get() - (before - shelf.links.len()));
+        }
+        if check {
+            let mut spare = SHELVES_KEPT_MAX;
+            shelves.retain(|_, shelf| {
+                let is_remembered = shelf.learned.is_known() && spare > 0;
+                spare -= usize::from(is_remembered);
+                is_remembered || !shelf.links.is_empty()
+            });
+            self.shared
+                .borrow_mut()
+                .retain(|_, shelf| !shelf.is_unused());
+        }
+    }
+
+    fn close_oldest(&self) -> bool {
+        let mut shelves = self.shelves.borrow_mut();
+        let oldest = shelves
+            .values_mut()
+            .filter_map(|shelf| Some((shelf.links.front()?.idle_since, shelf)))
+            .min_by_key(|(since, _)| *since);
+        let Some((_, shelf)) = oldest else {
+            return false;
+        };
+        shelf.links.pop_front();
+        self.idle.set(self.idle.get() - 1);
+        true
+    }
+
+    fn clear(&self) {
+        self.shelves.borrow_mut().clear();
+        self.idle.set(0);
+        for shelf in self.shared.borrow().values() {
+            shelf.retire();
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::limits::{BODY_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};
 use crate::upstream::failures::{closed, cut_off, garbage};
 use crate::upstream::fastcgi::Records;
 use crate::upstream::link_call::LinkCall;
+use crate::upstream::pool::Pool;
 use crate::upstream::silence::Silence;
 use crate::worker::Worker;
 
@@ -134,9 +135,7 @@ impl AnswerBody {
         if nothing_more && self.keep_alive == KeepAlive::Reuse && call.upload.is_done() {
             let records = self.records.as_ref().filter(|records| !records.is_done());
             call.link.rest = records.and_then(|records| records.rest());
-            self.worker
-                .upstreams
-                .put(call.link, self.worker.clock.coarse());
+            Pool::of(&self.worker).put(call.link, self.worker.clock.coarse());
         }
     }
 
@@ -231,7 +230,7 @@ impl LinkCall {
         let surplus = here.len() - length;
         worker.buffers.give_back(std::mem::take(&mut self.received));
         if surplus == 0 && framing.keep_alive == KeepAlive::Reuse && self.upload.is_done() {
-            worker.upstreams.put(self.link, worker.clock.coarse());
+            Pool::of(worker).put(self.link, worker.clock.coarse());
         }
         let none = framing.body == BodyFraming::None || length == 0;
         Ok(if none { Body::Empty } else { Body::Inline })

@@ -14,6 +14,7 @@ use crate::failure::{Failure, Retry, Side};
 use crate::load::Lease;
 use crate::upstream::link::Origin;
 use crate::upstream::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::upstream::pool::Pool;
 use crate::upstream::silence::{Silence, shorter};
 use crate::upstream::upload::{Upload, WaitsFor};
 use crate::worker::Worker;
@@ -108,7 +109,7 @@ impl StreamCall {
         if self.interim_answers == InterimAnswers::Pass {
             worker.interims.leave(&head);
         }
-        worker.upstreams.give_back(head);
+        Pool::of(worker).give_back(head);
     }
 
     fn lose(&mut self, gone: Gone) -> Failure {

@@ -16,6 +16,7 @@ use crate::limits::{LINGER, TURNS_MAX};
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::upstream::endpoint::KeepAlive;
+use crate::upstream::pool::Pool;
 
 /// Starts the task that drives a connection until it ends.
 pub(super) fn start(mux: Rc<Mux>, socket: Stream, place: Place) {
@@ -73,7 +74,7 @@ impl Drive {
     fn new(mux: Rc<Mux>, socket: Stream) -> Drive {
         Drive {
             timer: mux.worker.timers.timer(),
-            head: mux.worker.upstreams.spare_head(),
+            head: Pool::of(&mux.worker).spare_head(),
             mux,
             socket,
             input: Vec::new(),
@@ -169,11 +170,11 @@ impl Drive {
         let mux = &self.mux;
         match event {
             ClientEvent::Interim { id } => {
-                let spare = mux.worker.upstreams.spare_head();
+                let spare = Pool::of(&mux.worker).spare_head();
                 mux.interim(id, std::mem::replace(&mut self.head, spare));
             }
             ClientEvent::Head { id, end, body } => {
-                let spare = mux.worker.upstreams.spare_head();
+                let spare = Pool::of(&mux.worker).spare_head();
                 let head = std::mem::replace(&mut self.head, spare);
                 mux.head(id, head, body, end);
             }

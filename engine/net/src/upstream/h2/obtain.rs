@@ -20,13 +20,14 @@ use crate::upstream::dial::dial;
 use crate::upstream::endpoint::{Endpoint, KeepAlive, Protocol};
 use crate::upstream::failures::shut;
 use crate::upstream::link::{Link, Origin};
+use crate::upstream::pool::Pool;
 use crate::worker::Worker;
 
 /// Takes a stream on an existing connection to `endpoint`, or an idle HTTP/1 connection if the upstream has chosen
 /// that; `None` if there is neither.
 pub(in crate::upstream) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
     let is_limited = endpoint.gate().is_some();
-    if let Some(shelf) = worker.upstreams.shelf(endpoint)
+    if let Some(shelf) = Pool::of(worker).shelf(endpoint)
         && let Some(mux) = shelf
             .busy(0)
             .or_else(|| shelf.any(0).filter(|_| !is_limited))
@@ -49,7 +50,7 @@ pub(in crate::upstream) async fn obtain(
     let keep_alive = endpoint.options().keep_alive;
     let is_alone = !preface.is_empty() || keep_alive == KeepAlive::Off || wanted == Wanted::Own;
     let timeouts = &endpoint.options().timeouts;
-    let shelf = worker.upstreams.shelf_of(endpoint);
+    let shelf = Pool::of(worker).shelf_of(endpoint);
     if is_alone {
         let permit = match endpoint.gate() {
             None => None,

@@ -13,7 +13,7 @@ fn truncated(answer: &'static str) {
             (Side::Upstream, FailureKind::Closed),
             "{answer}"
         );
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 
@@ -70,7 +70,7 @@ fn every_framing_gives_the_same_body() {
         on_worker(|worker| async move {
             let got = fetch(&worker, &fake.endpoint()).await.expect(answer);
             assert_eq!(got.body, b"hello", "{answer}");
-            assert_eq!(worker.upstreams.idle(), kept, "{answer}");
+            assert_eq!(Pool::of(&worker).idle(), kept, "{answer}");
         });
     }
     let fake = Fake::closing("HTTP/1.1 200 OK\r\n\r\nhello");
@@ -79,7 +79,7 @@ fn every_framing_gives_the_same_body() {
             fetch(&worker, &fake.endpoint()).await.unwrap().body,
             b"hello"
         );
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 
@@ -131,7 +131,7 @@ fn tiny_chunks_come_in_few_pieces() {
         let got = fetch(&worker, &fake.endpoint()).await.unwrap();
         assert_eq!(got.body, vec![b'x'; 10_000]);
         assert!(got.pieces < 100, "{} pieces", got.pieces);
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
     });
 }
 

@@ -41,7 +41,7 @@ fn an_endless_head_is_given_up_at_the_limit() {
     on_worker(|worker| async move {
         let failure = fetch(&worker, &fake.endpoint()).await.err().unwrap();
         assert_eq!(failure.kind, FailureKind::Protocol);
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 
@@ -85,7 +85,7 @@ fn a_head_in_single_bytes_is_read_like_one_in_one_piece() {
         let got = fetch(&worker, &fake.endpoint()).await.unwrap();
         assert_eq!(got.body, b"abc");
         assert_eq!(got.head.fields.find_first(b"x-a"), Some(&b"1"[..]));
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
     });
 }
 

@@ -180,7 +180,7 @@ fn large_answers_come_as_they_were_sent() {
             let got = ask(&worker, &endpoint).await.unwrap();
             assert!(got.body == part.repeat(10));
         }
-        assert_eq!((fake.accepted(), worker.upstreams.idle()), (1, 1));
+        assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (1, 1));
     });
 }
 
@@ -239,7 +239,7 @@ fn a_length_that_was_told_has_to_be_kept() {
     let fake = sending(answer("Content-Length: 2\r\n\r\nbody"));
     on_worker(|worker| async move {
         let got = ask(&worker, &fake.endpoint_with(options())).await.unwrap();
-        assert_eq!((&got.body[..], worker.upstreams.idle()), (&b"bo"[..], 0));
+        assert_eq!((&got.body[..], Pool::of(&worker).idle()), (&b"bo"[..], 0));
     });
 }
 
@@ -344,14 +344,17 @@ fn an_answer_that_does_not_end_has_its_connection_for_itself() {
         let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
         for number in 1..=3 {
             assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
-            assert_eq!((fake.accepted(), worker.upstreams.idle()), (number, number));
+            assert_eq!(
+                (fake.accepted(), Pool::of(&worker).idle()),
+                (number, number)
+            );
         }
         // The oldest connection receives the end of its response, and is reused although there are two newer ones.
         late.send(end(0)).unwrap();
         sent.recv().unwrap();
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
-        assert_eq!((fake.accepted(), worker.upstreams.idle()), (3, 3));
+        assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (3, 3));
     });
 }
 
@@ -424,10 +427,9 @@ fn a_connection_of_another_protocol_is_not_taken() {
     let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
     on_worker(|worker| async move {
         fetch(&worker, &fake.endpoint()).await.unwrap();
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
         assert!(
-            worker
-                .upstreams
+            Pool::of(&worker)
                 .take(&fake.endpoint_with(options()), worker.clock.coarse())
                 .is_none()
         );

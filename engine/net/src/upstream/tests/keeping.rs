@@ -13,7 +13,7 @@ fn one_connection_serves_request_after_request() {
         for _ in 0..20 {
             assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
         }
-        assert_eq!((fake.accepted(), worker.upstreams.idle()), (1, 1));
+        assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (1, 1));
         // An equal endpoint of a newer configuration finds it, too.
         fetch(&worker, &fake.endpoint()).await.unwrap();
         assert_eq!(fake.accepted(), 1);
@@ -92,18 +92,18 @@ fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
             links.push(obtain_link(&worker, &endpoint).await);
         }
         for link in links {
-            worker.upstreams.put(link, worker.clock.coarse());
+            Pool::of(&worker).put(link, worker.clock.coarse());
         }
-        assert_eq!(worker.upstreams.idle(), 2);
+        assert_eq!(Pool::of(&worker).idle(), 2);
         tokio::time::sleep(Duration::from_millis(400)).await;
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
 
         let options = Options {
             keep_alive: KeepAlive::Off,
             ..Options::default()
         };
         fetch(&worker, &fake.endpoint_with(options)).await.unwrap();
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 
@@ -119,10 +119,9 @@ fn the_last_connection_given_back_is_taken_first() {
             crate::Stream::Unix(_) | crate::Stream::Tls(_) => unreachable!("dialled by TCP"),
         };
         let last = local(&b);
-        worker.upstreams.put(a, worker.clock.coarse());
-        worker.upstreams.put(b, worker.clock.coarse());
-        let taken = worker
-            .upstreams
+        Pool::of(&worker).put(a, worker.clock.coarse());
+        Pool::of(&worker).put(b, worker.clock.coarse());
+        let taken = Pool::of(&worker)
             .take(&endpoint, worker.clock.coarse())
             .unwrap();
         assert_eq!((local(&taken), taken.origin()), (last, Origin::Kept));
@@ -155,7 +154,7 @@ fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
         let pool = worker.clone();
         tokio::task::spawn_local(async move {
             settle().await;
-            pool.upstreams.put(first, pool.clock.coarse());
+            Pool::of(&pool).put(first, pool.clock.coarse());
         });
         assert_eq!(fetch(&worker, &endpoint).await.unwrap().body, b"hi");
         assert_eq!(fake.accepted(), 1);
@@ -177,7 +176,7 @@ fn giving_a_call_up_closes_its_connection() {
         assert!(gone.is_err());
         settle().await;
         assert_eq!(ended.load(Ordering::SeqCst), 1);
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 

@@ -26,6 +26,7 @@ use sluice_wire::h1::BodyFraming;
 use super::*;
 use crate::body::{Body, BodyStream, RequestBody};
 use crate::failure::Failure;
+use crate::upstream_pool::UpstreamPool;
 use crate::worker::Worker;
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -45,7 +46,7 @@ fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 ticking.clock.tick();
                 ticking.timers.sweep(ticking.clock.coarse());
-                ticking.upstreams.sweep(ticking.clock.coarse());
+                Pool::of(&ticking).sweep(ticking.clock.coarse());
             }
         });
         let limited = tokio::time::timeout(Duration::from_secs(10), test(worker)).await;

@@ -308,7 +308,7 @@ fn many_requests_share_one_connection() {
             let expected: Vec<String> = (0..100).map(|number| format!("/{number}")).collect();
             assert_eq!(told, expected);
         }
-        assert_eq!((fake.accepted(), worker.upstreams.shared()), (1, 1));
+        assert_eq!((fake.accepted(), Pool::of(&worker).shared()), (1, 1));
     });
 }
 
@@ -575,7 +575,7 @@ fn a_goodbye_lets_the_answers_under_way_end() {
         let endpoint = prior(&fake);
         assert_eq!(get(&worker, &endpoint, "/").await.unwrap().body, b"whole");
         settle().await;
-        assert_eq!(worker.upstreams.shared(), 0);
+        assert_eq!(Pool::of(&worker).shared(), 0);
     });
 }
 
@@ -606,7 +606,7 @@ fn the_end_of_a_connection_ends_each_answer_rightly() {
             (failure.side, failure.kind),
             (Side::Upstream, FailureKind::Closed)
         );
-        assert_eq!(worker.upstreams.shared(), 0);
+        assert_eq!(Pool::of(&worker).shared(), 0);
     });
 }
 
@@ -718,9 +718,9 @@ fn a_quiet_connection_is_ended_with_a_goodbye() {
             },
         );
         get(&worker, &endpoint, "/").await.unwrap();
-        assert_eq!(worker.upstreams.shared(), 1);
+        assert_eq!(Pool::of(&worker).shared(), 1);
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(worker.upstreams.shared(), 0);
+        assert_eq!(Pool::of(&worker).shared(), 0);
         assert_eq!(heard.recv().unwrap(), GOAWAY);
     });
 }
@@ -743,7 +743,7 @@ fn without_keep_alive_each_call_has_a_connection_of_its_own() {
             assert_eq!(whole(&worker, answer, call).await.unwrap().body, b"/a");
             assert_eq!(fake.accepted(), count);
         }
-        assert_eq!(worker.upstreams.shared(), 0);
+        assert_eq!(Pool::of(&worker).shared(), 0);
     });
 }
 
@@ -756,7 +756,7 @@ fn a_connection_of_ones_own_is_closed_after_its_call() {
         for count in 1..4 {
             let asked = ask(&worker, &endpoint, Wanted::Own, "/a", RequestBody::None);
             let (answer, call) = asked.await.ok().unwrap();
-            assert_eq!(worker.upstreams.shared(), 0);
+            assert_eq!(Pool::of(&worker).shared(), 0);
             assert_eq!(whole(&worker, answer, call).await.unwrap().body, b"/a");
             assert_eq!(fake.accepted(), count);
         }
@@ -786,7 +786,7 @@ fn no_more_unused_connections_are_kept_than_wanted() {
         );
         gets(&worker, &endpoint, 5).await;
         assert_eq!(fake.accepted(), 5);
-        assert_eq!(worker.upstreams.shared(), 2);
+        assert_eq!(Pool::of(&worker).shared(), 2);
     });
 }
 
@@ -937,7 +937,7 @@ fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
                 "{what}"
             );
             // A flood on one stream turns into one on the connection once that stream is over.
-            while worker.upstreams.shared() > 0 {
+            while Pool::of(&worker).shared() > 0 {
                 settle().await;
             }
         });
@@ -1024,7 +1024,7 @@ fn the_handshake_chooses_the_version() {
     on_worker(|worker| async move {
         let endpoint = negotiated(&new, trust);
         assert_eq!(gets(&worker, &endpoint, 20).await[7], "/7");
-        assert_eq!((new.accepted(), worker.upstreams.shared()), (1, 1));
+        assert_eq!((new.accepted(), Pool::of(&worker).shared()), (1, 1));
         // Requests that switch protocols use HTTP/1.1.
         let switching = Arc::new(endpoint.in_http1());
         let got = get(&worker, &switching, "/ws").await.unwrap();

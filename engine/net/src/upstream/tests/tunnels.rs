@@ -64,7 +64,7 @@ fn bytes_flow_both_ways_early_ones_included_until_both_sides_end() {
         );
         let all = client.join().unwrap();
         assert!(all.starts_with(b"earlyxxx") && all.ends_with(b"xxxtsrif"));
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 

@@ -40,7 +40,7 @@ fn a_body_of_unknown_length_is_sent_in_chunks_with_its_trailer_fields() {
             .await
             .unwrap();
         assert_eq!(got.body, b"ok");
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
     });
     let expected =
         format!("{CHUNKED}5\r\nhello\r\n12\r\nbig world, this is\r\n0\r\nX-Sum: 1\r\n\r\n");
@@ -57,7 +57,7 @@ fn a_body_of_known_length_is_sent_as_it_is() {
         fetch_with(&worker, &fake.endpoint(), Method::Post, request)
             .await
             .unwrap();
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
     });
     assert_eq!(seen.recv().unwrap(), format!("{head}helloworld"));
 }
@@ -82,7 +82,7 @@ fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
             .await
             .unwrap();
         assert_eq!((got.head.status.code(), &got.body[..]), (413, &b"big"[..]));
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
 }
 
@@ -137,7 +137,7 @@ fn both_directions_flow_at_the_same_time() {
             .await
             .unwrap();
         assert_eq!(got.body, b"helloagainthird");
-        assert_eq!(worker.upstreams.idle(), 1);
+        assert_eq!(Pool::of(&worker).idle(), 1);
     });
 }
 
@@ -275,7 +275,7 @@ fn a_client_that_fails_half_way_ends_the_call_and_its_connection() {
             (failed.failure.side, failed.failure.retry),
             (Side::Client, Retry::Never)
         );
-        assert_eq!(worker.upstreams.idle(), 0);
+        assert_eq!(Pool::of(&worker).idle(), 0);
     });
     assert_eq!(
         seen.recv().unwrap(),
