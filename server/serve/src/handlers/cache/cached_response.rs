@@ -11,8 +11,8 @@ use sluice_message::date::parse_http;
 use sluice_message::range::{self, Range, Selection};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::body::SharedSlice;
-use sluice_net::upstream::Pool;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
+use sluice_upstream::Pool;
 
 use super::{CacheStatus, Rule, count, now};
 use crate::context::Exchange;

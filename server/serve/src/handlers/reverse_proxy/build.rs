@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluice_model::handler::{HeaderOps, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::Address;
+use sluice_upstream::Address;
 
 use super::active::{ActiveChecks, Checks};
 use super::breaking::Breaking;

@@ -4,8 +4,8 @@
 use sluice_message::ResponseHead;
 use sluice_model::Route;
 use sluice_model::handler::ResponseHandler as Config;
-use sluice_net::upstream::{Answer, Call, Pool};
 use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{Answer, Call, Pool};
 
 use super::ReverseProxy;
 use super::request::Switch;

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, Status, Unfit, Version};
 use sluice_net::RequestBody;
-use sluice_net::upstream::{Carrier, Pool};
+use sluice_upstream::{Carrier, Pool};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::ReverseProxy;

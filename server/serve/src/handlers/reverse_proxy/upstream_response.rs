@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, ResponseHead};
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::{Answer, Call, Pool};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
+use sluice_upstream::{Answer, Call, Pool};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
 use super::request::Switch;

@@ -12,9 +12,9 @@ use sluice_model::proxy::{AUpstreams, SrvUpstreams, UpstreamSource};
 use sluice_net::clock;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
-use sluice_net::upstream::{Answered, Family, Reach, Resolver};
 use sluice_net::worker::Worker;
 use sluice_route::Template;
+use sluice_upstream::{Answered, Family, Reach, Resolver};
 
 use super::super::build::duration;
 use super::super::dialling::resolver;
