@@ -151,8 +151,10 @@ impl Worker {
     /// All slots are taken by connections in use.
     pub async fn take_place(&self) -> Result<Place, Crowded> {
         let clients = (&*self.timers, self.clock.coarse());
-        let pool = self.upstreams.get();
-        let close_upstream = || pool.is_some_and(UpstreamPool::close_oldest);
+        let close_upstream = || {
+            let pool = self.upstreams.get();
+            pool.is_some_and(UpstreamPool::close_oldest)
+        };
         connection_slots::take(&self.places, clients, close_upstream).await
     }
 
@@ -165,7 +167,7 @@ impl Worker {
         self.upstreams.or_default()
     }
 
-    /// Advances the clock, and fires timeouts.
+    /// Advances the clock, fires timeouts, and closes upstream connections that were idle for too long.
     pub(crate) fn tick(&self) {
         self.clock.tick();
         let now = self.clock.coarse();

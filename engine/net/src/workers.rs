@@ -375,7 +375,7 @@ async fn run<S: Service>(
     giver.abort();
 }
 
-/// Advances the clock and fires timeouts.
+/// Ticks for ever.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(TIMER_TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -523,8 +523,7 @@ async fn admit<S: Service>(
         counters.refused.up();
         return;
     };
-    counters.open.up();
-    let open = Open(shared.worker.clone(), (entered, place));
+    let open = Open::new(&shared.worker, (entered, place));
     let (slot, shared) = (slot.clone(), shared.clone());
     if slot.binding().entrance.is_some() {
         tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));

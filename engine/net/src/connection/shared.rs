@@ -41,9 +41,17 @@ impl<S: Service> Shared<S> {
 
 /// An open connection of a worker; dropping it, also during a panic, decrements the counter.
 pub(crate) struct Open(
-    pub(crate) Rc<Worker>,
-    #[expect(dead_code, reason = "held to be counted")] pub(crate) (Entered, Place),
+    Rc<Worker>,
+    #[expect(dead_code, reason = "held to be counted")] (Entered, Place),
 );
+
+impl Open {
+    /// Counts a connection as open.
+    pub(crate) fn new(worker: &Rc<Worker>, limits: (Entered, Place)) -> Open {
+        worker.counters.open.up();
+        Open(worker.clone(), limits)
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
