@@ -371,7 +371,7 @@ pub struct ProxyTry {
     /// The response body.
     pub body: std::rc::Rc<ProxyBody>,
     /// The bytes sent to and received from the upstream.
-    pub traffic: std::rc::Rc<sluice_net::upstream::Traffic>,
+    pub traffic: std::rc::Rc<sluice_upstream::Traffic>,
 }
 
 /// The body of an upstream's response, as far as it was received.

@@ -17,7 +17,7 @@ mod simple;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sluice_net::upstream::Resolver;
+use sluice_upstream::Resolver;
 
 pub use service::Service as DnsService;
 

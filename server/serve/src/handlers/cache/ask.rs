@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sluice_cache::store::{Place, Store, Stored, Updating};
 use sluice_message::caching::{self, Asked, Given, Lifetime, Times, Vary};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
-use sluice_net::upstream::in_background;
+use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
 use super::tee::{Left, Tee};

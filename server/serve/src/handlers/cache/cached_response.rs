@@ -12,6 +12,7 @@ use sluice_message::range::{self, Range, Selection};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
+use sluice_upstream::Pool;
 
 use super::{Rule, count, now};
 use crate::handlers::file_server::multipart::Multipart;
@@ -50,7 +51,7 @@ impl Rule {
 
     /// Makes a cached head the response head, with `Age` (RFC 9111, section 5.1).
     pub(super) fn put_on(&self, x: &mut Exchange, stored: &ResponseHead, age: u64) {
-        let mut head = x.worker.upstreams.spare_head();
+        let mut head = Pool::of(&x.worker).spare_head();
         head.status = stored.status;
         head.version = stored.version;
         head.fields.clear();

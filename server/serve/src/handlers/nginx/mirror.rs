@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use sluice_message::Moment;
 use sluice_model::nginx::Mirror as Config;
-use sluice_net::upstream::in_background;
+use sluice_net::tasks::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;

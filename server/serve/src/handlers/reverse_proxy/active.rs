@@ -7,14 +7,14 @@ use std::sync::{Arc, Weak};
 
 use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead};
 use sluice_model::proxy::ActiveChecks as Config;
-use sluice_net::upstream::{
-    Address, Answer, Call, Endpoint, Upload, Wanted, in_background, obtain, within,
-};
+use sluice_net::tasks::in_background;
+use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, RequestBody, Side, clock};
 use sluice_policy::ActiveCheck;
 use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
 use sluice_route::regexp::Regexp;
+use sluice_upstream::{Address, Answer, Call, Endpoint, Upload, Wanted, obtain};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::addresses;

@@ -1,6 +1,6 @@
 //! Addresses of upstreams in a configuration.
 
-use sluice_net::upstream::Address;
+use sluice_upstream::Address;
 
 use sluice_pipeline::refusal::Refusal;
 

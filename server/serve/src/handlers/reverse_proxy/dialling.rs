@@ -11,7 +11,7 @@ use sluice_model::proxy::{
     HttpTransport, Resolver as ResolverConfig, SocketBuffers as SocketBuffersConfig,
 };
 use sluice_net::tls::Connector;
-use sluice_net::upstream::{
+use sluice_upstream::{
     Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
 };
 

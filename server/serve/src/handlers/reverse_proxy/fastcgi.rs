@@ -12,10 +12,10 @@ use sluice_message::{
 };
 use sluice_model::proxy::{CgiTransport, FastCgiTransport as Config};
 use sluice_net::RequestBody;
-use sluice_net::upstream::Call;
 use sluice_route::placeholder::{NoValues, Unknown};
 use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
+use sluice_upstream::Call;
 
 use super::buffering::{self, Measured};
 use super::params::{Dialect, Params};

@@ -4,8 +4,8 @@
 use sluice_message::ResponseHead;
 use sluice_model::Route;
 use sluice_model::handler::ResponseHandler as Config;
-use sluice_net::upstream::{Answer, Call};
 use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{Answer, Call, Pool};
 
 use super::ReverseProxy;
 use super::request::Switch;
@@ -134,7 +134,7 @@ impl ReverseProxy {
                 Err(Step::Enter(*list))
             }
             Then::Enter { list, keeps: false } => {
-                x.worker.upstreams.give_back(answer.head);
+                Pool::of(&x.worker).give_back(answer.head);
                 // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
                 // closed.
                 let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());

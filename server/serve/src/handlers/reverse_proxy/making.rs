@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
-use sluice_net::upstream::{Endpoint, Family, Load, Reach};
+use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
+use sluice_upstream::{Endpoint, Family, Reach};
 
 use super::active::Checks;
 use super::addresses::{address_of, tcp};

@@ -36,13 +36,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{FieldId, Method, Moment, Status, Version};
+use sluice_net::load::Lease;
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::{
-    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Lease, Origin, Upload, Wanted, obtain,
-    take_kept,
-};
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{
+    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Origin, Upload, Wanted, obtain, take_kept,
+};
 
 pub use build::build;
 pub(crate) use build::proxy;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_message::{Method, Status};
 use sluice_net::tls::{Connector, ConnectorOptions};
-use sluice_net::upstream::{Endpoint, Options, Protocol};
+use sluice_upstream::{Endpoint, Options, Protocol};
 
 use super::addresses::tcp;
 use super::transport::Transport;

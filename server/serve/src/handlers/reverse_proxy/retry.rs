@@ -6,11 +6,11 @@ use std::time::Duration;
 use sluice_message::Moment;
 use sluice_model::proxy::ReverseProxy as Config;
 use sluice_model::{Matcher, MatcherSet};
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry};
 use sluice_policy::retry::{Body, Failed, Others, Progress};
 use sluice_policy::{RetryBudget, RetryPolicy};
 use sluice_route::MatcherSets;
+use sluice_upstream::{Answer, Call, CallFailure};
 
 use super::replay::Replay;
 use super::select::Tried;

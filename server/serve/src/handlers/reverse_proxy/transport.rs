@@ -12,7 +12,7 @@ use sluice_model::proxy::{
 };
 use sluice_net::Probes;
 use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
-use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
+use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
 
 use super::dialling;

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
 use sluice_model::proxy::NginxProxy as Config;
-use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::Template;
+use sluice_upstream::{Answer, Call};
 
 use super::charset;
 use super::proxy_store::Keep;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use sluice_message::{Method, Moment, Status};
 use sluice_model::proxy::NginxProxy as Config;
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
+use sluice_upstream::{Answer, Call, CallFailure};
 
 use crate::handlers::reverse_proxy::replay::Replay;
 use crate::handlers::reverse_proxy::select::Tried;

@@ -7,11 +7,11 @@ use std::sync::{Arc, LazyLock};
 use sluice_message::{
     FieldId, Fields, FixedField, IpText, Moment, ResponseHead, Scheme, Status, Version,
 };
-use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
+use sluice_upstream::{Answer, Call};
 
 use super::{Destination, Dialect, FailedTry, Original};
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};

@@ -3,9 +3,9 @@
 mod caddy;
 
 use sluice_message::{Fields, Method, Moment, ResponseHead, Status, Uri, Version};
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
+use sluice_upstream::{Answer, Call, CallFailure};
 
 use std::sync::Arc;
 

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_message::Moment;
 use sluice_model::proxy::Upstream as Config;
-use sluice_net::upstream::{Family, Reach};
 use sluice_route::Template;
 use sluice_route::placeholder::{Found, Key, Unknown, Values};
+use sluice_upstream::{Family, Reach};
 
 use super::super::making::{Maker, Way};
 use super::super::upstream::Upstream;

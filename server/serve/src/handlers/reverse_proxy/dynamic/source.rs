@@ -11,9 +11,10 @@ use sluice_message::Moment;
 use sluice_model::proxy::{AUpstreams, SrvUpstreams, UpstreamSource};
 use sluice_net::clock;
 use sluice_net::signal::Signal;
-use sluice_net::upstream::{Answered, Family, Reach, Resolver, in_background};
+use sluice_net::tasks::in_background;
 use sluice_net::worker::Worker;
 use sluice_route::Template;
+use sluice_upstream::{Answered, Family, Reach, Resolver};
 
 use super::super::dialling::resolver;
 use super::super::making::{Maker, Way};

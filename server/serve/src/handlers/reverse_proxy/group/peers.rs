@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use sluice_message::hex::hex_text;
 use sluice_message::{Moment, Status};
 use sluice_model::proxy::{NginxGroup as Config, NginxServer};
-use sluice_net::upstream::Load;
+use sluice_net::load::Load;
 use sluice_pipeline::settings::given;
 use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
 
