@@ -1,7 +1,6 @@
 //! The HTTP server: builds a running server from the model and runs each request through its routes. `sluice-net`
 //! manages sockets, `sluice-route` matches routes, `config/` parses configurations.
 
-mod dialects;
 pub mod explain;
 pub mod filters;
 pub mod handlers;

@@ -2,8 +2,12 @@
 //! each handler of a configuration.
 
 use sluice_model::Handler as Config;
+use sluice_model::proxy::ReverseProxy;
 
 use crate::handlers;
+use crate::handlers::nginx::proxy::language::NginxConf;
+use crate::handlers::reverse_proxy::dialect::Caddyfile;
+use crate::handlers::reverse_proxy::language::Language;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
@@ -28,7 +32,7 @@ fn one<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Built {
     match config {
         Config::AcmeServer(config) => handlers::acme_server::build(config, cx),
         Config::Authentication(config) => handlers::authentication::build(config, cx),
-        Config::Cache(config) => handlers::cache::build(config, cx),
+        Config::Cache(config) => handlers::cache::build(config, &*language(&config.origin), cx),
         Config::Encode(config) => handlers::encode::build(config, cx),
         Config::Error(config) => handlers::error::build(config, cx),
         Config::FileServer(config) => handlers::file_server::build(config, cx),
@@ -43,7 +47,9 @@ fn one<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Built {
             false => handlers::rate_limit::build(config, cx),
         },
         Config::RequestBody(config) => handlers::request_body::build(config, cx),
-        Config::ReverseProxy(config) => handlers::reverse_proxy::build(config, cx),
+        Config::ReverseProxy(config) => {
+            handlers::reverse_proxy::build(config, &*language(config), cx)
+        }
         Config::Rewrite(config) => handlers::rewrite::build(config, cx),
         Config::StaticResponse(config) => handlers::static_response::build(config, cx),
         Config::Subroute(config) => Ok(handlers::subroute::build(config, cx)),
@@ -81,5 +87,13 @@ fn one<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Built {
             Refusal::new(format!("unknown handler `{}`", config.module()))
                 .with_help("remove it, or serve this site with the server that has it"),
         ),
+    }
+}
+
+/// The language that a proxy was configured in.
+fn language(config: &ReverseProxy) -> Box<dyn Language + '_> {
+    match &config.nginx {
+        Some(nginx) => Box::new(NginxConf(nginx)),
+        None => Box::new(Caddyfile),
     }
 }

@@ -11,6 +11,7 @@ use sluice_route::Template;
 
 use super::{Cache, Patience, Rule, UseStale, Valid};
 use crate::handlers::reverse_proxy;
+use crate::handlers::reverse_proxy::language::Language;
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::handler::Handler;
@@ -18,7 +19,11 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 
 /// Builds `cache`.
-pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build<'m>(
+    config: &'m Config,
+    language: &dyn Language,
+    cx: &mut Builder<'m>,
+) -> Result<Box<dyn Handler>, Refusal> {
     if config.origin.coalesce || !config.origin.handle_response.is_empty() {
         return Err(
             Refusal::new("`coalesce` or `handle_response` together with a cache").with_help(
@@ -28,7 +33,9 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
     }
     let settings = settings(&config.store)?;
     let store = open(&settings, cx)?;
-    let origin = cx.within(".origin", |cx| reverse_proxy::proxy(&config.origin, cx))?;
+    let origin = cx.within(".origin", |cx| {
+        reverse_proxy::proxy(&config.origin, language, cx)
+    })?;
     let methods = config.methods.iter().map(|name| {
         let method = Method::from_token(name.as_bytes());
         method.ok_or_else(|| Refusal::new(format!("`{name}` is not a valid method")))

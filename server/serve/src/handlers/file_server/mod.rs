@@ -1,6 +1,7 @@
 //! `file_server`: serves files and folders. `send` selects the bytes of a file, `browse` creates folder listings.
 
 mod browse;
+mod escape;
 mod hide;
 pub(crate) mod multipart;
 mod redirect;

@@ -102,7 +102,7 @@ fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
         .set(FieldId::ContentType, b"text/html; charset=utf-8");
     x.inline.clear();
     x.inline.extend_from_slice(b"<a href=\"");
-    super::browse::page::escape(&location, &mut x.inline);
+    super::escape::escape(&location, &mut x.inline);
     x.inline
         .extend_from_slice(b"\">Permanent Redirect</a>.\n\n");
     Step::Done(Body::Inline)

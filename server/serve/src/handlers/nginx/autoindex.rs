@@ -12,7 +12,7 @@ use sluice_model::nginx::Autoindex as Config;
 use sluice_net::Body;
 use sluice_net::sys::local_time::local_offset;
 
-use super::pages;
+use super::state::set_status;
 use super::variables::argument;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
 use sluice_pipeline::context::Exchange;
@@ -114,7 +114,7 @@ impl Listing {
         };
         x.inline = page;
         x.res.status = Status::OK;
-        pages::set_status(x);
+        set_status(x);
         x.res.fields.push_fixed(&media_type);
         Step::Done(Body::Inline)
     }

@@ -6,7 +6,7 @@ use sluice_message::{FieldId, Method, Status, date};
 use sluice_model::nginx::OwnContent as Config;
 use sluice_net::Body;
 
-use super::pages;
+use super::state::set_status;
 use sluice_observe::Recorder;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -47,7 +47,7 @@ impl Handler for Content {
             return Step::Fail(Fault::new(status, "it is only read"));
         }
         x.res.status = Status::OK;
-        pages::set_status(x);
+        set_status(x);
         match self {
             Content::Status(recorder) => {
                 let text = counts(recorder.as_deref());

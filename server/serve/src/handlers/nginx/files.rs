@@ -20,10 +20,11 @@ use super::gzip::Clients;
 use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{Query, base_name, go_on_at, pages};
+use super::{Query, base_name, go_on_at};
 use crate::handlers::file_server::{multipart::Multipart, send};
 use crate::handlers::nginx::shared::Shared;
 use crate::handlers::nginx::state::NginxContext;
+use crate::handlers::nginx::state::set_status;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -246,7 +247,7 @@ impl Files {
 
     fn send(&self, x: &mut Exchange, file: &Rc<OpenFile>, _now: Moment) -> Step {
         x.res.status = Status::OK;
-        pages::set_status(x);
+        set_status(x);
         let mut tag = [0; TAG_BYTES_MAX];
         let tag = match self.tags {
             Tags::Sent => written_tag(file, &mut tag),

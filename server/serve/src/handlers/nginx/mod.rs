@@ -43,6 +43,7 @@ mod rewrite;
 mod secure_link;
 pub(crate) mod servers;
 mod shared;
+mod shown;
 pub(crate) mod slice;
 pub mod ssi;
 pub(crate) mod state;
@@ -60,8 +61,8 @@ mod user_id_value;
 pub mod variables;
 mod virtual_servers;
 
-pub(crate) use pages::set_status;
 use state::Lookup;
+pub(crate) use state::set_status;
 pub use state::{Limited, NginxContext, Occasional, State};
 
 use std::collections::HashMap;

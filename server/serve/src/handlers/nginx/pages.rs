@@ -8,7 +8,7 @@ use sluice_model::nginx::Place as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
-use super::state::REDIRECTS_MAX;
+use super::state::{REDIRECTS_MAX, set_status};
 use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::build::Builder;
@@ -180,7 +180,7 @@ impl Errors {
                 x.context.nginx_mut().status = 0;
                 x.res
                     .fields
-                    .set(FieldId::Location, &rewrite::as_value(target));
+                    .set(FieldId::Location, &redirect::as_value(target));
                 if let Some(error) = &mut x.context.error {
                     error.status = Status::new(code).unwrap_or(Status::FOUND);
                 }
@@ -306,13 +306,6 @@ fn of_connection(code: u16) -> Option<&'static str> {
         497 => "The plain HTTP request was sent to HTTPS port",
         _ => return None,
     })
-}
-
-/// Sets the status requested by `error_page`.
-pub fn set_status(x: &mut Exchange) {
-    if let Some(status) = Status::new(x.context.nginx().status) {
-        x.res.status = status;
-    }
 }
 
 /// Gives the response of an error page the status of the error.

@@ -5,11 +5,12 @@ use std::io::Write;
 use sluice_message::{FieldId, Status};
 use sluice_model::nginx::Redirects as Config;
 
-use super::{rewrite, uri};
+use super::uri;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::location;
+use sluice_pipeline::text::clean_value;
 
 /// How this server refers to itself in `Location` headers (`absolute_redirect`, `port_in_redirect`,
 /// `server_name_in_redirect`).
@@ -80,7 +81,7 @@ pub fn is_redirect(status: u16) -> bool {
 
 /// A redirect to `target`. It is a `Fault`, so that `error_page` applies to redirects as well.
 pub fn to(naming: &Naming, x: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
-    let location = rewrite::as_value(naming.absolute(x, target));
+    let location = as_value(naming.absolute(x, target));
     x.res.fields.set(FieldId::Location, &location);
     Fault::new(status, REDIRECTED)
 }
@@ -96,4 +97,10 @@ pub fn add_slash(naming: &Naming, x: &mut Exchange) -> Step {
         target.extend_from_slice(query);
     }
     Step::Fail(to(naming, x, Status::MOVED_PERMANENTLY, target))
+}
+
+/// Makes a text safe for a header value: client input cannot start a new line.
+pub fn as_value(mut text: Vec<u8>) -> Vec<u8> {
+    clean_value(&mut text);
+    text
 }

@@ -15,7 +15,8 @@ use sluice_route::{Provenance, Template, UnfitPath};
 use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
-use super::{Tree, empty, explained, pages, redirect, uri};
+use super::state::set_status;
+use super::{Tree, empty, explained, redirect, uri};
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -23,7 +24,6 @@ use sluice_pipeline::failure::Fault;
 use sluice_pipeline::files;
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::refusal::Refusal;
-use sluice_pipeline::text::clean_value;
 use sluice_pipeline::values::{expand, expand_path, expanded, expanded_traced, is_set};
 
 /// One action of the phase and where it was written.
@@ -333,7 +333,7 @@ impl Answer {
                 x.inline = body;
                 x.res.status = status;
                 add_type(tree, x);
-                pages::set_status(x);
+                set_status(x);
                 Step::Done(Body::Inline)
             }
         }
@@ -463,10 +463,4 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
         negated: config.negated,
         links: Links::build(&config.links, cx)?,
     })
-}
-
-/// Makes a text safe for a header value: client input cannot start a new line.
-pub fn as_value(mut text: Vec<u8>) -> Vec<u8> {
-    clean_value(&mut text);
-    text
 }

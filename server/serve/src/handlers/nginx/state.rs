@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_diag::OriginId;
-use sluice_message::Fields;
+use sluice_message::{Fields, Status};
 
 use sluice_route::Provenance;
 
@@ -351,5 +351,12 @@ impl Empty for Occasional {
         for text in [dial, host, uri] {
             text.clear();
         }
+    }
+}
+
+/// Sets the status requested by `error_page`.
+pub fn set_status(x: &mut Exchange) {
+    if let Some(status) = Status::new(x.context.nginx().status) {
+        x.res.status = status;
     }
 }

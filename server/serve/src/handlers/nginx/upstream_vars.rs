@@ -3,7 +3,7 @@
 use sluice_message::FieldId;
 use sluice_route::placeholder::nginx::UpstreamKey;
 
-use super::variables::{join, seconds, show};
+use super::shown::{join, seconds, show};
 use crate::handlers::nginx::state::NginxContext;
 use sluice_pipeline::context::{Exchange, ProxyTry};
 

@@ -1,6 +1,5 @@
 //! nginx variables that no Caddy placeholder provides.
 
-use std::io::Write;
 use std::net::SocketAddr;
 
 use base64::Engine;
@@ -13,6 +12,7 @@ use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
 use sluice_route::{Found, Provenance};
 
+use super::shown::{join, seconds, show};
 use super::state::{RequestState, State};
 use super::user_id_value::Which;
 use crate::handlers::nginx::state::NginxContext;
@@ -334,19 +334,6 @@ fn host_port(x: &Exchange) -> Option<u16> {
     sluice_message::head::split_port(&x.req.authority).1
 }
 
-/// Appends seconds with three decimals, as nginx formats times.
-pub(super) fn seconds(time: std::time::Duration, out: &mut Vec<u8>) {
-    show(
-        out,
-        format_args!("{}.{:03}", time.as_secs(), time.subsec_millis()),
-    );
-}
-
-pub(super) fn show(out: &mut Vec<u8>, value: std::fmt::Arguments<'_>) {
-    out.write_fmt(value)
-        .expect("writing to memory does not fail");
-}
-
 fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
     // A trailing dot marks a name as fully qualified and is dropped.
     let host = &x.req.host[..];
@@ -400,16 +387,6 @@ pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
         (pair[name.len()] == b'=' && known.eq_ignore_ascii_case(name)).then_some(value)
     });
     out.extend_from_slice(found.unwrap_or_default());
-}
-
-pub(super) fn join(fields: &Fields, name: &[u8], out: &mut Vec<u8>) {
-    for (index, value) in fields.find(name).enumerate() {
-        if index > 0 {
-            let is_cookie = name.eq_ignore_ascii_case(b"cookie");
-            out.extend_from_slice(if is_cookie { b"; " } else { b", " });
-        }
-        out.extend_from_slice(value);
-    }
 }
 
 pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {

@@ -1,5 +1,6 @@
 //! Addresses of upstreams in a configuration.
 
+use sluice_route::{Found, Key, Template, Unknown, Values};
 use sluice_upstream::Address;
 
 use sluice_pipeline::refusal::Refusal;
@@ -36,4 +37,40 @@ pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
         format!("{host}:{port}")
     };
     (Address::tcp(host, port), authority, Some(port))
+}
+
+/// Expands the placeholders of `dial` that are known when the configuration is loaded.
+pub fn at_load(dial: &str) -> Result<String, Refusal> {
+    if !dial.contains('{') {
+        return Ok(dial.to_owned());
+    }
+    let mut text = Vec::new();
+    let template = Template::parse(dial).map_err(|error| Refusal::new(error.to_string()))?;
+    template.expand(&AtLoad, Unknown::Keep, &mut text);
+    String::from_utf8(text).map_err(|_| Refusal::new(format!("upstream `{dial}` is not UTF-8")))
+}
+
+/// Placeholders known when the configuration is loaded.
+struct AtLoad;
+
+impl Values for AtLoad {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        match key {
+            Key::Env(name) => {
+                let value = std::env::var(&**name).unwrap_or_default();
+                out.extend_from_slice(value.as_bytes());
+                Found::Known
+            }
+            _ => Found::Unknown,
+        }
+    }
+}
+
+/// Whether a placeholder may give the path of a Unix domain socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sockets {
+    /// It may.
+    Named,
+    /// It may not.
+    Refused,
 }

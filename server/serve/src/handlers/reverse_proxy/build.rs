@@ -8,11 +8,13 @@ use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as U
 use sluice_net::tunnel::Term;
 
 use super::active::{ActiveChecks, Checks};
+use super::addresses::at_load;
 use super::breaking::Breaking;
 use super::coalescing::Coalescing;
-use super::dynamic::{self, Dynamic};
+use super::dynamic::Dynamic;
 use super::group::Choosing;
 use super::intercept::Interception;
+use super::language::{EmptyFields, Language};
 use super::making::{Maker, cookie_key};
 use super::retry::Sharing;
 use super::select::{self, Selection};
@@ -21,7 +23,6 @@ use super::upstream::Counted;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
-use crate::dialects::{self, EmptyFields};
 use crate::handlers::headers::{Ops, response_matcher};
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::limits::STREAM_BUFFER_BYTES;
@@ -31,19 +32,27 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 
 /// Builds `reverse_proxy`.
-pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(proxy(config, cx)?))
+pub fn build<'m>(
+    config: &'m Config,
+    language: &dyn Language,
+    cx: &mut Builder<'m>,
+) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(proxy(config, language, cx)?))
 }
 
 /// Builds a proxy for use by another handler.
-pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<ReverseProxy, Refusal> {
+pub(crate) fn proxy<'m>(
+    config: &'m Config,
+    language: &dyn Language,
+    cx: &mut Builder<'m>,
+) -> Result<ReverseProxy, Refusal> {
     let facts = match cx.proxy_facts_are_asked {
         true => Facts::Shown,
         false => Facts::Unused,
     };
     let group = group(config, cx)?;
     let maker = Arc::new(maker(config, facts, group.as_ref(), cx)?);
-    let dynamic = Dynamic::build(config, &maker, group.as_ref())?;
+    let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets())?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
         Some(Dynamic::Named(_)) => Box::default(),
@@ -59,7 +68,7 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         let dials: Vec<&str> = config.upstreams.iter().map(|one| &*one.dial).collect();
         maker.transport.warn(log, &dials.join(" "));
     }
-    let (header_up, header_down) = headers(config, cx)?;
+    let (header_up, header_down) = headers(config, language, cx)?;
     let servers = match &group {
         Some(group) => group.group().tries(),
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
@@ -79,18 +88,18 @@ pub(crate) fn proxy<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Reve
         interceptions,
         fastcgi: maker.transport.fastcgi().cloned(),
         memcached: maker.transport.memcached().cloned(),
-        content: content(config),
+        content: content(config, language),
         upstreams,
         selection,
         header_up,
         header_down,
-        dialect: dialects::build(config, servers, sharing, cx)?,
+        dialect: language.dialect(config, servers, sharing, cx)?,
         facts,
         keeps_fields: config.nginx.is_some() && cx.upstream_fields_are_asked,
         verbose: verbose(config, cx),
         streams: streams(config)?,
         coalescing: coalescing(config)?,
-        buffering: dialects::buffering(config, cx)?,
+        buffering: language.buffering(config, cx)?,
     })
 }
 
@@ -198,7 +207,7 @@ fn fixed(
 ) -> Result<Box<[Arc<Upstream>]>, Refusal> {
     let at_load = |(index, upstream): (usize, &UpstreamConfig)| {
         let config = UpstreamConfig {
-            dial: dynamic::at_load(&upstream.dial)?,
+            dial: at_load(&upstream.dial)?,
             ..upstream.clone()
         };
         let fixed = match group.and_then(|group| group.member(index)) {
@@ -212,6 +221,7 @@ fn fixed(
 
 fn headers(
     config: &Config,
+    language: &dyn Language,
     cx: &Builder<'_>,
 ) -> Result<(Option<Ops>, Option<HeaderDown>), Refusal> {
     let Some(changes) = &config.headers else {
@@ -222,7 +232,7 @@ fn headers(
         .as_ref()
         .map(|ops| Ops::build(ops, cx))
         .transpose()?;
-    let up = match dialects::empty_fields(config) {
+    let up = match language.empty_fields() {
         EmptyFields::Sent => up,
         EmptyFields::Skipped => up.map(Ops::skipping_empty),
     };
@@ -248,8 +258,8 @@ fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDow
     })
 }
 
-fn content(config: &Config) -> Content {
-    if dialects::drops_body(config) {
+fn content(config: &Config, language: &dyn Language) -> Content {
+    if language.drops_body() {
         return Content::Keep;
     }
     match config

@@ -15,7 +15,7 @@ use sluice_upstream::{
     Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
 };
 
-use super::dynamic::at_load;
+use super::addresses::at_load;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 

@@ -3,7 +3,7 @@
 
 mod account;
 mod active;
-mod addresses;
+pub(crate) mod addresses;
 mod breaking;
 pub(crate) mod buffering;
 pub(crate) mod build;
@@ -14,6 +14,7 @@ pub(crate) mod dynamic;
 mod fastcgi;
 pub(crate) mod group;
 mod intercept;
+pub(crate) mod language;
 mod making;
 mod memcached;
 mod params;
@@ -26,6 +27,7 @@ mod sticky;
 #[cfg(test)]
 mod tests;
 mod transport;
+pub(crate) mod tried;
 pub(crate) mod upstream;
 pub(crate) mod upstream_response;
 mod upstream_values;
@@ -57,10 +59,11 @@ use fastcgi::FastCgi;
 use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
-use select::{Selection, Tried};
+use select::Selection;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
+use tried::Tried;
 use upstream::Upstream;
 use verbose::Verbose;
 

@@ -13,7 +13,7 @@ use sluice_route::MatcherSets;
 use sluice_upstream::{Answer, Call, CallFailure};
 
 use super::replay::Replay;
-use super::select::Tried;
+use super::tried::Tried;
 use crate::limits::REPLAY_BYTES_MAX;
 use sluice_pipeline::build;
 use sluice_pipeline::context::Exchange;

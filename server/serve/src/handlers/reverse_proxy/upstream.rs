@@ -13,7 +13,7 @@ use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
 use sluice_upstream::{Endpoint, KeepAlive, Wanted};
 
-use super::group::Member;
+use super::group::peers::Member;
 use sluice_observe::metrics::{Health, Standing};
 
 /// Whether requests in flight are counted.

@@ -10,7 +10,8 @@ use std::path::Path;
 
 use sluice_cache::Time;
 
-use super::{Links, Order, SortBy};
+use super::Links;
+use super::listing::{Order, SortBy};
 use crate::handlers::file_server::hide::Hidden;
 use sluice_pipeline::context::Exchange;
 

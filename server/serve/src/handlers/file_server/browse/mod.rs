@@ -1,6 +1,7 @@
 //! Folder listings (`browse`): selection, order and format. `entries` reads folders; `page` and `text` format listings.
 
 mod entries;
+mod listing;
 pub(super) mod page;
 mod template;
 mod text;
@@ -17,7 +18,7 @@ use sluice_net::Body;
 use sluice_net::body::SharedSlice;
 
 use super::hide::Hidden;
-use crate::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
+use crate::limits::LISTING_ENTRIES_MAX;
 use sluice_observe::random;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
@@ -25,7 +26,8 @@ use sluice_pipeline::handler::Step;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::subrequests::ServerRef;
 
-pub(super) use entries::Entry;
+use entries::Entry;
+use listing::{Listing, Order, SortBy, Totals};
 use template::Template;
 
 /// Creates folder listings.
@@ -56,63 +58,6 @@ pub(super) struct Folder<'a> {
     pub is_root: bool,
     /// Its metadata.
     pub facts: Facts,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SortBy {
-    Name,
-    NameFoldersFirst,
-    Size,
-    Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Ascending,
-    Descending,
-}
-
-/// A listing ready to be formatted.
-pub(super) struct Listing {
-    pub entries: Vec<Entry>,
-    pub sort: SortBy,
-    pub order: Order,
-    pub is_root: bool,
-    /// Whether there are more entries than were read or requested.
-    pub cut: bool,
-    /// The decoded path to show.
-    pub path: Vec<u8>,
-    /// Totals of all entries, including those on other pages.
-    pub totals: Totals,
-    /// The requested page.
-    pub page: Page,
-}
-
-/// Totals of the entries of a folder.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
-    pub folders: usize,
-    pub files: usize,
-    /// Bytes of all files; links count with the size of their target.
-    pub bytes: u64,
-    /// Bytes of all files; links count with their own size.
-    pub own_bytes: u64,
-}
-
-impl Totals {
-    fn of(entries: &[Entry]) -> Totals {
-        let mut totals = Totals::default();
-        for entry in entries {
-            if entry.is_dir {
-                totals.folders += 1;
-            } else {
-                totals.files += 1;
-                totals.bytes += entry.size;
-                totals.own_bytes += entry.own_size;
-            }
-        }
-        totals
-    }
 }
 
 /// The requested page; 0 if not specified.
@@ -383,9 +328,4 @@ fn write_page(x: &mut Exchange, listing: &Listing, out: &mut Vec<u8>) {
     x.res
         .fields
         .set(FieldId::ContentSecurityPolicy, policy.as_bytes());
-}
-
-/// Whether another entry may be written.
-fn has_room(out: &[u8]) -> bool {
-    out.len() < LISTING_BYTES_MAX
 }

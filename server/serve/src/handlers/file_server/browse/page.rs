@@ -3,8 +3,10 @@
 
 use std::io::Write;
 
+use super::super::escape::escape;
+use super::entries::Entry;
+use super::listing::{Listing, Order, SortBy, has_room};
 use super::text::{human_size, shown_name, url, write_time};
-use super::{Entry, Listing, Order, SortBy, has_room};
 
 /// Writes the page; `nonce` is the one in the Content-Security-Policy of the response.
 pub(super) fn write(listing: &Listing, nonce: &str, out: &mut Vec<u8>) {
@@ -161,20 +163,6 @@ fn write_row(entry: &Entry, out: &mut Vec<u8>) {
     // The time layout includes the markup, which does not contain any layout elements.
     let time = "<td><time datetime=\"2006-01-02T15:04:05Z\">2006-01-02 15:04</time></td></tr>\n";
     write_time(entry.modified, time, out);
-}
-
-/// Appends `text` escaped for HTML, both for text and for attributes.
-pub(in crate::handlers::file_server) fn escape(text: &[u8], out: &mut Vec<u8>) {
-    for letter in String::from_utf8_lossy(text).chars() {
-        match letter {
-            '&' => out.extend_from_slice(b"&amp;"),
-            '<' => out.extend_from_slice(b"&lt;"),
-            '>' => out.extend_from_slice(b"&gt;"),
-            '"' => out.extend_from_slice(b"&#34;"),
-            '\'' => out.extend_from_slice(b"&#39;"),
-            _ => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
 }
 
 fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {

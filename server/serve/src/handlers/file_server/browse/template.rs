@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use sluice_template::{Delimiters, Fault, Object, Room, Text, Time, Value, Zone, time};
 
+use super::entries::Entry;
+use super::listing::Listing;
 use super::text::{shown_name, url};
-use super::{Entry, Listing};
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::templates::humanize::binary_size;
 use crate::templates::{self, Setting, mode_text};

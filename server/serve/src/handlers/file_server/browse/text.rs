@@ -6,7 +6,8 @@ use sluice_cache::Time;
 use sluice_message::layout::LocalTime;
 use sluice_message::uri::encode_path_as_go;
 
-use super::{Entry, Listing, has_room};
+use super::entries::Entry;
+use super::listing::{Listing, has_room};
 
 /// Writes the listing as Caddy's JSON; as in Caddy, an empty listing is `null`.
 pub(super) fn write_json(listing: &Listing, out: &mut Vec<u8>) {
@@ -155,7 +156,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::super::entries::example;
-    use super::super::{Order, SortBy};
+    use super::super::listing::{Order, SortBy};
     use super::*;
 
     fn listing(entries: Vec<Entry>) -> Listing {

@@ -4,6 +4,7 @@
 mod buffering;
 mod cookies;
 mod failures;
+pub(crate) mod language;
 mod next_upstream;
 
 use std::sync::Arc;
@@ -27,11 +28,10 @@ use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original};
 use crate::handlers::reverse_proxy::replay::Replay;
-use crate::handlers::reverse_proxy::select::Tried;
+use crate::handlers::reverse_proxy::tried::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
 use crate::limits::REPLAY_BYTES_MAX;
-pub(crate) use buffering::buffering;
 use cookies::{Change, Cookies};
 use next_upstream::NextUpstream;
 use sluice_pipeline::build::Builder;

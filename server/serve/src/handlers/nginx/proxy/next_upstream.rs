@@ -9,7 +9,7 @@ use sluice_net::{FailureKind, RequestBody, Retry, Side};
 use sluice_upstream::{Answer, Call, CallFailure};
 
 use crate::handlers::reverse_proxy::replay::Replay;
-use crate::handlers::reverse_proxy::select::Tried;
+use crate::handlers::reverse_proxy::tried::Tried;
 use crate::limits::REPLAY_BYTES_MAX;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;

@@ -21,7 +21,7 @@ use sluice_pipeline::build::Builder;
 use sluice_pipeline::refusal::Refusal;
 
 /// The limits for one kind of bodies.
-pub(crate) struct Rules {
+pub struct Rules {
     pub(super) bounds: Bounds,
     pub(super) folder: Arc<Folder>,
     log: Option<Log>,

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 use sluice_message::{
     FieldId, Fields, FixedField, IpText, Moment, ResponseHead, Scheme, Status, Version,
 };
+use sluice_model::proxy::ReverseProxy as Config;
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
@@ -14,24 +15,66 @@ use sluice_route::{Input, Rewrite};
 use sluice_upstream::{Answer, Call};
 
 use super::{Destination, Dialect, FailedTry, Original};
-use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
-use crate::handlers::reverse_proxy::retry::Retries;
-use crate::handlers::reverse_proxy::select::Tried;
+use crate::handlers::reverse_proxy::addresses::Sockets;
+use crate::handlers::reverse_proxy::buffering::{Ahead, Buffering, Rules};
+use crate::handlers::reverse_proxy::language::{EmptyFields, Language};
+use crate::handlers::reverse_proxy::retry::{Retries, Sharing};
+use crate::handlers::reverse_proxy::tried::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
+use crate::handlers::rewrite;
+use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::{At, remote_ip};
 
 /// The settings that only Caddy has.
-pub struct Caddy {
+struct Caddy {
     /// When to try again.
-    pub retries: Retries,
+    retries: Retries,
     /// Changes to method and target.
-    pub rewrite: Option<Rewrite>,
+    rewrite: Option<Rewrite>,
     /// Proxies whose `X-Forwarded-*` headers are trusted, in addition to those of the server.
-    pub trusted_proxies: IpRanges,
+    trusted_proxies: IpRanges,
+}
+
+/// The Caddyfile, and the JSON configuration.
+pub struct Caddyfile;
+
+impl Language for Caddyfile {
+    fn dialect(
+        &self,
+        config: &Config,
+        _servers: u32,
+        sharing: Sharing,
+        _cx: &Builder<'_>,
+    ) -> Result<Box<dyn Dialect>, Refusal> {
+        let rewrite = config.rewrite.as_ref().map(rewrite::rewrite).transpose();
+        Ok(Box::new(Caddy {
+            retries: Retries::build(config, sharing)?,
+            rewrite: rewrite.map_err(|error| Refusal::new(error.to_string()))?,
+            trusted_proxies: IpRanges::new(&config.trusted_proxies)
+                .map_err(|error| Refusal::new(format!("trusted_proxies: {error}")))?,
+        }))
+    }
+
+    fn buffering(&self, config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
+        Buffering::build(config, cx)
+    }
+
+    fn empty_fields(&self) -> EmptyFields {
+        EmptyFields::Sent
+    }
+
+    fn drops_body(&self) -> bool {
+        false
+    }
+
+    fn sockets(&self) -> Sockets {
+        Sockets::Refused
+    }
 }
 
 impl Dialect for Caddy {

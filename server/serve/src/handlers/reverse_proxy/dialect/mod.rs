@@ -9,10 +9,10 @@ use sluice_upstream::{Answer, Call, CallFailure};
 
 use std::sync::Arc;
 
-pub use caddy::Caddy;
+pub use caddy::Caddyfile;
 
 use super::buffering::Rules;
-use super::select::Tried;
+use super::tried::Tried;
 use super::upstream::Upstream;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;

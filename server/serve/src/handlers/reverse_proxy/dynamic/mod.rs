@@ -11,14 +11,13 @@ use sluice_model::proxy::{ReverseProxy as Config, UpstreamSource};
 use sluice_net::worker::Worker;
 
 use super::active::Target;
+use super::addresses::Sockets;
 use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::Upstream;
-use crate::dialects;
 use crate::limits::SOURCES_MAX;
 use members::Members;
 use named::Named;
-pub use named::{Sockets, at_load};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use source::Source;
@@ -48,12 +47,13 @@ impl Dynamic {
         config: &Config,
         maker: &Arc<Maker>,
         group: Option<&Choosing>,
+        sockets: Sockets,
     ) -> Result<Option<Dynamic>, Refusal> {
         if let Some(names) = group.and_then(|group| group.group().names()) {
             let members = Members::new(names.clone(), &config.upstreams, maker);
             return Ok(Some(Dynamic::Group(members)));
         }
-        let named = Named::build(&config.upstreams, maker, dialects::sockets(config))?;
+        let named = Named::build(&config.upstreams, maker, sockets)?;
         match (&config.dynamic_upstreams, named) {
             (None, named) => Ok(named.map(Dynamic::Named)),
             (Some(source), None) => {

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluice_message::Moment;
 use sluice_model::proxy::Upstream as Config;
 use sluice_route::Template;
-use sluice_route::placeholder::{Found, Key, Unknown, Values};
 use sluice_upstream::{Family, Reach};
 
+use super::super::addresses::{Sockets, at_load};
 use super::super::making::{Maker, Way};
 use super::super::upstream::Upstream;
 use super::Set;
@@ -26,15 +26,6 @@ pub struct Named {
     sockets: Sockets,
     /// Upstreams used by requests, by address, and when they were last used.
     known: Mutex<HashMap<String, (Arc<Upstream>, Moment)>>,
-}
-
-/// Whether placeholders may select Unix domain sockets, as nginx variables may.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Sockets {
-    /// Allowed.
-    Named,
-    /// Refused.
-    Refused,
 }
 
 enum One {
@@ -145,34 +136,8 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
     Some((host, port))
 }
 
-/// Expands the placeholders of `dial` that are known when the configuration is loaded.
-pub fn at_load(dial: &str) -> Result<String, Refusal> {
-    if !dial.contains('{') {
-        return Ok(dial.to_owned());
-    }
-    let mut text = Vec::new();
-    template(dial)?.expand(&AtLoad, Unknown::Keep, &mut text);
-    String::from_utf8(text).map_err(|_| Refusal::new(format!("upstream `{dial}` is not UTF-8")))
-}
-
 fn template(text: &str) -> Result<Template, Refusal> {
     Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
-}
-
-/// Placeholders known when the configuration is loaded.
-struct AtLoad;
-
-impl Values for AtLoad {
-    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
-        match key {
-            Key::Env(name) => {
-                let value = std::env::var(&**name).unwrap_or_default();
-                out.extend_from_slice(value.as_bytes());
-                Found::Known
-            }
-            _ => Found::Unknown,
-        }
-    }
 }
 
 #[cfg(test)]

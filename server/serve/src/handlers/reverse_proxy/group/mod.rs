@@ -2,7 +2,7 @@
 //! connections. `sluice-policy` selects the server.
 
 mod names;
-mod peers;
+pub mod peers;
 mod sessions;
 mod timing;
 

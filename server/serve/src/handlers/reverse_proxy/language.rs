@@ -1,0 +1,43 @@
+//! What the builder of a proxy asks the configuration language that the proxy comes from.
+
+use sluice_model::proxy::ReverseProxy as Config;
+
+use super::addresses::Sockets;
+use super::buffering::Buffering;
+use super::dialect::Dialect;
+use super::retry::Sharing;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::refusal::Refusal;
+
+/// A configuration language.
+pub trait Language {
+    /// Builds the dialect of a proxy, which may try `servers` upstreams one after the other.
+    fn dialect(
+        &self,
+        config: &Config,
+        servers: u32,
+        sharing: Sharing,
+        cx: &Builder<'_>,
+    ) -> Result<Box<dyn Dialect>, Refusal>;
+
+    /// Where bodies wait.
+    fn buffering(&self, config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal>;
+
+    /// What becomes of request fields that are set to nothing.
+    fn empty_fields(&self) -> EmptyFields;
+
+    /// Whether the body of the request is not forwarded.
+    fn drops_body(&self) -> bool;
+
+    /// Whether a placeholder may give the path of a socket.
+    fn sockets(&self) -> Sockets;
+}
+
+/// What becomes of fields that a configuration sets to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyFields {
+    /// They are sent.
+    Sent,
+    /// They are left out.
+    Skipped,
+}
