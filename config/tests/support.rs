@@ -102,7 +102,7 @@ pub fn every_slug_has_a_case(source: &Path, root: &Path, elsewhere: &[&str]) {
 
 /// Names and texts of the pages of messages.
 pub fn pages() -> Vec<(String, String)> {
-    let folder = repository().join("docs/errors");
+    let folder = repository().join("docs/reference/errors");
     let entries = fs::read_dir(folder).expect("the pages are there").flatten();
     let paths = entries.map(|entry| entry.path());
     let mut pages: Vec<_> = paths
@@ -122,9 +122,9 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Compares a generated page of `docs/` with the file that is there, or writes it with `BLESS=1`.
+/// Compares a generated page of `docs/reference/` with the file that is there, or writes it with `BLESS=1`.
 pub fn is_fresh(name: &str, page: &str) {
-    let path = repository().join("docs").join(name);
+    let path = repository().join("docs/reference").join(name);
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, page).expect("the page can be written");
     }
@@ -132,6 +132,6 @@ pub fn is_fresh(name: &str, page: &str) {
     let differ = there.lines().zip(page.lines()).find(|(was, is)| was != is);
     assert!(
         there == page,
-        "docs/{name} is stale, BLESS=1 rewrites it: {differ:?}"
+        "docs/reference/{name} is stale, BLESS=1 rewrites it: {differ:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! The documentation is correct: the Caddyfiles in the guide and the readme are valid.
+//! The documentation is correct: the Caddyfiles in the reference and the readme are valid.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,14 @@ fn validate(folder: &Folder, caddyfile: &str) -> String {
 
 fn documents() -> Vec<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let guide = fs::read_dir(repository.join("docs/guide")).expect("the guide is there");
-    let pages = guide.flatten().map(|entry| entry.path());
+    let reference = fs::read_dir(repository.join("docs/reference")).expect("the pages are there");
+    let pages = reference.flatten().map(|entry| entry.path());
+    let pages = pages.filter(|path| path.is_file());
     pages.chain([repository.join("README.md")]).collect()
 }
 
 #[test]
-fn examples_of_the_guide_are_valid() {
+fn examples_of_the_reference_are_valid() {
     let folder = Folder::new();
     let mut examples = 0;
     for path in documents() {

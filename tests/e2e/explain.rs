@@ -80,10 +80,10 @@ fn the_text_is_as_expected() {
     assert!(count >= 10, "only {count} cases were found");
 }
 
-/// The example in the guide is the actual output.
+/// The example in the reference is the actual output.
 #[test]
-fn the_guide_shows_the_truth() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/explain.md");
+fn the_reference_shows_the_truth() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/explain.md");
     let page = fs::read_to_string(page).expect("pages are UTF-8");
     let block = |kind: &str| {
         let (_, after) = page

@@ -1,4 +1,4 @@
-//! Every message has its page in `docs/errors/`, every page its message, and the examples there do what the pages say.
+//! Every message has its page in `docs/reference/errors/`, every page its message, and the examples there do what the pages say.
 //! `bin/sluice` tests that `sluice explain` prints them.
 
 #[path = "../../tests/support.rs"]
@@ -34,7 +34,7 @@ fn messages_and_pages_are_the_same() {
     let without_page: Vec<_> = slugs.difference(&names).collect();
     assert!(
         without_page.is_empty(),
-        "no page in docs/errors for {without_page:?}"
+        "no page in docs/reference/errors for {without_page:?}"
     );
     let without_message: Vec<_> = names.difference(&slugs).collect();
     assert!(
@@ -45,11 +45,14 @@ fn messages_and_pages_are_the_same() {
 
 #[test]
 fn the_index_lists_every_page() {
-    let index = fs::read_to_string(repository().join("docs/errors/index.rs"));
+    let index = fs::read_to_string(repository().join("docs/reference/errors/index.rs"));
     let index = index.expect("the index is there");
     for (name, _) in pages() {
         let line = format!("    \"{name}\"\n");
-        assert!(index.contains(&line), "docs/errors/index.rs lacks\n{line}");
+        assert!(
+            index.contains(&line),
+            "docs/reference/errors/index.rs lacks\n{line}"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! `docs/caddyfile.md` is generated from the registry: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
+//! `docs/reference/caddyfile-directives.md` is generated from the registry: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
 //! checks that the server does what the table says.
 
 #[path = "../../tests/support.rs"]
@@ -197,5 +197,5 @@ fn the_count_at_its_head_is_that_of_its_lines() {
 
 #[test]
 fn the_table_is_that_of_the_registry() {
-    support::is_fresh("caddyfile.md", &table());
+    support::is_fresh("caddyfile-directives.md", &table());
 }

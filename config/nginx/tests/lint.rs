@@ -88,7 +88,7 @@ fn mistakes_are_told_beside_findings() {
     assert!(slugs.contains(&"unclosed-brace"), "{slugs:?}");
 }
 
-/// `docs/lint.md` is made from the rules: `BLESS=1` rewrites it.
+/// `docs/reference/lint.md` is made from the rules: `BLESS=1` rewrites it.
 #[test]
 fn the_page_is_that_of_the_rules() {
     let mut page = "# What `sluice lint` finds\n\nMade from `config/nginx/src/lint` by `BLESS=1 cargo test -p sluice-nginx --test lint`. \
@@ -110,13 +110,16 @@ fn the_page_is_that_of_the_rules() {
             example.join("\n")
         ));
     }
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lint.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/lint.md");
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, page).expect("the page can be written");
         return;
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(page == kept, "docs/lint.md is stale, BLESS=1 rewrites it");
+    assert!(
+        page == kept,
+        "docs/reference/lint.md is stale, BLESS=1 rewrites it"
+    );
 }
 
 fn capital(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! The nginx.conf examples in `docs/errors/` do what their pages say. The test of the same name in `config/caddyfile`
+//! The nginx.conf examples in `docs/reference/errors/` do what their pages say. The test of the same name in `config/caddyfile`
 //! checks that each message has a page.
 
 #[path = "../../tests/support.rs"]

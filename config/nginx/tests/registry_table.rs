@@ -1,4 +1,4 @@
-//! `docs/nginx.md` is generated from the registry: `BLESS=1` rewrites it; review the diff.
+//! `docs/reference/nginx-directives.md` is generated from the registry: `BLESS=1` rewrites it; review the diff.
 
 #[path = "../../tests/support.rs"]
 mod support;
@@ -33,7 +33,7 @@ Patterns are those of PCRE, on bytes: with look arounds, references to groups, n
 repetitions; `$` also holds before a line feed at the end. Most run in linear time. Those that look around, refer back or do not
 give back are tried step by step, and a match that takes more than a million of them is given up: the response is
 500, a `map` gives its default, and `sluice_patterns_given_up_total` counts it. Recursions, conditions, callouts, verbs such as
-`(*UTF8)` and properties of characters are refused by name ([why](decisions/0017-patterns-of-nginx.md)).
+`(*UTF8)` and properties of characters are refused by name ([why](../decisions/0017-patterns-of-nginx.md)).
 
 ## Directives
 ";
@@ -117,5 +117,5 @@ fn table() -> String {
 
 #[test]
 fn the_table_is_that_of_the_registry() {
-    support::is_fresh("nginx.md", &table());
+    support::is_fresh("nginx-directives.md", &table());
 }

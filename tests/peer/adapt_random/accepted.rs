@@ -1,4 +1,4 @@
-//! Differences that `docs/caddyfile-differences.md` lists with their reasons.
+//! Differences that `docs/reference/caddyfile-differences.md` lists with their reasons.
 
 use std::net::IpAddr;
 

@@ -18,7 +18,7 @@ const DOCUMENTS: &[&str] = &[
 const DEPENDENCIES: &str = "docs/dependencies.md";
 
 /// The pages of diagnostics, named by the codes in their brackets.
-const PAGES: &str = "docs/errors";
+const PAGES: &str = "docs/reference/errors";
 
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
@@ -174,8 +174,8 @@ mod tests {
             "a\n----\nerror[some-slug]: no\n",
         );
         let rules = |page: &str| check_messages(&[golden.clone(), Source::new(page, "# A")]);
-        assert_eq!(rules("docs/errors/other-slug.md").len(), 1);
-        assert!(rules("docs/errors/some-slug.md").is_empty());
+        assert_eq!(rules("docs/reference/errors/other-slug.md").len(), 1);
+        assert!(rules("docs/reference/errors/some-slug.md").is_empty());
     }
 
     #[test]

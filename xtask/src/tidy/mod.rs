@@ -4,6 +4,7 @@
 mod cycles;
 mod documents;
 mod floors;
+mod links;
 mod rust;
 mod scan;
 mod source;
@@ -145,6 +146,7 @@ fn print_words_of(sources: &[Source]) -> bool {
 fn check(sources: &[Source]) -> Vec<Breach> {
     let mut breaches = floors::check(sources);
     breaches.extend(documents::check(sources));
+    breaches.extend(links::check(sources));
     breaches.extend(words::check(sources));
     breaches.extend(cycles::check(sources));
     for source in sources {

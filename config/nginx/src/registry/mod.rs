@@ -1,5 +1,5 @@
 //! The vocabulary of an nginx.conf: every documented directive and sluice's own few, with its contexts and a verdict.
-//! Messages and `docs/nginx.md` are generated from it; the file of a module lowers its directives.
+//! Messages and `docs/reference/nginx-directives.md` are generated from it; the file of a module lowers its directives.
 
 pub mod variables;
 

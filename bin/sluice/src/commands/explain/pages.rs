@@ -1,11 +1,11 @@
-//! The pages of diagnostics, by slug. They are the files of `docs/errors/`.
+//! The pages of diagnostics, by slug. They are the files of `docs/reference/errors/`.
 
 use sluice_diag::closest;
 
 use crate::Exit;
 use crate::messages::Failed;
 
-#[path = "../../../../../docs/errors/index.rs"]
+#[path = "../../../../../docs/reference/errors/index.rs"]
 mod index;
 
 use index::PAGES;
