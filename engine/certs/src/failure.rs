@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::subject::Subject;
+use crate::subject::{Subject, SubjectError};
 
 /// An error concerning certificates.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ pub enum CertsError {
     /// Creating or signing a certificate failed.
     Signing(String),
     /// The name cannot be used in a certificate.
-    Subject(String),
+    Subject(SubjectError),
     /// A CA could not be reached, or refused a request.
     Authority {
         /// The CA.
@@ -101,6 +101,12 @@ pub enum CertsError {
         /// Its output.
         what: String,
     },
+}
+
+impl From<SubjectError> for CertsError {
+    fn from(error: SubjectError) -> Self {
+        CertsError::Subject(error)
+    }
 }
 
 /// How a request to a CA failed.
@@ -162,7 +168,7 @@ impl fmt::Display for CertsError {
                 write!(f, "cannot {action} `{}`: {source}", path.display())
             }
             CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
-            CertsError::Subject(name) => write!(f, "no certificate can be made for `{name}`"),
+            CertsError::Subject(error) => error.fmt(f),
             CertsError::Authority {
                 issuer,
                 fault,

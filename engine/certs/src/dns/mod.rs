@@ -8,6 +8,7 @@ mod exec;
 pub(crate) mod fake;
 mod google;
 mod ovh;
+mod providers;
 mod rest;
 mod rfc2136;
 mod route53;
