@@ -237,10 +237,10 @@ fn chains_of_version_3_are_accepted_exactly_if_webpki_accepts_them() {
         .iter()
         .flat_map(|u| lowers.iter().map(move |l| (u, l)))
     {
-        let upper_params = params("upper", upper.clone(), &[]);
+        let upper_params = params("upper", *upper, &[]);
         let upper_cert = upper_params.signed_by(&upper_key, &root_issuer).unwrap();
         let upper_issuer = rcgen::Issuer::new(upper_params, &upper_key);
-        let lower_params = params("lower", lower.clone(), &[]);
+        let lower_params = params("lower", *lower, &[]);
         let lower_cert = lower_params.signed_by(&lower_key, &upper_issuer).unwrap();
         let lower_issuer = rcgen::Issuer::new(lower_params, &lower_key);
         for purposes in [
@@ -272,4 +272,36 @@ fn chains_of_version_3_are_accepted_exactly_if_webpki_accepts_them() {
         }
     }
     assert_eq!((accepted, refused), (2, 214));
+}
+
+/// Why rustls-webpki does not decide: these OpenSSL, and so nginx, sees otherwise.
+#[test]
+fn webpki_knows_neither_version_1_nor_roots_as_clients_nor_the_use_of_keys() {
+    let chain = |name: &str| vec![cert(name)];
+    let root = cert("ca");
+    // `openssl ca` makes version 1 unless it is given extensions.
+    assert!(
+        trust(&["ca"], &[], 1)
+            .judge(&chain("client"), now())
+            .is_ok()
+    );
+    assert!(!is_accepted_by_webpki(&root, &chain("client")));
+    assert!(
+        trust(&["self"], &[], 1)
+            .judge(&chain("self"), now())
+            .is_ok()
+    );
+    assert!(!is_accepted_by_webpki(&cert("self"), &chain("self")));
+
+    let root_params = params("root", IsCa::Ca(BasicConstraints::Unconstrained), &[]);
+    let root_key = KeyPair::generate().unwrap();
+    let root = root_params.self_signed(&root_key).unwrap().der().to_vec();
+    let issuer = rcgen::Issuer::new(root_params, root_key);
+    let mut leaf = params("client", IsCa::NoCa, &[]);
+    leaf.key_usages = vec![KeyUsagePurpose::KeyEncipherment];
+    let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer);
+    let chain = [leaf.unwrap().der().to_vec()];
+    let trust = ClientTrust::new(vec![root.clone()], Vec::new(), 1).unwrap();
+    assert_eq!(trust.judge(&chain, now()), Err(Doubt::Purpose));
+    assert!(is_accepted_by_webpki(&root, &chain));
 }
