@@ -6,6 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use sluice_dns::DnsError;
+
 use crate::subject::{Subject, SubjectError};
 
 /// An error concerning certificates.
@@ -106,6 +108,15 @@ pub enum CertsError {
 impl From<SubjectError> for CertsError {
     fn from(error: SubjectError) -> Self {
         CertsError::Subject(error)
+    }
+}
+
+impl From<DnsError> for CertsError {
+    fn from(error: DnsError) -> Self {
+        CertsError::Setting {
+            name: "dns",
+            what: error.0,
+        }
     }
 }
 

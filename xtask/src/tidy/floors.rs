@@ -11,7 +11,7 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["caddyfile", "nginx"]),
-    ("engine", &["net", "certs", "cache", "python"]),
+    ("engine", &["net", "dns", "certs", "cache", "python"]),
     ("server", &["observe", "serve", "admin"]),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),

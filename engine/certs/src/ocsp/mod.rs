@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
+use sluice_dns::fetch::{FetchOptions, Fetcher};
 use ureq::http::Request;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::X509Certificate;
 
 use crate::failure::Notice;
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::limits::{OCSP_PAUSE, OCSP_PAUSE_MIN, OCSP_TIMEOUT};
 use crate::pair::Pair;
 use crate::storage::Storage;

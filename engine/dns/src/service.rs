@@ -2,34 +2,33 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-
-use crate::renewal::seed_of;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A DNS service with its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Service {
-    pub(super) name: &'static str,
-    pub(super) base: String,
-    pub(super) values: BTreeMap<String, String>,
+    pub(crate) name: &'static str,
+    pub(crate) base: String,
+    pub(crate) values: BTreeMap<String, String>,
 }
 
 impl Service {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    pub(super) fn base(&self) -> &str {
+    pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
     /// A setting; empty if it was omitted.
-    pub(super) fn value(&self, name: &str) -> &str {
+    pub(crate) fn value(&self, name: &str) -> &str {
         self.values.get(name).map_or("", String::as_str)
     }
 
     /// The same service with another base URL, for tests.
     #[cfg(test)]
-    pub(super) fn at(self, base: &str) -> Service {
+    pub(crate) fn at(self, base: &str) -> Service {
         Service {
             base: base.to_owned(),
             ..self
@@ -38,12 +37,14 @@ impl Service {
 }
 
 impl fmt::Debug for Service {
-    /// Omits the secrets.
+    /// Shows a hash instead of the secrets, so that other credentials give another text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut values = DefaultHasher::new();
+        self.values.hash(&mut values);
         f.debug_struct("Service")
             .field("name", &self.name)
             .field("base", &self.base)
-            .field("values", &seed_of(&format!("{:?}", self.values)))
+            .field("values", &values.finish())
             .finish()
     }
 }

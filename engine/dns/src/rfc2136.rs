@@ -16,16 +16,16 @@ use hickory_proto::rr::rdata::tsig::{
 };
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-use super::rest::{no_zone, zones_of};
-use super::service::Service;
 use crate::limits::{DNS_UPDATE_TIMEOUT, TSIG_FUDGE_SECONDS};
+use crate::rest::{no_zone, zones_of};
+use crate::service::Service;
 
 /// Checks the settings.
-pub(super) fn check(service: &Service) -> Result<(), String> {
+pub(crate) fn check(service: &Service) -> Result<(), String> {
     Server::open(service).map(drop)
 }
 
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     name: &str,
     text: &str,
@@ -38,7 +38,7 @@ pub(super) fn set(
     Ok(zone)
 }
 
-pub(super) fn clear(service: &Service, name: &str, text: &str, zone: &str) -> Result<(), String> {
+pub(crate) fn clear(service: &Service, name: &str, text: &str, zone: &str) -> Result<(), String> {
     let server = Server::open(service)?;
     // Class NONE deletes exactly this record (RFC 2136, section 2.5.4).
     server.update(zone, record(name, DNSClass::NONE, 0, text)?)

@@ -170,7 +170,7 @@ impl Fetcher {
 }
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986, section 2.3.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     push_escaped(&mut out, text.as_bytes(), b"-._~");
     String::from_utf8(out).expect("letters, digits and escapes are ASCII")

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::service::Service;
-use super::{azure, cloudflare, google, ovh, rfc2136, route53, simple};
 use crate::fetch::Fetcher;
+use crate::service::Service;
+use crate::{azure, cloudflare, google, ovh, rfc2136, route53, simple};
 
 /// A service: its name, its base URL, and its settings; optional settings begin with a question mark.
 struct Kind {
@@ -135,13 +135,13 @@ impl Service {
 
     /// The settings of a service, for tests.
     #[cfg(test)]
-    pub(super) fn settings_of(name: &str) -> Option<&'static [&'static str]> {
+    pub(crate) fn settings_of(name: &str) -> Option<&'static [&'static str]> {
         let kind = KINDS.iter().find(|kind| kind.name == name)?;
         Some(kind.settings)
     }
 
     /// Adds a TXT record at `name`; returns the handle for [`Service::clear`].
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         fetcher: &Fetcher,
         name: &str,
@@ -163,12 +163,12 @@ impl Service {
     }
 
     /// Whether it supports CNAME records.
-    pub(super) fn sets_aliases(&self) -> bool {
+    pub(crate) fn sets_aliases(&self) -> bool {
         self.name == "cloudflare"
     }
 
     /// Makes `name` an alias of `target`; returns the handle for [`Service::clear`].
-    pub(super) fn set_alias(
+    pub(crate) fn set_alias(
         &self,
         fetcher: &Fetcher,
         name: &str,
@@ -183,7 +183,7 @@ impl Service {
     }
 
     /// Removes a TXT or CNAME record.
-    pub(super) fn clear(
+    pub(crate) fn clear(
         &self,
         fetcher: &Fetcher,
         name: &str,
