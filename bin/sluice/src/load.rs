@@ -13,7 +13,7 @@ use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
 use sluice_model::{Config, ConfigError};
-use sluice_serve::expression;
+use sluice_pipeline::expression;
 
 use crate::commands::hash_bcrypt;
 use crate::messages::{Failed, MessageFormat};

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write, stderr, stdout};
 
 use clap::ValueEnum;
 use sluice_diag::{Colour, Diagnostic, Report, Severity, Written};
-use sluice_serve::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 use crate::Exit;
 

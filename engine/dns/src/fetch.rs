@@ -1,5 +1,5 @@
 //! The HTTP client for requests of our own, to CAs, permission endpoints and collectors: rare, small, and off the
-//! workers. Requests of clients to upstreams are handled by `sluice-net`.
+//! workers. Requests of clients to upstreams are handled by `sluice-upstream`.
 
 use std::io::Read;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! DNS records that prove control of a name: setting them at a provider, waiting until they are visible, and removing
 //! them. `fetch` is the HTTP client for requests of our own. Orders are in `sluice-certs`; the resolver is part of
-//! `sluice-net`, because upstreams are dialled by name.
+//! `sluice-upstream`, because upstreams are dialled by name.
 
 mod azure;
 mod cloudflare;

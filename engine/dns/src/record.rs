@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sluice_net::upstream::Resolver;
+use sluice_upstream::Resolver;
 
 use crate::exec;
 use crate::fetch::Fetcher;

@@ -9,11 +9,8 @@ use std::time::Duration;
 use sluice_message::Fields;
 use sluice_policy::MinDataRate;
 
-use crate::connection_slots::Place;
 use crate::failure::Failure;
-use crate::stream::Stream;
-use crate::tunnel::Notice;
-use crate::upstream::Lease;
+use crate::tunnel::Tunnel;
 
 /// A response body.
 pub enum Body {
@@ -109,24 +106,6 @@ pub struct FileSlice {
     pub start: u64,
     /// Length in bytes. If the file turns out shorter, the connection is closed early.
     pub len: u64,
-}
-
-/// The peer of an upgraded connection.
-pub struct Tunnel {
-    /// The connection to the peer.
-    pub stream: Stream,
-    /// The peer connection's slot among the connections of the worker, if it takes one.
-    pub place: Option<Place>,
-    /// Bytes already received from the peer after its response head.
-    pub received: Vec<u8>,
-    /// Maximum lifetime, if limited.
-    pub lifetime: Option<Duration>,
-    /// Counts the tunnel as a request in progress while it lasts.
-    pub lease: Option<Lease>,
-    /// Closes the tunnel some time after its configuration was replaced, if configured.
-    pub notice: Option<Notice>,
-    /// Buffer size in each direction; the worker's default if `None`.
-    pub buffer_bytes: Option<usize>,
 }
 
 /// Bytes that arrive over time, read without copying: `poll_data` returns the available bytes, `consume` removes them.

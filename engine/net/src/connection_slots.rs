@@ -10,8 +10,8 @@ use std::sync::Arc;
 use sluice_message::Moment;
 
 use crate::limits::{CROWD_TURNS_MAX, PLACES_FREED_MAX};
-use crate::worker::Worker;
-use crate::workers::yield_once;
+use crate::tasks::yield_once;
+use crate::timer::Timers;
 
 /// The connection limit of each worker, with a callback for when it is exhausted.
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl Drop for Place {
 
 /// No slot is available; contains the limit.
 #[derive(Debug)]
-pub(crate) struct Crowded(pub(crate) usize);
+pub struct Crowded(usize);
 
 impl fmt::Display for Crowded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,27 +138,28 @@ impl fmt::Display for Crowded {
     }
 }
 
-/// Takes a slot for one more connection of `worker`, closing idle connections if necessary: first the client
-/// connections idle longest, then the oldest idle upstream connection.
-pub(crate) async fn take(worker: &Worker) -> Result<Place, Crowded> {
-    let places = &worker.places;
+/// Takes a slot for one more connection, closing idle connections if necessary: first the client connections idle
+/// longest, which `timers` knows, then the upstream connections that `close_upstream` closes one by one while it returns
+/// true.
+pub(crate) async fn take(
+    places: &Rc<Places>,
+    (timers, now): (&Timers, Moment),
+    close_upstream: impl Fn() -> bool,
+) -> Result<Place, Crowded> {
     if !places.are_scarce()
         && let Some(place) = places.take()
     {
         return Ok(place);
     }
-    let now = worker.clock.coarse();
     for _ in 0..CROWD_TURNS_MAX {
-        let freed = worker
-            .timers
-            .expire_oldest_idle(PLACES_FREED_MAX, FREED_PART);
+        let freed = timers.expire_oldest_idle(PLACES_FREED_MAX, FREED_PART);
         if freed > 0 {
             places.tell(Crowd::Reused, now);
         }
         if let Some(place) = places.take() {
             return Ok(place);
         }
-        if freed == 0 && !worker.upstreams.close_oldest() {
+        if freed == 0 && !close_upstream() {
             break;
         }
         // Expired connections close when their tasks run.
@@ -176,6 +177,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::worker::Worker;
 
     fn limited(max: usize) -> (Rc<Places>, Arc<Mutex<Vec<Crowd>>>) {
         let (places, told) = (
@@ -245,12 +247,15 @@ mod tests {
             };
             let (first, second) = (idle(9), idle(5));
             yield_once().await;
-            let busy = [take(&worker).await, take(&worker).await];
+            let busy = [worker.take_place().await, worker.take_place().await];
             assert!(busy.iter().all(Result::is_ok));
-            let more = [take(&worker).await, take(&worker).await];
+            let more = [worker.take_place().await, worker.take_place().await];
             assert!(more.iter().all(Result::is_ok));
             assert!(first.is_finished() && second.is_finished());
-            let none = take(&worker).await.expect_err("nobody is idle any more");
+            let none = worker
+                .take_place()
+                .await
+                .expect_err("nobody is idle any more");
             assert_eq!(none.to_string(), "4 worker_connections are not enough");
         });
     }

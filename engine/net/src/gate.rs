@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::upstream::within;
+use crate::timeout::within;
 use crate::worker::Worker;
 
 /// A concurrency limit.

@@ -1,6 +1,8 @@
-//! Listeners, connections, TLS, upstream pools, timers and workers: everything that touches a socket. Implementations
-//! of [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols.
+//! Workers, listeners, client connections, TLS sessions and timers; `sys` has every raw system call. Implementations of
+//! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
+//! connections to upstreams.
 
+mod binding;
 pub mod body;
 pub mod buffers;
 pub mod clock;
@@ -14,6 +16,7 @@ pub mod interims;
 pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
+pub mod load;
 #[cfg(test)]
 #[path = "../../../tests/doubles/ports.rs"]
 mod ports;
@@ -24,15 +27,17 @@ pub mod sockets;
 pub mod spool;
 pub mod stream;
 pub mod sys;
+pub mod tasks;
+pub mod timeout;
 pub mod timer;
 pub mod tls;
 pub mod tunnel;
-pub mod upstream;
+pub mod upstream_pool;
 pub mod worker;
 pub mod workers;
 
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
-pub use connection_slots::{Crowd, Place, PlaceLimit};
+pub use connection_slots::{Crowd, Crowded, Place, PlaceLimit};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;

@@ -158,3 +158,7 @@ pub const SPOOL_FILES_MAX: u64 = 8192;
 /// Total size of one worker's temporary files, beyond which it starts no further file. Single bodies have their own
 /// limit; this one keeps thousands of slow clients from filling a disk.
 pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
+
+/// How long a tunnel lasts without traffic after one side has ended its direction. The other side usually follows at
+/// once; one that has vanished would otherwise hold the connection for ever.
+pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);

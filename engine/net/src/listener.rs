@@ -1,13 +1,11 @@
-//! Listening sockets: binding them and accepting connections. The listener's [`Service`] serves them.
+//! Listening sockets: binding them and accepting connections. `binding` says what serves them.
 
-use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use sluice_message::Remote;
@@ -16,9 +14,8 @@ use tokio::net::{TcpListener, UnixListener};
 
 use crate::limits::LISTEN_BACKLOG;
 use crate::probes::Probes;
-use crate::service::{Binding, Service};
 use crate::sockets::{Kind, SocketSettings};
-use crate::stream::Stream;
+use crate::stream::{Stream, canonical};
 use crate::sys;
 
 /// A listen address. Equal addresses share their sockets across a reload.
@@ -306,44 +303,6 @@ impl Listener {
                 .poll_accept(cx)
                 .map_ok(|(socket, _)| (Stream::Unix(socket), Remote::Unix)),
         }
-    }
-}
-
-/// Converts the IPv4-mapped address of a peer on an IPv6 socket to IPv4, for matching and logging.
-pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
-}
-
-/// What a listener of a worker currently serves. A reload replaces it; running requests finish with the binding they
-/// began with.
-pub(crate) struct Slot<S: Service> {
-    binding: RefCell<Rc<Binding<S>>>,
-    is_retired: Cell<bool>,
-}
-
-impl<S: Service> Slot<S> {
-    pub(crate) fn new(binding: Binding<S>) -> Self {
-        Slot {
-            binding: RefCell::new(Rc::new(binding)),
-            is_retired: Cell::new(false),
-        }
-    }
-
-    pub(crate) fn binding(&self) -> Rc<Binding<S>> {
-        self.binding.borrow().clone()
-    }
-
-    pub(crate) fn replace(&self, binding: Binding<S>) {
-        *self.binding.borrow_mut() = Rc::new(binding);
-    }
-
-    /// Marks the listener as removed: its connections finish the requests they have begun.
-    pub(crate) fn retire(&self) {
-        self.is_retired.set(true);
-    }
-
-    pub(crate) fn is_retired(&self) -> bool {
-        self.is_retired.get()
     }
 }
 

@@ -13,9 +13,8 @@ use sluice_message::{Remote, Told};
 use sluice_wire::proxy_protocol::{Beginning, Ends, HEADER_BYTES_MAX, decode};
 use tokio::io::{AsyncReadExt, Interest};
 
-use crate::listener::canonical;
-use crate::stream::Stream;
-use crate::upstream::within;
+use crate::stream::{Stream, canonical};
+use crate::timeout::within;
 use crate::worker::Worker;
 
 /// The listener wrappers of a listener.

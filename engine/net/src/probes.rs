@@ -34,7 +34,7 @@ impl Probes {
     }
 
     /// Enables probes on `socket`. Sockets accepted from a listening socket inherit them without another system call.
-    pub(crate) fn set(&self, socket: SockRef<'_>) -> io::Result<()> {
+    pub fn set(&self, socket: SockRef<'_>) -> io::Result<()> {
         let mut settings = TcpKeepalive::new()
             .with_time(whole_seconds(self.idle))
             .with_interval(whole_seconds(self.interval));

@@ -4,7 +4,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, Moment, RequestHead, ResponseHead, Status};
@@ -13,7 +12,6 @@ use sluice_wire::{h1, h2};
 
 use crate::body::{Body, RequestBody};
 use crate::failure::Failure;
-use crate::listener_wrapper::Entrance;
 use crate::probes::Probes;
 use crate::sockets::SocketSettings;
 use crate::worker::Worker;
@@ -290,18 +288,6 @@ impl ClientLimits {
             || conn.facts.requests.get() >= self.requests_max
             || now.since(conn.facts.began) > self.age_max
     }
-}
-
-/// What a listener needs to serve connections.
-pub struct Binding<S: Service> {
-    /// Serves its requests.
-    pub service: Arc<S>,
-    /// Creates TLS sessions; `None` for a plain listener.
-    pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
-    /// The listener wrappers; `None` if there are none.
-    pub entrance: Option<Arc<Entrance>>,
-    /// The HTTP versions on plain connections. On TLS connections ALPN decides.
-    pub protocols: Protocols,
 }
 
 /// A set of enabled HTTP versions.

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -24,9 +25,9 @@ pub enum Stream {
 
 impl Stream {
     /// The local address; `None` for a Unix socket.
-    pub fn local_addr(&self) -> Option<std::net::SocketAddr> {
+    pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Stream::Tcp(socket) => socket.local_addr().ok().map(crate::listener::canonical),
+            Stream::Tcp(socket) => socket.local_addr().ok().map(canonical),
             Stream::Unix(_) => None,
             Stream::Tls(tls) => tls.local_addr(),
         }
@@ -145,6 +146,16 @@ impl Stream {
         }
     }
 
+    /// Writes all of `bytes`.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let slices = [IoSlice::new(bytes)];
+            let sent = std::future::poll_fn(|cx| self.poll_write(cx, &slices)).await?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
     /// Writes all buffered data to the kernel; plain sockets do not buffer.
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -182,4 +193,9 @@ fn poll_write_from<W: AsyncWrite + Unpin>(
         _ => ready!(Pin::new(socket).poll_write_vectored(cx, slices)),
     };
     Poll::Ready(written)
+}
+
+/// Converts the IPv4-mapped address of a peer on an IPv6 socket to IPv4, for matching and logging.
+pub(crate) fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

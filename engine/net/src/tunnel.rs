@@ -12,11 +12,30 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::body::Tunnel;
+use crate::connection_slots::Place;
+use crate::limits::HALF_CLOSED_TIMEOUT;
+use crate::load::Lease;
 use crate::stream::Stream;
 use crate::timer::Timer;
-use crate::upstream::limits::HALF_CLOSED_TIMEOUT;
 use crate::worker::Worker;
+
+/// The peer of an upgraded connection.
+pub struct Tunnel {
+    /// The connection to the peer.
+    pub stream: Stream,
+    /// The peer connection's slot among the connections of the worker, if it takes one.
+    pub place: Option<Place>,
+    /// Bytes already received from the peer after its response head.
+    pub received: Vec<u8>,
+    /// Maximum lifetime, if limited.
+    pub lifetime: Option<Duration>,
+    /// Counts the tunnel as a request in progress while it lasts.
+    pub lease: Option<Lease>,
+    /// Closes the tunnel some time after its configuration was replaced, if configured.
+    pub notice: Option<Notice>,
+    /// Buffer size in each direction; the worker's default if `None`.
+    pub buffer_bytes: Option<usize>,
+}
 
 /// How much was transferred through a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,17 +9,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use sluice_message::{Fields, Moment, RequestHead};
+use sluice_message::Moment;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
-use crate::connection_slots::Places;
+use crate::connection_slots::{self, Crowded, Place, Places};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
-use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
-use crate::service::{Exchange, Service};
 use crate::timer::Timers;
-use crate::upstream;
+use crate::upstream_pool::{PoolSlot, UpstreamPool};
 
 /// State shared by the tasks of one worker.
 #[derive(Default)]
@@ -35,7 +33,7 @@ pub struct Worker {
     /// Its buffer pool.
     pub buffers: Buffers,
     /// Its upstream connections.
-    pub upstreams: upstream::Pool,
+    upstreams: PoolSlot,
     /// Its connection slots.
     pub(crate) places: Rc<Places>,
     /// TLS handshakes in progress with clients.
@@ -145,6 +143,47 @@ impl Worker {
         })
     }
 
+    /// Takes a slot for one more connection, closing idle connections if necessary: first client connections, then
+    /// upstream connections, those idle longest first.
+    ///
+    /// # Errors
+    ///
+    /// All slots are taken by connections in use.
+    pub async fn take_place(&self) -> Result<Place, Crowded> {
+        let clients = (&*self.timers, self.clock.coarse());
+        let close_upstream = || {
+            let pool = self.upstreams.get();
+            pool.is_some_and(UpstreamPool::close_oldest)
+        };
+        connection_slots::take(&self.places, clients, close_upstream).await
+    }
+
+    /// Its upstream connections; the pool is created at first use.
+    ///
+    /// # Panics
+    ///
+    /// If it was created as a different type.
+    pub fn upstream_pool<P: UpstreamPool + Default>(&self) -> &P {
+        self.upstreams.or_default()
+    }
+
+    /// Advances the clock, fires timeouts, and closes upstream connections that were idle for too long.
+    pub(crate) fn tick(&self) {
+        self.clock.tick();
+        let now = self.clock.coarse();
+        self.timers.sweep(now);
+        if let Some(pool) = self.upstreams.get() {
+            pool.sweep(now);
+        }
+    }
+
+    /// Closes all idle upstream connections.
+    pub(crate) fn close_idle_upstreams(&self) {
+        if let Some(pool) = self.upstreams.get() {
+            pool.clear();
+        }
+    }
+
     /// The worker's own instance of `T`, created at first use, for state of the layer above such as open files. It
     /// survives configuration reloads.
     pub fn local<T: Default + 'static>(&self) -> Rc<T> {
@@ -239,34 +278,6 @@ pub(crate) struct Entered(Arc<ConnectionLimit>);
 impl Drop for Entered {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// State shared by the connections of a worker for one type of service.
-pub(crate) struct Shared<S: Service> {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) limit: Arc<ConnectionLimit>,
-    pub(crate) exchanges: RefCell<Vec<Box<Exchange<S::Context>>>>,
-}
-
-impl<S: Service> Shared<S> {
-    /// Returns a used exchange to the pool.
-    pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
-        let mut kept = self.exchanges.borrow_mut();
-        if kept.len() < EXCHANGES_KEPT_MAX {
-            if x.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.req = RequestHead::default();
-            }
-            if x.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.res.fields = Fields::new();
-            }
-            x.req.clear();
-            x.res.clear();
-            if x.inline.capacity() > INLINE_KEPT_BYTES_MAX {
-                x.inline = Vec::new();
-            }
-            kept.push(x);
-        }
     }
 }
 

@@ -9,7 +9,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
-use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,18 +18,20 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use crate::connection::{self, Connection};
-use crate::connection_slots::{self, Place, PlaceLimit};
+use crate::binding::{Binding, Slot};
+use crate::connection::{self, Connection, Open, Shared};
+use crate::connection_slots::PlaceLimit;
 use crate::handed::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
-use crate::listener::{Bound, ListenAddr, Listener, Slot};
+use crate::listener::{Bound, ListenAddr, Listener};
 use crate::listener_wrapper::Entrance;
-use crate::service::{Binding, Protocols, Service};
+use crate::service::{Protocols, Service};
 use crate::stream::Stream;
 use crate::sys;
 use crate::sys::identity::Identity;
 use crate::sys::placement::Processors;
-use crate::worker::{ConnectionLimit, Counters, Entered, Shared, Worker};
+use crate::tasks::yield_once;
+use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
 
 /// The running workers of a process.
 pub struct Workers<S: Service> {
@@ -374,15 +375,13 @@ async fn run<S: Service>(
     giver.abort();
 }
 
-/// Advances the clock and fires timeouts.
+/// Ticks for ever.
 async fn sweep(worker: Rc<Worker>) {
     let mut ticks = tokio::time::interval(TIMER_TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {
         ticks.tick().await;
-        worker.clock.tick();
-        worker.timers.sweep(worker.clock.coarse());
-        worker.upstreams.sweep(worker.clock.coarse());
+        worker.tick();
     }
 }
 
@@ -459,7 +458,7 @@ impl<S: Service> Running<S> {
             tokio::time::sleep(Duration::from_millis(10)).await;
             worker.timers.expire_all_idle();
         }
-        worker.upstreams.clear();
+        worker.close_idle_upstreams();
         worker.counters.open.value()
     }
 }
@@ -519,13 +518,12 @@ async fn admit<S: Service>(
 ) {
     let counters = &shared.worker.counters;
     counters.accepted.up();
-    let Ok(place) = connection_slots::take(&shared.worker).await else {
+    let Ok(place) = shared.worker.take_place().await else {
         // As in nginx. A client left in the accept queue would not learn that the server is full.
         counters.refused.up();
         return;
     };
-    counters.open.up();
-    let open = Open(shared.worker.clone(), (entered, place));
+    let open = Open::new(&shared.worker, (entered, place));
     let (slot, shared) = (slot.clone(), shared.clone());
     if slot.binding().entrance.is_some() {
         tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
@@ -563,30 +561,4 @@ fn is_of_connection(error: &io::Error) -> bool {
         error.kind(),
         E::ConnectionAborted | E::ConnectionReset | E::Interrupted
     )
-}
-
-/// Yields to all other ready tasks once.
-pub(crate) async fn yield_once() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if yielded {
-            return Poll::Ready(());
-        }
-        yielded = true;
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// An open connection of a worker; dropping it, also during a panic, decrements the counter.
-pub(crate) struct Open(
-    Rc<Worker>,
-    #[expect(dead_code, reason = "held to be counted")] (Entered, Place),
-);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.counters.open.down();
-    }
 }

@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use sluice_model::{Address, Config};
 use sluice_net::ListenAddr;
 
-use crate::refusal::Refusal;
 use sluice_observe::process_values;
+use sluice_pipeline::refusal::Refusal;
 
 /// The configuration with placeholders in its listen addresses expanded, as Caddy does when loading a configuration.
 pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> Cow<'a, Config> {

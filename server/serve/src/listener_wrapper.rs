@@ -10,8 +10,8 @@ use sluice_net::listener_wrapper::{Belief, Entrance, PlainHttp, Proxies};
 use sluice_route::matcher::IpRanges;
 
 use crate::limits::PROXY_HEADER_TIMEOUT;
-use crate::refusal::Refusal;
-use crate::settings::SOCKET_WRAPPER;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::SOCKET_WRAPPER;
 
 /// Whether a server uses TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

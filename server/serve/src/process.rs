@@ -15,20 +15,21 @@ use sluice_net::{
     Conditions, ConnectionLimit, Listen, ListenAddr, Protocols, SecondFile, Workers, clock,
 };
 
-use crate::build::Serving;
 use crate::explain::Explainer;
-use crate::handlers::nginx::client_timeouts::PerServer;
 use crate::handlers::reverse_proxy::group::Shared;
-use crate::https::{self, Authorities, Https, Keys, Purpose};
+use crate::https::{self, Https, LocalAuthorities, Purpose};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
 use crate::protocols;
-use crate::refusal::Refusal;
-use crate::settings::{Times, given, settings};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
 use sluice_observe::metrics::{HttpMetrics, PushSettings, SiteMetrics};
+use sluice_pipeline::build::{Serving, Slots};
+use sluice_pipeline::keys::Authorities;
+use sluice_pipeline::keys::Keys;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::{Times, given, settings};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -296,12 +297,12 @@ fn build(
     let plan = plan(config, options, &mut refusals);
     let given = listen::expanded(config, &mut refusals);
     let (config, prepared) = https.prepare(&given, purpose, &mut refusals);
-    let authorities = Authorities::new(https, &config);
+    let authorities = LocalAuthorities::new(https, &config);
     let authority = |name: &str, which| https.authority_file(&config, purpose, name, which);
     let keys = prepared.keys(https, &authority);
     let (metrics, pushes) = metrics(&config, options.workers, &mut refusals);
     let (mut listens, mut sites) = (Vec::<Listen<Site>>::new(), HashMap::new());
-    let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Shared::default());
+    let (mut owners, shared) = (HashMap::<ListenAddr, String>::new(), Slots::default());
     for (name, server) in config.servers() {
         let place = format!("apps.http.servers.{name}");
         let Ok(plan) = &plan else { continue };
@@ -345,7 +346,7 @@ fn build(
     }
     match plan {
         Ok(plan) if refusals.is_empty() => Ok(Built {
-            asks_upstreams: shared.asks_upstreams(),
+            asks_upstreams: shared.get::<Shared>().asks_upstreams(),
             listens,
             sites,
             plan,
@@ -444,10 +445,10 @@ struct Around<'a> {
     challenges: &'a Arc<Challenges>,
     metrics: Option<SiteMetrics>,
     /// `None` if the configuration is only validated.
-    authorities: Option<&'a Authorities<'a>>,
+    authorities: Option<&'a dyn Authorities>,
     keys: &'a Keys<'a>,
-    /// State shared by reverse proxies.
-    shared: &'a Shared,
+    /// What the handlers of all servers share.
+    shared: &'a Slots,
 }
 
 fn build_site(
@@ -475,8 +476,8 @@ fn build_site(
         Times::Coarse
     };
     let settings = settings(server, times);
-    let (settings, per_server) = match &rules.program.nginx {
-        Some(tree) => PerServer::build(tree, &settings),
+    let (settings, per_server) = match &rules.program.virtual_servers {
+        Some(servers) => servers.settings(&settings),
         None => (settings, None),
     };
     Ok(Site {

@@ -3,7 +3,7 @@
 use sluice_model::Server;
 use sluice_net::Protocols;
 
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// The versions enabled on the listen entry `index`: its own, or else those of the server.
 pub(crate) fn on_entry(server: &Server, index: usize) -> Result<Protocols, Refusal> {

@@ -2,28 +2,28 @@
 //! enforces connection limits.
 
 use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::{Arc, LazyLock, OnceLock, Weak};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, LazyLock};
 
 use sluice_certs::Challenges;
 use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Version};
 use sluice_model::Server;
 use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
-use crate::build::{Builder, Listed, Serving};
-use crate::client_ip::TrustedProxies;
-use crate::context::{Context, Exchange};
-use crate::early;
-use crate::handler::Step;
-use crate::handlers::nginx::client_timeouts::PerServer;
-use crate::handlers::nginx::refused;
+use crate::modules;
 use crate::odd_headers::ExpectedNames;
-use crate::pipeline::Program;
-use crate::record;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
 use sluice_observe::log::AccessLog;
 use sluice_observe::metrics::Marks;
+use sluice_pipeline::build::{Builder, Listed, Serving};
+use sluice_pipeline::client_ip::TrustedProxies;
+use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::early;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::program::Program;
+use sluice_pipeline::record;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::Subrequests;
 
 /// The value of the `Server` header. Like Caddy and nginx, sluice names itself; `header -Server` removes it.
 static SERVER: LazyLock<FixedField> =
@@ -36,8 +36,8 @@ const ALLOWED: &[u8] = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH";
 pub struct Site {
     pub(crate) rules: Rules,
     pub(crate) settings: Settings,
-    /// Settings of the virtual servers of an nginx.conf, where they differ.
-    pub(crate) per_server: Option<PerServer>,
+    /// Settings of the virtual servers, where they differ.
+    pub(crate) per_server: Option<Vec<Settings>>,
     pub(crate) access: Option<AccessLog>,
     pub(crate) recorder: Arc<Recorder>,
     /// ACME challenges in progress.
@@ -54,17 +54,6 @@ pub(crate) struct Rules {
     pub(crate) expected_names: Option<ExpectedNames>,
 }
 
-/// A reference from a handler to its server, which is created after the handler.
-#[derive(Clone, Default)]
-pub struct SiteRef(Arc<OnceLock<Weak<Site>>>);
-
-impl SiteRef {
-    /// The server, if it is still running.
-    pub fn get(&self) -> Option<Arc<Site>> {
-        self.0.get()?.upgrade()
-    }
-}
-
 /// Whether `Host` has to match the name in the TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostCheck {
@@ -78,17 +67,8 @@ impl Site {
     /// Wraps the server and makes it available to its handlers.
     pub(crate) fn share(self) -> Arc<Site> {
         let site = Arc::new(self);
-        // The reference is set only here, so this cannot fail.
-        let _ = site.rules.program.itself.0.set(Arc::downgrade(&site));
+        site.rules.program.itself.set(&site);
         site
-    }
-
-    /// Runs a subrequest. It is neither logged nor counted, because the request it belongs to is. Interim responses of
-    /// upstreams are not sent to the client.
-    pub(crate) async fn fetch(&self, x: &mut Exchange) -> Body {
-        let worker = x.worker.clone();
-        let mut answered = pin!(self.answered(x));
-        poll_fn(|cx| worker.interims.apart(|| answered.as_mut().poll(cx))).await
     }
 
     async fn answered(&self, x: &mut Exchange) -> Body {
@@ -134,7 +114,7 @@ impl Rules {
         config_files: &'m [String],
         serving: Option<Serving<'m>>,
     ) -> Result<(Rules, Vec<Listed<'m>>), Vec<Refusal>> {
-        let built = Builder::program(server, place, config_files, serving);
+        let built = Builder::program(server, place, config_files, modules::build, serving);
         let proxies = TrustedProxies::build(server).map_err(|refusal| Refusal {
             place: place.to_owned(),
             ..refusal
@@ -150,7 +130,7 @@ impl Rules {
             let mut policies = server.tls_connection_policies.iter();
             policies.any(|policy| policy.client_authentication.is_some())
         });
-        let expected_names = match &program.nginx {
+        let expected_names = match &program.virtual_servers {
             Some(_) => None,
             None => Some(ExpectedNames::build(server)),
         };
@@ -216,6 +196,16 @@ impl Rules {
     }
 }
 
+impl Subrequests for Site {
+    fn fetch<'a>(&'a self, x: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>> {
+        Box::pin(async move {
+            let worker = x.worker.clone();
+            let mut answered = pin!(self.answered(x));
+            poll_fn(|cx| worker.interims.apart(|| answered.as_mut().poll(cx))).await
+        })
+    }
+}
+
 impl Service for Site {
     type Context = Context;
     type Outcome = Step;
@@ -243,11 +233,11 @@ impl Service for Site {
     fn refuse<'a>(&'a self, x: &'a mut Exchange, refused: &Refused<'_>) -> Answer<'a, Step> {
         self.begin(x);
         let program = &self.rules.program;
-        if let Some(tree) = &program.nginx {
-            return match tree.refuse(x, refused) {
+        if let Some(servers) = &program.virtual_servers {
+            return match servers.refuse(x, refused) {
                 Some(fault) => program.refuse(x, fault),
                 None => {
-                    if let Some(list) = tree.notes_of(x) {
+                    if let Some(list) = servers.notes_of(x) {
                         program.note(x, list);
                     }
                     x.res.status = refused.status;
@@ -271,8 +261,8 @@ impl Service for Site {
     }
 
     fn record(&self, x: &mut Exchange, completion: &Completion) {
-        match &self.rules.program.nginx {
-            Some(tree) => refused::note_ending(tree, x, completion),
+        match &self.rules.program.virtual_servers {
+            Some(servers) => servers.ended(x, completion),
             None => note_slow_client(x, completion),
         }
         let metrics = self.rules.program.metrics.as_ref();
@@ -288,15 +278,15 @@ impl Service for Site {
     }
 
     fn settings_for(&self, conn: &ConnInfo) -> &Settings {
-        match (&self.per_server, &self.rules.program.nginx) {
-            (Some(per_server), Some(tree)) => per_server.of(tree.asked_by(conn)),
-            _ => &self.settings,
-        }
+        let servers = self.rules.program.virtual_servers.as_ref();
+        let own = self.per_server.as_ref().zip(servers);
+        own.and_then(|(all, servers)| all.get(servers.server_of(conn) as usize))
+            .unwrap_or(&self.settings)
     }
 
     fn client_limits(&self, x: &Exchange) -> &ClientLimits {
-        match &self.rules.program.nginx {
-            Some(tree) => tree.client_limits(x),
+        match &self.rules.program.virtual_servers {
+            Some(servers) => servers.client_limits(x),
             None => &self.settings.client,
         }
     }

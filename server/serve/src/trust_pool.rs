@@ -11,10 +11,10 @@ use sluice_dns::fetch::Verification;
 use sluice_model::{Duration, RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, revoked_from_pem, system_certificates};
 
-use crate::https::{Keys, Signer};
 use crate::limits::{TRUST_ENDPOINTS_MAX, TRUST_POOLS_NESTED_MAX};
-use crate::refusal::Refusal;
-use crate::settings::given;
+use sluice_pipeline::keys::{Keys, Signer};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The certificates of a pool (DER); `None` if the configuration is only validated and they would have to be created or
 /// fetched.

@@ -11,8 +11,11 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["caddyfile", "nginx"]),
-    ("engine", &["net", "dns", "certs", "cache", "python"]),
-    ("server", &["observe", "serve", "admin"]),
+    (
+        "engine",
+        &["net", "upstream", "dns", "certs", "cache", "python"],
+    ),
+    ("server", &["observe", "pipeline", "serve", "admin"]),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),
 ];
@@ -146,6 +149,8 @@ mod tests {
             ("ground/policy", "sluice-policy", "sluice-net", false),
             ("engine/net", "sluice-net", "sluice-policy", true),
             ("engine/net", "sluice-net", "sluice-certs", false),
+            ("engine/net", "sluice-net", "sluice-upstream", false),
+            ("engine/upstream", "sluice-upstream", "sluice-net", true),
             ("server/serve", "sluice-serve", "sluice-admin", false),
             ("bin/sluice", "sluice", "sluice-serve", true),
             ("bin/sluice", "sluice", "sluice-load", false),

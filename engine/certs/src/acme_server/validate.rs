@@ -14,7 +14,7 @@ use rustls::crypto::aws_lc_rs as provider;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 use sluice_dns::fetch::{FetchKind, FetchOptions, Fetcher};
 use sluice_net::tls::Signatures;
-use sluice_net::upstream::Resolver;
+use sluice_upstream::Resolver;
 use ureq::http::Request;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};

@@ -7,13 +7,13 @@ use std::rc::Rc;
 use sluice_message::Remote;
 
 use super::{Connection, redirect};
-use crate::listener::Slot;
+use crate::binding::{Binding, Slot};
+use crate::connection::shared::{Open, Shared};
 use crate::listener_wrapper::{self, Entrance, Heard, PlainHttp};
-use crate::service::{Binding, Service};
+use crate::service::Service;
 use crate::stream::Stream;
-use crate::upstream::within;
-use crate::worker::{Shared, Worker};
-use crate::workers::Open;
+use crate::timeout::within;
+use crate::worker::Worker;
 
 /// Serves a connection from its listener wrapper to its end.
 pub(crate) async fn enter<S: Service>(

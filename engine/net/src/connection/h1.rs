@@ -15,16 +15,16 @@ use super::head::{Awaited, start_of};
 use super::send::{Ended, Patience, Sending};
 use super::serve_response::{Asker, answer};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
-use crate::body::{Body, BodyStream, RequestBody, Tunnel};
+use crate::binding::Binding;
+use crate::body::{Body, BodyStream, RequestBody};
 use crate::clock;
 use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
-    Binding, Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings,
-    Slow,
+    Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
 };
-use crate::tunnel;
+use crate::tunnel::{self, Tunnel};
 
 impl<S: Service> Asker for Connection<S> {
     fn tell(&self, interim: &Interim) {

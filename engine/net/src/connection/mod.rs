@@ -11,6 +11,7 @@ mod linger;
 mod redirect;
 mod send;
 mod serve_response;
+mod shared;
 
 use sluice_message::{ConnFacts, ConnInfo, Moment, Remote, Told};
 use sluice_wire::h1::RequestDecoder;
@@ -19,20 +20,20 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
+use crate::binding::Slot;
 use crate::failure::Failure;
 use crate::handshakes::Handshake;
-use crate::listener::Slot;
 use crate::service::{Exchange, Service};
 use crate::stream::Stream;
 use crate::timer::Timer;
 use crate::tls::{Ends, HandshakeError, TlsStream};
-use crate::worker::{Shared, Worker};
-use crate::workers::Open;
+use crate::worker::Worker;
 
 use ahead::Ahead;
 
 pub(crate) use body::Unread;
 pub(crate) use entered::enter;
+pub(crate) use shared::{Open, Shared};
 
 /// The socket of a connection and its input, shared with the reader of a request body.
 pub(crate) struct Link {
@@ -344,7 +345,7 @@ enum Next {
     /// Switch to HTTP/2; its first bytes are in the input.
     Http2,
     /// Become a tunnel.
-    Tunnel(Box<crate::body::Tunnel>),
+    Tunnel(Box<crate::tunnel::Tunnel>),
 }
 
 /// A failure on the client's side of a connection.

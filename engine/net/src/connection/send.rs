@@ -13,12 +13,13 @@ use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
 
 use super::{Link, Next, client_failure};
-use crate::body::{Body, BodyStream, FileSlice, SharedSlice, Tunnel};
+use crate::body::{Body, BodyStream, FileSlice, SharedSlice};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, CORK_BYTES_MIN};
 use crate::service::{Ending, Exchange};
 use crate::stream::Stream;
 use crate::sys;
+use crate::tunnel::Tunnel;
 
 /// A response being sent.
 pub(super) enum Sending<'a> {

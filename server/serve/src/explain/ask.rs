@@ -13,8 +13,8 @@ use sluice_wire::h1::{self, Progress, RequestDecoder};
 
 use super::Unexplained;
 use super::report::Listener;
-use crate::context::Exchange;
 use sluice_observe::process_values;
+use sluice_pipeline::context::Exchange;
 
 /// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

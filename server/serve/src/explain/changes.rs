@@ -4,7 +4,8 @@ use sluice_message::Fields;
 
 use super::report::{Remark, RemarkKind};
 use super::request_facts::quoted;
-use crate::context::{Exchange, Vars};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::vars::Vars;
 
 /// A snapshot of the parts that are compared.
 pub(super) struct Before {

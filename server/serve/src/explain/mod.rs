@@ -4,7 +4,7 @@
 //! Explanations do not use a second interpreter. The configuration is built as for serving, and the request takes the
 //! walk of `pipeline` through the same compiled matchers and handlers. The walk is generic over an observer, so
 //! requests that are served pay nothing for it. Explaining does not have side effects: no log lines, no metrics, no
-//! connections. Handlers that would wait for another program are not called but return a [`crate::handler::Account`];
+//! connections. Handlers that would wait for another program are not called but return a [`sluice_pipeline::handler::Account`];
 //! files are accessed as for a request.
 //!
 //! A step combines three sources: the origins recorded by the configuration format ([`Written`]) give the position in
@@ -29,14 +29,14 @@ use sluice_net::Body;
 
 pub use ask::Question;
 
-use crate::build::Listed;
-use crate::context::Exchange;
 use crate::handlers::nginx::explained;
 use crate::https;
 use crate::limits::BODY_SHOWN_BYTES_MAX;
-use crate::refusal::Refusal;
 use crate::site::{Rules, Site};
 use report::{Explanation, Outcome};
+use sluice_pipeline::build::Listed;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 use watch::Watcher;
 
 /// The outcome if no handler produced a response.

@@ -7,9 +7,9 @@ use sluice_model::matcher::{FileMatcher, Matcher, Regexp};
 use sluice_route::placeholder::Unknown;
 use sluice_route::{Template, query};
 
-use crate::context::Exchange;
-use crate::files::Root;
-use crate::values::{At, client_ip, remote_ip};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::files::Root;
+use sluice_pipeline::values::{At, client_ip, remote_ip};
 
 /// `text` in backticks, safe for a terminal.
 pub(super) fn quoted(text: &[u8]) -> String {

@@ -9,14 +9,15 @@ use super::body_words;
 use super::changes::Before;
 use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
 use super::request_facts::{quoted, seen};
-use crate::build::Listed;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Filter, Handler, Step};
 use crate::handlers::nginx::explained;
+use crate::handlers::nginx::state::Told as Line;
 use crate::limits::PASSED_TOLD_MAX;
-use crate::pipeline::{Place, Program, Verdict, Watch};
-use crate::values::At;
+use sluice_pipeline::build::Listed;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Filter, Handler, Step};
+use sluice_pipeline::program::{Place, Program, Verdict, Watch};
+use sluice_pipeline::values::At;
 
 /// The name of steps that do not come from a line of the configuration.
 const AUTOMATIC: &str = "automatic HTTPS";
@@ -182,7 +183,7 @@ impl<'a> Watcher<'a> {
 
     /// Records the nginx.conf lines that a handler went through; lines without an origin are added to its own step.
     /// Returns whether there were any with one.
-    fn lines(&mut self, lines: Vec<explained::Told>, step: &mut Told) -> bool {
+    fn lines(&mut self, lines: Vec<Line>, step: &mut Told) -> bool {
         let before = self.steps.len();
         for line in lines {
             let origin = line.origin.and_then(|id| self.written?.origins.find(id));

@@ -12,14 +12,14 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{Body, RequestBody};
 
 use super::reverse_proxy::buffering::collect;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Handler, Step, Waiting};
 use crate::https::resolver;
-use crate::refusal::Refusal;
-use crate::settings::given;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 const LOGGER: &str = "http.handlers.acme_server";
 

@@ -13,12 +13,12 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{Authentication as Config, HttpBasic};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files::limits::CREDENTIALS_BYTES_MAX;
-use crate::handler::{Account, Assumed, Handler, Step, Waiting};
-use crate::refusal::Refusal;
+use crate::limits::CREDENTIALS_BYTES_MAX;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
 
 use password::{Busy, Hash};
 use remembered::Remembered;
@@ -188,7 +188,7 @@ pub(super) fn challenge(realm: &str) -> Vec<u8> {
         out.push(byte);
     }
     out.push(b'"');
-    crate::text::clean_value(&mut out);
+    sluice_pipeline::text::clean_value(&mut out);
     out
 }
 

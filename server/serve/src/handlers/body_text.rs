@@ -4,10 +4,10 @@
 use sluice_net::RequestBody;
 
 use super::reverse_proxy::buffering::collect_some;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step, Waiting};
 use crate::limits::BODY_TEXT_BYTES_MAX;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step, Waiting};
 
 struct WithBody {
     inner: Box<dyn Handler>,

@@ -5,12 +5,12 @@ use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Status};
 use sluice_model::handler::{CopyResponse, CopyResponseHeaders};
 
-use crate::build::Builder;
-use crate::context::{Exchange, Held};
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::status::StatusText;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Held};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
 
 struct Copy {
     /// The status that replaces the upstream's.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sluice_message::{FieldId, negotiate};
 use sluice_model::handler::Encode as Config;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::filters::encode::{Coding, Eligible, EncodeFilter};
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
+use crate::filters::encode::{Coding, Eligible, EncodeFilter, forbids_transform};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// Compresses the responses of later handlers.
 struct Encode {
@@ -72,13 +72,4 @@ impl Handler for Encode {
         }
         Step::Next
     }
-}
-
-/// Whether `no-transform` is set (RFC 9111, sections 5.2.1.6 and 5.2.2.6).
-pub(crate) fn forbids_transform(fields: &sluice_message::Fields) -> bool {
-    fields.all(FieldId::CacheControl).any(|value| {
-        value
-            .split(|&b| b == b',')
-            .any(|d| d.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
-    })
 }

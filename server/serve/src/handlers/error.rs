@@ -4,13 +4,13 @@ use sluice_message::Status;
 use sluice_model::handler::StaticError as Config;
 use sluice_route::{Template, Unknown};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::status::StatusText;
-use crate::values::At;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
+use sluice_pipeline::values::At;
 
 struct StaticError {
     message: Template,

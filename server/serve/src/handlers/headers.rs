@@ -13,13 +13,13 @@ use sluice_route::placeholder::Unknown;
 use sluice_route::regexp::{Regexp, escape_replacement};
 use sluice_route::rewrite::replace_text;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
 use crate::odd_headers::{is_alias, is_odd};
-use crate::refusal::Refusal;
-use crate::text::{clean_value, push_value};
-use crate::values::{self, At};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::{clean_value, push_value};
+use sluice_pipeline::values::{self, At};
 
 /// Changes to headers, applied in this order: remove all, add, set, remove, replace.
 #[derive(Default)]

@@ -11,14 +11,14 @@ use sluice_model::handler::InFlight as Config;
 use sluice_net::gate::{Gate, Pass, Shut};
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step, Waiting};
 use crate::limits::{FLIGHT_KEY_BYTES_MAX, FLIGHT_TIMEOUT};
-use crate::refusal::Refusal;
-use crate::settings::given;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values;
 
 /// The handler, shared by all workers.
 struct InFlight {
@@ -101,7 +101,8 @@ impl InFlight {
 
 /// Keeps the slot until the response has ended.
 fn keep(x: &mut Exchange, held: Held) {
-    x.context.aside.get_or_insert_default().in_flight.push(held);
+    let aside = x.context.aside.get_or_insert_default();
+    aside.guards.push(Box::new(held));
 }
 
 impl Drop for Held {

@@ -7,11 +7,11 @@ use sluice_net::Body;
 use sluice_route::matcher::ResponseMatcher;
 
 use super::headers::response_matcher;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
-use crate::refusal::Refusal;
-use crate::status::StatusText;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
 
 struct Intercept {
     rules: Arc<Rules>,

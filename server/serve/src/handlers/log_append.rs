@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sluice_model::handler::LogAppend as Config;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::{Exchange, Late};
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Late};
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
 
 struct LogAppend {
     append: Arc<Append>,

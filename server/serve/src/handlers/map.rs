@@ -7,11 +7,12 @@ use sluice_model::handler::Map as Config;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Provenance, Template};
 
-use crate::build::Builder;
-use crate::context::{Exchange, Vars};
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
+use sluice_pipeline::vars::Vars;
 
 struct Map {
     source: Template,

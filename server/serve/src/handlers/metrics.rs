@@ -7,11 +7,11 @@ use sluice_model::handler::MetricsHandler as Config;
 use sluice_net::Body;
 use sluice_net::body::SharedSlice;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
 use sluice_observe::Recorder;
 use sluice_observe::metrics::{Format, page};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
 
 struct Metrics {
     /// The counters; `None` if requests are only explained.

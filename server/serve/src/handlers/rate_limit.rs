@@ -14,17 +14,17 @@ use sluice_net::clock;
 use sluice_policy::limit::{Outcome, Rate, RateError, Zone};
 use sluice_route::{MatcherSets, Template};
 
-use crate::build::{self, Builder};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
 use crate::limits::{RATE_KEY_BYTES_MAX, RATE_SHARDS, RATE_ZONE_BYTES_MAX};
-use crate::refusal::Refusal;
-use crate::settings::given;
-use crate::values;
 use sluice_observe::log::Log;
 use sluice_observe::metrics::{CountedZone, Hub, ZoneTotals};
 use sluice_observe::random;
+use sluice_pipeline::build::{self, Builder};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values;
 
 /// The directive at work.
 pub(crate) struct RateLimit {

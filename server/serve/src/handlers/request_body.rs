@@ -9,14 +9,14 @@ use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side, Timer};
 use sluice_policy::MinDataRate;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
 use crate::handlers::reverse_proxy::buffering::Text;
-use crate::refusal::Refusal;
-use crate::settings::given;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values;
 
 struct Limit {
     max: Option<u64>,

@@ -5,12 +5,12 @@ use sluice_model::handler::{QueryOps as QueryConfig, Rewrite as Config};
 use sluice_route::Rewrite;
 use sluice_route::rewrite::{QueryOps, RewriteError};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values::At;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::At;
 
 struct Rewriter {
     ops: Rewrite,

@@ -6,15 +6,15 @@ use sluice_net::Body;
 use sluice_route::Template;
 use sluice_route::placeholder::Unknown;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::location;
-use crate::refusal::Refusal;
-use crate::status::StatusText;
-use crate::text::push_value;
-use crate::values::At;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::location;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
+use sluice_pipeline::text::push_value;
+use sluice_pipeline::values::At;
 
 struct StaticResponse {
     status: Option<StatusText>,

@@ -2,10 +2,10 @@
 
 use sluice_model::handler::{Invoke, Subroute};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// Enters another list of routes.
 struct Enter {

@@ -11,18 +11,18 @@ use sluice_net::body::SharedSlice;
 use sluice_net::limits::BODY_BUFFER_BYTES;
 use sluice_template::Delimiters;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::files::Root;
 use crate::filters::encode::Silence;
-use crate::handler::{Account, Filter, Handler, Step, Waiting};
 use crate::handlers::body_text;
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
 use crate::templates::{self, Setting};
-use crate::values::At;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::files::Root;
+use sluice_pipeline::handler::{Account, Filter, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
+use sluice_pipeline::values::At;
 
 /// The default media types.
 const MIME_TYPES: [&str; 3] = ["text/html", "text/plain", "text/markdown"];
@@ -32,7 +32,7 @@ struct Templates {
     mime_types: Vec<String>,
     open: String,
     close: String,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Builds `templates`.

@@ -6,13 +6,13 @@ use sluice_message::FieldId;
 use sluice_model::handler::Tracing as Config;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values;
 use sluice_observe::tracing::limits::TRACE_STATE_BYTES_MAX;
 use sluice_observe::tracing::{Exporter, Parent, Span};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
 
 struct Tracing {
     /// Exports spans; `None` if requests are only explained.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use sluice_route::{Kind, Template};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values;
 
 struct Vars {
     entries: Vec<(Arc<str>, Kind, Template)>,
@@ -58,7 +58,7 @@ pub fn build(
                 loggers.extend(names.iter().filter_map(Value::as_str).map(Arc::from));
                 continue;
             }
-            ("fs", Value::String(name)) => crate::files::check_file_system(name)?,
+            ("fs", Value::String(name)) => sluice_pipeline::files::check_file_system(name)?,
             _ => {}
         }
         let (kind, text) = match value {

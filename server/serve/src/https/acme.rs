@@ -14,8 +14,8 @@ use sluice_model::tls::{AcmeIssuer as AcmeModel, Challenges, DnsChallenge, PortC
 use sluice_model::{Config, RawModule};
 use sluice_net::tls::certificates_from_pem;
 
-use crate::refusal::Refusal;
-use crate::settings::given;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Converts the settings of an ACME issuer to those of `sluice-certs`.
 pub(super) fn options(config: &Config, acme: &AcmeModel) -> Result<AcmeOptions, Refusal> {

@@ -3,7 +3,8 @@
 use sluice_certs::Tickets;
 use sluice_observe::log::Log;
 
-use super::{Keys, Purpose};
+use super::Purpose;
+use sluice_pipeline::keys::Keys;
 
 /// The context for building policies.
 pub(super) struct Around<'a> {

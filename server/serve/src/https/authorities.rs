@@ -11,9 +11,10 @@ use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
 
 use super::{Https, LOGGER};
-use crate::refusal::Refusal;
-use crate::settings::given;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::Authorities;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The settings of the CA that an `internal` issuer refers to.
 pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
@@ -97,22 +98,20 @@ pub(super) fn open(
 }
 
 /// The local CAs, for handlers of a configuration that is being built.
-pub struct Authorities<'a> {
+pub(crate) struct LocalAuthorities<'a> {
     https: &'a Https,
     config: &'a Config,
 }
 
-impl<'a> Authorities<'a> {
+impl<'a> LocalAuthorities<'a> {
     /// The local CAs of `config`.
-    pub(crate) fn new(https: &'a Https, config: &'a Config) -> Authorities<'a> {
-        Authorities { https, config }
+    pub(crate) fn new(https: &'a Https, config: &'a Config) -> LocalAuthorities<'a> {
+        LocalAuthorities { https, config }
     }
+}
 
-    /// The ACME server of the CA `id`. Its accounts and orders survive a reload.
-    ///
-    /// # Errors
-    /// The CA's files cannot be read or created.
-    pub(crate) fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
+impl Authorities for LocalAuthorities<'_> {
+    fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
         let Https {
             storage,
             maintainer,

@@ -16,13 +16,14 @@ use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use super::around::Around;
-use crate::build::template;
-use crate::context::Exchange;
-use crate::handlers::nginx::Tables;
-use crate::refusal::Refusal;
-use crate::settings::given;
-use crate::values::{expand_path, expanded};
+use crate::handlers::nginx::state::Lookup;
+use crate::handlers::nginx::{NginxContext, Tables};
 use sluice_observe::log::Log;
+use sluice_pipeline::build::template;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values::{expand_path, expanded};
 
 thread_local! {
     /// The worker of exchanges that represent handshakes; the variables use only its index.
@@ -37,7 +38,7 @@ struct Names {
     pairs: Vec<(Template, Template)>,
     /// The base of relative paths; empty, or with a trailing slash.
     folder: Vec<u8>,
-    tables: Option<Arc<Tables>>,
+    tables: Option<Arc<dyn Lookup>>,
     log: Log,
 }
 
@@ -93,21 +94,23 @@ pub(super) fn build(
 }
 
 /// The lookup tables for variables.
-fn tables(server: &Server) -> Result<Option<Arc<Tables>>, Refusal> {
+fn tables(server: &Server) -> Result<Option<Arc<dyn Lookup>>, Refusal> {
     let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
     let nginx = handlers.find_map(|handler| match handler {
         Handler::Nginx(nginx) => Some(nginx),
         _ => None,
     });
-    let tables = nginx.map(|nginx| Tables::build(&nginx.tables, None));
-    Ok(tables.transpose()?.map(Arc::new))
+    match nginx {
+        Some(nginx) => Tables::shared(&nginx.tables, None),
+        None => Ok(None),
+    }
 }
 
 impl NamesPairs for Names {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
         let worker = WORKER.with(Rc::clone);
         let mut x = Exchange::new(Rc::new(connection(server_name, ends)), worker);
-        x.context.tables = self.tables.clone();
+        x.context.set_tables(self.tables.as_ref());
         let named = |text: &Template| {
             let name = expanded(text, &x);
             if !name.starts_with(DATA) && expand_path(text, &x, &mut Vec::new()).is_err() {

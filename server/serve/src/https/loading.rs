@@ -15,8 +15,8 @@ use sluice_model::Config;
 use sluice_model::tls::{CertificateFiles, Certificates};
 
 use super::LOGGER;
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::refusal::Refusal;
 
 /// The loaded certificates.
 #[derive(Default)]

@@ -29,38 +29,16 @@ use sluice_net::Protocols;
 use sluice_net::tls::Acceptor;
 
 use crate::protocols;
-use crate::refusal::Refusal;
 pub(crate) use acme::resolver;
-pub use authorities::Authorities;
+pub(crate) use authorities::LocalAuthorities;
 pub(crate) use auto::expand;
 use plans::Scheme;
 use policies::TicketScheme;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
+use sluice_pipeline::refusal::Refusal;
 
 const LOGGER: &str = "tls";
-
-/// The certificates of a configuration, and their sources.
-pub(crate) struct Keys<'a> {
-    /// The storage for certificates and keys.
-    pub(crate) storage: &'a Storage,
-    /// The certificates that the configuration loads or manages.
-    pub(crate) store: &'a Arc<CertStore>,
-    /// Returns the file of a local CA's certificate, which is created if necessary; `None` if it does not exist and the
-    /// configuration is only validated.
-    pub(crate) authority: &'a AuthorityFile<'a>,
-}
-
-/// Finds the file of a local CA's certificate.
-pub(crate) type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
-
-/// A certificate of a CA.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Signer {
-    /// The root certificate, which clients trust.
-    Root,
-    /// The intermediate certificate, which signs leaf certificates.
-    Intermediate,
-}
 
 /// The purpose of preparing a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

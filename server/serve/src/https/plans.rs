@@ -16,9 +16,9 @@ use sluice_model::Config;
 use sluice_model::tls::{AutomationPolicy, InternalIssuer, Issuer};
 
 use super::{acme, authorities, auto, sources, zerossl};
-use crate::refusal::Refusal;
-use crate::settings::given;
 use sluice_observe::log::Log;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// How the certificates of a set of names are obtained.
 #[derive(Debug)]

@@ -20,10 +20,10 @@ use super::around::Around;
 use super::{LOGGER, Purpose, by_variable};
 use crate::handlers::nginx::servers::Names;
 use crate::protocols::alpn;
-use crate::refusal::Refusal;
-use crate::settings::given;
 use crate::trust_pool::{self, decoded, from_file};
 use sluice_observe::process_values;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Builds the policies of a server, found at `place`.
 pub(super) fn build(

@@ -8,7 +8,7 @@ use sluice_certs::SourceOptions;
 use sluice_certs::sources::TAILSCALE_SOCKET;
 use sluice_model::RawModule;
 
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Parses the modules of `get_certificate`, in order.
 pub(super) fn options(modules: &[RawModule]) -> Result<Vec<SourceOptions>, Refusal> {

@@ -8,7 +8,7 @@ use sluice_model::Config;
 use sluice_model::tls::{DnsChallenge, ZeroSslIssuer};
 
 use super::acme::{check_directory, dns_options, environment};
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Converts the settings of a ZeroSSL issuer to those of `sluice-certs`.
 pub(super) fn options(config: &Config, own: &ZeroSslIssuer) -> Result<ZeroSslOptions, Refusal> {

@@ -9,10 +9,10 @@ use sluice_net::{ConnectionLimit, Listen, ListenAddr, Protocols, Workers};
 use sluice_route::{Matcher, MatcherSet, MatcherSets, RouteIndex};
 
 use super::*;
-use crate::handler::{Handler, Waiting};
-use crate::pipeline::{List, Route};
-use crate::settings::{Times, settings};
 use sluice_observe::log::Log;
+use sluice_pipeline::handler::{Handler, Waiting};
+use sluice_pipeline::program::{List, Route};
+use sluice_pipeline::settings::{Times, settings};
 
 /// Panics, either at once or after awaiting.
 enum Panics {
@@ -71,7 +71,7 @@ fn site() -> Site {
                 errors: None,
                 errors_recur: false,
                 itself: Default::default(),
-                nginx: None,
+                virtual_servers: None,
                 metrics: None,
             },
             trusted_proxies: None,

@@ -7,8 +7,8 @@ use sluice_cache::{Facts, Kind, Reach};
 use sluice_message::{Moment, path};
 use sluice_template::{Fault, Object, Of, Room, Text, Time, Value, Zone};
 
-use crate::files;
-use crate::files::limits::{LISTING_ENTRIES_MAX, TEMPLATE_BYTES_MAX};
+use crate::limits::{LISTING_ENTRIES_MAX, TEMPLATE_BYTES_MAX};
+use sluice_pipeline::files;
 
 /// The files below a root. Symbolic links are followed, as in the file server; a name cannot escape the root.
 pub struct Files {

@@ -13,8 +13,8 @@ use sluice_template::{
 use super::files::Files;
 use super::request::{Page, Shared};
 use super::{front_matter, humanize, markdown, zones};
-use crate::context::Exchange;
-use crate::values::At;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::values::At;
 
 /// The functions, sorted, with their minimum and maximum number of arguments.
 const FUNCTIONS: &[(&str, usize, usize)] = &[

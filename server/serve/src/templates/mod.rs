@@ -18,9 +18,9 @@ use sluice_message::{Fields, Status};
 use sluice_template::function::Outcome;
 use sluice_template::{Delimiters, Error, Fault, Machine, Program, Progress, Value};
 
-use crate::context::Exchange;
-use crate::failure::Fault as Refused;
-use crate::site::SiteRef;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault as Refused;
+use sluice_pipeline::subrequests::ServerRef;
 
 use files::Files;
 pub use files::mode_text;
@@ -35,7 +35,7 @@ pub struct Setting<'a> {
     /// The delimiters of actions.
     pub delimiters: Delimiters<'a>,
     /// The server, for `httpInclude`.
-    pub site: &'a SiteRef,
+    pub site: &'a ServerRef,
 }
 
 /// The output of a template.

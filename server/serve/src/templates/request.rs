@@ -9,8 +9,8 @@ use sluice_message::{FieldName, Fields, RequestHead, Version};
 use sluice_route::query;
 use sluice_template::{Fault, Object, Of, Room, Text, Value};
 
-use crate::context::Exchange;
-use crate::values;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::values;
 
 /// State shared by all templates of one page.
 #[derive(Debug)]

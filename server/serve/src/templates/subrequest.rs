@@ -8,10 +8,10 @@ use sluice_message::{ConnInfo, FieldId, FieldName, Method, Remote, RequestHead, 
 use sluice_net::{Body, Exchange as Of, RequestBody, read_whole};
 use sluice_template::Text;
 
-use crate::context::{Context, Exchange};
-use crate::failure::Fault;
-use crate::files::limits::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, TEMPLATE_BYTES_MAX};
-use crate::site::SiteRef;
+use crate::limits::{INCLUDE_DEPTH_MAX, INCLUDES_MAX, TEMPLATE_BYTES_MAX};
+use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::subrequests::ServerRef;
 
 /// The header with the template nesting depth of a request; Caddy's name for it.
 const DEPTH_FIELD: &str = "Caddy-Templates-Include";
@@ -25,7 +25,7 @@ fn depth(x: &Exchange) -> usize {
 
 /// The body of the server's response to `GET uri`. As in Caddy, the subrequest has the client's cookies and
 /// credentials, but a loopback address.
-pub async fn get(x: &Exchange, site: &SiteRef, uri: &Text) -> Result<Vec<u8>, Fault> {
+pub async fn get(x: &Exchange, site: &ServerRef, uri: &Text) -> Result<Vec<u8>, Fault> {
     let uri = uri.as_bytes();
     let refuse = |why: &str| {
         let shown = String::from_utf8_lossy(uri);

@@ -14,12 +14,13 @@ use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
 
 use super::mux::{Gone, Mux, WaitsFor};
 use super::tunnel;
-use crate::body::{Body, BodyStream, FileSlice, Tunnel};
+use crate::body::{Body, BodyStream, FileSlice};
 use crate::connection::send::Patience;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::{Ending, Exchange};
 use crate::sys::files::append_at;
 use crate::timer::Timer;
+use crate::tunnel::Tunnel;
 
 /// Sends the response of one stream.
 pub(super) struct Sender<'a> {

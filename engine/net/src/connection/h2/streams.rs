@@ -12,15 +12,16 @@ use sluice_wire::h2::{Connect, ErrorCode, HeadFault, StreamId};
 
 use super::mux::Mux;
 use super::send::Sender;
+use crate::binding::Binding;
 use crate::body::RequestBody;
 use crate::clock;
 use crate::connection::send::Patience;
 use crate::connection::serve_response::{Asker, answer};
+use crate::connection::shared::Shared;
 use crate::failure::Failure;
 use crate::interims::Interim;
 use crate::limits::STREAMS_KEPT_MAX;
-use crate::service::{Binding, Completion, Exchange, Refused, Service};
-use crate::worker::Shared;
+use crate::service::{Completion, Exchange, Refused, Service};
 
 /// Connection state that streams need.
 pub(super) struct Home<S: Service> {

@@ -10,10 +10,10 @@ use sluice_wire::h2::{End, StreamId};
 
 use super::body::StreamBody;
 use super::mux::Mux;
-use crate::body::{BodyStream, Tunnel};
+use crate::body::BodyStream;
 use crate::failure::{Failure, Side};
 use crate::stream::Stream;
-use crate::tunnel::Span;
+use crate::tunnel::{Span, Tunnel};
 
 /// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's
 /// lifetime is over. Returns the number of bytes sent to the client.

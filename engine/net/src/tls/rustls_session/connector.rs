@@ -1,5 +1,5 @@
-//! TLS client sessions, towards upstreams: which servers to trust, which certificate to present. `upstream` dials the
-//! connections.
+//! TLS client sessions, towards upstreams: which servers to trust, which certificate to present. `sluice-upstream` dials
+//! the connections.
 
 use std::fmt;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::files::limits::ENCODERS_MAX;
-use crate::refusal::Refusal;
+use crate::limits::ENCODERS_MAX;
+use sluice_pipeline::refusal::Refusal;
 
 /// A content coding and its compression level.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,6 +3,15 @@
 
 mod coder;
 mod stream;
+/// Whether `no-transform` is set (RFC 9111, sections 5.2.1.6 and 5.2.2.6).
+pub(crate) fn forbids_transform(fields: &sluice_message::Fields) -> bool {
+    fields.all(FieldId::CacheControl).any(|value| {
+        value
+            .split(|&b| b == b',')
+            .any(|d| d.trim_ascii().eq_ignore_ascii_case(b"no-transform"))
+    })
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -14,12 +23,11 @@ use sluice_model::matcher::ResponseMatcher as MatcherConfig;
 use sluice_net::Body;
 use sluice_route::matcher::ResponseMatcher;
 
-use crate::context::Exchange;
-use crate::files::limits::ENCODE_AT_ONCE_BYTES_MAX;
-use crate::handler::Filter;
-use crate::handlers::encode::forbids_transform;
 use crate::handlers::headers::response_matcher;
-use crate::refusal::Refusal;
+use crate::limits::ENCODE_AT_ONCE_BYTES_MAX;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Filter;
+use sluice_pipeline::refusal::Refusal;
 
 pub use coder::Coding;
 use stream::EncodeStream;

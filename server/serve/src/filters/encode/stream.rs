@@ -12,7 +12,7 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Worker
 
 use super::Counts;
 use super::coder::Coder;
-use crate::context::Exchange;
+use sluice_pipeline::context::Exchange;
 
 /// Bytes to compress before other connections of the worker run: a few milliseconds of work.
 const TURN_BYTES: usize = 256 * 1024;

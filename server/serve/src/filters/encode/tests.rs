@@ -8,7 +8,7 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{BodyStream, Failure, FailureKind, FileSlice, Side, Worker};
 
 use super::*;
-use crate::files::limits::ENCODERS_MAX;
+use crate::limits::ENCODERS_MAX;
 
 fn codings() -> [Coding; 3] {
     [

@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::{Digest, Md5};
 
-use crate::files::limits::{BCRYPT_COST_MAX, SHA_CRYPT_ROUNDS_MAX};
+use crate::limits::{BCRYPT_COST_MAX, SHA_CRYPT_ROUNDS_MAX};
 
 /// A password hash with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]

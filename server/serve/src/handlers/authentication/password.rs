@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::crypt::{self, Crypt};
-use crate::files::limits::{PASSWORD_QUEUE_MAX, PASSWORD_THREADS_MAX};
+use crate::limits::{PASSWORD_QUEUE_MAX, PASSWORD_THREADS_MAX};
 
 /// A password hash.
 #[derive(Debug, PartialEq, Eq)]

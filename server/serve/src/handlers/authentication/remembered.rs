@@ -9,7 +9,7 @@ use aws_lc_rs::rand::SystemRandom;
 
 use super::Credentials;
 use super::password::Hash;
-use crate::files::limits::PASSWORDS_REMEMBERED_MAX;
+use crate::limits::PASSWORDS_REMEMBERED_MAX;
 
 /// A keyed digest of a hash, a user name and a password.
 pub(in crate::handlers) type Digest = [u8; 32];

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use sluice_cache::store::{Place, Store, Stored, Updating};
 use sluice_message::caching::{self, Asked, Given, Lifetime, Times, Vary};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
-use sluice_net::upstream::in_background;
+use sluice_net::tasks::in_background;
 use sluice_net::{Body, FailureKind, Side, clock};
 
 use super::tee::{Left, Tee};
-use super::{CacheStatus, Rule, Turns, count, is_any_set, is_of_part, now};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
+use super::{Rule, Turns, count, is_any_set, is_of_part, now};
 use crate::handlers::nginx::slice;
+use sluice_pipeline::context::{CacheStatus, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
 
 /// A request to the upstream.
 pub(super) struct Ask {

@@ -10,12 +10,12 @@ use sluice_model::cache::{Cache as Config, CacheStore};
 use sluice_route::Template;
 
 use super::{Cache, Patience, Rule, UseStale, Valid};
-use crate::build::Builder;
-use crate::handler::Handler;
 use crate::handlers::reverse_proxy;
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
-use crate::refusal::Refusal;
-use crate::settings::given;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::handler::Handler;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Builds `cache`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {

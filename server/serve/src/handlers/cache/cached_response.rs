@@ -12,14 +12,15 @@ use sluice_message::range::{self, Range, Selection};
 use sluice_message::{FieldId, Fields, Method, ResponseHead, Status};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure, FileSlice};
+use sluice_upstream::Pool;
 
-use super::{CacheStatus, Rule, count, now};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
+use super::{Rule, count, now};
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::set_content_range;
-use crate::handlers::nginx::ranges;
+use sluice_pipeline::context::CacheStatus;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
 
 /// The part of a response that a request asks for.
 enum Wanted {
@@ -50,7 +51,7 @@ impl Rule {
 
     /// Makes a cached head the response head, with `Age` (RFC 9111, section 5.1).
     pub(super) fn put_on(&self, x: &mut Exchange, stored: &ResponseHead, age: u64) {
-        let mut head = x.worker.upstreams.spare_head();
+        let mut head = Pool::of(&x.worker).spare_head();
         head.status = stored.status;
         head.version = stored.version;
         head.fields.clear();
@@ -113,7 +114,7 @@ pub(crate) fn part_by_force(x: &mut Exchange, body: Body) -> Step {
     if x.res.status != Status::OK || !reads || length.is_none() {
         return Step::Done(body);
     }
-    if ranges::are_left(x) {
+    if x.context.dialect.leaves_ranges(&mut x.res.fields) {
         return Step::Done(body);
     }
     x.res.fields.remove(FieldId::AcceptRanges);
@@ -145,7 +146,7 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
         Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
             ([range], Some(size)) => {
                 set_content_range(x, *range, size);
-                ranges::cut(x, body, *range)
+                cut(x, body, *range)
             }
             // Multiple ranges of a stream would have to be buffered; RFC 9110, section 14.2 allows sending the complete
             // response instead.
@@ -162,7 +163,7 @@ fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) ->
 fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let reads = matches!(x.req.method, Method::Get | Method::Head);
     // Conditions of the request do not apply to its subrequests.
-    if x.res.status != Status::OK || !reads || x.context.nginx.is_subrequest() {
+    if x.res.status != Status::OK || !reads || x.context.dialect.is_subrequest() {
         return Wanted::Whole;
     }
     let now = now(x);
@@ -203,7 +204,7 @@ fn validators(x: &Exchange, now: u64) -> Validators<'_> {
 fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
     let now = now(x);
     let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
-    if !is_refused && size.is_some() && ranges::are_left(x) {
+    if !is_refused && size.is_some() && x.context.dialect.leaves_ranges(&mut x.res.fields) {
         return Wanted::Whole;
     }
     let validators = validators(x, now);
@@ -254,6 +255,36 @@ fn part(stored: &Stored, range: Range) -> Body {
             start: stored.start + range.start,
             len: range.len,
         }),
+    }
+}
+
+/// Cuts a range out of a body.
+pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
+    let within = |length: usize| {
+        let start = usize::try_from(range.start)
+            .unwrap_or(usize::MAX)
+            .min(length);
+        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
+        (start, start.saturating_add(len).min(length))
+    };
+    match body {
+        Body::Inline => {
+            let (start, end) = within(x.inline.len());
+            x.inline.truncate(end);
+            x.inline.drain(..start);
+            Body::Inline
+        }
+        Body::Shared(slice) => {
+            let (start, end) = within(slice.as_bytes().len());
+            Body::Shared(slice.within(start, end))
+        }
+        Body::File(slice) => Body::File(FileSlice {
+            file: slice.file,
+            start: slice.start + range.start,
+            len: range.len,
+        }),
+        Body::Stream(stream) => cut_stream(stream, range),
+        body @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => body,
     }
 }
 

@@ -20,13 +20,13 @@ use sluice_route::Template;
 
 pub use build::build;
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::reverse_proxy::ReverseProxy;
 use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
-use crate::values::{expanded, is_set};
 use ask::Ask;
+use sluice_pipeline::context::{CacheStatus, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
+use sluice_pipeline::values::{expanded, is_set};
 
 /// The handler. Background requests, which outlive the client's request, share its settings.
 struct Cache(Arc<Rule>);
@@ -79,40 +79,6 @@ struct UseStale {
 struct Patience {
     age: Duration,
     timeout: Duration,
-}
-
-/// The cache status of a request, as in nginx's `$upstream_cache_status`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheStatus {
-    /// A fresh response was used.
-    Hit,
-    /// There was no cached response.
-    Miss,
-    /// A stale response was replaced.
-    Expired,
-    /// A stale response was used.
-    Stale,
-    /// A stale response was used while another request updates it.
-    Updating,
-    /// A stale response was confirmed by the upstream.
-    Revalidated,
-    /// The cache was not used.
-    Bypass,
-}
-
-impl CacheStatus {
-    /// nginx's name for the status.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            CacheStatus::Hit => "HIT",
-            CacheStatus::Miss => "MISS",
-            CacheStatus::Expired => "EXPIRED",
-            CacheStatus::Stale => "STALE",
-            CacheStatus::Updating => "UPDATING",
-            CacheStatus::Revalidated => "REVALIDATED",
-            CacheStatus::Bypass => "BYPASS",
-        }
-    }
 }
 
 impl Handler for Cache {

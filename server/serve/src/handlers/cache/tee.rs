@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use sluice_cache::store::{Fill, Lead, Updating};
 use sluice_message::Fields;
-use sluice_net::upstream::in_background;
+use sluice_net::tasks::in_background;
 use sluice_net::{BodyStream, Failure, FailureKind, Side, Worker};
 
 use crate::limits::{CACHE_AHEAD_BYTES_MAX, CACHE_LEFT_MAX, CACHE_PUMP_BYTES};

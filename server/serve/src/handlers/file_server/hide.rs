@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use sluice_route::Template;
 use sluice_route::glob::Glob;
 
-use crate::context::Exchange;
-use crate::files;
-use crate::refusal::Refusal;
-use crate::values::At;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::files;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::At;
 
 /// The patterns of one `file_server`.
 #[derive(Default)]

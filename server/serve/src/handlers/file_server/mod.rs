@@ -14,15 +14,15 @@ use sluice_message::{FieldId, Method, Moment, Status, path};
 use sluice_model::handler::FileServer as Config;
 use sluice_route::{Template, UnfitPath};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files::{self, Root};
-use crate::handler::{Account, Handler, Step};
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
-use crate::status::StatusText;
-use crate::values::{self, At};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files::{self, Root};
+use sluice_pipeline::handler::{Account, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
+use sluice_pipeline::subrequests::ServerRef;
+use sluice_pipeline::values::{self, At};
 
 use browse::Browse;
 use hide::Hidden;
@@ -62,7 +62,7 @@ impl FileServer {
         config: &Config,
         status: Option<StatusText>,
         config_files: &[String],
-        site: SiteRef,
+        site: ServerRef,
     ) -> Result<FileServer, Refusal> {
         files::check_file_system(&config.fs)?;
         let index = match config.index_names.as_slice() {

@@ -7,8 +7,8 @@ use sluice_message::uri::{decode_percent, encode_path};
 use sluice_message::{FieldId, Method, Status, path};
 use sluice_net::Body;
 
-use crate::context::Exchange;
-use crate::handler::Step;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Step;
 
 /// Redirects to the path with a trailing slash, if it lacks one.
 pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {

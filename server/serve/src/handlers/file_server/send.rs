@@ -14,10 +14,10 @@ use sluice_net::{Body, FileSlice};
 
 use super::FileServer;
 use super::multipart::Multipart;
-use crate::context::Exchange;
-use crate::files;
-use crate::handler::Step;
-use crate::refusal::Refusal;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
 
 /// A content coding with precompressed files next to the original ones.
 pub(super) struct Sidecar {

@@ -7,7 +7,7 @@ use sluice_message::{ConnInfo, FieldId, Method, Remote, Status};
 use sluice_net::{Body, Worker};
 
 use super::*;
-use crate::context::Exchange;
+use sluice_pipeline::context::Exchange;
 
 /// A folder with a site in it.
 struct Site(PathBuf);
@@ -478,7 +478,7 @@ fn a_given_status_and_errors_send_the_whole_file() {
     let got = ask_with(&handler, "/a.txt", &[(FieldId::Range, "bytes=0-1")]);
     assert_eq!((got.status(), got.body().len()), (203, 10));
     let mut x = exchange(Method::Post, "/a.txt", &[(FieldId::IfNoneMatch, "*")]);
-    x.context.error = Some(Box::new(crate::context::ErrorInfo {
+    x.context.error = Some(Box::new(sluice_pipeline::context::ErrorInfo {
         status: Status::NOT_FOUND,
         message: String::new(),
         id: String::new(),

@@ -10,12 +10,13 @@ use sluice_net::{Body, BodyStream, Failure};
 
 use super::types::Kinds;
 use super::{changed, subrequest};
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Account, Filter, Handler, Step, Waiting};
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Account, Filter, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 struct Addition(Arc<Settings>);
 
@@ -23,7 +24,7 @@ struct Settings {
     before: Box<[u8]>,
     after: Box<[u8]>,
     types: Kinds,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Builds the handler.
@@ -44,7 +45,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Addition {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Subrequests are not added to.
-        if !x.context.nginx.is_subrequest() {
+        if !x.context.nginx().is_subrequest() {
             x.context.filters.push(self.0.clone());
         }
         Step::Next

@@ -14,11 +14,11 @@ use sluice_net::sys::local_time::local_offset;
 
 use super::pages;
 use super::variables::argument;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
-use crate::refusal::Refusal;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
 
 /// Settings of directory listings.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use sluice_model::nginx::VariableTable as Config;
 
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Number of version components that are compared: `1.2.3.4`.
 const VERSION_PARTS: usize = 4;

@@ -9,9 +9,9 @@ use sluice_net::{ClientLimits, Linger, Lingering, Settings, Slow};
 use sluice_wire::h1::OddNames;
 
 use super::Tree;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
 
 /// nginx's `max_headers` default. The total size is limited as well, where HTTP/2 counts 32 bytes extra per header.
 const HEADERS_MAX: u64 = 1000;
@@ -108,27 +108,16 @@ fn is_safari(agent: &[u8]) -> bool {
     !has(b"Chrome/") && has(b"Safari/") && has(b"Mac OS X")
 }
 
-/// Connection limits per server, where the servers of an address differ.
-#[derive(Clone, Debug)]
-pub struct PerServer(Vec<Settings>);
-
-impl PerServer {
-    /// Returns the limits of the default server, derived from `settings`, and those of all servers if any differ.
-    pub fn build(tree: &Tree, settings: &Settings) -> (Settings, Option<PerServer>) {
-        let of = |server: &super::Server| {
-            let place = &tree.places[server.place as usize];
-            of_server(settings, &server.heads, tree.patience_of(place).limits())
-        };
-        let all: Vec<Settings> = tree.servers.iter().map(of).collect();
-        let first = all[0].clone();
-        let differ = all.iter().any(|settings| *settings != first);
-        (first, differ.then_some(PerServer(all)))
-    }
-
-    /// The limits of the server with this index.
-    pub fn of(&self, server: u32) -> &Settings {
-        &self.0[server as usize]
-    }
+/// The settings of the default server, derived from `settings`, and those of all servers if any differ.
+pub fn per_server(tree: &Tree, settings: &Settings) -> (Settings, Option<Vec<Settings>>) {
+    let of = |server: &super::Server| {
+        let place = &tree.places[server.place as usize];
+        of_server(settings, &server.heads, tree.patience_of(place).limits())
+    };
+    let all: Vec<Settings> = tree.servers.iter().map(of).collect();
+    let first = all[0].clone();
+    let differ = all.iter().any(|settings| *settings != first);
+    (first, differ.then_some(all))
 }
 
 fn of_server(settings: &Settings, heads: &HeadLimits, client: &ClientLimits) -> Settings {

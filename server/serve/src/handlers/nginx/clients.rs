@@ -8,9 +8,10 @@ use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
 
-use crate::context::Exchange;
-use crate::refusal::Refusal;
+use crate::handlers::nginx::state::NginxContext;
 use crate::trust_pool::{from_file, revoked_from_file};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 
 /// nginx's statuses for unacceptable and missing client certificates; clients receive 400.
 const WRONG_CERTIFICATE: u16 = 495;
@@ -74,7 +75,7 @@ impl Clients {
                 doubt
             }
         };
-        x.context.nginx.doubt = number;
+        x.context.nginx_mut().doubt = number;
         match Doubt::from_number(number) {
             None => Ok(()),
             Some(doubt) if !self.needs_issuer && doubt.is_of_issuer() => Ok(()),

@@ -7,12 +7,12 @@ use sluice_model::nginx::OwnContent as Config;
 use sluice_net::Body;
 
 use super::pages;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// A transparent 1x1 pixel (GIF89a): header, palette of two colors, graphic control extension that makes the first
 /// transparent, image data, trailer.

@@ -4,9 +4,10 @@
 use sluice_message::Status;
 
 use super::{Tree, TreeRef};
-use crate::context::Exchange;
-use crate::record::{Remark, tell};
+use crate::handlers::nginx::state::NginxContext;
 use sluice_observe::log::Level;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::record::{Remark, tell};
 
 /// nginx's log levels, as far as requests use them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,12 +103,12 @@ impl Tree {
     /// Writes to the error log of the request's scope. `upstream` is the upstream concerned, or empty.
     pub(super) fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
         let Some(log) = &self.log else { return };
-        let place = &self.places[x.context.nginx.place as usize];
+        let place = &self.places[x.context.nginx().place as usize];
         let logger = match &*place.error_log {
             "" => format!("http.log.error.{}", grade.as_str()),
             name => format!("http.log.error.{name}.{}", grade.as_str()),
         };
-        let server = x.context.nginx.server.unwrap_or_default();
+        let server = x.context.nginx().server.unwrap_or_default();
         tell(
             log,
             x,
@@ -134,6 +135,6 @@ impl TreeRef {
     /// As `tell`, for the reason that ends a request; nothing more is logged about it.
     pub(crate) fn tell_end(&self, x: &mut Exchange, grade: Grade, message: &str) {
         self.tell(x, grade, message, "");
-        x.context.nginx.is_told = true;
+        x.context.nginx_mut().is_told = true;
     }
 }

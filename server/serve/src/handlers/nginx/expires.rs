@@ -6,11 +6,11 @@ use sluice_net::Body;
 use sluice_net::sys::local_time::local_offset;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Filtering, Handler};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 struct Fresh {
     span: Span,

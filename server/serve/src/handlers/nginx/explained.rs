@@ -1,25 +1,14 @@
 //! Notes for `sluice explain` on how a request was routed through servers and locations. For served requests the
 //! cost is one check of a flag.
 
-use sluice_diag::OriginId;
 use sluice_model::http::RouteOrigin;
 
-use crate::context::Exchange;
-
-/// One configuration line that was evaluated.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    /// Where the line was written; `None` stands for the handler's own line.
-    pub(crate) origin: Option<OriginId>,
-    /// Whether the line had an effect, as opposed to being evaluated only.
-    pub(crate) took_part: bool,
-    /// What it matched or did.
-    pub(crate) text: String,
-}
+use super::state::{NginxContext, Told};
+use sluice_pipeline::context::Exchange;
 
 /// Starts recording: the request is explained, not served.
 pub(crate) fn begin(x: &mut Exchange) {
-    x.context.nginx.is_explained = true;
+    x.context.nginx_mut().is_explained = true;
 }
 
 /// Records a line that had an effect, if the request is explained.
@@ -43,10 +32,10 @@ fn note(
     took_part: bool,
     text: impl FnOnce(&Exchange) -> String,
 ) {
-    if x.context.nginx.is_explained {
+    if x.context.nginx().is_explained {
         let text = text(x);
         let origin = origin.route();
-        x.context.occasional.explained.push(Told {
+        x.context.occasional_mut().explained.push(Told {
             origin,
             took_part,
             text,
@@ -56,8 +45,8 @@ fn note(
 
 /// The notes recorded since the last call.
 pub(crate) fn take(x: &mut Exchange) -> Vec<Told> {
-    match x.context.nginx.is_explained && !x.context.occasional.explained.is_empty() {
-        true => std::mem::take(&mut x.context.occasional.explained),
+    match x.context.nginx().is_explained && !x.context.occasional().explained.is_empty() {
+        true => std::mem::take(&mut x.context.occasional_mut().explained),
         false => Vec::new(),
     }
 }

@@ -20,16 +20,18 @@ use super::gzip::Clients;
 use super::links::Links;
 use super::redirect::{self, Naming};
 use super::types::Types;
-use super::{Query, base_name, go_on_at, pages, ranges};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::{Handler, Step};
+use super::{Query, base_name, go_on_at, pages};
 use crate::handlers::file_server::{multipart::Multipart, send};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
-use crate::refusal::Refusal;
-use crate::values::expand_path;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expand_path;
 
 struct Files {
     path: Template,
@@ -86,7 +88,7 @@ enum Tags {
 
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let types = cx.nginx_types.get(config.types as usize).cloned();
+    let types = Shared::of(cx).types.get(config.types as usize).cloned();
     let index = config.index.iter().map(|name| cx.template(name));
     Ok(Box::new(Files {
         path: cx.template(&config.path)?,
@@ -195,7 +197,7 @@ impl Files {
     /// Continues with a path that is used literally, without a query.
     fn go_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
         x.req.uri.set_path(target);
-        x.context.nginx.rewritten = true;
+        x.context.nginx_mut().rewritten = true;
         super::start_again(x)
     }
 
@@ -251,7 +253,7 @@ impl Files {
             Tags::Off => &[][..],
         };
         // Conditional headers apply to the client's request, not to subrequests.
-        if x.res.status == Status::OK && !x.context.nginx.subrequest {
+        if x.res.status == Status::OK && !x.context.nginx().subrequest {
             match unchanged(x, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {
@@ -305,7 +307,7 @@ impl Files {
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        if self.ranges_max == Some(0) || ranges::are_left(x) {
+        if self.ranges_max == Some(0) || x.context.dialect.leaves_ranges(&mut x.res.fields) {
             return Step::Done(send::whole(file));
         }
         let selection = match send::selection(x, validators, now, size) {

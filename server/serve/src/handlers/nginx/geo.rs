@@ -8,9 +8,9 @@ use sluice_route::Template;
 use sluice_route::matcher::AddressSpan;
 
 use super::realip::RealIp;
-use crate::build::template;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::template;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 
 /// The table of one variable.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_message::Status;
+use sluice_route::pcre;
 use sluice_route::placeholder::nginx::variable_name;
-use sluice_route::{Provenance, pcre};
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
 
 pub use sluice_route::pcre::Case;
 
@@ -23,7 +23,7 @@ pub struct Pattern {
     /// The directive that contains it, for the log.
     directive: &'static str,
     /// Named groups by number.
-    named: Vec<(u8, Arc<str>)>,
+    pub(super) named: Vec<(u8, Arc<str>)>,
     /// Only for patterns that can exceed the match limit.
     limited: Option<Box<Limited>>,
 }
@@ -82,27 +82,6 @@ impl Pattern {
     /// The source text.
     pub fn as_str(&self) -> &str {
         &self.text
-    }
-
-    /// Whether `text` matches; if so its groups are stored in `x`. `from` is the provenance of the text.
-    pub fn matches(&self, x: &mut Exchange, text: &[u8], from: Provenance) -> Result<bool, Fault> {
-        if self.groups_count() == 0 {
-            let matches = self.is_match(text)?;
-            if matches {
-                x.context.captures.clear();
-            }
-            return Ok(matches);
-        }
-        let find = |text: &[u8], groups: &mut Vec<_>| self.find(text, groups);
-        if !x.context.captures.keep(text, from, find)? {
-            return Ok(false);
-        }
-        for (group, name) in &self.named {
-            let captures = &x.context.captures;
-            let slot = x.context.vars.slot_from(name, captures.provenance(*group));
-            slot.extend_from_slice(captures.group(*group));
-        }
-        Ok(true)
     }
 
     /// Whether `text` matches.

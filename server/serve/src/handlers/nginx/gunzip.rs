@@ -10,13 +10,13 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::changed;
 use super::gzip::Clients;
-use crate::build::Builder;
-use crate::context::Exchange;
+use crate::filters::encode::forbids_transform;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Filtering, Handler};
-use crate::handlers::encode::forbids_transform;
 use crate::limits::GUNZIP_PIECE_BYTES;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
 
 /// The largest window that gzip encoders may use (RFC 1951, section 2).
 const WINDOW_BITS: u8 = 15;

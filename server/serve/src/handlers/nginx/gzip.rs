@@ -10,13 +10,14 @@ use sluice_net::Body;
 use super::changed;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::types::Kinds;
-use crate::build::Builder;
-use crate::context::Exchange;
+use crate::filters::encode::forbids_transform;
 use crate::filters::encode::{Coding, Counts, compress};
-use crate::handler::{Filter, Filtering, Handler};
-use crate::handlers::encode::forbids_transform;
-use crate::refusal::Refusal;
+use crate::handlers::nginx::state::NginxContext;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
 
 /// Which clients get compressed responses.
 pub struct Clients {
@@ -96,7 +97,7 @@ impl Clients {
     pub fn include(&self, x: &Exchange) -> bool {
         let asked = &x.req.fields;
         // The response to a subrequest becomes part of one that is compressed as a whole.
-        !x.context.nginx.is_subrequest()
+        !x.context.nginx().is_subrequest()
             && takes_gzip(asked)
             && x.req.version >= self.version_min
             && (!asked.has(FieldId::Via) || self.proxied.include(x))
@@ -212,7 +213,7 @@ impl Settings {
     fn is_for(&self, x: &Exchange, body: &Body) -> bool {
         let fields = &x.res.fields;
         matches!(x.res.status.code(), 200 | 403 | 404)
-            && !x.context.nginx.is_subrequest()
+            && !x.context.nginx().is_subrequest()
             && !fields.has(FieldId::ContentEncoding)
             && body
                 .len(x.inline.len())
@@ -238,20 +239,15 @@ impl Filter for Settings {
             fields.set(FieldId::ContentEncoding, b"gzip");
             changed::note(fields);
         });
-        x.context.occasional.gzip = Some(counts);
+        x.context.occasional_mut().gzip = Some(counts);
         body
     }
 }
 
 /// Appends `$gzip_ratio` with two decimals; nothing for a response that was not compressed.
 pub(super) fn push_ratio(x: &Exchange, out: &mut Vec<u8>) {
-    let Some((plain, coded)) = x
-        .context
-        .occasional
-        .gzip
-        .as_ref()
-        .map(|counts| counts.both())
-    else {
+    let counts = x.context.occasional().gzip.as_ref();
+    let Some((plain, coded)) = counts.map(|counts| counts.both()) else {
         return;
     };
     if plain == 0 || coded == 0 {

@@ -3,8 +3,8 @@
 
 use sluice_message::{FieldId, Method, Status};
 
-use crate::context::Exchange;
-use crate::failure::Fault;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
 
 /// Rejects requests as nginx does: methods with characters other than capitals, the target `*`, CONNECT and TRACE,
 /// and hosts with an empty label.

@@ -8,11 +8,13 @@ use sluice_model::handler::RateLimit as Config;
 
 use super::error_log::Grade;
 use super::{Limited as Outcome, TreeRef};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Handler, Step, Waiting};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::rate_limit::{Limited, RateLimit};
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
 
 /// The directive at work.
 struct LimitReq {
@@ -38,7 +40,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
 
 impl Handler for LimitReq {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.limited_requests != Outcome::No {
+        if x.context.nginx().limited_requests != Outcome::No {
             return Step::Next;
         }
         let keys = self
@@ -85,10 +87,10 @@ impl Handler for LimitReq {
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
         self.told.tell(x, &what, self.dry_run);
         if self.dry_run {
-            x.context.nginx.limited_requests = Outcome::RejectedDryRun;
+            x.context.nginx_mut().limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
         }
-        x.context.nginx.limited_requests = Outcome::Rejected;
+        x.context.nginx_mut().limited_requests = Outcome::Rejected;
         self.limits.refuse(x, limited, wait)
     }
 
@@ -112,14 +114,14 @@ impl LimitReq {
             (false, true) => (Outcome::DelayedDryRun, Step::Next),
             (false, false) => (Outcome::Delayed, Step::Later),
         };
-        x.context.nginx.limited_requests = outcome;
+        x.context.nginx_mut().limited_requests = outcome;
         if !held.is_zero() {
             let early = held + limited.at_once.unwrap_or_default();
             let excess = requests(limited.zone.rate.early_thousandths(early));
             let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
             let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
             self.told.tell_held(x, &what);
-            x.context.occasional.held_for = held;
+            x.context.occasional_mut().held_for = held;
         }
         step
     }
@@ -127,7 +129,7 @@ impl LimitReq {
 
 /// Delays a request as determined before.
 async fn hold(x: &mut Exchange) -> Step {
-    let held = std::mem::take(&mut x.context.occasional.held_for);
+    let held = std::mem::take(&mut x.context.occasional_mut().held_for);
     let timer = x.worker.timers.timer();
     // Measure from now: the worker's cached clock may be behind.
     x.worker.clock.tick();
@@ -141,7 +143,7 @@ impl Told {
     pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(Told {
-            tree: cx.nginx_tree.clone(),
+            tree: Shared::of(cx).tree,
             grade: Grade::named(level).ok_or_else(wrong)?,
         })
     }

@@ -4,10 +4,10 @@ use sluice_cache::Reach;
 use sluice_model::nginx::FollowedLinks as Config;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::values::expand_path;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expand_path;
 
 /// The settings of the directive.
 pub struct Links {

@@ -7,8 +7,8 @@ use sluice_route::Provenance;
 
 use super::explained::quoted;
 use super::groups::Pattern;
-use crate::context::Exchange;
-use crate::failure::Fault;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
 
 /// The locations of a server or nested in a location, by index.
 #[derive(Debug, Default)]

@@ -10,12 +10,12 @@ use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config, Named
 use sluice_route::placeholder::NginxKey;
 use sluice_route::{Key, Template, Unknown};
 
-use crate::build::Builder;
-use crate::context::{Exchange, Late};
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values::{At, expand_path, expanded, is_set};
 use sluice_observe::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Late};
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{At, expand_path, expanded, is_set};
 
 struct Lines {
     lines: Vec<Arc<Line>>,

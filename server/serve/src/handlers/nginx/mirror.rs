@@ -8,27 +8,28 @@ use std::task::{Context, Poll};
 
 use sluice_message::Moment;
 use sluice_model::nginx::Mirror as Config;
-use sluice_net::upstream::in_background;
+use sluice_net::tasks::in_background;
 use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Handler, Step, Waiting};
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::collect;
 use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 struct Mirror {
     uris: Box<[Box<[u8]>]>,
     bodies: Bodies,
-    site: SiteRef,
+    site: ServerRef,
     log: Option<Log>,
 }
 
@@ -59,7 +60,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Mirror {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Copies are not mirrored.
-        if x.context.nginx.is_subrequest() {
+        if x.context.nginx().is_subrequest() {
             return Step::Next;
         }
         if self.bodies == Bodies::LeftOut || x.body.is_none() {

@@ -5,10 +5,12 @@ pub mod access;
 pub mod addition;
 mod autoindex;
 mod browser;
+mod captures;
 mod changed;
 pub mod charset;
 pub(crate) mod client_timeouts;
 mod clients;
+mod connection_zone;
 pub mod content;
 pub(crate) mod error_log;
 pub mod expires;
@@ -24,9 +26,11 @@ pub mod limit_req;
 mod links;
 mod locations;
 pub mod log;
+mod matching;
 pub mod mirror;
 mod pages;
 pub mod pass;
+mod piece;
 pub(crate) mod proxy;
 pub(crate) mod proxy_store;
 pub(crate) mod ranges;
@@ -38,9 +42,10 @@ pub(crate) mod refused;
 mod rewrite;
 mod secure_link;
 pub(crate) mod servers;
+mod shared;
 pub(crate) mod slice;
 pub mod ssi;
-mod state;
+pub(crate) mod state;
 pub(crate) mod subrequest;
 pub mod substitute;
 mod tables;
@@ -51,10 +56,13 @@ pub mod types;
 mod upstream_vars;
 pub(crate) mod uri;
 pub mod user_id;
+mod user_id_value;
 pub mod variables;
+mod virtual_servers;
 
 pub(crate) use pages::set_status;
-pub use state::{Captures, Limited, Occasional, State};
+use state::Lookup;
+pub use state::{Limited, NginxContext, Occasional, State};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,14 +74,14 @@ use sluice_model::nginx::{
     ClientLimits as ClientLimitsConfig, HeadLimits, Location as LocationConfig, Nginx as Config,
     Place as PlaceConfig, VirtualServer,
 };
-use sluice_net::{Body, ClientLimits, RequestBody};
+use sluice_net::{Body, RequestBody};
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 use charset::recode::Charsets;
 use client_timeouts::Patience;
@@ -85,6 +93,7 @@ use realip::RealIp;
 use redirect::Naming;
 use rewrite::{Answer, Flow, Line};
 use servers::Names as ServerNames;
+use shared::Shared;
 use ssi::variables::Names;
 use state::REDIRECTS_MAX;
 pub use tables::Tables;
@@ -103,7 +112,7 @@ pub struct Tree {
     /// Whether the addresses use TLS.
     secure: bool,
     /// Lookup variables (`map`, `geo` and others); `None` if there are none.
-    tables: Option<Arc<Tables>>,
+    tables: Option<Arc<dyn Lookup>>,
     /// The error log.
     log: Option<Log>,
 }
@@ -126,7 +135,7 @@ impl TreeRef {
 
     /// Whether the server of a request has named locations.
     pub(crate) fn has_names(&self, x: &Exchange) -> bool {
-        let server = x.context.nginx.server.map(|server| server as usize);
+        let server = x.context.nginx().server.map(|server| server as usize);
         let tree = self.get();
         let found = tree.as_ref().zip(server);
         found.is_some_and(|(tree, server)| !tree.servers[server].named.is_empty())
@@ -173,7 +182,7 @@ impl TreeRef {
         }
         x.req.uri.set_path(&decoded);
         x.req.uri.set_query(query);
-        x.context.nginx.rewritten = true;
+        x.context.nginx_mut().rewritten = true;
         start_again(x)
     }
 }
@@ -252,7 +261,7 @@ impl Handler for Choose {
 
 impl Handler for Respond {
     fn serve(&self, x: &mut Exchange) -> Step {
-        match x.context.nginx.pending.take() {
+        match x.context.nginx_mut().pending.take() {
             Some(answer) => self.tree.answers[answer as usize].give(&self.tree, x),
             // Reached only if every handler of the scope forwarded the request.
             None => Step::Fail(Fault::new(Status::NOT_FOUND, "no handler responds here")),
@@ -263,14 +272,14 @@ impl Handler for Respond {
 impl Tree {
     /// The scope in effect for a request.
     fn place(&self, x: &Exchange) -> &Place {
-        &self.places[x.context.nginx.place as usize]
+        &self.places[x.context.nginx().place as usize]
     }
 
     fn choose(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.is_piece {
+        if x.context.nginx().is_piece {
             return Step::Enter(self.place(x).list);
         }
-        let number = match x.context.nginx.server {
+        let number = match x.context.nginx().server {
             Some(number) => number,
             None => match self.begin(x) {
                 Ok(number) => number,
@@ -278,10 +287,10 @@ impl Tree {
             },
         };
         let server = &self.servers[number as usize];
-        if let Some(location) = x.context.nginx.named.take() {
+        if let Some(location) = x.context.nginx_mut().named.take() {
             return self.go_to(x, server, location);
         }
-        x.context.nginx.place = server.place;
+        x.context.nginx_mut().place = server.place;
         if !server.rewrite.is_empty() {
             match self.run(&server.rewrite, x) {
                 Flow::On | Flow::End => {}
@@ -294,11 +303,11 @@ impl Tree {
 
     /// First step for a request: selects the server and normalizes the path.
     fn begin(&self, x: &mut Exchange) -> Result<u32, Step> {
-        x.context.tables.clone_from(&self.tables);
+        x.context.set_tables(self.tables.as_ref());
         let (number, by) = self.names.choose(x).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
         explained::tell(x, &server.origin, |x| by.words(&x.req.host));
-        let state = &mut x.context.nginx;
+        let state = x.context.nginx_mut();
         state.server = Some(number);
         state.place = server.place;
         if let Err(fault) = heads::check(x) {
@@ -352,7 +361,7 @@ impl Tree {
 
     fn search(&self, x: &mut Exchange, server: &Server) -> Step {
         loop {
-            x.context.nginx.changed = false;
+            x.context.nginx_mut().changed = false;
             let found = match server.locations.is_empty() {
                 true => Found::Nothing,
                 false => match self.find(x, server) {
@@ -362,13 +371,13 @@ impl Tree {
             };
             match found {
                 Found::Nothing => {
-                    x.context.nginx.place = server.place;
+                    x.context.nginx_mut().place = server.place;
                     explained::tell(x, &server.origin, |x| {
                         format!("no location is for {}", explained::quoted(x.req.uri.path()))
                     });
                 }
                 Found::NeedsSlash => {
-                    x.context.nginx.place = server.place;
+                    x.context.nginx_mut().place = server.place;
                     explained::tell(x, &server.origin, |_| {
                         "a location is for the path with a slash at its end".to_owned()
                     });
@@ -379,8 +388,8 @@ impl Tree {
                     explained::tell(x, &location.origin, |x| {
                         location.how.words(x.req.uri.path())
                     });
-                    if location.internal && !x.context.nginx.internal {
-                        x.context.nginx.place = location.place;
+                    if location.internal && !x.context.nginx().internal {
+                        x.context.nginx_mut().place = location.place;
                         return Step::Fail(Fault::new(
                             Status::NOT_FOUND,
                             "the location is internal",
@@ -391,7 +400,7 @@ impl Tree {
                     }
                 }
             }
-            if !x.context.nginx.changed {
+            if !x.context.nginx().changed {
                 return self.arrive(x);
             }
             if let Err(fault) = count(x) {
@@ -411,12 +420,12 @@ impl Tree {
 
     /// Enters a location: runs its rewrite rules and returns a step if they end the phase.
     fn enter(&self, x: &mut Exchange, location: &Location) -> Option<Step> {
-        x.context.nginx.place = location.place;
+        x.context.nginx_mut().place = location.place;
         if let Some(others) = &location.others
             && !others.than.contains(&x.req.method)
         {
             // The location's rewrite rules apply to the listed methods only.
-            x.context.nginx.place = others.place;
+            x.context.nginx_mut().place = others.place;
             return None;
         }
         if location.rewrite.is_empty() {
@@ -433,11 +442,11 @@ impl Tree {
     fn go_to(&self, x: &mut Exchange, server: &Server, location: u32) -> Step {
         let origin = &self.locations[location as usize].origin;
         explained::tell(x, origin, |_| "the request is sent here by name".to_owned());
-        x.context.nginx.changed = false;
+        x.context.nginx_mut().changed = false;
         if let Some(step) = self.enter(x, &self.locations[location as usize]) {
             return step;
         }
-        match x.context.nginx.changed {
+        match x.context.nginx().changed {
             true => self.search(x, server),
             false => self.arrive(x),
         }
@@ -459,13 +468,8 @@ impl Tree {
         &self.patience[place.patience as usize]
     }
 
-    /// The limits for the client of a request.
-    pub(crate) fn client_limits(&self, x: &Exchange) -> &ClientLimits {
-        self.patience_of(self.place(x)).limits()
-    }
-
     /// The server that the SNI name of a handshake selects.
-    pub(crate) fn asked_by(&self, conn: &ConnInfo) -> u32 {
+    fn asked_by(&self, conn: &ConnInfo) -> u32 {
         let name = conn.tls.as_ref().map(|tls| tls.server_name.as_bytes());
         name.map_or(0, |name| self.names.by_sni(name))
     }
@@ -476,7 +480,7 @@ impl Tree {
         match self.place(x).errors {
             None => self.answers[answer as usize].give(self, x),
             Some(list) => {
-                x.context.nginx.pending = Some(answer);
+                x.context.nginx_mut().pending = Some(answer);
                 Step::Enter(list)
             }
         }
@@ -484,7 +488,7 @@ impl Tree {
 
     /// The location called `name` in the server of a request.
     fn named(&self, x: &Exchange, name: &str) -> Option<u32> {
-        let server = x.context.nginx.server? as usize;
+        let server = x.context.nginx().server? as usize;
         self.servers[server].named.get(name).copied()
     }
 }
@@ -495,8 +499,8 @@ const MISDIRECTED: u16 = 421;
 
 /// Counts an internal redirect.
 fn count(x: &mut Exchange) -> Result<(), Fault> {
-    x.context.nginx.redirects += 1;
-    match x.context.nginx.redirects > REDIRECTS_MAX {
+    x.context.nginx_mut().redirects += 1;
+    match x.context.nginx().redirects > REDIRECTS_MAX {
         true => Err(Fault::new(
             Status::INTERNAL_SERVER_ERROR,
             format!(
@@ -517,13 +521,13 @@ fn start_again(x: &mut Exchange) -> Step {
         filter.give_up(x);
     }
     x.context.log.late.clear();
-    if x.context.nginx.status != 0 {
+    if x.context.nginx().status != 0 {
         x.context.filters.push(pages::keep_status());
     }
-    x.context.nginx.internal = true;
-    x.context.nginx.is_piece = false;
-    if x.context.nginx.named.is_none() {
-        x.context.nginx.has_final_path = false;
+    x.context.nginx_mut().internal = true;
+    x.context.nginx_mut().is_piece = false;
+    if x.context.nginx().named.is_none() {
+        x.context.nginx_mut().has_final_path = false;
     }
     x.context.frames.clear();
     Step::Enter(0)
@@ -556,7 +560,7 @@ fn go_on_at(x: &mut Exchange, target: &[u8], own: Query) -> Step {
     if query.is_some() || own == Query::Goes {
         x.req.uri.set_query(query);
     }
-    x.context.nginx.rewritten = true;
+    x.context.nginx_mut().rewritten = true;
     start_again(x)
 }
 
@@ -580,10 +584,13 @@ pub fn build<'m>(
             .map(Patience::build)
             .collect::<Result<_, Refusal>>()?,
     };
-    cx.nginx_types = build.types.clone();
-    cx.nginx_charsets = Arc::new(Charsets::build(config)?);
-    cx.nginx_names = Arc::new(Names::build(&config.variables, &config.families)?);
-    cx.nginx_tree = TreeRef::default();
+    let tree_ref = TreeRef::default();
+    cx.shared.set(Shared {
+        types: build.types.clone().into(),
+        charsets: Arc::new(Charsets::build(config)?),
+        names: Arc::new(Names::build(&config.variables, &config.families)?),
+        tree: tree_ref.clone(),
+    });
     let mut servers = Vec::new();
     for (index, server) in config.servers.iter().enumerate() {
         let built = cx.within(&format!(".servers[{index}]"), |cx| build.server(server, cx))?;
@@ -600,12 +607,12 @@ pub fn build<'m>(
         answers: build.answers,
         patience: build.patience,
         secure: config.secure,
-        tables: Some(Arc::new(Tables::build(&config.tables, cx.recorder)?))
-            .filter(|tables| !tables.is_empty()),
+        tables: Tables::shared(&config.tables, cx.recorder)?,
         log: cx.log.cloned(),
     });
     // Set only here: each server of the model has one such handler.
-    let _ = cx.nginx_tree.0.set(Arc::downgrade(&tree));
+    let _ = tree_ref.0.set(Arc::downgrade(&tree));
+    cx.set_virtual_servers(tree.clone());
     cx.answer_errors_with(pages::handlers(&tree));
     Ok(vec![
         Box::new(Choose { tree: tree.clone() }),

@@ -10,12 +10,13 @@ use sluice_route::Template;
 
 use super::state::REDIRECTS_MAX;
 use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Filter, Handler, Step};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// Error handling of one scope.
 pub struct Pages {
@@ -84,11 +85,11 @@ impl Handler for Errors {
         };
         self.note(x, status);
         // If the error page itself fails, the response has the status of that failure.
-        x.context.nginx.status = 0;
+        x.context.nginx_mut().status = 0;
         // The handler that responds instead sets its own log values.
         x.context.log.late.clear();
         let place = self.tree.place(x);
-        let state = x.context.nginx;
+        let state = *x.context.nginx();
         if !state.is_error_page
             && state.redirects < REDIRECTS_MAX
             && let Some(page) = place.pages.of(status.code())
@@ -112,7 +113,7 @@ impl Errors {
         if matches!(&*error, rewrite::RETURNED | redirect::REDIRECTED) {
             return;
         }
-        if !std::mem::take(&mut x.context.nginx.is_told) {
+        if !std::mem::take(&mut x.context.nginx_mut().is_told) {
             let place = self.tree.place(x);
             let message = match status {
                 Status::CONTENT_TOO_LARGE => too_large(x),
@@ -145,8 +146,8 @@ impl Errors {
             )
         });
         // The scope of the error decides whether errors of its page are handled again.
-        x.context.nginx.is_error_page = !recursive;
-        x.context.nginx.status = page.status.unwrap_or(status.code());
+        x.context.nginx_mut().is_error_page = !recursive;
+        x.context.nginx_mut().status = page.status.unwrap_or(status.code());
         clear(x);
         match target.first() {
             Some(b'/') => {
@@ -160,7 +161,7 @@ impl Errors {
                 let location = name.and_then(|name| self.tree.named(x, name));
                 Some(match location {
                     Some(location) => {
-                        x.context.nginx.named = Some(location);
+                        x.context.nginx_mut().named = Some(location);
                         start_again(x)
                     }
                     None => Step::Fail(Fault::new(
@@ -170,13 +171,13 @@ impl Errors {
                 })
             }
             _ => {
-                let code = x.context.nginx.status;
+                let code = x.context.nginx().status;
                 let code = if redirect::is_redirect(code) {
                     code
                 } else {
                     302
                 };
-                x.context.nginx.status = 0;
+                x.context.nginx_mut().status = 0;
                 x.res
                     .fields
                     .set(FieldId::Location, &rewrite::as_value(target));
@@ -309,7 +310,7 @@ fn of_connection(code: u16) -> Option<&'static str> {
 
 /// Sets the status requested by `error_page`.
 pub fn set_status(x: &mut Exchange) {
-    if let Some(status) = Status::new(x.context.nginx.status) {
+    if let Some(status) = Status::new(x.context.nginx().status) {
         x.res.status = status;
     }
 }

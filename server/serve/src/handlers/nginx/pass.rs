@@ -9,12 +9,13 @@ use sluice_model::nginx::PassByVariable as Config;
 use sluice_route::Template;
 
 use super::state::Pass as Passed;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 struct Pass {
     address: Template,
@@ -85,7 +86,7 @@ impl Handler for Pass {
         let group = address.group_name();
         let group = group.and_then(|name| self.list(address.scheme, &name));
         if let Some(list) = group {
-            x.context.occasional.pass = address.passed(Vec::new());
+            x.context.occasional_mut().pass = address.passed(Vec::new());
             return Step::Enter(list);
         }
         if !address.is_literal() && self.names == Names::Refused {
@@ -97,7 +98,7 @@ impl Handler for Pass {
         }
         match self.list(address.scheme, "") {
             Some(list) => {
-                x.context.occasional.pass = address.passed(address.dial());
+                x.context.occasional_mut().pass = address.passed(address.dial());
                 Step::Enter(list)
             }
             None => {

@@ -13,13 +13,13 @@ use sluice_model::proxy::KeepFile as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::handlers::cache::tee::{Sink, Tee};
-use crate::refusal::Refusal;
-use crate::values::expand_path;
 use sluice_observe::log::Log;
 use sluice_observe::random;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expand_path;
 
 /// The settings of the directive.
 pub struct Keep {

@@ -9,30 +9,17 @@ use sluice_cache::Content;
 use sluice_message::condition::Validators;
 use sluice_message::date::parse_http;
 use sluice_message::range::{Range, Selection};
-use sluice_message::{FieldId, Method, Status};
+use sluice_message::{FieldId, Fields, Method, Status};
 use sluice_model::nginx::Ranges as Config;
-use sluice_net::{Body, FileSlice};
+use sluice_net::Body;
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Filter, Handler, Step, Waiting};
-use crate::handlers::cache::cached_response::cut_stream;
+use super::state::{NginxContext, State, Taking};
+use crate::handlers::cache::cached_response::cut;
 use crate::handlers::file_server::multipart::Multipart;
 use crate::handlers::file_server::send::{selection, set_content_range};
-
-/// Which component applies the `Range` of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Taking {
-    /// The handler that responds.
-    #[default]
-    AtOnce,
-    /// The filter, if the handler offers ranges.
-    Later,
-    /// The filter; the handler has offered ranges.
-    Offered,
-    /// None: the response becomes part of another one.
-    Never,
-}
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step, Waiting};
 
 /// The filter.
 struct Settings {
@@ -51,8 +38,8 @@ impl Handler for Ranges {
     fn serve(&self, x: &mut Exchange) -> Step {
         // Requests without `Range` need no filter.
         if x.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
-            if x.context.nginx.ranges == Taking::AtOnce {
-                x.context.nginx.ranges = Taking::Later;
+            if x.context.nginx().ranges == Taking::AtOnce {
+                x.context.nginx_mut().ranges = Taking::Later;
             }
             x.context.filters.push(self.0.clone());
         }
@@ -60,15 +47,17 @@ impl Handler for Ranges {
     }
 }
 
-/// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
-pub(crate) fn are_left(x: &mut Exchange) -> bool {
-    match x.context.nginx.ranges {
-        Taking::AtOnce => false,
-        Taking::Never => true,
-        Taking::Later | Taking::Offered => {
-            x.context.nginx.ranges = Taking::Offered;
-            x.res.fields.set(FieldId::AcceptRanges, b"bytes");
-            true
+impl State {
+    /// Whether the handler leaves ranges to the filter; if so, this marks them as offered.
+    pub(super) fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        match self.ranges {
+            Taking::AtOnce => false,
+            Taking::Never => true,
+            Taking::Later | Taking::Offered => {
+                self.ranges = Taking::Offered;
+                fields.set(FieldId::AcceptRanges, b"bytes");
+                true
+            }
         }
     }
 }
@@ -77,7 +66,7 @@ impl Settings {
     /// The part of the response that the request selects.
     fn selected(&self, x: &Exchange, body: &Body) -> Selection {
         let reads = matches!(x.req.method, Method::Get | Method::Head);
-        let is_offered = x.context.nginx.ranges == Taking::Offered
+        let is_offered = x.context.nginx().ranges == Taking::Offered
             && x.res.fields.has(FieldId::AcceptRanges)
             && x.res.status == Status::OK;
         let length = body.len(x.inline.len());
@@ -103,7 +92,7 @@ impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
         let selected = self.selected(x, &body);
         let size = body.len(x.inline.len());
-        let was = std::mem::take(&mut x.context.nginx.ranges);
+        let was = std::mem::take(&mut x.context.nginx_mut().ranges);
         match (selected, size) {
             (Selection::One(range), Some(size)) => {
                 x.res.status = Status::PARTIAL_CONTENT;
@@ -130,7 +119,7 @@ impl Filter for Settings {
     fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
         let size = body.len(x.inline.len()).unwrap_or(0);
         x.inline.clear();
-        x.context.nginx.ranges = Taking::AtOnce;
+        x.context.nginx_mut().ranges = Taking::AtOnce;
         // Existing headers describe the response that is not sent; the scope adds its own to the error response.
         x.res.fields.retain(|field| field.id == FieldId::Server);
         let text = format!("bytes */{size}");
@@ -145,39 +134,9 @@ impl Filter for Settings {
     }
 
     fn give_up(&self, x: &mut Exchange) {
-        if x.context.nginx.ranges != Taking::Never {
-            x.context.nginx.ranges = Taking::AtOnce;
+        if x.context.nginx().ranges != Taking::Never {
+            x.context.nginx_mut().ranges = Taking::AtOnce;
         }
-    }
-}
-
-/// Cuts a range out of a body.
-pub(crate) fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
-    let within = |length: usize| {
-        let start = usize::try_from(range.start)
-            .unwrap_or(usize::MAX)
-            .min(length);
-        let len = usize::try_from(range.len).unwrap_or(usize::MAX);
-        (start, start.saturating_add(len).min(length))
-    };
-    match body {
-        Body::Inline => {
-            let (start, end) = within(x.inline.len());
-            x.inline.truncate(end);
-            x.inline.drain(..start);
-            Body::Inline
-        }
-        Body::Shared(slice) => {
-            let (start, end) = within(slice.as_bytes().len());
-            Body::Shared(slice.within(start, end))
-        }
-        Body::File(slice) => Body::File(FileSlice {
-            file: slice.file,
-            start: slice.start + range.start,
-            len: range.len,
-        }),
-        Body::Stream(stream) => cut_stream(stream, range),
-        body @ (Body::Empty | Body::Tunnel(_) | Body::Abort) => body,
     }
 }
 

@@ -14,12 +14,12 @@ use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Timer};
 use sluice_route::Template;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Filtering, Handler};
 use crate::limits::{RATE_STEP, RATED_READ_BYTES};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// The rate limit of a response.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use sluice_message::{Remote, head};
 use sluice_model::nginx::RealIp as Config;
 use sluice_route::matcher::IpRanges;
 
-use crate::context::Exchange;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
 
 /// The trusted proxies and the source of the address.
 #[derive(Debug)]
@@ -53,7 +54,7 @@ pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
 impl Handler for InPlace {
     fn serve(&self, x: &mut Exchange) -> Step {
         // An address set at server level is not replaced, as in nginx.
-        if x.context.nginx.real_port.is_none() {
+        if x.context.nginx().real_port.is_none() {
             self.0.set(x);
         }
         Step::Next
@@ -99,7 +100,7 @@ impl RealIp {
         };
         if let Some(client) = found {
             x.context.client_ip = Some(client.ip());
-            x.context.nginx.real_port = Some(client.port());
+            x.context.nginx_mut().real_port = Some(client.port());
             x.context.from_trusted_proxy = true;
         }
     }

@@ -6,10 +6,10 @@ use sluice_message::{FieldId, Status};
 use sluice_model::nginx::Redirects as Config;
 
 use super::{rewrite, uri};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
-use crate::location;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::location;
 
 /// How this server refers to itself in `Location` headers (`absolute_redirect`, `port_in_redirect`,
 /// `server_name_in_redirect`).

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use sluice_model::nginx::VariableTable as Config;
 
 use super::groups::{Case, Pattern};
-use crate::failure::Fault;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
 
 /// The accepted referers.
 #[derive(Debug, Default)]

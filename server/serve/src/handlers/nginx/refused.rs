@@ -6,8 +6,9 @@ use sluice_net::{Completion, Ending, Failure, Refused, Side};
 
 use super::Tree;
 use super::error_log::Grade;
-use crate::context::Exchange;
-use crate::failure::Fault;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
 
 /// nginx's statuses for a request head that is too large (clients receive 400) and for a client that disconnected
 /// (log only).
@@ -18,12 +19,12 @@ impl Tree {
     /// Records what is known of a request without a head. It belongs to the server that the SNI name selects, or to
     /// the default server. Returns the fault to respond with; `None` if the request arrived too late to be
     /// reported.
-    pub(crate) fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
-        x.context.tables.clone_from(&self.tables);
+    pub(super) fn refused(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
+        x.context.set_tables(self.tables.as_ref());
         let number = self.asked_by(&x.conn);
-        x.context.nginx.server = Some(number);
-        x.context.nginx.place = self.servers[number as usize].place;
-        x.context.occasional.refused_line = Some(refused.line.into());
+        x.context.nginx_mut().server = Some(number);
+        x.context.nginx_mut().place = self.servers[number as usize].place;
+        x.context.occasional_mut().refused_line = Some(refused.line.into());
         read_line(x, refused.line);
         if refused.status == Status::REQUEST_TIMEOUT {
             self.tell(x, Grade::Info, "client timed out", "");
@@ -39,21 +40,32 @@ impl Tree {
         Some(Fault::new(status, why))
     }
 
-    /// The routes that the scope of a request runs for error responses.
-    pub(crate) fn notes_of(&self, x: &Exchange) -> Option<usize> {
-        self.place(x).errors
-    }
-}
-
-impl Tree {
     /// Logs that the client disconnected or timed out.
-    pub(crate) fn tell_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
+    pub(super) fn tell_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
         let message = match failure.is_some_and(Failure::is_slow_client) {
             true => "client timed out",
             false => "client prematurely closed connection",
         };
         self.tell(x, Grade::Info, message, "");
         x.context.log.is_told = true;
+    }
+
+    /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
+    pub(super) fn note_ending(&self, x: &mut Exchange, completion: &Completion) {
+        let Ending::Failed(failure) = &completion.ending else {
+            return;
+        };
+        if failure.side != Side::Client {
+            return;
+        }
+        self.tell_gone(x, Some(failure));
+        if completion.bytes_sent == 0 {
+            let status = match failure.is_slow_client() {
+                true => Some(Status::REQUEST_TIMEOUT),
+                false => Status::new(CLIENT_LEFT),
+            };
+            x.res.status = status.unwrap_or(x.res.status);
+        }
     }
 }
 
@@ -79,23 +91,5 @@ fn read_line(x: &mut Exchange, line: &[u8]) {
         };
         x.req.uri.set_path(path);
         x.req.uri.set_query(query);
-    }
-}
-
-/// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
-pub(crate) fn note_ending(tree: &Tree, x: &mut Exchange, completion: &Completion) {
-    let Ending::Failed(failure) = &completion.ending else {
-        return;
-    };
-    if failure.side != Side::Client {
-        return;
-    }
-    tree.tell_gone(x, Some(failure));
-    if completion.bytes_sent == 0 {
-        let status = match failure.is_slow_client() {
-            true => Some(Status::REQUEST_TIMEOUT),
-            false => Status::new(CLIENT_LEFT),
-        };
-        x.res.status = status.unwrap_or(x.res.status);
     }
 }

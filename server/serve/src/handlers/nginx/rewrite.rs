@@ -16,14 +16,15 @@ use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
 use super::{Tree, empty, explained, pages, redirect, uri};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::Step;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::{expand, expand_path, expanded, expanded_traced, is_set};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::{expand, expand_path, expanded, expanded_traced, is_set};
 
 /// One action of the phase and where it was written.
 pub struct Line {
@@ -109,7 +110,7 @@ impl Tree {
             let origin = &line.origin;
             let flow = match &line.action {
                 Action::Break => {
-                    x.context.nginx.changed = false;
+                    x.context.nginx_mut().changed = false;
                     explained::tell(x, origin, |_| "no more is rewritten here".to_owned());
                     Flow::End
                 }
@@ -136,7 +137,7 @@ impl Tree {
                     Err(fault) => Flow::Fail(fault),
                     Ok(true) => {
                         if let Some(place) = branch {
-                            x.context.nginx.place = *place;
+                            x.context.nginx_mut().place = *place;
                         }
                         self.run(actions, x)
                     }
@@ -202,11 +203,13 @@ impl Change {
         }
         let is_redirect = matches!(self.then, Then::Redirect(_));
         let was_escaped = was_escaped(x);
-        x.context.captures.set_escapes(is_redirect && was_escaped);
+        x.context
+            .captures_mut()
+            .set_escapes(is_redirect && was_escaped);
         let mut new = expanded(&self.path, x);
-        x.context.captures.set_escapes(was_escaped);
+        x.context.captures_mut().set_escapes(was_escaped);
         let mut query = expanded(&self.query, x);
-        x.context.captures.set_escapes(false);
+        x.context.captures_mut().set_escapes(false);
         if !self.drops_query
             && let Some(before) = x.req.uri.query().filter(|before| !before.is_empty())
         {
@@ -241,7 +244,7 @@ impl Change {
             format!("rewritten data: \"{path}\", args: \"{args}\"")
         });
         explained::tell(x, origin, |x| self.words(&path, x.req.uri.as_bytes()));
-        let state = &mut x.context.nginx;
+        let state = x.context.nginx_mut();
         state.internal = true;
         state.rewritten = true;
         state.changed = self.then != Then::Break;

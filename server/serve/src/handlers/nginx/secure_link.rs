@@ -6,8 +6,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use md5::{Digest, Md5};
 use sluice_route::Template;
 
-use crate::context::Exchange;
-use crate::values::expanded;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::values::expanded;
 
 /// How a link is verified.
 #[derive(Debug)]

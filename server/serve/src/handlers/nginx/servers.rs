@@ -10,11 +10,11 @@ use sluice_route::Provenance;
 
 use super::explained::quoted;
 use super::groups::{Case, Pattern};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::refusal::Refusal;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
 
 /// How a server was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,6 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use sluice_message::condition::{self, Validators, Verdict};
@@ -18,33 +17,25 @@ use sluice_message::{FieldId, Fields, Method, Status};
 use sluice_model::nginx::Slice as Config;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
-use super::ranges::Taking;
-use super::state::State;
+use super::piece::Piece;
+use super::state::{State, Taking};
 use super::subrequest;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::filters::encode::Source;
-use crate::handler::{Filter, Handler, Step, Waiting};
 use crate::handlers::file_server::send::{selection, set_content_range};
-use crate::refusal::Refusal;
-use crate::site::{Site, SiteRef};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Filter, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::{ServerRef, Subrequests};
 
 /// The handler.
 struct Slices(Arc<Settings>);
 
 struct Settings {
     size: u64,
-    site: SiteRef,
-}
-
-/// The slice that a request is for.
-#[derive(Debug)]
-pub struct Piece {
-    start: u64,
-    size: u64,
-    /// Whether `$slice_range` was evaluated; otherwise the upstream does not know of the slice.
-    is_told: AtomicBool,
+    site: ServerRef,
 }
 
 /// Builds the handler.
@@ -58,36 +49,17 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     }))))
 }
 
-impl Piece {
-    fn new(start: u64, size: u64) -> Arc<Piece> {
-        Arc::new(Piece {
-            start,
-            size,
-            is_told: AtomicBool::new(false),
-        })
-    }
-
-    fn text(&self) -> String {
-        let last = self.start.saturating_add(self.size - 1);
-        format!("bytes={}-{last}", self.start)
-    }
-
-    fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
-    }
-}
-
 /// Appends `$slice_range`.
 pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(piece) = &x.context.occasional.slice {
-        piece.is_told.store(true, Ordering::Relaxed);
+    if let Some(piece) = &x.context.occasional().slice {
+        piece.tell();
         out.extend_from_slice(piece.text().as_bytes());
     }
 }
 
 /// Whether the response is a slice that `key` distinguishes from others, so that it can be cached separately.
 pub(crate) fn is_in(x: &Exchange, key: &[u8]) -> bool {
-    let piece = x.context.occasional.slice.as_ref();
+    let piece = x.context.occasional().slice.as_ref();
     piece.is_some_and(|piece| {
         piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
     })
@@ -95,14 +67,14 @@ pub(crate) fn is_in(x: &Exchange, key: &[u8]) -> bool {
 
 impl Handler for Slices {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.is_piece {
+        if x.context.nginx().is_piece {
             // Filters apply to the reassembled response, not to each slice.
             while let Some(filter) = x.context.filters.pop() {
                 filter.give_up(x);
             }
-        } else if !x.context.nginx.is_subrequest() {
+        } else if !x.context.nginx().is_subrequest() {
             let start = first_byte(x).unwrap_or(0) / self.0.size * self.0.size;
-            x.context.occasional.slice = Some(Piece::new(start, self.0.size));
+            x.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
             x.context.filters.push(self.0.clone());
         }
         Step::Next
@@ -176,7 +148,7 @@ fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, S
 
 /// The slice of a request, if the response is one.
 fn piece_of(x: &Exchange) -> Option<&Arc<Piece>> {
-    let piece = x.context.occasional.slice.as_ref()?;
+    let piece = x.context.occasional().slice.as_ref()?;
     // An upstream that ignores slices has sent the complete response or an error.
     (piece.is_told() && x.res.status == Status::PARTIAL_CONTENT).then_some(piece)
 }
@@ -246,7 +218,7 @@ impl Settings {
             }
         }
         // The range has been applied.
-        x.context.nginx.ranges = Taking::Never;
+        x.context.nginx_mut().ranges = Taking::Never;
         let first = Source::of(x, body).ok();
         let Some(site) = self.site.get() else {
             return Body::Abort;
@@ -254,10 +226,10 @@ impl Settings {
         let path = x.req.uri.path().to_vec();
         let mut asking = subrequest::apart(x, &path, None);
         asking.req.method = Method::Get;
-        asking.context.nginx = State {
-            place: x.context.nginx.place,
+        *asking.context.nginx_mut() = State {
+            place: x.context.nginx().place,
             is_piece: true,
-            ..asking.context.nginx
+            ..*asking.context.nginx()
         };
         let tag = x.res.fields.first(FieldId::Etag).map(<[u8]>::to_vec);
         Body::Stream(Box::new(Pieces {
@@ -332,7 +304,7 @@ struct Pieces {
     at: u64,
     end: u64,
     known: Known,
-    site: Arc<Site>,
+    site: Arc<dyn Subrequests>,
     /// The template for the subrequests of further slices.
     asking: Box<Exchange>,
     state: Reading,
@@ -355,10 +327,10 @@ impl Pieces {
     fn ask(&self) -> Asked {
         let path = self.asking.req.uri.path().to_vec();
         let mut sub = subrequest::apart(&self.asking, &path, None);
-        sub.context.nginx = self.asking.context.nginx;
+        *sub.context.nginx_mut() = *self.asking.context.nginx();
         let start = self.at / self.known.size * self.known.size;
         let piece = Piece::new(start, self.known.size);
-        sub.context.occasional.slice = Some(piece.clone());
+        sub.context.occasional_mut().slice = Some(piece.clone());
         let (site, tag) = (self.site.clone(), self.known.tag.clone());
         let whole = self.known.whole;
         Box::pin(async move {

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluice_diag::OriginId;
 use sluice_message::Fields;
 
 use sluice_route::Provenance;
 
-use super::explained::Told;
-use super::ranges::Taking;
-use super::slice::Piece;
+use super::captures::Captures;
+use super::connection_zone::Held as Counted;
+use super::piece::Piece;
 use super::ssi::Shared as Pages;
-use super::user_id::Known;
-use crate::context::Empty;
-use crate::failure::Fault;
+use super::user_id_value::Known;
 use crate::filters::encode::Counts;
+use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::seldom::{Empty, Seldom};
 
 /// Maximum number of internal redirects and repeated location lookups, as in nginx.
 pub const REDIRECTS_MAX: u8 = 10;
@@ -52,8 +53,22 @@ impl Limited {
     }
 }
 
+/// Which component applies the `Range` of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// The handler that responds.
+    #[default]
+    AtOnce,
+    /// The filter, if the handler offers ranges.
+    Later,
+    /// The filter; the handler has offered ranges.
+    Offered,
+    /// None: the response becomes part of another one.
+    Never,
+}
+
 /// The routing state of a request.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct State {
     /// The virtual server, once selected.
     pub(super) server: Option<u32>,
@@ -102,7 +117,39 @@ pub struct State {
     pub(super) is_explained: bool,
 }
 
+impl Default for State {
+    fn default() -> State {
+        State::INITIAL
+    }
+}
+
 impl State {
+    /// The state of a request that no server has been selected for.
+    const INITIAL: State = State {
+        server: None,
+        place: 0,
+        named: None,
+        pending: None,
+        status: 0,
+        redirects: 0,
+        depth: 0,
+        doubt: 0,
+        real_port: None,
+        ranges: Taking::AtOnce,
+        limited_requests: Limited::No,
+        limited_connections: Limited::No,
+        internal: false,
+        is_error_page: false,
+        changed: false,
+        heeds_charset: false,
+        is_told: false,
+        rewritten: false,
+        subrequest: false,
+        is_piece: false,
+        has_final_path: false,
+        is_explained: false,
+    };
+
     /// Whether this is a subrequest.
     pub(crate) fn is_subrequest(&self) -> bool {
         self.subrequest
@@ -117,6 +164,111 @@ impl State {
     pub(crate) fn is_as_sent(&self) -> bool {
         !self.rewritten
     }
+}
+
+/// Everything that a server of an nginx.conf keeps for a request, in the context of the request.
+#[derive(Default)]
+pub struct RequestState {
+    /// The current location.
+    pub(super) state: State,
+    /// The lookup tables of the configuration, if it has any.
+    pub(super) tables: Option<Arc<dyn Lookup>>,
+    /// The captures of the latest regular expression that matched.
+    pub(super) captures: Seldom<Captures>,
+    /// State that few requests need.
+    pub(super) occasional: Seldom<Occasional>,
+    /// Its entries in connection limits, until the response has ended.
+    pub(super) counted: Vec<Counted>,
+}
+
+/// Access to the state that a server of an nginx.conf keeps for a request. Other requests have the default state.
+pub trait NginxContext {
+    /// The routing state.
+    fn nginx(&self) -> &State;
+    /// The routing state, for changes.
+    fn nginx_mut(&mut self) -> &mut State;
+    /// The lookup tables of the configuration, if it has any.
+    fn tables(&self) -> Option<&Arc<dyn Lookup>>;
+    /// Sets the lookup tables.
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>);
+    /// The captures of the latest regular expression that matched.
+    fn captures(&self) -> &Captures;
+    /// The captures, for changes.
+    fn captures_mut(&mut self) -> &mut Seldom<Captures>;
+    /// State that few requests need.
+    fn occasional(&self) -> &Occasional;
+    /// State that few requests need, for changes.
+    fn occasional_mut(&mut self) -> &mut Occasional;
+    /// The entries in connection limits.
+    fn counted_mut(&mut self) -> &mut Vec<Counted>;
+}
+
+impl NginxContext for Context {
+    fn nginx(&self) -> &State {
+        static INITIAL: State = State::INITIAL;
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.state,
+            None => &INITIAL,
+        }
+    }
+
+    fn nginx_mut(&mut self) -> &mut State {
+        &mut self.dialect.state::<RequestState>().state
+    }
+
+    fn tables(&self) -> Option<&Arc<dyn Lookup>> {
+        self.dialect.find::<RequestState>()?.tables.as_ref()
+    }
+
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>) {
+        self.dialect.state::<RequestState>().tables = tables.cloned();
+    }
+
+    fn captures(&self) -> &Captures {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.captures,
+            None => Captures::empty(),
+        }
+    }
+
+    fn captures_mut(&mut self) -> &mut Seldom<Captures> {
+        &mut self.dialect.state::<RequestState>().captures
+    }
+
+    fn occasional(&self) -> &Occasional {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.occasional,
+            None => Occasional::empty(),
+        }
+    }
+
+    fn occasional_mut(&mut self) -> &mut Occasional {
+        &mut self.dialect.state::<RequestState>().occasional
+    }
+
+    fn counted_mut(&mut self) -> &mut Vec<Counted> {
+        &mut self.dialect.state::<RequestState>().counted
+    }
+}
+
+/// One configuration line that was evaluated.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    /// Where the line was written; `None` stands for the handler's own line.
+    pub(crate) origin: Option<OriginId>,
+    /// Whether the line had an effect, as opposed to being evaluated only.
+    pub(crate) took_part: bool,
+    /// What it matched or did.
+    pub(crate) text: String,
+}
+
+/// The variables of lookup tables (`map`, `geo` and others).
+pub trait Lookup: Send + Sync {
+    /// Whether there is a variable of this name.
+    fn know(&self, name: &str) -> bool;
+
+    /// Appends the value of the variable; returns its provenance.
+    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
 }
 
 /// State that few requests need.
@@ -199,81 +351,5 @@ impl Empty for Occasional {
         for text in [dial, host, uri] {
             text.clear();
         }
-    }
-}
-
-/// The groups of the last regular expression that matched.
-#[derive(Clone, Debug, Default)]
-pub struct Captures {
-    text: Vec<u8>,
-    groups: Vec<Option<(u32, u32)>>,
-    /// Whether groups are escaped for a query.
-    escapes: bool,
-    /// Whether the text is a path.
-    is_path: bool,
-}
-
-impl Captures {
-    /// The group with this number; empty if it did not participate in the match.
-    pub fn group(&self, index: u8) -> &[u8] {
-        let found = self.groups.get(usize::from(index)).copied().flatten();
-        found.map_or(&[], |(start, end)| &self.text[start as usize..end as usize])
-    }
-
-    /// The provenance of a group when used in paths. An empty group is safe: its pattern permitted it.
-    pub fn provenance(&self, index: u8) -> Provenance {
-        match self.is_path || self.group(index).is_empty() {
-            true => Provenance::Path,
-            false => Provenance::Name,
-        }
-    }
-
-    /// Sets whether groups are escaped: while a query or redirect is built from a path that was sent
-    /// percent-encoded.
-    pub(super) fn set_escapes(&mut self, escapes: bool) {
-        self.escapes = escapes;
-    }
-
-    /// Appends the group with this number.
-    pub(super) fn write(&self, index: u8, out: &mut Vec<u8>) {
-        match self.escapes {
-            true => super::uri::escape_argument(self.group(index), out),
-            false => out.extend_from_slice(self.group(index)),
-        }
-    }
-
-    /// Stores the groups that `find` finds in `text`, whose provenance is `from`; keeps the previous ones if it
-    /// finds none.
-    pub(super) fn keep(
-        &mut self,
-        text: &[u8],
-        from: Provenance,
-        find: impl FnOnce(&[u8], &mut Vec<Option<(u32, u32)>>) -> Result<bool, Fault>,
-    ) -> Result<bool, Fault> {
-        if !find(text, &mut self.groups)? {
-            return Ok(false);
-        }
-        self.text.clear();
-        self.text.extend_from_slice(text);
-        self.is_path = from == Provenance::Path;
-        Ok(true)
-    }
-}
-
-impl Empty for Captures {
-    fn empty() -> &'static Self {
-        static EMPTY: Captures = Captures {
-            text: Vec::new(),
-            groups: Vec::new(),
-            escapes: false,
-            is_path: false,
-        };
-        &EMPTY
-    }
-
-    fn clear(&mut self) {
-        self.text.clear();
-        self.groups.clear();
-        self.escapes = false;
     }
 }

@@ -4,9 +4,9 @@
 use sluice_message::{FieldId, Method};
 use sluice_net::{Exchange as Of, RequestBody};
 
-use super::ranges::Taking;
-use super::state::State;
-use crate::context::{Context, Exchange};
+use super::state::{State, Taking};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::{Context, Exchange};
 
 /// Headers that describe the parent's body and connection, which subrequests do not inherit.
 const OF_BODY: [FieldId; 4] = [
@@ -30,15 +30,15 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
         original_method: x.context.original_method.clone(),
         client_ip: x.context.client_ip,
         from_trusted_proxy: x.context.from_trusted_proxy,
-        tables: x.context.tables.clone(),
         uuid: x.context.uuid.clone(),
-        nginx: state_for(&x.context.nginx),
         ..Context::default()
     };
     context
         .original_method
         .get_or_insert_with(|| Box::new(method));
     std::mem::swap(&mut context.vars, &mut x.context.vars);
+    context.set_tables(x.context.tables());
+    *context.nginx_mut() = state_for(x.context.nginx());
     Of {
         req,
         body: RequestBody::None,
@@ -70,9 +70,9 @@ pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
     copy.req.uri.set_path(path);
     copy.started = x.started;
     copy.context = x.context.apart();
-    copy.context.nginx = state_for(&x.context.nginx);
-    if copy.context.occasional.slice.is_some() {
-        copy.context.occasional.slice = None;
+    *copy.context.nginx_mut() = state_for(x.context.nginx());
+    if copy.context.occasional().slice.is_some() {
+        copy.context.occasional_mut().slice = None;
     }
     copy
 }
@@ -98,6 +98,6 @@ fn state_for(state: &State) -> State {
 pub fn end(x: &mut Exchange, mut sub: Exchange) {
     x.context.client_ip = sub.context.client_ip;
     x.context.from_trusted_proxy = sub.context.from_trusted_proxy;
-    x.context.nginx.real_port = sub.context.nginx.real_port;
+    x.context.nginx_mut().real_port = sub.context.nginx().real_port;
     std::mem::swap(&mut sub.context.vars, &mut x.context.vars);
 }

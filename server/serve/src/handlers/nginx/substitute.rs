@@ -10,12 +10,12 @@ use sluice_route::Template;
 
 use super::changed;
 use super::types::Kinds;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Filtering, Handler};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 struct Settings {
     texts: Vec<(Template, Template)>,

@@ -16,11 +16,12 @@ use super::geo::Geo;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use crate::build::template;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::values::{At, expand_path, expanded_traced};
+use super::state::Lookup;
 use sluice_observe::Recorder;
+use sluice_pipeline::build::template;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{At, expand_path, expanded_traced};
 
 /// Maximum nesting of tables that refer to each other. nginx detects cycles; no realistic file needs more steps.
 const STEPS_MAX: u8 = 16;
@@ -120,18 +121,25 @@ impl Tables {
         Ok(Tables(tables))
     }
 
-    /// Whether a table defines this variable.
-    pub fn know(&self, name: &str) -> bool {
+    /// Like [`Tables::build`], for requests to share; `None` if there are no tables.
+    pub fn shared(
+        configs: &[Config],
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<Option<Arc<dyn Lookup>>, Refusal> {
+        let tables = Tables::build(configs, recorder)?;
+        Ok(match tables.0.is_empty() {
+            true => None,
+            false => Some(Arc::new(tables)),
+        })
+    }
+}
+
+impl Lookup for Tables {
+    fn know(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether there are no tables.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Appends the value of a variable and returns its provenance for use in paths.
-    pub fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
+    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
         let Some(table) = self.0.get(name) else {
             return Provenance::Configured;
         };

@@ -12,9 +12,10 @@ use sluice_route::placeholder::nginx::{ClientKey, TlsKey};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::client_cert::push_pem;
-use crate::context::Exchange;
-use crate::openssl_names::{group_name, push_name, push_slashes, suite_name, suite_of};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::client_cert::push_pem;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::openssl_names::{group_name, push_name, push_slashes, suite_name, suite_of};
 
 /// Maps an IANA number to OpenSSL's name.
 type NameOf = fn(u16) -> Option<&'static str>;
@@ -34,7 +35,7 @@ pub fn push(x: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
         }
         TlsKey::Ciphers | TlsKey::Curves | TlsKey::Id => push_offered(tls, key, out),
         TlsKey::Client(ClientKey::Verify) => {
-            let doubt = Doubt::from_number(x.context.nginx.doubt);
+            let doubt = Doubt::from_number(x.context.nginx().doubt);
             match doubt {
                 _ if tls.client_certs.is_empty() => out.extend_from_slice(b"NONE"),
                 None => out.extend_from_slice(b"SUCCESS"),

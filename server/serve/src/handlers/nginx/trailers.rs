@@ -8,13 +8,14 @@ use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
 use super::expires::is_good;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::Source;
-use crate::handler::{Filter, Filtering, Handler};
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 struct Settings {
     fields: Vec<Trailer>,
@@ -49,7 +50,7 @@ impl Filter for Settings {
         let is_good = is_good(x.res.status);
         let has_none = x.res.status.is_bodiless()
             || x.req.method == Method::Head
-            || x.context.nginx.is_subrequest()
+            || x.context.nginx().is_subrequest()
             || !(is_good || self.fields.iter().any(|field| field.always));
         if has_none {
             return body;
@@ -62,7 +63,7 @@ impl Filter for Settings {
                 fields.push_name(&field.name, &value);
             }
         }
-        x.context.occasional.trailers.clone_from(&fields);
+        x.context.occasional_mut().trailers.clone_from(&fields);
         let source = match Source::of(x, body) {
             Ok(source) => Some(source),
             Err(Body::Empty) => None,

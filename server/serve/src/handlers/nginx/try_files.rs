@@ -7,13 +7,15 @@ use sluice_route::{Template, UnfitPath};
 
 use super::links::Links;
 use super::{Query, TreeRef, explained, go_on_at};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::handler::{Handler, Step};
-use crate::refusal::Refusal;
-use crate::values::{expand_path, expanded};
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{expand_path, expanded};
 
 struct TryFiles {
     files: Vec<Candidate>,
@@ -59,7 +61,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         alias_of: config.alias_of.as_bytes().into(),
         otherwise,
         links: Links::build(&config.links, cx)?,
-        tree: cx.nginx_tree.clone(),
+        tree: Shared::of(cx).tree,
     }))
 }
 
@@ -113,7 +115,7 @@ impl Handler for TryFiles {
             });
             if is_there {
                 x.req.uri.set_path(&text);
-                x.context.nginx.rewritten = true;
+                x.context.nginx_mut().rewritten = true;
                 return Step::Next;
             }
         }
@@ -140,7 +142,7 @@ pub(super) fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step
     });
     match location {
         Some(location) => {
-            x.context.nginx.named = Some(location);
+            x.context.nginx_mut().named = Some(location);
             super::start_again(x)
         }
         None => Step::Fail(Fault::new(

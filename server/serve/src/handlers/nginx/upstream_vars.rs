@@ -4,7 +4,8 @@ use sluice_message::FieldId;
 use sluice_route::placeholder::nginx::UpstreamKey;
 
 use super::variables::{join, seconds, show};
-use crate::context::{Exchange, ProxyTry};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::{Exchange, ProxyTry};
 
 /// Appends the values, separated by `, `, or by ` : ` between attempts before and after an internal redirect.
 pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
@@ -55,7 +56,7 @@ pub fn sent_trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     trailer(x, name, out);
     let mut own = Vec::new();
-    join(&x.context.occasional.trailers, name, &mut own);
+    join(&x.context.occasional().trailers, name, &mut own);
     if out.len() > start && !own.is_empty() {
         out.extend_from_slice(b", ");
     }

@@ -13,13 +13,15 @@ use sluice_model::nginx::UserId as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
+use super::user_id_value::Known;
 use super::variables::cookie;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::handler::{Filter, Handler, Step};
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// Old cookies may have any trailing bits in their last character.
 const BASE64: GeneralPurpose =
@@ -60,40 +62,6 @@ enum Ends {
     Never,
 }
 
-/// The cookie of a request.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    name: Box<str>,
-    got: Option<[u8; 16]>,
-    set: Option<[u8; 16]>,
-}
-
-impl Known {
-    /// Appends `$uid_got` or `$uid_set`: the name and the four numbers in native byte order.
-    pub(super) fn push(&self, which: Which, out: &mut Vec<u8>) {
-        let value = match which {
-            Which::Got => self.got,
-            Which::Set => self.set,
-        };
-        let Some(value) = value else { return };
-        out.extend_from_slice(self.name.as_bytes());
-        out.push(b'=');
-        for number in value.chunks_exact(4) {
-            let number = u32::from_ne_bytes([number[0], number[1], number[2], number[3]]);
-            out.extend_from_slice(format!("{number:08X}").as_bytes());
-        }
-    }
-}
-
-/// Which cookie to show.
-#[derive(Clone, Copy)]
-pub(super) enum Which {
-    /// The one that was received.
-    Got,
-    /// The one that is sent.
-    Set,
-}
-
 /// Builds the handler.
 pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let mut attributes = String::new();
@@ -132,7 +100,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Handler for UserId {
     fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx.is_subrequest() {
+        if x.context.nginx().is_subrequest() {
             return Step::Next;
         }
         let mut text = Vec::new();
@@ -146,7 +114,7 @@ impl Handler for UserId {
             known.set = self.0.to_set(x, &known, &text);
             x.context.filters.push(self.0.clone());
         }
-        x.context.occasional.user_id = Some(Box::new(known));
+        x.context.occasional_mut().user_id = Some(Box::new(known));
         Step::Next
     }
 }
@@ -202,7 +170,7 @@ impl Settings {
 
 impl Filter for Settings {
     fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let known = x.context.occasional.user_id.as_deref();
+        let known = x.context.occasional().user_id.as_deref();
         let Some(set) = known.and_then(|known| known.set) else {
             return body;
         };

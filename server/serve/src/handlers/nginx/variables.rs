@@ -9,14 +9,59 @@ use sluice_message::layout::LocalTime;
 use sluice_message::{FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
 use sluice_net::sys::tcp_info::tcp_info;
-use sluice_route::Found;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
 use sluice_route::values::origin_form;
+use sluice_route::{Found, Provenance};
 
-use super::user_id::Which;
-use crate::context::Exchange;
-use crate::handlers::cache::CacheStatus;
-use crate::values::{client_ip, remote_ip};
+use super::state::{RequestState, State};
+use super::user_id_value::Which;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::CacheStatus;
+use sluice_pipeline::context::{DialectState, Exchange};
+use sluice_pipeline::values::{client_ip, remote_ip};
+
+impl DialectState for RequestState {
+    fn clear(&mut self) {
+        self.state = State::default();
+        self.tables = None;
+        self.captures.clear();
+        self.occasional.clear();
+        self.counted.clear();
+    }
+
+    fn apart(&self) -> Box<dyn DialectState> {
+        Box::new(RequestState {
+            state: self.state,
+            tables: self.tables.clone(),
+            captures: self.captures.clone(),
+            occasional: self.occasional.clone(),
+            counted: Vec::new(),
+        })
+    }
+
+    fn is_subrequest(&self) -> bool {
+        self.state.is_subrequest()
+    }
+
+    fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        self.state.leaves_ranges(fields)
+    }
+
+    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+        value(x, key, out)
+    }
+
+    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
+        match key {
+            NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
+            NginxKey::Table(name) => Some(match &self.tables {
+                Some(tables) => tables.value(x, name, &mut Vec::new()),
+                None => Provenance::Configured,
+            }),
+            _ => None,
+        }
+    }
+}
 
 /// Appends the value of a variable.
 pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
@@ -36,7 +81,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Field(name) => join(&x.req.fields, name.as_bytes(), out),
         NginxKey::SentField(name) => join(&x.res.fields, name.as_bytes(), out),
         NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
-        NginxKey::Capture(index) => x.context.captures.write(*index, out),
+        NginxKey::Capture(index) => x.context.captures().write(*index, out),
         NginxKey::UriFrom(cut) => {
             let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
             // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
@@ -47,7 +92,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         }
         NginxKey::Pass(key) => passed(x, *key, out),
         NginxKey::Table(name) => {
-            if let Some(tables) = &x.context.tables {
+            if let Some(tables) = x.context.tables() {
                 let _ = tables.value(x, name, out);
             }
         }
@@ -93,7 +138,7 @@ pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 
 /// The port of the client; empty if a trusted proxy reported an address without a port.
 fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
-    let port = match (x.context.nginx.real_port, x.conn.remote) {
+    let port = match (x.context.nginx().real_port, x.conn.remote) {
         (Some(port), _) => port,
         (None, Remote::Ip(peer)) => peer.port(),
         (None, Remote::Unix) => 0,
@@ -204,11 +249,11 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         // Empty for a request with a malformed request line, until an error page is requested with GET.
         NginxKey::RequestMethod
             if x.req.target.is_empty()
-                && x.context.occasional.refused_line.is_some()
-                && x.context.nginx.is_as_sent() => {}
+                && x.context.occasional().refused_line.is_some()
+                && x.context.nginx().is_as_sent() => {}
         NginxKey::RequestMethod => {
             let own = &x.req.method;
-            let method = match x.context.nginx.is_subrequest() {
+            let method = match x.context.nginx().is_subrequest() {
                 true => x.context.original_method.as_deref().unwrap_or(own),
                 false => own,
             };
@@ -225,10 +270,10 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             }
         }
         NginxKey::LimitReqStatus => {
-            out.extend_from_slice(x.context.nginx.limited_requests.as_str().as_bytes());
+            out.extend_from_slice(x.context.nginx().limited_requests.as_str().as_bytes());
         }
         NginxKey::LimitConnStatus => {
-            out.extend_from_slice(x.context.nginx.limited_connections.as_str().as_bytes());
+            out.extend_from_slice(x.context.nginx().limited_connections.as_str().as_bytes());
         }
         NginxKey::RequestLength => {
             show(out, format_args!("{}", request_length(x)));
@@ -239,7 +284,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 NginxKey::UidGot => Which::Got,
                 _ => Which::Set,
             };
-            if let Some(known) = &x.context.occasional.user_id {
+            if let Some(known) = &x.context.occasional().user_id {
                 known.push(which, out);
             }
         }
@@ -259,7 +304,7 @@ fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 
 /// Bytes of the request read so far; the head is estimated where its size was not recorded.
 fn request_length(x: &Exchange) -> u64 {
-    let is_known = x.came.head_bytes > 0 || x.context.occasional.refused_line.is_some();
+    let is_known = x.came.head_bytes > 0 || x.context.occasional().refused_line.is_some();
     let head = match is_known {
         true => x.came.head_bytes as u64,
         false => {
@@ -275,7 +320,7 @@ fn request_length(x: &Exchange) -> u64 {
 
 /// A part of the upstream address.
 fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
-    let pass = &x.context.occasional.pass;
+    let pass = &x.context.occasional().pass;
     match key {
         PassKey::Dial => out.extend_from_slice(&pass.dial),
         PassKey::Host => out.extend_from_slice(&pass.host),
@@ -331,7 +376,7 @@ pub fn sent(x: &Exchange) -> &[u8] {
 }
 
 fn request_line(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(line) = &x.context.occasional.refused_line {
+    if let Some(line) = &x.context.occasional().refused_line {
         return out.extend_from_slice(line);
     }
     let method = x

@@ -10,8 +10,8 @@ use super::dynamic::Dynamic;
 use super::fastcgi::FastCgi;
 use super::upstream::Upstream;
 use super::{Content, ReverseProxy};
-use crate::context::Exchange;
-use crate::handler::{Account, Assumed, Step};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Account, Assumed, Step};
 
 /// Maximum number of upstreams to name individually; nobody reads longer lists.
 const UPSTREAMS_TOLD_MAX: usize = 8;

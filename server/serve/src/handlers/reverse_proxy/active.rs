@@ -7,23 +7,24 @@ use std::sync::{Arc, Weak};
 
 use sluice_message::{FieldId, FieldName, Fields, Method, RequestHead};
 use sluice_model::proxy::ActiveChecks as Config;
-use sluice_net::upstream::{
-    Address, Answer, Call, Endpoint, Upload, Wanted, in_background, obtain, within,
-};
+use sluice_net::tasks::in_background;
+use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, RequestBody, Side, clock};
 use sluice_policy::ActiveCheck;
 use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
 use sluice_route::regexp::Regexp;
+use sluice_upstream::{Address, Answer, Call, Endpoint, Upload, Wanted, obtain};
 use sluice_wire::h1::{self, BodyFraming};
 
+use super::addresses;
 use super::buffering::Text;
-use super::build::{self, duration};
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Active checks of the configured upstreams. One worker does them for all, starting with the first request; they end
 /// with the configuration.
@@ -117,7 +118,7 @@ impl Checks {
             ("", 0) => Place::Same,
             ("", port) => Place::Port(port),
             (elsewhere, _) => {
-                let (address, authority, port) = build::address_of(elsewhere)?;
+                let (address, authority, port) = addresses::address_of(elsewhere)?;
                 Place::Elsewhere(address, authority, port)
             }
         };
@@ -160,8 +161,10 @@ impl Checks {
             (Place::Elsewhere(address, authority, port), _) => {
                 Some((address.clone(), authority.clone(), *port))
             }
-            (Place::Port(port), Address::Ip(ip)) => Some(build::tcp(&ip.ip().to_string(), *port)),
-            (Place::Port(port), Address::Name { host, .. }) => Some(build::tcp(host, *port)),
+            (Place::Port(port), Address::Ip(ip)) => {
+                Some(addresses::tcp(&ip.ip().to_string(), *port))
+            }
+            (Place::Port(port), Address::Name { host, .. }) => Some(addresses::tcp(host, *port)),
             (Place::Port(_), Address::Unix(_)) | (Place::Same, _) => None,
         };
         let (endpoint, authority) = match elsewhere {
@@ -183,8 +186,8 @@ fn policy(config: &Config) -> ActivePolicy {
     let defaults = ActivePolicy::default();
     let at_least_one = |count: i64| u32::try_from(count).unwrap_or(0).max(1);
     ActivePolicy {
-        interval: duration(config.interval).unwrap_or(defaults.interval),
-        timeout: duration(config.timeout).unwrap_or(defaults.timeout),
+        interval: given(config.interval).unwrap_or(defaults.interval),
+        timeout: given(config.timeout).unwrap_or(defaults.timeout),
         passes: at_least_one(config.passes),
         fails: at_least_one(config.fails),
         expect_status: Some(config.expect_status).filter(|status| *status != 0),

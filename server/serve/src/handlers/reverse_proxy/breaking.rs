@@ -6,9 +6,9 @@ use sluice_message::Status;
 use sluice_model::{Duration as Length, RawModule};
 use sluice_policy::breaker::{Breaker, BreakerPolicy, Went};
 
-use super::build::duration;
 use crate::limits::{BREAKER_REQUESTS_MIN, BREAKER_TRIP, BREAKER_WINDOW};
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The settings of a directive's circuit breakers; each upstream has its own.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ fn length(config: &RawModule, name: &str) -> Result<Option<Duration>, Refusal> {
     let read = serde_json::from_value::<Length>(value.clone());
     let read =
         read.map_err(|error| Refusal::new(format!("`{name}` of `circuit_breaker`: {error}")))?;
-    Ok(duration(read))
+    Ok(given(read))
 }
 
 fn requests_min(config: &RawModule) -> Result<u32, Refusal> {

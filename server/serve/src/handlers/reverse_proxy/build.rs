@@ -2,12 +2,10 @@
 //! builds the protocol options.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_model::handler::{HeaderOps, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::Address;
 
 use super::active::{ActiveChecks, Checks};
 use super::breaking::Breaking;
@@ -17,17 +15,20 @@ use super::group::Choosing;
 use super::intercept::Interception;
 use super::making::{Maker, cookie_key};
 use super::retry::Sharing;
-use super::select::{self, Counted, Selection};
+use super::select::{self, Selection};
 use super::transport::Transport;
+use super::upstream::Counted;
 use super::upstream::Upstream;
 use super::verbose::Verbose;
 use super::{Content, Facts, HeaderDown, ReverseProxy, Streams};
-use crate::build::Builder;
-use crate::build::dialects::{self, EmptyFields};
-use crate::handler::Handler;
+use crate::dialects::{self, EmptyFields};
 use crate::handlers::headers::{Ops, response_matcher};
+use crate::handlers::reverse_proxy::group::Shared;
 use crate::limits::STREAM_BUFFER_BYTES;
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::handler::Handler;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Builds `reverse_proxy`.
 pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
@@ -142,9 +143,9 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
         );
     }
     Ok(Streams {
-        lifetime: duration(config.stream_timeout),
+        lifetime: given(config.stream_timeout),
         buffer_bytes: buffer_bytes.flatten(),
-        term: duration(config.stream_close_delay).map(Term::new),
+        term: given(config.stream_close_delay).map(Term::new),
     })
 }
 
@@ -164,8 +165,9 @@ fn maker(
     group: Option<&Choosing>,
     cx: &Builder<'_>,
 ) -> Result<Maker, Refusal> {
-    cx.shared.note_proxy();
-    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &cx.shared)?;
+    let shared: Shared = cx.shared.get();
+    shared.note_proxy();
+    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &shared)?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());
@@ -206,40 +208,6 @@ fn fixed(
         fixed.map(Arc::new)
     };
     config.iter().enumerate().map(at_load).collect()
-}
-
-/// Parses `dial`: the address, its representation in `Host`, and its port.
-pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), Refusal> {
-    let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
-    if dial.contains('{') {
-        return Err(refuse("no placeholder may stand in this address"));
-    }
-    let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
-    match (parsed.network.as_str(), parsed.ports) {
-        ("unix", None) if !parsed.host.is_empty() => {
-            Ok((Address::unix(&parsed.host), "localhost".to_owned(), None))
-        }
-        ("" | "tcp" | "tcp4" | "tcp6", Some(ports)) if ports.count() == 1 => {
-            let host = if parsed.host.is_empty() {
-                "localhost"
-            } else {
-                &parsed.host
-            };
-            Ok(tcp(host, ports.first))
-        }
-        ("" | "tcp" | "tcp4" | "tcp6", None) => Err(refuse("it needs a port")),
-        _ => Err(refuse("expected `host:port` or `unix//path`")),
-    }
-}
-
-/// Like [`address_of`], for a host without brackets and a port.
-pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
-    let authority = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
-    (Address::tcp(host, port), authority, Some(port))
 }
 
 fn headers(
@@ -292,12 +260,4 @@ fn content(config: &Config) -> Content {
         Some("GET" | "HEAD") => Content::Keep,
         Some(_) | None => Content::Send,
     }
-}
-
-/// A duration of the configuration; `None` if it is zero or negative.
-pub(crate) fn duration(value: sluice_model::Duration) -> Option<Duration> {
-    u64::try_from(value.0)
-        .ok()
-        .filter(|nanos| *nanos > 0)
-        .map(Duration::from_nanos)
 }

@@ -12,9 +12,9 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::ReverseProxy;
 use super::buffering::{Measured, measure};
-use crate::context::Exchange;
-use crate::handler::Step;
 use crate::limits::{COALESCE_BYTES_MAX, COALESCE_FOLLOWERS_MAX, COALESCE_KEYS_MAX};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Step;
 
 /// The requests in flight by key, shared by all workers.
 #[derive(Default)]

@@ -11,13 +11,13 @@ use sluice_model::proxy::{
     HttpTransport, Resolver as ResolverConfig, SocketBuffers as SocketBuffersConfig,
 };
 use sluice_net::tls::Connector;
-use sluice_net::upstream::{
+use sluice_upstream::{
     Dialling, Fallback, Family, Lifetime, ProxyProtocol, ProxyTls, Resolver, SocketBuffers, Through,
 };
 
-use super::build::duration;
 use super::dynamic::at_load;
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// Parses the settings; `None` if all of them have defaults.
 pub fn build(
@@ -39,7 +39,7 @@ pub fn build(
         buffers: buffers(&config.socket_buffers),
         fallback,
         through: through(config, connector)?,
-        handshake_timeout: tls.and_then(|tls| duration(tls.handshake_timeout)),
+        handshake_timeout: tls.and_then(|tls| given(tls.handshake_timeout)),
         ..Dialling::default()
     };
     Ok((dialling != Dialling::default()).then_some(dialling))
@@ -83,7 +83,7 @@ pub fn resolver(
     Ok(Resolver {
         servers,
         timeout,
-        total: duration(config.timeout),
+        total: given(config.timeout),
         family: match (v4, v6) {
             (true, true) => Family::Any,
             (true, false) => Family::V4,
@@ -93,7 +93,7 @@ pub fn resolver(
                     .with_help("leave `ipv4` or `ipv6` on"));
             }
         },
-        lifetime: match (config.valid.and_then(duration), config.heeds_lifetimes) {
+        lifetime: match (config.valid.and_then(given), config.heeds_lifetimes) {
             (Some(time), _) => Lifetime::For(time),
             (None, true) => Lifetime::AsTold,
             (None, false) => Lifetime::Usual,

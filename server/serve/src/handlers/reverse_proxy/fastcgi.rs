@@ -12,20 +12,20 @@ use sluice_message::{
 };
 use sluice_model::proxy::{CgiTransport, FastCgiTransport as Config};
 use sluice_net::RequestBody;
-use sluice_net::upstream::Call;
 use sluice_route::placeholder::{NoValues, Unknown};
 use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
+use sluice_upstream::Call;
 
 use super::buffering::{self, Measured};
 use super::params::{Dialect, Params};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files::{self, Root, split_script};
 use crate::limits::CGI_BODY_BYTES_MAX;
 use crate::odd_headers::{is_alias, is_odd};
-use crate::refusal::Refusal;
 use sluice_observe::log::{Level, Log};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files::{self, Root, split_script};
+use sluice_pipeline::refusal::Refusal;
 
 /// The settings of a directive for FastCGI, or for a protocol that encodes the same variables differently.
 pub struct FastCgi {

@@ -4,18 +4,18 @@
 use sluice_message::ResponseHead;
 use sluice_model::Route;
 use sluice_model::handler::ResponseHandler as Config;
-use sluice_net::upstream::{Answer, Call};
 use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{Answer, Call, Pool};
 
 use super::ReverseProxy;
 use super::request::Switch;
-use crate::build::Builder;
-use crate::context::{Exchange, Held};
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::headers::response_matcher;
-use crate::refusal::Refusal;
-use crate::status::StatusText;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Held};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
 
 /// A rule: which responses it applies to, and what it does.
 pub struct Interception {
@@ -134,7 +134,7 @@ impl ReverseProxy {
                 Err(Step::Enter(*list))
             }
             Then::Enter { list, keeps: false } => {
-                x.worker.upstreams.give_back(answer.head);
+                Pool::of(&x.worker).give_back(answer.head);
                 // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
                 // closed.
                 let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());

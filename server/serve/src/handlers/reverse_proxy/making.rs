@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
-use sluice_net::upstream::{Endpoint, Family, Load, Reach};
+use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
+use sluice_upstream::{Endpoint, Family, Reach};
 
 use super::active::Checks;
+use super::addresses::{address_of, tcp};
 use super::breaking::Breaking;
-use super::build::{address_of, tcp};
 use super::group::Member;
-use super::select::Counted;
 use super::transport::Transport;
+use super::upstream::Counted;
 use super::upstream::{Role, Upstream};
-use crate::refusal::Refusal;
 use sluice_observe::metrics::{Health, Hub};
+use sluice_pipeline::refusal::Refusal;
 
 /// What all upstreams of a directive have in common.
 pub struct Maker {

@@ -5,10 +5,10 @@ use sluice_message::{Method, Status};
 use sluice_route::Template;
 use sluice_wire::memcached::encode_get;
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// The key to fetch.
 pub struct Memcached {

@@ -3,6 +3,7 @@
 
 mod account;
 mod active;
+mod addresses;
 mod breaking;
 pub(crate) mod buffering;
 pub(crate) mod build;
@@ -35,20 +36,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_message::{FieldId, Method, Moment, Status, Version};
+use sluice_net::load::Lease;
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::{
-    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Lease, Origin, Upload, Wanted, obtain,
-    take_kept,
-};
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{
+    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Origin, Upload, Wanted, obtain, take_kept,
+};
 
 pub use build::build;
 pub(crate) use build::proxy;
 
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Handler, Step, Waiting};
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
 use buffering::{Buffering, Rules, Text};
@@ -60,6 +58,9 @@ use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
 use select::{Selection, Tried};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
 use upstream::Upstream;
 use verbose::Verbose;
 
@@ -92,7 +93,7 @@ pub(crate) struct ReverseProxy {
     coalescing: Option<Coalescing>,
 }
 
-/// Whether the configuration uses placeholders for [`crate::context::ProxyFacts`].
+/// Whether the configuration uses placeholders for [`sluice_pipeline::context::ProxyFacts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Facts {
     Shown,
@@ -209,7 +210,7 @@ impl ReverseProxy {
                     body
                 }
                 (None, _) | (_, None) => {
-                    x.context.nginx.is_told = is_told;
+                    self.dialect.gives_up(x, is_told);
                     return self.give_up(failed.failure);
                 }
             };

@@ -5,7 +5,7 @@ use sluice_wire::fastcgi::{self, ParamsRefused, WhenDone, encode_begin};
 use sluice_wire::uwsgi::Modifiers;
 use sluice_wire::{scgi, uwsgi};
 
-use crate::failure::Fault;
+use sluice_pipeline::failure::Fault;
 
 /// The protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

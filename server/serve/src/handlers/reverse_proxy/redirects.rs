@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use sluice_message::{Method, Status};
 use sluice_net::tls::{Connector, ConnectorOptions};
-use sluice_net::upstream::{Endpoint, Options, Protocol};
+use sluice_upstream::{Endpoint, Options, Protocol};
 
-use super::build::tcp;
+use super::addresses::tcp;
 use super::transport::Transport;
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// How redirects to another host are followed.
 pub struct Redirects {

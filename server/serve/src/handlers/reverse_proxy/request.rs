@@ -6,17 +6,17 @@ use base64::engine::general_purpose::STANDARD;
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, Status, Unfit, Version};
 use sluice_net::RequestBody;
-use sluice_net::upstream::Carrier;
+use sluice_upstream::{Carrier, Pool};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::ReverseProxy;
 use super::fastcgi::Asked;
 use super::upstream::Upstream;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::handlers::headers::Of;
-use crate::values::At;
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::values::At;
 
 /// A request ready to be sent.
 pub struct Prepared {
@@ -62,7 +62,7 @@ impl ReverseProxy {
             return Err(Fault::new(Status::METHOD_NOT_ALLOWED, why));
         }
         let framing = framing(&method, body);
-        let mut spare = x.worker.upstreams.spare_head();
+        let mut spare = Pool::of(&x.worker).spare_head();
         spare.fields.clear();
         let switch = self.put_together(x, upstream, framing, &mut spare.fields);
         let mut head = Vec::new();
@@ -87,7 +87,7 @@ impl ReverseProxy {
             }
         }
         std::mem::swap(&mut x.req.fields, &mut spare.fields);
-        x.worker.upstreams.give_back(spare);
+        Pool::of(&x.worker).give_back(spare);
         if let Some((method, target)) = before {
             x.req.method = method;
             x.req.uri = target;

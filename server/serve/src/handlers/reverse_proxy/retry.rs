@@ -6,20 +6,20 @@ use std::time::Duration;
 use sluice_message::Moment;
 use sluice_model::proxy::ReverseProxy as Config;
 use sluice_model::{Matcher, MatcherSet};
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry};
 use sluice_policy::retry::{Body, Failed, Others, Progress};
 use sluice_policy::{RetryBudget, RetryPolicy};
 use sluice_route::MatcherSets;
+use sluice_upstream::{Answer, Call, CallFailure};
 
-use super::build::duration;
 use super::replay::Replay;
 use super::select::Tried;
-use crate::build;
-use crate::context::Exchange;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
-use crate::values;
+use sluice_pipeline::build;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values;
 
 /// The retry settings, shared by all workers.
 pub struct Retries {
@@ -52,9 +52,9 @@ impl Retries {
         let (mut matched, mut unwanted) = (None, None);
         if let Some(config) = &config.load_balancing {
             policy.retries = u32::try_from(config.retries).unwrap_or(0);
-            policy.try_duration = duration(config.try_duration).unwrap_or_default();
+            policy.try_duration = given(config.try_duration).unwrap_or_default();
             // Caddy's default interval applies only if the duration limits the attempts.
-            policy.try_interval = match duration(config.try_interval) {
+            policy.try_interval = match given(config.try_interval) {
                 Some(interval) => interval,
                 None if policy.try_duration.is_zero() => Duration::ZERO,
                 None => policy.try_interval,

@@ -18,15 +18,15 @@ use sluice_route::{query, values as route_values};
 
 use super::Facts;
 use super::breaking::Breaking;
-use super::build::duration;
 use super::group::{Beginning, Choosing, Timing};
 use super::making::Maker;
-use super::upstream::{Role, Upstream};
-use crate::context::Exchange;
+use super::upstream::{Counted, Role, Upstream};
 use crate::limits::SLOW_START_SHARE_MIN;
-use crate::refusal::Refusal;
-use crate::values::{client_ip, remote_ip};
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values::{client_ip, remote_ip};
 
 /// The load-balancing state of a directive, shared by all workers.
 pub struct Selection {
@@ -42,15 +42,6 @@ pub struct Selection {
     slow_start: Duration,
     /// The nginx upstream group, which makes the selection instead.
     group: Option<Box<Choosing>>,
-}
-
-/// Whether requests in flight are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
-    /// Counted.
-    Yes,
-    /// Not needed.
-    No,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -147,7 +138,7 @@ impl Selection {
                 Checks::None
             },
             slow_start: balancing
-                .and_then(|c| duration(c.slow_start))
+                .and_then(|c| given(c.slow_start))
                 .unwrap_or_default(),
             passive,
             breaking: maker.breaking,
@@ -718,7 +709,7 @@ fn cookie(config: Option<&SelectionPolicy>) -> Option<Cookie> {
     };
     Some(Cookie {
         name: name.to_owned(),
-        max_age: duration(config.max_age),
+        max_age: given(config.max_age),
     })
 }
 
@@ -738,10 +729,10 @@ pub(super) fn passive(config: Option<&PassiveChecks>) -> Result<PassivePolicy, R
             })?,
     };
     Ok(PassivePolicy {
-        fail_duration: duration(config.fail_duration).unwrap_or_default(),
+        fail_duration: given(config.fail_duration).unwrap_or_default(),
         max_fails: u32::try_from(config.max_fails).unwrap_or(0).max(1),
         unhealthy_statuses: config.unhealthy_status.clone(),
-        unhealthy_latency: duration(config.unhealthy_latency).unwrap_or_default(),
+        unhealthy_latency: given(config.unhealthy_latency).unwrap_or_default(),
         unhealthy_request_count: u32::try_from(config.unhealthy_request_count).unwrap_or(0),
         ejected_max_percent,
     })

@@ -6,12 +6,12 @@ use sluice_message::date::format_http;
 use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
 use sluice_route::Template;
 
-use super::build::duration;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// The sticky settings.
 pub struct Sticky {
@@ -104,9 +104,7 @@ impl Cookie {
             expires: match (config.expires_never, config.expires) {
                 (true, _) => Expires::Never,
                 (false, None) => Expires::WithClient,
-                (false, Some(time)) => {
-                    Expires::After(duration(time).map_or(0, |time| time.as_secs()))
-                }
+                (false, Some(time)) => Expires::After(given(time).map_or(0, |time| time.as_secs())),
             },
             domain: cx.template(&config.domain)?,
             path: cx.template(&config.path)?,

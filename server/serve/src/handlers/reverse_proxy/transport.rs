@@ -12,10 +12,9 @@ use sluice_model::proxy::{
 };
 use sluice_net::Probes;
 use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
-use sluice_net::upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
+use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
 
-use super::build::duration;
 use super::dialling;
 use super::fastcgi::FastCgi;
 use super::group::Shared;
@@ -23,11 +22,12 @@ use super::making::Way;
 use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;
-use crate::https::Keys;
 use crate::limits::READ_BUFFER_BYTES;
-use crate::refusal::Refusal;
 use crate::trust_pool;
 use sluice_observe::log::Log;
+use sluice_pipeline::keys::Keys;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The transport of all upstreams of a directive.
 #[derive(Clone)]
@@ -394,8 +394,8 @@ fn timeouts(config: &HttpTransport) -> Timeouts {
         config.write_timeout,
     );
     Timeouts {
-        answer: duration(config.response_header_timeout),
-        expect_continue: duration(config.expect_continue_timeout).unwrap_or(common.expect_continue),
+        answer: given(config.response_header_timeout),
+        expect_continue: given(config.expect_continue_timeout).unwrap_or(common.expect_continue),
         ..common
     }
 }
@@ -408,9 +408,9 @@ fn all_have(
 ) -> Timeouts {
     let defaults = Timeouts::default();
     Timeouts {
-        dial: duration(dial).unwrap_or(defaults.dial),
-        read: duration(read),
-        write: duration(write),
+        dial: given(dial).unwrap_or(defaults.dial),
+        read: given(read),
+        write: given(write),
         ..defaults
     }
 }
@@ -427,7 +427,7 @@ fn keep_alive(config: Option<&KeepAliveConfig>) -> KeepAlive {
         .into_iter()
         .chain(limit(config.max_idle_conns))
         .fold(limits::IDLE_MAX, usize::min);
-    let idle_timeout = duration(config.idle_timeout).unwrap_or(limits::IDLE_TIMEOUT);
+    let idle_timeout = given(config.idle_timeout).unwrap_or(limits::IDLE_TIMEOUT);
     KeepAlive::Keep {
         idle_timeout,
         idle_max,
@@ -440,7 +440,7 @@ fn wear(config: Option<&KeepAliveConfig>) -> Wear {
         requests_max: config
             .and_then(|config| u32::try_from(config.max_requests).ok())
             .filter(|max| *max > 0),
-        age_max: config.and_then(|config| duration(config.max_age)),
+        age_max: config.and_then(|config| given(config.max_age)),
     }
 }
 

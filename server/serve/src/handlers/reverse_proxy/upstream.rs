@@ -8,13 +8,22 @@ use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
 use sluice_net::clock;
-use sluice_net::upstream::{Endpoint, KeepAlive, Load, Wanted};
+use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
+use sluice_upstream::{Endpoint, KeepAlive, Wanted};
 
 use super::group::Member;
-use super::select::Counted;
 use sluice_observe::metrics::{Health, Standing};
+
+/// Whether requests in flight are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Counted.
+    Yes,
+    /// Not needed.
+    No,
+}
 
 /// One upstream.
 pub struct Upstream {

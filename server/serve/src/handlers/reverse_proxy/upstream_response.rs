@@ -6,15 +6,15 @@ use std::task::{Context, Poll};
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, ResponseHead};
 use sluice_net::tunnel::Term;
-use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
+use sluice_upstream::{Answer, Call, Pool};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
 use super::request::Switch;
 use super::{Facts, ReverseProxy, upstream_values};
-use crate::context::Exchange;
-use crate::handler::Step;
 use crate::handlers::headers::Of;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::Step;
 
 impl ReverseProxy {
     /// Makes the upstream's response the response of the exchange.
@@ -72,7 +72,7 @@ impl ReverseProxy {
         x.res.status = head.status;
         self.change_down(x, &mut head);
         self.dialect.take_fields(x, &mut head, self.keeps_fields);
-        x.worker.upstreams.give_back(head);
+        Pool::of(&x.worker).give_back(head);
     }
 
     /// Turns the connection into a tunnel, if the client asked for that protocol. Otherwise the client's next request
@@ -106,7 +106,7 @@ impl ReverseProxy {
         };
         tunnel.buffer_bytes = self.streams.buffer_bytes;
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
-        x.worker.upstreams.give_back(head);
+        Pool::of(&x.worker).give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))
     }
 

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::{Fields, Moment, Status};
-use sluice_net::upstream::Traffic;
 use sluice_net::{Body, BodyStream, Failure, clock};
+use sluice_upstream::Traffic;
 
 use super::upstream::Upstream;
-use crate::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
+use sluice_pipeline::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
 
 /// Records that the proxy handler received the request.
 pub fn begin(x: &mut Exchange) {

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use sluice_message::{Fields, Moment, Status};
 use sluice_net::{Body, BodyStream, Failure};
 
-use crate::context::Exchange;
 use sluice_observe::log::{Entry, Log};
+use sluice_pipeline::context::Exchange;
 
 /// Caddy's name for the logger of reverse proxies.
 const LOGGER: &str = "http.handlers.reverse_proxy";

@@ -11,8 +11,8 @@ use std::path::Path;
 use sluice_cache::Time;
 
 use super::{Links, Order, SortBy};
-use crate::context::Exchange;
 use crate::handlers::file_server::hide::Hidden;
+use sluice_pipeline::context::Exchange;
 
 /// One entry of a listing.
 #[derive(Clone, Debug)]

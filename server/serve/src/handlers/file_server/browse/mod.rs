@@ -17,13 +17,13 @@ use sluice_net::Body;
 use sluice_net::body::SharedSlice;
 
 use super::hide::Hidden;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
-use crate::handler::Step;
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use sluice_observe::random;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 pub(super) use entries::Entry;
 use template::Template;
@@ -36,7 +36,7 @@ pub(super) struct Browse {
     entries_max: usize,
     /// The template for HTML listings, instead of the built-in page.
     template: Option<Template>,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 /// Whether listings show the targets of links.
@@ -162,7 +162,7 @@ impl Order {
 }
 
 impl Browse {
-    pub(super) fn build(config: &Config, site: SiteRef) -> Result<Browse, Refusal> {
+    pub(super) fn build(config: &Config, site: ServerRef) -> Result<Browse, Refusal> {
         let template = match config.template_file.as_str() {
             "" => None,
             path => Some(Template::new(path).map_err(|error| {

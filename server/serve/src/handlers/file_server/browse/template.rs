@@ -6,13 +6,13 @@ use sluice_template::{Delimiters, Fault, Object, Room, Text, Time, Value, Zone, 
 
 use super::text::{shown_name, url};
 use super::{Entry, Listing};
-use crate::context::Exchange;
-use crate::failure::Fault as Refused;
-use crate::files::limits::TEMPLATE_BYTES_MAX;
-use crate::files::read_whole;
-use crate::site::SiteRef;
+use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::templates::humanize::binary_size;
 use crate::templates::{self, Setting, mode_text};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault as Refused;
+use sluice_pipeline::files::read_whole;
+use sluice_pipeline::subrequests::ServerRef;
 
 /// A file with a template for listings.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Template {
         x: &Exchange,
         listing: &Listing,
         root: &[u8],
-        site: &SiteRef,
+        site: &ServerRef,
     ) -> Result<Vec<u8>, Refused> {
         let now = x.worker.clock.coarse();
         let Some(source) = read_whole(&self.path, TEMPLATE_BYTES_MAX as u64, now) else {

@@ -9,19 +9,19 @@ use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
 use super::Opinion;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
 use crate::handlers::nginx::subrequest;
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
-use crate::values::expanded_traced;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
+use sluice_pipeline::values::expanded_traced;
 
 /// The location that receives the authorization subrequest.
 pub struct AskLocation {
     uri: Box<[u8]>,
     set: Vec<(Arc<str>, Template)>,
-    site: SiteRef,
+    site: ServerRef,
 }
 
 impl AskLocation {

@@ -11,12 +11,13 @@ use std::time::Duration;
 use sluice_message::{FieldId, Status};
 use sluice_model::nginx::AccessRules as Config;
 
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::{Account, Assumed, Handler, Step, Waiting};
-use crate::refusal::Refusal;
-use crate::settings::given;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 use location::AskLocation;
 use rules::{Rules, Ruling};
@@ -84,7 +85,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 impl Handler for Access {
     fn serve(&self, x: &mut Exchange) -> Step {
         // A subrequest was authorized together with its parent request.
-        if x.context.nginx.subrequest {
+        if x.context.nginx().subrequest {
             return Step::Next;
         }
         match (self.rules.rule(x), self.more.as_deref()) {

@@ -4,9 +4,9 @@ use sluice_message::Remote;
 use sluice_model::nginx::AccessRule;
 use sluice_route::matcher::IpRanges;
 
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::values::client_ip;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::client_ip;
 
 /// The rules of one location.
 pub struct Rules(Vec<(Ruling, From)>);

@@ -12,16 +12,16 @@ use sluice_model::nginx::PasswordFile as Config;
 use sluice_route::Template;
 
 use super::Opinion;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::files;
-use crate::files::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
 use crate::handlers::authentication::password::{self, Busy, Hash};
 use crate::handlers::authentication::remembered::Remembered;
 use crate::handlers::authentication::{Credentials, challenge};
-use crate::refusal::Refusal;
-use crate::values::{expand_path, expanded};
+use crate::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{expand_path, expanded};
 
 /// An `auth_basic` realm and its password file.
 pub struct PasswordFile {

@@ -14,13 +14,15 @@ use sluice_route::Template;
 use super::TreeRef;
 use super::error_log::Grade;
 use super::types::Kinds;
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Handler, Step};
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 use recode::{Charsets, Recoder, Table};
 
@@ -45,14 +47,14 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         source: cx.template(&config.source)?,
         overrides: config.overrides,
         types: Kinds::build(&config.types),
-        charsets: cx.nginx_charsets.clone(),
-        tree: cx.nginx_tree.clone(),
+        charsets: Shared::of(cx).charsets,
+        tree: Shared::of(cx).tree,
     }))))
 }
 
 impl Handler for Charset {
     fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.nginx.heeds_charset = true;
+        x.context.nginx_mut().heeds_charset = true;
         x.context.filters.push(self.0.clone());
         Step::Next
     }
@@ -60,10 +62,10 @@ impl Handler for Charset {
 
 /// Stores the charset requested by an upstream (`X-Accel-Charset`), if the location evaluates it.
 pub(crate) fn heed(x: &mut Exchange, fields: &Fields) {
-    if x.context.nginx.heeds_charset
+    if x.context.nginx().heeds_charset
         && let Some(name) = fields.find_first(b"X-Accel-Charset")
     {
-        x.context.occasional.charset_wanted = name.to_vec();
+        x.context.occasional_mut().charset_wanted = name.to_vec();
     }
 }
 
@@ -141,12 +143,12 @@ impl Settings {
     /// The target charset; `says_own` if the response declares a charset.
     fn wanted(&self, x: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
         // An included part takes the charset of its page.
-        let of_page = &x.context.occasional.charset_of_page;
-        if x.context.nginx.is_subrequest() && !of_page.is_empty() {
+        let of_page = &x.context.occasional().charset_of_page;
+        if x.context.nginx().is_subrequest() && !of_page.is_empty() {
             return Some(of_page.clone());
         }
-        if !x.context.occasional.charset_wanted.is_empty() {
-            let mut wanted = std::mem::take(&mut x.context.occasional.charset_wanted);
+        if !x.context.occasional().charset_wanted.is_empty() {
+            let mut wanted = std::mem::take(&mut x.context.occasional_mut().charset_wanted);
             clean_value(&mut wanted);
             if self.charsets.know(&wanted) {
                 return Some(wanted);
@@ -218,9 +220,9 @@ impl Filter for Settings {
     }
 
     fn give_up(&self, x: &mut Exchange) {
-        x.context.nginx.heeds_charset = false;
-        if !x.context.occasional.charset_wanted.is_empty() {
-            x.context.occasional.charset_wanted.clear();
+        x.context.nginx_mut().heeds_charset = false;
+        if !x.context.occasional().charset_wanted.is_empty() {
+            x.context.occasional_mut().charset_wanted.clear();
         }
     }
 }

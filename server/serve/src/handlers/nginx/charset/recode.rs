@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_message::hex::hex_pair;
 use sluice_model::nginx::{CharsetMap as Config, Nginx};
 
-use crate::refusal::Refusal;
+use sluice_pipeline::refusal::Refusal;
 
 /// Replaces characters that the target charset does not have.
 const UNKNOWN: u8 = b'?';

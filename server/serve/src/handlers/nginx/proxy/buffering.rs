@@ -2,10 +2,10 @@
 
 use sluice_model::proxy::{NginxProxy as Config, ReverseProxy, Transport};
 
-use crate::build::Builder;
 use crate::handlers::reverse_proxy::buffering::{Buffering, ReadAhead, Rules, Spooling};
 use crate::limits::{BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_RESPONSE_BYTES};
-use crate::refusal::Refusal;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::refusal::Refusal;
 
 /// How nginx buffers, as the location says.
 pub(crate) fn buffering(

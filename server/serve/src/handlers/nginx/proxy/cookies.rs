@@ -4,11 +4,11 @@
 use sluice_model::proxy::{CookieFlags, LocationChange, NginxProxy as Config};
 use sluice_route::{Provenance, Template};
 
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::handlers::nginx::groups::{Case, Pattern, found_or_fails};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// A replacement rule for a text from the upstream.
 pub struct Change {

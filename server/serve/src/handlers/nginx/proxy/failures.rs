@@ -5,10 +5,10 @@ use std::io;
 use sluice_net::{Failure, FailureKind, Retry, Side};
 
 use super::NginxProxy;
-use crate::context::Exchange;
 use crate::handlers::nginx::error_log::Grade;
 use crate::handlers::reverse_proxy::dialect::Destination;
 use crate::handlers::reverse_proxy::upstream::Upstream;
+use sluice_pipeline::context::Exchange;
 
 /// Reports a failed try; false where nginx says nothing about such a failure.
 pub fn report(

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
 use sluice_model::proxy::NginxProxy as Config;
-use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::Template;
+use sluice_upstream::{Answer, Call};
 
 use super::charset;
 use super::proxy_store::Keep;
@@ -21,11 +21,9 @@ use super::redirect::Naming;
 use super::uri::escape;
 use super::variables::sent;
 use super::{TreeRef, rate};
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::cache::cached_response::part_by_force;
+use crate::handlers::nginx::shared::Shared;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original};
 use crate::handlers::reverse_proxy::replay::Replay;
@@ -33,12 +31,16 @@ use crate::handlers::reverse_proxy::select::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
-use crate::text::clean_value;
-use crate::values::expanded;
 pub(crate) use buffering::buffering;
 use cookies::{Change, Cookies};
 use next_upstream::NextUpstream;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::text::clean_value;
+use sluice_pipeline::values::expanded;
 
 /// The settings.
 pub struct NginxProxy {
@@ -162,7 +164,7 @@ impl NginxProxy {
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
             ignores_charset: ignores("X-Accel-Charset"),
-            tree: cx.nginx_tree.clone(),
+            tree: Shared::of(cx).tree,
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
             next: NextUpstream::build(config, servers)?,
@@ -198,7 +200,7 @@ impl NginxProxy {
     }
 
     fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
-        let has_final_path = x.context.nginx.has_final_path();
+        let has_final_path = x.context.nginx().has_final_path();
         let mut target = match &self.target {
             Some(new) if !has_final_path || matches!(new.extent, Extent::Whole) => {
                 expanded(&new.path, x)
@@ -215,8 +217,8 @@ impl NginxProxy {
                 x.req.uri.set(&target);
                 return Some(before);
             }
-            _ if x.context.nginx.is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
-            _ if x.context.nginx.is_as_sent() => {
+            _ if x.context.nginx().is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
+            _ if x.context.nginx().is_as_sent() => {
                 let before = (x.req.method.clone(), x.req.uri.clone());
                 let whole = sent(x).to_vec();
                 x.req.uri.set(&whole);
@@ -334,6 +336,10 @@ impl Dialect for NginxProxy {
         failures::report(self, x, failure, of)
     }
 
+    fn gives_up(&self, x: &mut Exchange, is_logged: bool) {
+        x.context.nginx_mut().is_told = is_logged;
+    }
+
     fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>> {
         self.body.as_ref().map(|body| expanded(body, x))
     }
@@ -436,7 +442,7 @@ impl Dialect for NginxProxy {
 
     fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
         // Those of a cached response as well.
-        if x.context.nginx.is_subrequest() || is_shown {
+        if x.context.nginx().is_subrequest() || is_shown {
             // `auth_request_set` looks at them.
             (*x.context.upstream.fields).clone_from(&head.fields);
         }

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use sluice_message::{Method, Moment, Status};
 use sluice_model::proxy::NginxProxy as Config;
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
+use sluice_upstream::{Answer, Call, CallFailure};
 
-use crate::context::Exchange;
-use crate::handlers::reverse_proxy::build::duration;
 use crate::handlers::reverse_proxy::replay::Replay;
 use crate::handlers::reverse_proxy::select::Tried;
 use crate::limits::REPLAY_BYTES_MAX;
-use crate::refusal::Refusal;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 
 /// The settings.
 pub struct NextUpstream {
@@ -57,7 +57,7 @@ impl NextUpstream {
             non_idempotent: has("non_idempotent"),
             statuses: statuses.into(),
             tries_max,
-            time_max: duration(config.next_upstream_timeout),
+            time_max: given(config.next_upstream_timeout),
         })
     }
 

@@ -2,6 +2,7 @@
 //! and `variables` evaluate their parameters.
 
 mod page;
+mod page_state;
 mod parse;
 pub(crate) mod variables;
 mod words;
@@ -14,16 +15,17 @@ use sluice_net::Body;
 
 use super::types::Kinds;
 use super::{TreeRef, changed};
-use crate::build::Builder;
-use crate::context::Exchange;
 use crate::filters::encode::{Silence, Source};
-use crate::handler::{Filter, Filtering, Handler};
-use crate::refusal::Refusal;
-use crate::site::SiteRef;
+use crate::handlers::nginx;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::handler::{Filter, Filtering, Handler};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::subrequests::ServerRef;
 
 use page::Page;
+pub use page_state::Shared;
 use variables::Names;
-pub use variables::Shared;
 
 /// The filter.
 #[derive(Clone)]
@@ -38,7 +40,7 @@ struct Rules {
     keeps_last_modified: bool,
     names: Names,
     all_names: Arc<Names>,
-    site: SiteRef,
+    site: ServerRef,
     tree: TreeRef,
 }
 
@@ -50,9 +52,9 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         silent: config.silent,
         keeps_last_modified: config.keeps_last_modified,
         names: Names::build(&config.variables, &Default::default())?,
-        all_names: cx.nginx_names.clone(),
+        all_names: nginx::shared::Shared::of(cx).names,
         site: cx.itself.clone(),
-        tree: cx.nginx_tree.clone(),
+        tree: nginx::shared::Shared::of(cx).tree,
     }))))
 }
 

@@ -13,19 +13,21 @@ use sluice_net::body::SharedSlice;
 use sluice_net::{Body, BodyStream, Failure};
 
 use super::Rules;
+use super::page_state::Shared;
 use super::parse::{Command, Next, Parser};
-use super::variables::{Seen, Shared};
+use super::variables::Seen;
 use super::words::{Encoding, Known, expanded, holds, lower};
-use crate::context::Exchange;
 use crate::filters::encode::Source;
 use crate::handlers::nginx::charset;
 use crate::handlers::nginx::error_log::Grade;
+use crate::handlers::nginx::state::NginxContext;
 use crate::handlers::nginx::state::State;
 use crate::handlers::nginx::{subrequest, uri};
 use crate::limits::{
     SSI_AHEAD_BYTES_MAX, SSI_AHEAD_MAX, SSI_DEPTH_MAX, SSI_KEPT_BYTES_MAX, SSI_SET_BYTES_MAX,
     SSI_TURN_BYTES,
 };
+use sluice_pipeline::context::Exchange;
 
 /// The default `errmsg`.
 const MISTAKE: &[u8] = b"[an error occurred while processing the directive]";
@@ -113,24 +115,24 @@ type Asked = Pin<Box<dyn Future<Output = (Box<Exchange>, Body)>>>;
 impl Page {
     /// Processes the response to `x`.
     pub fn new(x: &mut Exchange, rules: Arc<Rules>, source: Source) -> Page {
-        let shared = match &x.context.occasional.ssi {
+        let shared = match &x.context.occasional().ssi {
             Some(shared) => shared.clone(),
             None => Arc::default(),
         };
         let path = x.req.uri.path().to_vec();
         let mut request = subrequest::apart(x, &path, None);
-        request.context.nginx = State {
-            place: x.context.nginx.place,
-            depth: x.context.nginx.depth,
-            ..request.context.nginx
+        *request.context.nginx_mut() = State {
+            place: x.context.nginx().place,
+            depth: x.context.nginx().depth,
+            ..*request.context.nginx()
         };
         request.res.status = x.res.status;
         request.res.fields.clone_from(&x.res.fields);
-        request.context.occasional.ssi = Some(shared.clone());
+        request.context.occasional_mut().ssi = Some(shared.clone());
         let media_type = x.res.fields.first(FieldId::ContentType).unwrap_or_default();
         let charset = charset::named_in(media_type).unwrap_or_default();
-        if !charset.is_empty() && !x.context.nginx.is_subrequest() {
-            request.context.occasional.charset_of_page = charset.to_vec();
+        if !charset.is_empty() && !x.context.nginx().is_subrequest() {
+            request.context.occasional_mut().charset_of_page = charset.to_vec();
         }
         Page::of(Box::new(request), rules, shared, source)
     }
@@ -406,7 +408,7 @@ impl Page {
         }
         let mut clean = Vec::with_capacity(target.len());
         uri::clean(&target, true, &mut clean).map_err(|_| refuse())?;
-        let depth = self.request.context.nginx.depth + 1;
+        let depth = self.request.context.nginx().depth + 1;
         if depth > SSI_DEPTH_MAX || !self.shared.count_include() {
             let path = String::from_utf8_lossy(&clean);
             return Err(format!("subrequests cycle while processing \"{path}\""));
@@ -415,7 +417,7 @@ impl Page {
         let mut sub = Box::new(subrequest::apart(&self.request, &clean, None));
         sub.req.uri.set_query(query);
         sub.req.method = Method::Get;
-        sub.context.nginx.depth = depth;
+        sub.context.nginx_mut().depth = depth;
         Ok(Box::pin(async move {
             let body = site.fetch(&mut sub).await;
             (sub, body)
@@ -559,10 +561,10 @@ fn stubbed(
     };
     let path = sub.req.uri.path().to_vec();
     let mut request = Box::new(subrequest::apart(&sub, &path, None));
-    request.context.nginx = State {
-        place: sub.context.nginx.place,
-        depth: sub.context.nginx.depth,
-        ..request.context.nginx
+    *request.context.nginx_mut() = State {
+        place: sub.context.nginx().place,
+        depth: sub.context.nginx().depth,
+        ..*request.context.nginx()
     };
     let page = Page::of(request, rules.clone(), shared.clone(), source);
     match Source::of(&mut sub, Body::Stream(Box::new(page))) {

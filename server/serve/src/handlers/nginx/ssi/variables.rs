@@ -1,18 +1,18 @@
 //! Variables of pages: those set by commands, the groups of their patterns, and all variables of nginx.conf.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_message::layout::LocalTime;
 use sluice_net::sys::local_time::{LocalOffset, local_offset};
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Template, Unknown};
 
-use super::words::{self, Groups, Known};
-use crate::context::Exchange;
-use crate::limits::{SSI_INCLUDES_MAX, SSI_KEPT_BYTES_MAX};
-use crate::refusal::Refusal;
-use crate::values::At;
+use super::page_state::Shared;
+use super::words::{self, Known};
+use crate::handlers::nginx::state::NginxContext;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::At;
 
 /// The variables of every scope, and the prefixes of variable families such as `arg_`.
 #[derive(Debug, Default)]
@@ -67,81 +67,6 @@ impl Names {
             false => rest.to_owned(),
         };
         Template::parse(&format!("{{{placeholder}{rest}}}")).ok()
-    }
-}
-
-/// State shared by all pages of one response, at any include depth.
-#[derive(Debug, Default)]
-pub struct Shared(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-pub struct Kept {
-    set: Vec<(String, Vec<u8>)>,
-    groups: Groups,
-    blocks: Vec<(Vec<u8>, Arc<[u8]>)>,
-    /// Total size of all stored values in bytes.
-    bytes: usize,
-    includes: u32,
-}
-
-impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // A panic leaves only complete values behind.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets a variable.
-    pub fn set(&self, name: String, value: Vec<u8>) -> Result<(), String> {
-        let mut kept = self.kept();
-        kept.make_room(name.len() + value.len())?;
-        match kept.set.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) => *known = value,
-            None => kept.set.push((name, value)),
-        }
-        Ok(())
-    }
-
-    /// Stores the groups of a pattern that matched.
-    pub fn remember(&self, groups: Groups) -> Result<(), String> {
-        for (name, number) in &groups.named {
-            let value = groups.number(*number).unwrap_or_default().to_vec();
-            self.set(name.clone(), value)?;
-        }
-        self.kept().groups = groups;
-        Ok(())
-    }
-
-    /// Stores a block.
-    pub fn keep_block(&self, name: Vec<u8>, text: Vec<u8>) -> Result<(), String> {
-        let mut kept = self.kept();
-        kept.make_room(name.len() + text.len())?;
-        kept.blocks.push((name, text.into()));
-        Ok(())
-    }
-
-    /// The block of this name; of several the first wins, as in nginx.
-    pub fn block(&self, name: &[u8]) -> Option<Arc<[u8]>> {
-        let kept = self.kept();
-        let found = kept.blocks.iter().find(|(known, _)| known == name);
-        found.map(|(_, text)| text.clone())
-    }
-
-    /// Counts an include; false if the limit is exceeded.
-    pub fn count_include(&self) -> bool {
-        let mut kept = self.kept();
-        kept.includes += 1;
-        kept.includes <= SSI_INCLUDES_MAX
-    }
-}
-
-impl Kept {
-    fn make_room(&mut self, bytes: usize) -> Result<(), String> {
-        // Replaced values still count: the total never shrinks, which bounds the work a page can cause.
-        self.bytes += bytes;
-        match self.bytes > SSI_KEPT_BYTES_MAX {
-            true => Err("too much is kept by SSI commands".to_owned()),
-            false => Ok(()),
-        }
     }
 }
 
@@ -201,7 +126,7 @@ impl Known for Seen<'_> {
             out.extend_from_slice(value);
             return true;
         }
-        if let Some(tables) = &self.page.context.tables
+        if let Some(tables) = self.page.context.tables()
             && tables.know(name)
         {
             let before = out.len();

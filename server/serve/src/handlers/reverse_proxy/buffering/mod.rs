@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use sluice_message::Fields;
-use sluice_net::upstream::Answer;
 use sluice_net::{BodyStream, Failure, RequestBody, Worker};
+use sluice_upstream::Answer;
 use sluice_wire::h1::BodyFraming;
 
 use crate::limits::BUFFER_RESPONSE_BYTES_MIN;

@@ -11,13 +11,14 @@ use sluice_net::spool::Folder;
 use sluice_policy::buffering::Bounds;
 
 use super::{Buffering, ReadAhead, Spooling};
-use crate::build::Builder;
+use crate::handlers::reverse_proxy::group::Shared;
 use crate::limits::{
     BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_TOLD_EVERY, BUFFER_WRITE_BYTES,
     BUFFER_WRITE_BYTES_RANGE,
 };
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::refusal::Refusal;
 
 /// The limits for one kind of bodies.
 pub(crate) struct Rules {
@@ -149,7 +150,7 @@ fn folder(config: &BodyBuffers, cx: &Builder<'_>) -> Result<Arc<Folder>, Refusal
     let Some(recorder) = cx.recorder else {
         return Ok(Folder::new(&config.folder));
     };
-    cx.shared.folder(&config.folder, |folder| {
+    cx.shared.get::<Shared>().folder(&config.folder, |folder| {
         let prepared = folder
             .prepare()
             .and_then(|_| recorder.stores().hand_over(folder.path()));

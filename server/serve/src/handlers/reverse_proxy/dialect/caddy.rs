@@ -7,22 +7,22 @@ use std::sync::{Arc, LazyLock};
 use sluice_message::{
     FieldId, Fields, FixedField, IpText, Moment, ResponseHead, Scheme, Status, Version,
 };
-use sluice_net::upstream::{Answer, Call};
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
+use sluice_upstream::{Answer, Call};
 
 use super::{Destination, Dialect, FailedTry, Original};
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
 use crate::handlers::reverse_proxy::buffering::{Ahead, Rules};
 use crate::handlers::reverse_proxy::retry::Retries;
 use crate::handlers::reverse_proxy::select::Tried;
 use crate::handlers::reverse_proxy::upstream::Upstream;
 use crate::handlers::reverse_proxy::upstream_response::merge;
-use crate::values::{At, remote_ip};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::values::{At, remote_ip};
 
 /// The settings that only Caddy has.
 pub struct Caddy {
@@ -70,6 +70,8 @@ impl Dialect for Caddy {
     fn report_failure(&self, _x: &mut Exchange, _failure: &Failure, _of: &Destination<'_>) -> bool {
         false
     }
+
+    fn gives_up(&self, _x: &mut Exchange, _is_logged: bool) {}
 
     fn replaced_body(&self, _x: &Exchange) -> Option<Vec<u8>> {
         None

@@ -3,9 +3,9 @@
 mod caddy;
 
 use sluice_message::{Fields, Method, Moment, ResponseHead, Status, Uri, Version};
-use sluice_net::upstream::{Answer, Call, CallFailure};
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
+use sluice_upstream::{Answer, Call, CallFailure};
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ pub use caddy::Caddy;
 use super::buffering::Rules;
 use super::select::Tried;
 use super::upstream::Upstream;
-use crate::context::Exchange;
-use crate::failure::Fault;
-use crate::handler::Step;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
 
 /// The method and the target that a request had before they were rewritten for its upstream.
 pub type Original = (Method, Uri);
@@ -53,6 +53,9 @@ pub trait Dialect: Send + Sync {
 
     /// Logs a failed try at once. False if it is left to the entry about the request.
     fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool;
+
+    /// Called when the request fails. `is_logged` is what [`Dialect::report_failure`] returned for the last attempt.
+    fn gives_up(&self, x: &mut Exchange, is_logged: bool);
 
     /// What is sent in place of the body of the request.
     fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>>;

@@ -9,7 +9,7 @@ use super::super::group::{Member, Names, Peers};
 use super::super::making::Maker;
 use super::super::upstream::Upstream;
 use super::Set;
-use crate::context::Exchange;
+use sluice_pipeline::context::Exchange;
 
 /// The upstreams of a group with names.
 pub struct Members {

@@ -14,13 +14,13 @@ use super::active::Target;
 use super::group::Choosing;
 use super::making::Maker;
 use super::upstream::Upstream;
-use crate::build::dialects;
-use crate::context::Exchange;
+use crate::dialects;
 use crate::limits::SOURCES_MAX;
-use crate::refusal::Refusal;
 use members::Members;
 use named::Named;
 pub use named::{Sockets, at_load};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
 use source::Source;
 
 /// The upstreams available to a request.

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_message::Moment;
 use sluice_model::proxy::Upstream as Config;
-use sluice_net::upstream::{Family, Reach};
 use sluice_route::Template;
 use sluice_route::placeholder::{Found, Key, Unknown, Values};
+use sluice_upstream::{Family, Reach};
 
 use super::super::making::{Maker, Way};
 use super::super::upstream::Upstream;
 use super::Set;
-use crate::context::Exchange;
 use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::expanded;
 
 /// Upstreams of which at least one has a placeholder in its address.
 pub struct Named {

@@ -11,21 +11,22 @@ use sluice_message::Moment;
 use sluice_model::proxy::{AUpstreams, SrvUpstreams, UpstreamSource};
 use sluice_net::clock;
 use sluice_net::signal::Signal;
-use sluice_net::upstream::{Answered, Family, Reach, Resolver, in_background};
+use sluice_net::tasks::in_background;
 use sluice_net::worker::Worker;
 use sluice_route::Template;
+use sluice_upstream::{Answered, Family, Reach, Resolver};
 
-use super::super::build::duration;
 use super::super::dialling::resolver;
 use super::super::making::{Maker, Way};
 use super::{Member, Set};
-use crate::context::Exchange;
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
     SOURCE_STALE_MAX,
 };
-use crate::refusal::Refusal;
-use crate::values::expanded;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+use sluice_pipeline::values::expanded;
 
 /// A source of upstreams.
 pub struct Source {
@@ -132,9 +133,9 @@ impl Source {
         };
         Ok(Source {
             question,
-            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            resolver: resolver(config.resolver.as_ref(), given(config.dial_timeout))?,
             dialled: Family::Any,
-            refresh: duration(config.refresh),
+            refresh: given(config.refresh),
             grace: Duration::ZERO,
             maker: maker.clone(),
             answers: Mutex::default(),
@@ -168,10 +169,10 @@ impl Source {
         };
         Ok(Source {
             question,
-            resolver: resolver(config.resolver.as_ref(), duration(config.dial_timeout))?,
+            resolver: resolver(config.resolver.as_ref(), given(config.dial_timeout))?,
             dialled,
-            refresh: duration(config.refresh),
-            grace: duration(config.grace_period).unwrap_or_default(),
+            refresh: given(config.refresh),
+            grace: given(config.grace_period).unwrap_or_default(),
             maker: maker.clone(),
             answers: Mutex::default(),
         })

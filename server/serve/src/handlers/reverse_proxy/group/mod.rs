@@ -20,10 +20,6 @@ use sluice_route::Template;
 
 use super::sticky::Sticky;
 use super::upstream::Upstream;
-use crate::build::Builder;
-use crate::context::Exchange;
-use crate::refusal::Refusal;
-use crate::values::{client_ip, expanded, remote_ip};
 pub use names::Names;
 use names::is_name;
 use peers::{Line, Spot};
@@ -31,6 +27,10 @@ pub use peers::{Member, Peers};
 pub use sessions::{Beginning, Sessions};
 use sluice_observe::log::Log;
 use sluice_observe::random;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{client_ip, expanded, remote_ip};
 pub use timing::Timing;
 
 /// State shared by the handlers of one configuration.
@@ -236,7 +236,7 @@ impl Choosing {
             .with_help("give as many"));
         }
         Ok(Choosing {
-            group: cx.shared.group(config, upstreams, cx.log)?,
+            group: cx.shared.get::<Shared>().group(config, upstreams, cx.log)?,
             key: cx.template(&config.key)?,
             sticky: Sticky::build(config, cx)?.map(Box::new),
         })

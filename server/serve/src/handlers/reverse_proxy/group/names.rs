@@ -11,20 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use sluice_message::Moment;
 use sluice_model::proxy::NginxGroup as Config;
 use sluice_net::signal::Signal;
-use sluice_net::upstream::limits::NAME_LIFETIME;
-use sluice_net::upstream::{
-    Address, Answered, Resolver, by_system, in_background, is_reachable, within,
-};
+use sluice_net::tasks::in_background;
+use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
+use sluice_upstream::limits::NAME_LIFETIME;
+use sluice_upstream::{Address, Answered, Resolver, by_system, is_reachable};
 
-use super::super::build::address_of;
+use super::super::addresses::address_of;
 use super::super::dialling::resolver;
 use super::peers::{Line, Peers, Spot};
 use crate::limits::{
     FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
 };
-use crate::refusal::Refusal;
 use sluice_observe::log::Log;
+use sluice_pipeline::refusal::Refusal;
 
 /// The names of a group and their addresses.
 pub struct Names {

@@ -8,10 +8,9 @@ use md5::{Digest, Md5};
 use sluice_message::hex::hex_text;
 use sluice_message::{Moment, Status};
 use sluice_model::proxy::{NginxGroup as Config, NginxServer};
-use sluice_net::upstream::Load;
+use sluice_net::load::Load;
+use sluice_pipeline::settings::given;
 use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
-
-use super::super::build::duration;
 
 /// A line of a group, in order.
 pub struct Line {
@@ -125,7 +124,7 @@ fn servers(lines: &[Line], spots: &[Spot]) -> Vec<Server> {
             name: spot.name.clone(),
             weight: spot.weight,
             max_fails: line.server.max_fails,
-            fail_timeout: duration(line.server.fail_timeout).unwrap_or(Duration::ZERO),
+            fail_timeout: given(line.server.fail_timeout).unwrap_or(Duration::ZERO),
             requests_max: line.requests_max,
             is_down: line.server.down,
             is_backup: spot.is_backup,

@@ -10,8 +10,8 @@ use sluice_message::{Fields, Moment};
 use sluice_model::proxy::StickyLearn as Config;
 use sluice_net::{Body, BodyStream, Failure, clock};
 
-use super::super::build::duration;
 use crate::limits::{SESSION_TIMEOUT, SESSIONS_MAX};
+use sluice_pipeline::settings::given;
 
 /// The sessions of a group, shared by all workers.
 pub struct Sessions {
@@ -44,7 +44,7 @@ impl Sessions {
         let count = usize::try_from(config.sessions_max).unwrap_or(usize::MAX);
         Sessions {
             count_max: count.clamp(2, SESSIONS_MAX),
-            timeout: duration(config.timeout).unwrap_or(SESSION_TIMEOUT),
+            timeout: given(config.timeout).unwrap_or(SESSION_TIMEOUT),
             table: Mutex::default(),
         }
     }

@@ -33,10 +33,10 @@ use sluice_net::listener::ListenAddr;
 use sluice_net::worker::ConnectionLimit;
 use sluice_net::workers::{Listen, Workers};
 
-use crate::settings::{Times, settings};
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::Log;
+use sluice_pipeline::settings::{Times, settings};
 
 const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";

@@ -1,0 +1,60 @@
+//! What the connections of a worker share, and the count of those that are open.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use sluice_message::{Fields, RequestHead};
+
+use crate::connection_slots::Place;
+use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
+use crate::service::{Exchange, Service};
+use crate::worker::{ConnectionLimit, Entered, Worker};
+
+/// State shared by the connections of a worker for one type of service.
+pub(crate) struct Shared<S: Service> {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) limit: Arc<ConnectionLimit>,
+    pub(crate) exchanges: RefCell<Vec<Box<Exchange<S::Context>>>>,
+}
+
+impl<S: Service> Shared<S> {
+    /// Returns a used exchange to the pool.
+    pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
+        let mut kept = self.exchanges.borrow_mut();
+        if kept.len() < EXCHANGES_KEPT_MAX {
+            if x.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                x.req = RequestHead::default();
+            }
+            if x.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                x.res.fields = Fields::new();
+            }
+            x.req.clear();
+            x.res.clear();
+            if x.inline.capacity() > INLINE_KEPT_BYTES_MAX {
+                x.inline = Vec::new();
+            }
+            kept.push(x);
+        }
+    }
+}
+
+/// An open connection of a worker; dropping it, also during a panic, decrements the counter.
+pub(crate) struct Open(
+    Rc<Worker>,
+    #[expect(dead_code, reason = "held to be counted")] (Entered, Place),
+);
+
+impl Open {
+    /// Counts a connection as open.
+    pub(crate) fn new(worker: &Rc<Worker>, limits: (Entered, Place)) -> Open {
+        worker.counters.open.up();
+        Open(worker.clone(), limits)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.counters.open.down();
+    }
+}

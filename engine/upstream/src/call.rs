@@ -1,0 +1,122 @@
+//! One request and its response, independent of the protocol. The layer above builds the request and handles the
+//! response; `link_call` implements exclusive connections, `h2` shared ones.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_message::Method;
+use sluice_wire::h1::ResponseFraming;
+
+use crate::carrier::Carrier;
+use crate::fastcgi::Complaints;
+use crate::h2::StreamCall;
+use crate::link_call::LinkCall;
+use crate::outcome::{Answer, CallFailure};
+use crate::upload::Upload;
+use sluice_net::body::{Body, RequestBody};
+use sluice_net::failure::{Failure, FailureKind, Side};
+use sluice_net::load::Lease;
+use sluice_net::tunnel::Tunnel;
+use sluice_net::worker::Worker;
+
+/// A request in progress. Dropping it closes its connection, or cancels its stream on a shared connection.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and memory of its own would be an allocation for each request"
+)]
+pub enum Call {
+    /// On an exclusive connection.
+    Link(LinkCall),
+    /// On a stream of a shared connection.
+    Stream(Box<StreamCall>),
+}
+
+impl Call {
+    /// Starts sending `upload` on `carrier`. `lease` is held until the response has ended.
+    pub fn new(carrier: Carrier, upload: Upload, lease: Option<Lease>) -> Call {
+        match carrier {
+            Carrier::Link(link) => Call::Link(LinkCall::new(link, upload, lease)),
+            Carrier::Seat(seat) => Call::Stream(Box::new(StreamCall::new(*seat, upload, lease))),
+        }
+    }
+
+    /// Forwards interim responses to the client, by way of [`Worker::interims`].
+    pub fn pass_interims(&mut self) {
+        match self {
+            Call::Link(call) => call.pass_interims(),
+            Call::Stream(call) => call.pass_interims(),
+        }
+    }
+
+    /// Passes what a FastCGI application writes to standard error to `complaints`.
+    pub fn listen(&mut self, complaints: Complaints) {
+        match self {
+            Call::Link(call) => call.listen(complaints),
+            Call::Stream(_) => {}
+        }
+    }
+
+    /// Treats a FastCGI response as invalid if one of these texts appears on standard error.
+    pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
+        match self {
+            Call::Link(call) => call.catch(texts),
+            Call::Stream(_) => {}
+        }
+    }
+
+    /// Sends the request and waits for the head of the final response.
+    pub async fn answer(
+        &mut self,
+        worker: &Worker,
+        method: &Method,
+    ) -> Result<Answer, Box<CallFailure>> {
+        let outcome = poll_fn(|cx| match self {
+            Call::Link(call) => call.poll_answer(cx, worker, method),
+            Call::Stream(call) => call.poll_answer(cx, worker),
+        })
+        .await;
+        outcome.map_err(|failure| {
+            Box::new(match self {
+                Call::Link(call) => call.fail(failure),
+                Call::Stream(call) => call.fail(failure),
+            })
+        })
+    }
+
+    /// The request body, if all of it can be sent again: the response is not wanted.
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        match self {
+            Call::Link(call) => call.take_body(),
+            Call::Stream(call) => call.take_body(),
+        }
+    }
+
+    /// The response body, after its head was read. A short one that has already arrived is copied to `inline`, which
+    /// must be empty; it then costs no allocation, and the connection is free again.
+    pub fn into_body(
+        self,
+        worker: &Rc<Worker>,
+        framing: ResponseFraming,
+        inline: &mut Vec<u8>,
+    ) -> Result<Body, Failure> {
+        match self {
+            Call::Link(call) => call.into_body(worker, framing, inline),
+            Call::Stream(call) => call.into_body(worker, framing, inline),
+        }
+    }
+
+    /// The connection, after a response that switched protocols. Shared connections never do: HTTP/2 has no 101 (RFC
+    /// 9113, section 8.6).
+    pub fn into_tunnel(
+        self,
+        worker: &Worker,
+        lifetime: Option<Duration>,
+    ) -> Result<Tunnel, Failure> {
+        match self {
+            Call::Link(call) => Ok(call.into_tunnel(worker, lifetime)),
+            Call::Stream(_) => Err(Failure::new(Side::Upstream, FailureKind::Protocol)),
+        }
+    }
+}

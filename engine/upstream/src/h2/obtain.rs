@@ -1,0 +1,181 @@
+//! Obtains a stream for a call: on a connection that has room, on one that is being established, or on a new one.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use super::Shelf;
+use super::drive;
+use super::mux::{Mux, Sharing};
+use super::seat::Seat;
+use crate::carrier::{Carrier, Wanted};
+use crate::dial::dial;
+use crate::endpoint::{Endpoint, KeepAlive, Protocol};
+use crate::failures::shut;
+use crate::link::{Link, Origin};
+use crate::pool::Pool;
+use sluice_net::Place;
+use sluice_net::failure::{Failure, FailureKind, Retry, Side};
+use sluice_net::gate::{Gate, Pass};
+use sluice_net::stream::Stream;
+use sluice_net::timeout::within;
+use sluice_net::worker::Worker;
+
+/// Takes a stream on an existing connection to `endpoint`, or an idle HTTP/1 connection if the upstream has chosen
+/// that; `None` if there is neither.
+pub(crate) fn take(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
+    let is_limited = endpoint.gate().is_some();
+    if let Some(shelf) = Pool::of(worker).shelf(endpoint)
+        && let Some(mux) = shelf
+            .busy(0)
+            .or_else(|| shelf.any(0).filter(|_| !is_limited))
+    {
+        return Some(seat_on(mux, Origin::Kept));
+    }
+    match is_limited {
+        true => None,
+        false => Carrier::kept(worker, endpoint),
+    }
+}
+
+/// Like [`crate::obtain()`], for an upstream whose calls may share connections.
+pub(crate) async fn obtain(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    wanted: Wanted,
+    preface: &[u8],
+) -> Result<Carrier, Failure> {
+    let keep_alive = endpoint.options().keep_alive;
+    let is_alone = !preface.is_empty() || keep_alive == KeepAlive::Off || wanted == Wanted::Own;
+    let timeouts = &endpoint.options().timeouts;
+    let shelf = Pool::of(worker).shelf_of(endpoint);
+    if is_alone {
+        let permit = match endpoint.gate() {
+            None => None,
+            Some(gate) => Some(gate.enter(worker, timeouts.queue).await.map_err(shut)?),
+        };
+        let dialled = dial(worker, endpoint, preface).await?;
+        let mut carrier = begin(worker, endpoint, &shelf, dialled, Sharing::Alone);
+        carrier.hold(permit);
+        return Ok(carrier);
+    }
+    // A call that requires a new connection may also use one that another call has just established.
+    let since = match wanted {
+        Wanted::Any => 0,
+        Wanted::Fresh | Wanted::Own => shelf.next_number(),
+    };
+    let limit = timeouts.queue + timeouts.dial;
+    let waited = within(worker, limit, find(worker, endpoint, &shelf, since));
+    waited.await.unwrap_or_else(|| {
+        let failure = Failure::new(Side::Upstream, FailureKind::Limit).with_retry(Retry::Always);
+        Err(failure.because("no connection has had room in time"))
+    })
+}
+
+/// Joins a connection with number `since` or higher, waits for one that is being established, or establishes one. Only
+/// the call that establishes it considers it fresh: others may find it about to end.
+async fn find(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    shelf: &Rc<Shelf>,
+    since: u64,
+) -> Result<Carrier, Failure> {
+    let gate = endpoint.gate();
+    loop {
+        let free = match gate {
+            None => shelf.any(since),
+            // A connection in use already holds a permit of the concurrency limit.
+            Some(_) => shelf.busy(since),
+        };
+        if let Some(mux) = free {
+            return Ok(seat_on(mux, Origin::Kept));
+        }
+        if shelf.is_worth_waiting() {
+            shelf.wait().await?;
+            continue;
+        }
+        let permit = match gate {
+            None => None,
+            Some(gate) => match enter(worker, endpoint, gate, shelf).await? {
+                Entered::Elsewhere => continue,
+                Entered::Permit(permit) => Some(permit),
+            },
+        };
+        let kept = shelf.any(since).map(|mux| seat_on(mux, Origin::Kept));
+        let link = || match since {
+            0 => Carrier::kept(worker, endpoint),
+            _ => None,
+        };
+        let mut carrier = match kept.or_else(link) {
+            Some(kept) => kept,
+            None => {
+                let _dialling = shelf.dialling();
+                match dial(worker, endpoint, b"").await {
+                    Ok(dialled) => begin(worker, endpoint, shelf, dialled, Sharing::All),
+                    Err(failure) => {
+                        shelf.note_failure(&failure);
+                        return Err(failure);
+                    }
+                }
+            }
+        };
+        carrier.hold(permit);
+        return Ok(carrier);
+    }
+}
+
+/// The result of waiting for the concurrency limit.
+enum Entered {
+    Permit(Pass),
+    /// A connection in use may have room now.
+    Elsewhere,
+}
+
+/// Waits for a permit, or for room on a connection that holds one.
+async fn enter(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    gate: &Gate,
+    shelf: &Rc<Shelf>,
+) -> Result<Entered, Failure> {
+    let mut entering = pin!(gate.enter(worker, endpoint.options().timeouts.queue));
+    let mut changed = pin!(shelf.changed());
+    poll_fn(|cx| {
+        if let Poll::Ready(entered) = entering.as_mut().poll(cx) {
+            return Poll::Ready(entered.map(Entered::Permit).map_err(shut));
+        }
+        changed.as_mut().poll(cx).map(|()| Ok(Entered::Elsewhere))
+    })
+    .await
+}
+
+/// Starts the negotiated protocol on a new connection.
+fn begin(
+    worker: &Rc<Worker>,
+    endpoint: &Arc<Endpoint>,
+    shelf: &Rc<Shelf>,
+    (stream, place): (Stream, Place),
+    sharing: Sharing,
+) -> Carrier {
+    let is_http2 = match (endpoint.options().protocol, &stream) {
+        (Protocol::Http2, _) => true,
+        (_, Stream::Tls(tls)) => tls.alpn() == b"h2",
+        (_, Stream::Tcp(_) | Stream::Unix(_)) => false,
+    };
+    shelf.note_http1(!is_http2);
+    if !is_http2 {
+        return Carrier::Link(Link::new(stream, endpoint.clone(), place));
+    }
+    let mux = Rc::new(Mux::new(worker, endpoint, shelf, sharing));
+    if sharing == Sharing::All {
+        shelf.add(mux.clone());
+    }
+    drive::start(mux.clone(), stream, place);
+    seat_on(mux, Origin::Fresh)
+}
+
+fn seat_on(mux: Rc<Mux>, origin: Origin) -> Carrier {
+    Carrier::Seat(Box::new(Seat::new(mux, origin)))
+}

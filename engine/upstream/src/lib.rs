@@ -1,0 +1,46 @@
+//! Connections to upstreams: dialling, pooling, and HTTP/1, HTTP/2, FastCGI, SCGI, uwsgi or memcached on them.
+//! `sluice-policy` selects the upstream, the layer above encodes the request, and `sluice-net` has workers and sockets.
+
+mod call;
+mod carrier;
+mod dial;
+mod dialling;
+mod endpoint;
+mod failures;
+mod fastcgi;
+mod h2;
+mod handshake;
+mod learned;
+pub mod limits;
+mod link;
+mod link_call;
+mod memcached;
+mod name_cache;
+mod names;
+mod obtain;
+mod outcome;
+mod pool;
+mod race;
+mod resolver;
+mod silence;
+mod through;
+mod upload;
+mod upstream_response;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::Call;
+pub use carrier::{Carrier, Wanted};
+pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, SocketBuffers, Through};
+pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts, Wear};
+pub use fastcgi::Complaints;
+pub use h2::{Seat, StreamCall};
+pub use link::{Link, Origin};
+pub use link_call::LinkCall;
+pub use obtain::{obtain, take_kept};
+pub use outcome::{Answer, CallFailure, Heard};
+pub use pool::Pool;
+pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
+pub use upload::{Traffic, Upload};
+pub use upstream_response::AnswerBody;

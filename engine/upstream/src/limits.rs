@@ -1,0 +1,110 @@
+//! The limits of this package, each with the reason for its number.
+
+use std::time::Duration;
+
+/// Default dial timeout; as in Caddy.
+pub const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Default idle timeout of a connection; as in Caddy. Servers that close earlier are detected regardless.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Maximum number of idle connections per worker, for all upstreams together. Ten thousand busy clients may wait at the
+/// same time and then all get their responses; with a smaller pool, the next wave would have to dial again. Surplus
+/// connections time out, and the limit on open files bounds them as well.
+pub const IDLE_MAX: usize = 16_384;
+
+/// Maximum age of a pooled connection to a FastCGI application, from its first response. The processes of such an
+/// application often serve one connection at a time (as in PHP): other clients must not wait longer than this for one.
+/// Dialling once a second instead of thousands of times costs next to nothing.
+pub const KEPT_BRIEFLY: Duration = Duration::from_secs(1);
+
+/// How long a FastCGI application may be silent on a new connection before idle connections are closed for its sake.
+/// Slow scripts do not get slower by that; fast ones profit from pooled connections.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How long pooling is then disabled. Long compared with [`PATIENCE`], so that an application whose processes are all
+/// busy is delayed at most once a minute.
+pub const CROWDED_TIME: Duration = Duration::from_secs(60);
+
+/// Interval of the check for idle connections that the upstream has closed.
+pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long resolved addresses are used before the name is looked up again. Container platforms change addresses within
+/// seconds.
+pub const NAME_LIFETIME: Duration = Duration::from_secs(10);
+
+/// How long a failed lookup is cached.
+pub const NAME_FAILURE_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Maximum number of addresses tried per name; more would only make an unreachable name slower.
+pub const NAME_ADDRESSES_MAX: usize = 8;
+
+/// Interim responses (1xx) accepted before the final one. Origins send one or two; more than this is abuse.
+pub const INTERIM_MAX: u32 = 16;
+
+/// How long a request body waits for `100 Continue` before it is sent anyway, as RFC 9110, section 10.1.1 permits.
+/// Servers that support the expectation respond within a round trip.
+pub const CONTINUE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Response heads pooled by a worker. Each is in use only between reading and forwarding.
+pub const HEADS_KEPT_MAX: usize = 8;
+
+/// The maximum size of a pooled head; a larger one is freed.
+pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
+
+/// Maximum number of records taken from one DNS answer. Each is an upstream or an address to dial; a hundred are enough
+/// for any service, and a response of 64 KiB could hold four thousand.
+pub const NAME_RECORDS_MAX: usize = 256;
+
+/// Minimum time for which DNS answers are cached: records with a TTL of zero would cause a query per request.
+pub const ANSWER_LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+/// Maximum time for which DNS answers are cached. RFC 8767, section 4 recommends a cap of a week; servers move sooner,
+/// and one query a day costs nothing.
+pub const ANSWER_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Default timeout for one DNS server; that of resolv.conf(5).
+pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a query without a response is repeated: datagrams are lost.
+pub const DNS_ATTEMPTS: usize = 2;
+
+/// Names that a worker caches. Configurations contain far fewer, but placeholders may yield as many as clients like.
+pub const NAMES_MAX: usize = 4096;
+
+/// How long addresses of the first IP version are tried before those of the other join (RFC 8305, section 5 says 250
+/// ms; Go and Caddy wait 300 ms).
+pub const FALLBACK_DELAY: Duration = Duration::from_millis(300);
+
+/// Maximum length of a proxy's reply: an HTTP response head, or a few bytes of SOCKS.
+pub const PROXY_ANSWER_BYTES_MAX: usize = 8 * 1024;
+
+/// Upstreams that close idle connections sooner than this are checked more often, to learn the time precisely.
+pub const SHORT_IDLE_TIME: Duration = Duration::from_secs(5);
+
+/// Upstreams without idle connections for which a worker remembers when they close connections; at a hundred bytes each
+/// this is cheap, and placeholders may yield as many upstreams as clients like.
+pub const SHELVES_KEPT_MAX: usize = 1024;
+
+/// Requests queued for one upstream with a concurrency limit. At ten thousand requests a second the queue takes a tenth
+/// of a second; beyond it, an immediate failure is better, so that another upstream can be tried.
+pub const QUEUE_MAX: usize = 1024;
+
+/// How long a request waits in this queue. By then people have left, and programs retry.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The number of concurrent streams assumed for an HTTP/2 connection until the upstream's SETTINGS arrive; further
+/// calls open another connection meanwhile. RFC 9113, section 6.5.2 asks servers to allow at least this many.
+pub const STREAMS_FORESEEN: usize = 100;
+
+/// How many idle connections are skipped because the end of their last response is still to come, before a new one is
+/// dialled. The end follows the content within microseconds, so more than a few wait only if the application continues
+/// to work after its responses, and then probably all do.
+pub const UNDONE_LOOKS_MAX: usize = 8;
+
+/// How much of the end of a response is read at a time. It consists of two records of 8 bytes, unless the application
+/// writes to standard error after its content.
+pub const REST_READ_BYTES: usize = 256;
+
+/// How often this is read before another connection is tried: 4 KiB of standard error.
+pub const REST_READS_MAX: usize = 16;

@@ -1,0 +1,271 @@
+//! A call on an exclusive connection (HTTP/1, FastCGI, SCGI, uwsgi or memcached). The response is read while the
+//! request is still being sent. The layer above builds the request and handles the response; `upstream_response`
+//! implements the response body.
+
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use sluice_message::{Method, Status};
+use sluice_wire::h1::{Progress, ResponseDecoder, ResponseKind};
+
+use crate::endpoint::Protocol;
+use crate::failures::{closed, garbage};
+use crate::fastcgi::{Complaints, Records};
+use crate::learned::told_timeout;
+use crate::limits::INTERIM_MAX;
+use crate::link::{Link, Origin};
+use crate::memcached::Value;
+use crate::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::pool::Pool;
+use crate::silence::{Silence, shorter};
+use crate::upload::{Upload, WaitsFor};
+use sluice_net::body::RequestBody;
+use sluice_net::failure::{Failure, FailureKind, Retry, Side};
+use sluice_net::limits::READ_BUFFER_BYTES;
+use sluice_net::load::Lease;
+use sluice_net::tunnel::Tunnel;
+use sluice_net::worker::Worker;
+
+/// A request in progress on an exclusive connection. Dropping it closes the connection.
+pub struct LinkCall {
+    pub(crate) link: Link,
+    pub(crate) upload: Upload,
+    pub(crate) lease: Option<Lease>,
+    decoder: ResponseDecoder,
+    /// Decodes the response if the protocol is not HTTP.
+    pub(crate) records: Option<Box<Records>>,
+    /// Received data; holds no memory while empty.
+    pub(crate) received: Vec<u8>,
+    /// How much of `received` has been consumed.
+    pub(crate) taken: usize,
+    interims: u32,
+    interim_answers: InterimAnswers,
+    pub(crate) silence: Silence,
+}
+
+impl LinkCall {
+    /// Starts sending `upload` on `link`. `lease` is held until the response has ended.
+    pub fn new(link: Link, upload: Upload, lease: Option<Lease>) -> LinkCall {
+        let options = link.endpoint.options();
+        let (records, upload) = match options.protocol {
+            Protocol::Http1 | Protocol::Negotiated | Protocol::Http2 => (None, upload),
+            Protocol::FastCgi => (Some(Records::new(options.h1.clone())), upload.in_records()),
+            Protocol::Cgi => (Some(Records::none(options.h1.clone())), upload.at_once()),
+            Protocol::Memcached { gzip_flag } => {
+                let value = Value::new(upload.head(), gzip_flag);
+                (Some(Records::of_value(value, options.h1.clone())), upload)
+            }
+        };
+        LinkCall {
+            link,
+            upload,
+            lease,
+            decoder: ResponseDecoder::new(),
+            records,
+            received: Vec::new(),
+            taken: 0,
+            interims: 0,
+            interim_answers: InterimAnswers::Keep,
+            silence: Silence::default(),
+        }
+    }
+
+    /// Forwards interim responses to the client, by way of [`Worker::interims`].
+    pub fn pass_interims(&mut self) {
+        self.interim_answers = InterimAnswers::Pass;
+    }
+
+    /// Passes what a FastCGI application writes to standard error to `complaints`.
+    pub fn listen(&mut self, complaints: Complaints) {
+        if let Some(records) = &mut self.records {
+            records.listen(complaints);
+        }
+    }
+
+    /// Treats a response as invalid if one of these texts appears on standard error.
+    pub fn catch(&mut self, texts: &Arc<[Box<str>]>) {
+        if let Some(records) = &mut self.records {
+            records.catch(texts);
+        }
+    }
+
+    /// Sends the request; ready with the head of the final response.
+    pub(crate) fn poll_answer(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Worker,
+        method: &Method,
+    ) -> Poll<Result<Answer, Failure>> {
+        loop {
+            if let Poll::Ready(Err(failure)) = self.upload.poll(&mut self.link.stream, worker, cx) {
+                return Poll::Ready(Err(failure));
+            }
+            match self.poll_receive(cx, worker) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(failure)) => return Poll::Ready(Err(failure)),
+                Poll::Pending => {
+                    let timeouts = &self.link.endpoint.options().timeouts;
+                    let limit = match (self.upload.is_done(), self.upload.waits_for()) {
+                        (true, _) => shorter(timeouts.answer, timeouts.read),
+                        (false, WaitsFor::Upstream) => timeouts.write,
+                        // A slow client is subject to its own limits.
+                        (false, WaitsFor::Client) => None,
+                    };
+                    if let Some(records) = &mut self.records
+                        && self.upload.waits_for() == WaitsFor::Upstream
+                    {
+                        records.wait(cx, worker, &self.link);
+                    }
+                    let progress = self.upload.sent();
+                    return self.silence.poll(cx, worker, limit, progress).map(Err);
+                }
+            }
+            if let Some(answer) = self.decode(worker, method)? {
+                return Poll::Ready(Ok(answer));
+            }
+        }
+    }
+
+    /// Receives at least one byte.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Result<(), Failure>> {
+        // The buffer is allocated only for the read: ten thousand requests may be waiting for their responses.
+        if self.received.capacity() == 0 {
+            self.received = worker.buffers.small();
+        } else {
+            self.received.reserve(READ_BUFFER_BYTES / 2);
+        }
+        let polled = self.link.stream.poll_read(cx, &mut self.received);
+        if polled.is_pending() && self.received.is_empty() {
+            worker.buffers.give_back(std::mem::take(&mut self.received));
+        }
+        match ready!(polled) {
+            Ok(0) => Poll::Ready(Err(closed(io::ErrorKind::UnexpectedEof.into()))),
+            Ok(count) => {
+                self.upload.note_received(count);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(closed(error))),
+        }
+    }
+
+    /// The head of the final response, if all of it was received.
+    fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
+        let mut head = Pool::of(worker).spare_head();
+        if let Some(records) = &mut self.records {
+            let Some((taken, framing)) =
+                records.decode_head(&mut self.received, method, &mut head)?
+            else {
+                Pool::of(worker).give_back(head);
+                self.drop_taken(worker);
+                return Ok(None);
+            };
+            self.taken = taken;
+            return Ok(Some(Answer { head, framing }));
+        }
+        loop {
+            let unread = &self.received[self.taken..];
+            let decoded = self
+                .decoder
+                .decode(&self.link.endpoint.options().h1, unread, method, &mut head)
+                .map_err(garbage)?;
+            let Progress::Complete {
+                consumed,
+                value: framing,
+            } = decoded
+            else {
+                Pool::of(worker).give_back(head);
+                self.drop_taken(worker);
+                return Ok(None);
+            };
+            self.taken += consumed;
+            match framing.kind {
+                ResponseKind::Final | ResponseKind::Switched => {
+                    // Upstreams that send it do so in each response: reading it in the first one of a connection is
+                    // enough.
+                    if self.link.origin == Origin::Fresh
+                        && let Some(timeout) = told_timeout(&head.fields)
+                    {
+                        Pool::of(worker).note_told(&self.link.endpoint, timeout);
+                    }
+                    return Ok(Some(Answer { head, framing }));
+                }
+                ResponseKind::Interim => {
+                    self.note_interim(head.status)?;
+                    if self.interim_answers == InterimAnswers::Pass {
+                        worker.interims.leave(&head);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note_interim(&mut self, status: Status) -> Result<(), Failure> {
+        self.interims += 1;
+        if self.interims > INTERIM_MAX {
+            let failure = Failure::new(Side::Upstream, FailureKind::Protocol);
+            return Err(failure.because("too many interim responses"));
+        }
+        if status == Status::CONTINUE {
+            self.upload.go_on();
+        }
+        Ok(())
+    }
+
+    /// Removes the consumed part of `received`.
+    fn drop_taken(&mut self, worker: &Worker) {
+        self.received.drain(..self.taken);
+        self.taken = 0;
+        if self.received.is_empty() {
+            worker.buffers.give_back(std::mem::take(&mut self.received));
+        }
+    }
+
+    /// The request body, if all of it can be sent again: the response is not wanted.
+    pub fn take_body(&mut self) -> Option<RequestBody> {
+        self.upload.take_body()
+    }
+
+    pub(crate) fn fail(&mut self, failure: Failure) -> CallFailure {
+        let in_records = self
+            .records
+            .as_ref()
+            .is_some_and(|records| records.has_heard());
+        let is_silent = self.received.is_empty() && self.interims == 0 && !in_records;
+        let heard = if is_silent {
+            Heard::Nothing
+        } else {
+            Heard::Something
+        };
+        let retry = match (failure.side, self.upload.sent(), heard) {
+            (Side::Client, _, _) => Retry::Never,
+            // The upstream has refused the request before processing it.
+            _ if failure.kind == FailureKind::Unavailable => Retry::Always,
+            (_, 0, Heard::Nothing) => Retry::Always,
+            // What was received was not forwarded to the client.
+            (_, _, Heard::Nothing | Heard::Something) => Retry::IfIdempotent,
+        };
+        CallFailure {
+            failure: failure.with_retry(retry),
+            origin: self.link.origin,
+            heard,
+            body: self.upload.take_body(),
+        }
+    }
+
+    /// The connection, after a response that switched protocols.
+    pub fn into_tunnel(mut self, worker: &Worker, lifetime: Option<Duration>) -> Tunnel {
+        let received = self.received[self.taken..].to_vec();
+        worker.buffers.give_back(std::mem::take(&mut self.received));
+        Tunnel {
+            stream: self.link.stream,
+            place: Some(self.link.place),
+            received,
+            lifetime,
+            lease: self.lease,
+            notice: None,
+            buffer_bytes: None,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Resolves host names without blocking the worker, and caches the addresses for a few seconds. IP addresses are
+//! handled elsewhere.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::dialling::Dialling;
+use crate::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME};
+use crate::name_cache::{Entry, Name, make_room};
+use crate::pool::Pool;
+use crate::resolver::{Family, Resolver, by_system};
+use sluice_net::failure::{Failure, FailureKind, Retry, Side};
+use sluice_net::worker::Worker;
+
+enum Found {
+    Known(Rc<[IpAddr]>),
+    Failed(Rc<io::Error>),
+    Wait(Rc<Notify>),
+}
+
+/// The addresses of `host`, in the order to try them.
+pub(crate) async fn look_up(
+    worker: &Rc<Worker>,
+    host: &str,
+    port: u16,
+    dialling: Option<&Dialling>,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let family = dialling.map_or(Family::Any, |dialling| dialling.family);
+    let resolver = dialling.and_then(|dialling| dialling.resolver.as_ref());
+    if host.eq_ignore_ascii_case("localhost") {
+        // RFC 6761, section 6.3: the name is loopback, whatever a resolver returns.
+        let both = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        return Ok(with_port(&both, family, port));
+    }
+    loop {
+        match find(worker, host, resolver) {
+            Found::Known(ips) => return Ok(with_port(&ips, family, port)),
+            Found::Failed(error) => {
+                let error = io::Error::new(error.kind(), error.to_string());
+                let failure = Failure::new(Side::Upstream, FailureKind::Dial);
+                return Err(failure.with_retry(Retry::Always).because(error));
+            }
+            Found::Wait(notify) => notify.notified().await,
+        }
+    }
+}
+
+fn with_port(ips: &[IpAddr], family: Family, port: u16) -> Vec<SocketAddr> {
+    ips.iter()
+        .filter(|ip| family.has(**ip))
+        .map(|ip| SocketAddr::new(*ip, port))
+        .collect()
+}
+
+/// The cached result for `host`. Starts a lookup if there is none or it is too old; old addresses are used meanwhile,
+/// and after a failed lookup.
+fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
+    let now = worker.clock.coarse();
+    let name = name_of(host, resolver);
+    let mut entries = Pool::of(worker).names.entries.borrow_mut();
+    if !entries.contains_key(&*name) {
+        make_room(&mut entries, now);
+        entries.insert((&*name).into(), Entry::default());
+    }
+    let entry = entries
+        .get_mut(&*name)
+        .expect("the entry was made on the lines above");
+    let is_new = entry.known.is_none() && entry.error.is_none();
+    let lifetime = if entry.error.is_some() {
+        NAME_FAILURE_LIFETIME
+    } else {
+        entry.lifetime
+    };
+    if entry.asking.is_none() && (is_new || now.since(entry.at) >= lifetime) {
+        entry.asking = Some(Rc::new(Notify::new()));
+        // The lookup does not belong to a request: if the one that started it is cancelled, others still need the
+        // result, and there is never more than one lookup of a name in progress.
+        let asking = ask(
+            worker.clone(),
+            host.into(),
+            (&*name).into(),
+            resolver.cloned(),
+        );
+        tokio::task::spawn_local(asking);
+    }
+    match (&entry.known, &entry.error, &entry.asking) {
+        (Some(known), _, _) => Found::Known(known.clone()),
+        (None, _, Some(asking)) => Found::Wait(asking.clone()),
+        (None, Some(error), None) => Found::Failed(error.clone()),
+        (None, None, None) => unreachable!("an entry without a DNS answer is being resolved"),
+    }
+}
+
+/// The cache key of a name: different resolvers may return different addresses.
+fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
+    match resolver {
+        None => Cow::Borrowed(host),
+        // Host names do not contain slashes.
+        Some(resolver) => Cow::Owned(format!(
+            "{:?} {:?} {:?}/{host}",
+            resolver.servers, resolver.family, resolver.lifetime
+        )),
+    }
+}
+
+async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Resolver>) {
+    let answer: io::Result<(Vec<IpAddr>, Duration)> = match resolver {
+        None => by_system(&host).await.map(|found| (found, NAME_LIFETIME)),
+        Some(resolver) => {
+            let found = resolver.addresses(&host, resolver.family).await;
+            found.map(|found| {
+                let lifetime = resolver.lifetime.of(found.lifetime, NAME_LIFETIME);
+                (found.records, lifetime)
+            })
+        }
+    };
+    let mut entries = Pool::of(&worker).names.entries.borrow_mut();
+    let entry = entries.entry(name).or_default();
+    entry.at = worker.clock.coarse();
+    match answer {
+        Ok((ips, lifetime)) if !ips.is_empty() => {
+            entry.known = Some(ips.into_iter().take(NAME_ADDRESSES_MAX).collect());
+            entry.lifetime = lifetime;
+            entry.error = None;
+        }
+        Ok(_) => entry.error = Some(Rc::new(io::Error::other("the name has no address"))),
+        Err(error) => entry.error = Some(Rc::new(error)),
+    }
+    if let Some(asking) = entry.asking.take() {
+        asking.notify_waiters();
+    }
+}

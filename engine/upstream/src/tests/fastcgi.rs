@@ -1,0 +1,437 @@
+//! Calls to FastCGI applications: records in both directions, invalid responses, and which connections are reused.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
+
+use super::*;
+use crate::limits::{KEPT_BRIEFLY, PATIENCE};
+use sluice_net::failure::{FailureKind, Retry};
+
+const STDOUT: u8 = 6;
+const STDERR: u8 = 7;
+
+fn record(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![1, kind, 0, 1];
+    bytes.extend_from_slice(&(content.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(&[3, 0]);
+    bytes.extend_from_slice(content);
+    bytes.extend_from_slice(&[0; 3]);
+    bytes
+}
+
+fn end(protocol_status: u8) -> Vec<u8> {
+    record(3, &[0, 0, 0, 0, protocol_status, 0, 0, 0])
+}
+
+/// A complete response with this head and body.
+fn answer(content: &str) -> Vec<u8> {
+    [record(STDOUT, content.as_bytes()), end(0)].concat()
+}
+
+/// Reads records until the end of a request's body, which is returned; `None` at the end of the connection.
+fn read_request(socket: &mut impl Read) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let mut head = [0; 8];
+        socket.read_exact(&mut head).ok()?;
+        let length = usize::from(u16::from_be_bytes([head[4], head[5]]));
+        let mut content = vec![0; length + usize::from(head[6])];
+        socket.read_exact(&mut content).ok()?;
+        match (head[1], length) {
+            (5, 0) => return Some(body),
+            (5, _) => body.extend_from_slice(&content[..length]),
+            _ => {}
+        }
+    }
+}
+
+/// An application that sends the same bytes after each request.
+fn sending(bytes: Vec<u8>) -> Fake {
+    Fake::new(move |mut socket| {
+        while read_request(&mut socket).is_some() {
+            let _ = socket.write_all(&bytes);
+        }
+    })
+}
+
+/// An application that sends these bytes after the first request and closes.
+fn sending_once(bytes: Vec<u8>) -> Fake {
+    Fake::new(move |mut socket| {
+        read_request(&mut socket);
+        let _ = socket.write_all(&bytes);
+    })
+}
+
+fn options() -> Options {
+    Options {
+        protocol: Protocol::FastCgi,
+        keep_alive: KeepAlive::Briefly(KEPT_BRIEFLY),
+        ..Options::default()
+    }
+}
+
+/// Like [`options`], with this maximum age of pooled connections.
+fn options_of(kept: Duration) -> Options {
+    Options {
+        keep_alive: KeepAlive::Briefly(kept),
+        ..options()
+    }
+}
+
+fn request(body: RequestBody) -> Upload {
+    let mut head = Vec::new();
+    encode_begin(WhenDone::Keep, &mut head);
+    let mut params = Params::new(&mut head);
+    params.push(b"REQUEST_METHOD", b"GET");
+    params.end().expect("the variables fit");
+    Upload::new(head, BodyFraming::None, body)
+}
+
+async fn ask(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>) -> Result<Got, Failure> {
+    fetch_with(worker, endpoint, Method::Get, request(RequestBody::None)).await
+}
+
+/// The response to one request, or the failure, whichever part of the call it comes from.
+fn outcome(fake: Fake) -> Result<Got, Failure> {
+    on_worker(|worker| async move { ask(&worker, &fake.endpoint_with(options())).await })
+}
+
+#[test]
+fn an_answer_is_read_out_of_its_records() {
+    let bytes = [
+        record(STDOUT, b"Status: 404 X\r\nA"),
+        record(STDERR, b"notice"),
+        record(STDOUT, b": b\r\n\r\nno"),
+        record(STDOUT, b"ne"),
+        record(STDOUT, b""),
+        end(0),
+    ];
+    let got = outcome(sending(bytes.concat())).unwrap();
+    assert_eq!(got.head.status.code(), 404);
+    assert_eq!(got.head.fields.find_first(b"a"), Some(&b"b"[..]));
+    assert_eq!(got.body, b"none");
+}
+
+/// With the time from before the wait, an application that responds at once would seem to be overloaded.
+#[test]
+fn patience_begins_when_the_wait_does() {
+    let fake = sending(Vec::new());
+    let (worker, endpoint) = (Worker::new(0, 1), fake.endpoint_with(options()));
+    let before = worker.clock.coarse();
+    thread::sleep(Duration::from_millis(20));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let socket = tokio::net::TcpStream::connect(fake.address).await.unwrap();
+        let stream = sluice_net::stream::Stream::Tcp(socket);
+        let place = worker.take_place().await.expect("there is no end of them");
+        let link = Link::new(stream, endpoint.clone(), place);
+        let mut records = super::super::fastcgi::Records::new(Default::default());
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        records.wait(&mut cx, &worker, &link);
+        worker.timers.sweep(before + PATIENCE);
+        records.wait(&mut cx, &worker, &link);
+        assert!(
+            !endpoint.is_crowded(before),
+            "it has not waited for so long"
+        );
+        worker.timers.sweep(worker.clock.coarse() + PATIENCE);
+        records.wait(&mut cx, &worker, &link);
+        assert!(endpoint.is_crowded(worker.clock.coarse()), "now it has");
+    });
+}
+
+#[test]
+fn an_answer_may_come_byte_by_byte() {
+    let bytes = [
+        record(STDOUT, b"A: b\n\n"),
+        record(STDOUT, b"hello"),
+        end(0),
+    ]
+    .concat();
+    let fake = Fake::new(move |mut socket| {
+        socket.set_nodelay(true).unwrap();
+        read_request(&mut socket);
+        for byte in &bytes {
+            socket.write_all(&[*byte]).unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        read_request(&mut socket);
+    });
+    assert_eq!(outcome(fake).unwrap().body, b"hello");
+}
+
+#[test]
+fn large_answers_come_as_they_were_sent() {
+    let part: Vec<u8> = (0..60_000_u32).map(|at| (at % 251) as u8).collect();
+    let mut bytes = record(STDOUT, b"Content-Length: 600000\r\n\r\n");
+    for _ in 0..10 {
+        bytes.extend_from_slice(&record(STDOUT, &part));
+    }
+    bytes.extend_from_slice(&end(0));
+    let fake = sending(bytes);
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        for _ in 0..3 {
+            let got = ask(&worker, &endpoint).await.unwrap();
+            assert!(got.body == part.repeat(10));
+        }
+        assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (1, 1));
+    });
+}
+
+#[test]
+fn bodies_of_requests_are_sent_in_records() {
+    let (sender, seen) = channel();
+    let sender = Mutex::new(sender);
+    let fake = Fake::new(move |mut socket| {
+        let body = read_request(&mut socket).unwrap();
+        sender.lock().unwrap().send(body).unwrap();
+        socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+    });
+    let large = "x".repeat(200_000);
+    on_worker(|worker| async move {
+        let body = Pieces::new(&["hello", "", "", &large, "end"]);
+        let upload = request(RequestBody::Stream(Box::new(body)));
+        let endpoint = fake.endpoint_with(options());
+        let got = fetch_with(&worker, &endpoint, Method::Post, upload).await;
+        assert_eq!(got.unwrap().body, b"ok");
+    });
+    let body = seen.recv().unwrap();
+    assert_eq!(body.len(), 200_008);
+    assert!(body.starts_with(b"hellox") && body.ends_with(b"xend"));
+}
+
+#[test]
+fn what_is_no_whole_answer_fails() {
+    let cut_off = answer("Status: 200\r\n\r\nbody");
+    let cases: [(Vec<u8>, FailureKind); 10] = [
+        (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), FailureKind::Protocol),
+        (Vec::new(), FailureKind::Closed),
+        (cut_off[..cut_off.len() - 1].to_vec(), FailureKind::Closed),
+        (cut_off[..20].to_vec(), FailureKind::Closed),
+        (record(STDOUT, b"Status: 200\r\n"), FailureKind::Closed),
+        (answer("Status: 200\r\n"), FailureKind::Protocol),
+        (end(0), FailureKind::Protocol),
+        (answer("nonsense\r\n\r\n"), FailureKind::Protocol),
+        (end(1), FailureKind::Protocol),
+        (end(2), FailureKind::Unavailable),
+    ];
+    for (bytes, kind) in cases {
+        let shown = bytes.escape_ascii().to_string();
+        let failure = outcome(sending_once(bytes)).err().expect(&shown);
+        assert_eq!(failure.kind, kind, "{shown}");
+    }
+}
+
+#[test]
+fn a_length_that_was_told_has_to_be_kept() {
+    let short = answer("Content-Length: 9\r\n\r\nbody");
+    assert_eq!(
+        outcome(sending(short)).err().unwrap().kind,
+        FailureKind::Closed
+    );
+    // Excess content is dropped, and the connection is closed.
+    let fake = sending(answer("Content-Length: 2\r\n\r\nbody"));
+    on_worker(|worker| async move {
+        let got = ask(&worker, &fake.endpoint_with(options())).await.unwrap();
+        assert_eq!((&got.body[..], Pool::of(&worker).idle()), (&b"bo"[..], 0));
+    });
+}
+
+#[test]
+fn answers_without_content_have_none() {
+    for (method, content) in [
+        (Method::Head, "Content-Length: 9\r\n\r\n"),
+        (Method::Head, "A: b\r\n\r\nbody"),
+        (Method::Get, "Status: 304\r\n\r\nbody"),
+        (Method::Get, "Status: 204\r\n\r\n"),
+    ] {
+        let fake = sending(answer(content));
+        on_worker(|worker| async move {
+            let endpoint = fake.endpoint_with(options());
+            let got = fetch_with(&worker, &endpoint, method, request(RequestBody::None)).await;
+            assert_eq!(got.unwrap().body, b"");
+        });
+    }
+}
+
+#[test]
+fn an_overloaded_application_may_be_asked_again_whatever_the_method() {
+    let fake = sending(end(2));
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        let asked = begin(&worker, &endpoint, Method::Post, request(RequestBody::None));
+        let failed = asked.await.err().unwrap();
+        assert_eq!(failed.failure.retry, Retry::Always);
+        assert!(failed.body.is_some());
+    });
+}
+
+#[test]
+fn connections_are_kept_for_a_moment_only() {
+    let fake = sending(answer("A: b\r\n\r\nok"));
+    on_worker(|worker| async move {
+        let brief = Duration::from_millis(300);
+        let endpoint = fake.endpoint_with(options_of(brief));
+        let (began, mut asked) = (std::time::Instant::now(), 0);
+        while began.elapsed() < brief * 3 {
+            ask(&worker, &endpoint).await.unwrap();
+            asked += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        // Pooling is disabled while the application seems overloaded, as on a slow machine.
+        let accepted = fake.accepted();
+        assert!(
+            (2..asked).contains(&accepted),
+            "{accepted} connections of {asked}"
+        );
+    });
+}
+
+/// An application whose content is complete before its responses are: it sends the rest on request.
+fn ending_late() -> (Fake, Sender<Vec<u8>>, Receiver<()>) {
+    let ((late, told), (sender, sent)) = (channel::<Vec<u8>>(), channel());
+    let state = Mutex::new((told, sender));
+    let fake = Fake::new(move |mut socket| {
+        while read_request(&mut socket).is_some() {
+            let content = record(STDOUT, b"Content-Length: 2\r\n\r\nok");
+            socket.write_all(&content).unwrap();
+            let state = state.lock().unwrap();
+            let Ok(late) = state.0.recv() else { return };
+            let _ = socket.write_all(&late);
+            let _ = state.1.send(());
+        }
+    });
+    (fake, late, sent)
+}
+
+#[test]
+fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() {
+    let (fake, late, sent) = ending_late();
+    let whole = [record(STDOUT, b""), record(STDERR, b"bye"), end(0)].concat();
+    let stray = [record(STDOUT, b"!"), end(0)].concat();
+    let broken = record(9, b"");
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
+        let mut expected = 1;
+        // What arrives late, and whether the connection can be reused after it.
+        for (bytes, is_good) in [
+            (&whole, true),
+            (&stray, false),
+            (&whole, true),
+            (&broken, false),
+        ] {
+            assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+            assert_eq!(fake.accepted(), expected);
+            late.send(bytes.clone()).unwrap();
+            sent.recv().unwrap();
+            // Lets the worker notice it.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            expected += usize::from(!is_good);
+        }
+    });
+}
+
+#[test]
+fn an_answer_that_does_not_end_has_its_connection_for_itself() {
+    let (fake, late, sent) = ending_late();
+    on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
+        for number in 1..=3 {
+            assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+            assert_eq!(
+                (fake.accepted(), Pool::of(&worker).idle()),
+                (number, number)
+            );
+        }
+        // The oldest connection receives the end of its response, and is reused although there are two newer ones.
+        late.send(end(0)).unwrap();
+        sent.recv().unwrap();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+        assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (3, 3));
+    });
+}
+
+/// An application that serves one connection at a time, as one process does; it counts its requests.
+fn single(pause: Duration) -> (Fake, Receiver<()>) {
+    let (sender, asked) = channel();
+    let state = Mutex::new(sender);
+    let fake = Fake::new(move |mut socket| {
+        let sender = state.lock().unwrap();
+        while read_request(&mut socket).is_some() {
+            sender.send(()).unwrap();
+            thread::sleep(pause);
+            socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+        }
+    });
+    (fake, asked)
+}
+
+#[test]
+fn a_kept_connection_does_not_lock_others_out() {
+    let (fake, _asked) = single(Duration::from_millis(20));
+    on_worker(|worker| async move {
+        // Far longer than the test: idle connections have to be closed early.
+        let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
+        let began = std::time::Instant::now();
+        let (other_worker, other_endpoint) = (worker.clone(), endpoint.clone());
+        let other = async move { ask(&other_worker, &other_endpoint).await };
+        let other = tokio::task::spawn_local(other);
+        assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
+        assert_eq!(other.await.unwrap().unwrap().body, b"ok");
+        assert!(began.elapsed() < Duration::from_secs(5));
+        // From now on each request has its own connection.
+        let before = fake.accepted();
+        for _ in 0..3 {
+            ask(&worker, &endpoint).await.unwrap();
+        }
+        assert_eq!(fake.accepted(), before + 3);
+    });
+}
+
+#[test]
+fn complaints_are_told_once_with_the_status() {
+    let bytes = [
+        record(STDERR, b"PHP Warning"),
+        record(STDOUT, b"Status: 500\r\n\r\nbody"),
+        record(STDERR, b": x"),
+        end(0),
+    ];
+    let fake = sending(bytes.concat());
+    let told = on_worker(|worker| async move {
+        let endpoint = fake.endpoint_with(options());
+        let link = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
+        let mut call = Call::new(link, request(RequestBody::None), None);
+        let told = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let notes = told.clone();
+        call.listen(Box::new(move |stderr, status| {
+            let text = String::from_utf8(stderr.text.clone()).unwrap();
+            notes.borrow_mut().push((text, status.map(|s| s.code())));
+        }));
+        let answer = call.answer(&worker, &Method::Get).await.ok().unwrap();
+        let mut inline = Vec::new();
+        drop(call.into_body(&worker, answer.framing, &mut inline));
+        told.take()
+    });
+    assert_eq!(told, [("PHP Warning: x".to_owned(), Some(500))]);
+}
+
+#[test]
+fn a_connection_of_another_protocol_is_not_taken() {
+    let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    on_worker(|worker| async move {
+        fetch(&worker, &fake.endpoint()).await.unwrap();
+        assert_eq!(Pool::of(&worker).idle(), 1);
+        assert!(
+            Pool::of(&worker)
+                .take(&fake.endpoint_with(options()), worker.clock.coarse())
+                .is_none()
+        );
+    });
+}

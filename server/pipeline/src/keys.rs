@@ -1,0 +1,40 @@
+//! Certificates and certificate authorities, as handlers see them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sluice_certs::{AcmeServer, CertStore, Storage};
+
+use crate::refusal::Refusal;
+
+/// The local CAs, for handlers of a configuration that is being built.
+pub trait Authorities {
+    /// The ACME server of the CA `id`. Its accounts and orders survive a reload.
+    ///
+    /// # Errors
+    /// The CA's files cannot be read or created.
+    fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal>;
+}
+
+/// The certificates of a configuration, and their sources.
+pub struct Keys<'a> {
+    /// The storage for certificates and keys.
+    pub storage: &'a Storage,
+    /// The certificates that the configuration loads or manages.
+    pub store: &'a Arc<CertStore>,
+    /// Returns the file of a local CA's certificate, which is created if necessary; `None` if it does not exist and the
+    /// configuration is only validated.
+    pub authority: &'a AuthorityFile<'a>,
+}
+
+/// Finds the file of a local CA's certificate.
+pub type AuthorityFile<'a> = dyn Fn(&str, Signer) -> Result<Option<PathBuf>, Refusal> + 'a;
+
+/// A certificate of a CA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signer {
+    /// The root certificate, which clients trust.
+    Root,
+    /// The intermediate certificate, which signs leaf certificates.
+    Intermediate,
+}

@@ -1,0 +1,43 @@
+//! What the pipeline asks the virtual servers of an nginx.conf.
+
+use sluice_message::ConnInfo;
+use sluice_net::{ClientLimits, Completion, Failure, Refused, Settings};
+
+use super::{Tree, client_timeouts};
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::virtual_servers::VirtualServers;
+
+impl VirtualServers for Tree {
+    fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
+        self.refused(x, refused)
+    }
+
+    fn notes_of(&self, x: &Exchange) -> Option<usize> {
+        self.place(x).errors
+    }
+
+    fn drop_slow(&self) -> bool {
+        true
+    }
+
+    fn client_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
+        self.tell_gone(x, failure);
+    }
+
+    fn ended(&self, x: &mut Exchange, completion: &Completion) {
+        self.note_ending(x, completion);
+    }
+
+    fn client_limits(&self, x: &Exchange) -> &ClientLimits {
+        self.patience_of(self.place(x)).limits()
+    }
+
+    fn server_of(&self, conn: &ConnInfo) -> u32 {
+        self.asked_by(conn)
+    }
+
+    fn settings(&self, common: &Settings) -> (Settings, Option<Vec<Settings>>) {
+        client_timeouts::per_server(self, common)
+    }
+}

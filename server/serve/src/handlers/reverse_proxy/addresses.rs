@@ -1,0 +1,39 @@
+//! Addresses of upstreams in a configuration.
+
+use sluice_upstream::Address;
+
+use sluice_pipeline::refusal::Refusal;
+
+/// Parses `dial`: the address, its representation in `Host`, and its port.
+pub(super) fn address_of(dial: &str) -> Result<(Address, String, Option<u16>), Refusal> {
+    let refuse = |why: &str| Refusal::new(format!("upstream `{dial}`: {why}"));
+    if dial.contains('{') {
+        return Err(refuse("no placeholder may stand in this address"));
+    }
+    let parsed = sluice_model::Address::parse(dial).map_err(|error| refuse(&error.to_string()))?;
+    match (parsed.network.as_str(), parsed.ports) {
+        ("unix", None) if !parsed.host.is_empty() => {
+            Ok((Address::unix(&parsed.host), "localhost".to_owned(), None))
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", Some(ports)) if ports.count() == 1 => {
+            let host = if parsed.host.is_empty() {
+                "localhost"
+            } else {
+                &parsed.host
+            };
+            Ok(tcp(host, ports.first))
+        }
+        ("" | "tcp" | "tcp4" | "tcp6", None) => Err(refuse("it needs a port")),
+        _ => Err(refuse("expected `host:port` or `unix//path`")),
+    }
+}
+
+/// Like [`address_of`], for a host without brackets and a port.
+pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
+    let authority = if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    };
+    (Address::tcp(host, port), authority, Some(port))
+}
