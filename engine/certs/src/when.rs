@@ -31,16 +31,14 @@ pub(crate) struct Condition {
 }
 
 /// An IP range or a regular expression that cannot be parsed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WhenError(pub String);
+#[derive(Debug)]
+pub(crate) struct WhenError(pub(crate) String);
 
 impl fmt::Display for WhenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
-
-impl std::error::Error for WhenError {}
 
 impl When {
     /// `None` if there are no conditions.
