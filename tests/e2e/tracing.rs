@@ -1,13 +1,19 @@
 //! Spans as received by a collector and an upstream.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
 
+use pki_types::PrivateKeyDer;
+use pki_types::pem::PemObject;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
 use crate::client::exchange;
-use crate::harness::{PATIENCE, Server, Setup, eventually};
+use crate::harness::{Folder, PATIENCE, Server, Setup, eventually};
 
 /// A server that reads complete requests, responds to each with `answer` and returns their bytes.
 pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
@@ -16,6 +22,7 @@ pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
             let request = read_request(stream, answer);
             if sender.send(request).is_err() {
                 return;
@@ -25,8 +32,7 @@ pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
     (port, receiver)
 }
 
-fn read_request(mut stream: TcpStream, answer: &str) -> Vec<u8> {
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+fn read_request(mut stream: impl Read + Write, answer: &str) -> Vec<u8> {
     let mut request = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -140,6 +146,63 @@ fn a_trace_goes_from_the_client_to_the_upstream_and_to_the_collector() {
         serde_json::from_str(&server.folder.read("access.log")).expect("JSON");
     assert_eq!(line["traceID"], parts[1]);
     assert_eq!(line["spanID"], parts[2]);
+}
+
+/// A collector with a certificate of its own, which is written to `collector.pem`; returns the requests.
+fn secure_listener(folder: &Folder) -> (u16, Receiver<Vec<u8>>) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    folder.write("collector.pem", made.cert.pem());
+    let pem = made.signing_key.serialize_pem();
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("they are known")
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key);
+    let config = Arc::new(config.expect("a key that fits"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            let session = ServerConnection::new(config.clone()).expect("a session");
+            let request = read_request(StreamOwned::new(session, stream), EMPTY);
+            if sender.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    (port, receiver)
+}
+
+#[test]
+fn a_collector_is_reached_over_tls_if_its_certificate_is_trusted() {
+    let folder = Folder::new();
+    let (collector, spans) = secure_listener(&folder);
+    let start = |roots: &str| {
+        Setup::new(&SITE.replace("UPSTREAM", "1"))
+            .env(
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+                &format!("https://127.0.0.1:{collector}"),
+            )
+            .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+            .env("SSL_CERT_FILE", roots)
+            .start()
+    };
+    let other =
+        rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+    folder.write("other.pem", other.cert.pem());
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (roots, is_trusted) in [("collector.pem", true), ("other.pem", false)] {
+        let server = start(&path(roots));
+        assert_eq!(exchange(server.port, get("/own", "")).status, 200);
+        let message = spans
+            .recv_timeout(PATIENCE)
+            .expect("the collector is reached");
+        let is_post = message.starts_with(b"POST /v1/traces HTTP/1.1\r\n");
+        assert_eq!(is_post, is_trusted, "{roots}");
+    }
 }
 
 #[test]

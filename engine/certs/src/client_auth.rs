@@ -11,8 +11,6 @@ use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use sluice_net::tls::Signatures;
 
-use crate::policy::PolicyError;
-
 /// Client certificate requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientAuth {
@@ -50,11 +48,15 @@ impl ClientAuthMode {
     }
 }
 
+/// Why client certificates cannot be verified with the configured CAs.
+#[derive(Debug)]
+pub(crate) struct ClientAuthError(pub(crate) String);
+
 /// Creates the certificate verifier.
 pub(crate) fn verifier(
     auth: &ClientAuth,
     provider: Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, PolicyError> {
+) -> Result<Arc<dyn ClientCertVerifier>, ClientAuthError> {
     let mode = auth.mode.unwrap_or(if auth.authorities.is_empty() {
         ClientAuthMode::Require
     } else {
@@ -70,7 +72,7 @@ pub(crate) fn verifier(
     for cert in &auth.authorities {
         let added = roots.add(CertificateDer::from(cert.clone()));
         if verified {
-            added.map_err(|error| PolicyError::ClientAuth(error.to_string()))?;
+            added.map_err(|error| ClientAuthError(error.to_string()))?;
         }
     }
     let hints = roots.subjects();
@@ -80,7 +82,7 @@ pub(crate) fn verifier(
         chains = Some(
             built
                 .build()
-                .map_err(|error| PolicyError::ClientAuth(error.to_string()))?,
+                .map_err(|error| ClientAuthError(error.to_string()))?,
         );
     }
     let leafs = auth.leafs.clone();

@@ -6,7 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use crate::subject::Subject;
+use sluice_dns::DnsError;
+
+use crate::subject::{Subject, SubjectError};
 
 /// An error concerning certificates.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ pub enum CertsError {
     /// Creating or signing a certificate failed.
     Signing(String),
     /// The name cannot be used in a certificate.
-    Subject(String),
+    Subject(SubjectError),
     /// A CA could not be reached, or refused a request.
     Authority {
         /// The CA.
@@ -101,6 +103,21 @@ pub enum CertsError {
         /// Its output.
         what: String,
     },
+}
+
+impl From<SubjectError> for CertsError {
+    fn from(error: SubjectError) -> Self {
+        CertsError::Subject(error)
+    }
+}
+
+impl From<DnsError> for CertsError {
+    fn from(error: DnsError) -> Self {
+        CertsError::Setting {
+            name: "dns",
+            what: error.0,
+        }
+    }
 }
 
 /// How a request to a CA failed.
@@ -162,7 +179,7 @@ impl fmt::Display for CertsError {
                 write!(f, "cannot {action} `{}`: {source}", path.display())
             }
             CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
-            CertsError::Subject(name) => write!(f, "no certificate can be made for `{name}`"),
+            CertsError::Subject(error) => error.fmt(f),
             CertsError::Authority {
                 issuer,
                 fault,

@@ -8,9 +8,14 @@ mod clean;
 pub mod client_auth;
 pub mod clients;
 mod der;
-pub mod dns;
 pub mod failure;
-pub mod fetch;
+#[cfg(test)]
+#[path = "../../dns/src/fake.rs"]
+#[expect(
+    dead_code,
+    reason = "headers of requests matter to the tests of DNS providers"
+)]
+mod fake;
 pub mod files;
 mod gate;
 pub mod issuer;
@@ -46,9 +51,7 @@ pub use acme_server::{AcmeDesk, AcmeRules, AcmeServer};
 pub use challenges::Challenges;
 pub use client_auth::{ClientAuth, ClientAuthMode};
 pub use clients::{ClientTrust, ClientTrustError, Doubt};
-pub use dns::{DnsOptions, DnsProvider, DnsService};
 pub use failure::{CertsError, Fault, Notice};
-pub use fetch::Verification;
 pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
 pub use keys::KeyType;
@@ -66,7 +69,7 @@ pub use selection::{KeyAlgorithm, Selection};
 pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
-pub use subject::Subject;
+pub use subject::{Subject, SubjectError};
 pub use tickets::{GivenKeys, Rotation, SharedKeys, Tickets};
 pub use when::When;
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};

@@ -83,18 +83,12 @@ pub const ZEROSSL_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum length, in characters, of ZeroSSL's error details in messages: a line or two of a log.
 pub const ZEROSSL_DETAILS_MAX: usize = 400;
 
-/// Timeout of one request to a CA.
-pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Total time for downloading the certificates of a `trust_pool http`: loading the configuration waits for them.
 pub const PUBLISHED_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of a TLS secrets log: the secrets of some hundred thousand connections. It is for debugging, and must
 /// not fill the disk of a server where it was forgotten.
 pub const SECRETS_LOG_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// Maximum size of a CA's response; certificate chains are a few KiB.
-pub const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Maximum pause between two orders for a name that a CA has refused: about ten a day at most, in line with the rate
 /// limits of public CAs.
@@ -184,15 +178,6 @@ pub const FOLDER_DEPTH_MAX: usize = 8;
 /// How often certificate files are checked for changes.
 pub const FILES_PAUSE: Duration = Duration::from_secs(5);
 
-/// The pause between two checks for a DNS record.
-pub const DNS_LOOK_PAUSE: Duration = Duration::from_secs(2);
-
-/// Default timeout for a DNS record to become visible, as in Caddy.
-pub const DNS_LOOK_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Timeout of a command that sets a DNS record: most wait for their provider.
-pub const EXEC_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// ACME accounts at one local CA: each is a small file, and any client that can reach the server can create one.
 pub const ACME_ACCOUNTS_MAX: usize = 10_000;
 
@@ -255,12 +240,6 @@ pub const CLEAN_GRACE: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Default interval of cleaning the storage, as in Caddy.
 pub const CLEAN_PAUSE: Duration = Duration::from_secs(24 * 3600);
-
-/// Timeout of a name server for one step of a dynamic update; it writes to disk before it replies.
-pub const DNS_UPDATE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Permitted difference between the clocks of a name server and ours, in seconds, as RFC 8945, section 10 recommends.
-pub const TSIG_FUDGE_SECONDS: u16 = 300;
 
 /// Default interval of checking OCSP responses, as in Caddy.
 pub const OCSP_PAUSE: Duration = Duration::from_secs(3600);

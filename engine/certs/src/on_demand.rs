@@ -6,11 +6,11 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
+use sluice_dns::fetch::{FetchOptions, Fetcher};
 use tokio::sync::oneshot;
 use ureq::http::Request;
 
 use crate::failure::{CertsError, Notice};
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::limits::{
     ASK_TIMEOUT, ON_DEMAND_MAX, ON_DEMAND_NAMES_MAX, ON_DEMAND_PAUSE, ON_DEMAND_THREADS_MAX,
     ON_DEMAND_WAITERS_MAX, SOURCE_PAUSE,

@@ -14,7 +14,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::failure::{CertsError, Notice};
 use crate::limits::CHAIN_CERTIFICATES_MAX;
-use crate::ocsp;
+use crate::ocsp::ocsp_response::is_ocsp_response;
 use crate::renewal::Lifetime;
 use crate::sealed::{self, Passwords};
 use crate::storage::{StoredPair, read_file};
@@ -115,7 +115,7 @@ impl Pair {
     pub fn stapled(self, file: &Path) -> Result<Pair, CertsError> {
         let missing = || CertsError::io("read", file, std::io::ErrorKind::NotFound.into());
         let answer = read_file(file)?.ok_or_else(missing)?;
-        if !ocsp::is_answer(&answer) {
+        if !is_ocsp_response(&answer) {
             return Err(CertsError::Damaged {
                 path: file.to_owned(),
                 what: "it is not an OCSP response".to_owned(),

@@ -17,7 +17,7 @@ use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolV
 use sluice_net::tls::{Acceptor, ConfigChoice, Ends, Preparation, RustlsAcceptor};
 
 use crate::challenges::{self, Challenges};
-use crate::client_auth::{self, ClientAuth};
+use crate::client_auth::{self, ClientAuth, ClientAuthError};
 use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
 use crate::named::{ByClient, NamedPairs, Spoken};
 use crate::on_demand::{Demand, OnDemand};
@@ -26,8 +26,8 @@ use crate::selection::Selection;
 use crate::sources::Hello;
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
-use crate::tickets::{self, Tickets};
-use crate::when::{Condition, When};
+use crate::tickets::{self, NoRandom, Tickets};
+use crate::when::{Condition, When, WhenError};
 
 /// The TLS settings for a set of names. Names of versions, cipher suites and curves are those of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,6 +153,24 @@ impl fmt::Display for PolicyError {
 }
 
 impl std::error::Error for PolicyError {}
+
+impl From<WhenError> for PolicyError {
+    fn from(error: WhenError) -> Self {
+        PolicyError::When(error.0)
+    }
+}
+
+impl From<ClientAuthError> for PolicyError {
+    fn from(error: ClientAuthError) -> Self {
+        PolicyError::ClientAuth(error.0)
+    }
+}
+
+impl From<NoRandom> for PolicyError {
+    fn from(error: NoRandom) -> Self {
+        PolicyError::Tickets(error.to_string())
+    }
+}
 
 /// All settings that restrict clients. Shared keys are bound to them: an instance with stricter settings does not
 /// accept sessions of one with weaker settings.

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use pki_types::CertificateDer;
+use sluice_dns::fetch::{Alias, FetchOptions, Fetcher, Verification};
 use sluice_net::tls::certificates_from_pem;
 use ureq::http::uri::Authority;
 use ureq::http::{Request, Uri, header};
 
-use crate::fetch::{Alias, FetchOptions, Fetcher, Verification};
 use crate::limits::PUBLISHED_TIMEOUT;
 
 /// How to download published certificates.

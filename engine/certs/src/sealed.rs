@@ -581,6 +581,18 @@ mod tests {
         assert!(of_rounds(PBKDF2_ROUNDS_MAX) && !of_rounds(PBKDF2_ROUNDS_MAX + 1) && !of_rounds(0));
     }
 
+    /// Bouncy Castle makes salts as long as the digest.
+    #[test]
+    fn salts_may_be_longer_than_those_of_openssl() {
+        for length in [8, 16, 48, 64] {
+            let parts = [
+                element(OCTET_STRING, &[&vec![1; length]]),
+                element(INTEGER, &[&[8, 0]]),
+            ];
+            assert!(of_pbkdf2(&parts.concat()).is_ok(), "{length}");
+        }
+    }
+
     /// Every encrypted key, truncated anywhere or with any byte changed, gives an error or the key, and never a panic.
     #[test]
     fn damaged_keys_are_refused() {

@@ -5,8 +5,6 @@ use std::net::IpAddr;
 
 use pki_types::DnsName;
 
-use crate::failure::CertsError;
-
 /// A host name in lower case, a wildcard such as `*.example.com`, or an IP address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Subject(Kind);
@@ -17,9 +15,24 @@ enum Kind {
     Ip(IpAddr),
 }
 
+/// A text that is not the subject of any certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubjectError(pub String);
+
+impl fmt::Display for SubjectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no certificate can be made for `{}`", self.0)
+    }
+}
+
+impl std::error::Error for SubjectError {}
+
 impl Subject {
     /// Parses `text`. Internationalized names must be in ASCII form (`xn--…`).
-    pub fn parse(text: &str) -> Result<Self, CertsError> {
+    ///
+    /// # Errors
+    /// It is neither a host name nor a wildcard nor an IP address.
+    pub fn parse(text: &str) -> Result<Self, SubjectError> {
         let bare = text
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
@@ -31,7 +44,7 @@ impl Subject {
         let host = name.strip_prefix("*.").unwrap_or(&name);
         match DnsName::try_from(host) {
             Ok(_) => Ok(Subject(Kind::Name(name))),
-            Err(_) => Err(CertsError::Subject(text.to_owned())),
+            Err(_) => Err(SubjectError(text.to_owned())),
         }
     }
 

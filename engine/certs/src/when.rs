@@ -1,13 +1,12 @@
 //! Conditions on connections for TLS policies, in addition to the server name. `policy` selects among the matching
 //! policies.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use sluice_net::tls::Ends;
 use sluice_route::matcher::IpRanges;
 use sluice_route::regexp::Regexp;
-
-use crate::policy::PolicyError;
 
 /// Conditions on a connection; all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,9 +30,19 @@ pub(crate) struct Condition {
     name_pattern: Option<Regexp>,
 }
 
+/// An IP range or a regular expression that cannot be parsed.
+#[derive(Debug)]
+pub(crate) struct WhenError(pub(crate) String);
+
+impl fmt::Display for WhenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
 impl When {
     /// `None` if there are no conditions.
-    pub(crate) fn compile(&self) -> Result<Option<Condition>, PolicyError> {
+    pub(crate) fn compile(&self) -> Result<Option<Condition>, WhenError> {
         if *self == When::default() {
             return Ok(None);
         }
@@ -41,7 +50,7 @@ impl When {
             [] => Ok(None),
             texts => IpRanges::new(texts)
                 .map(Some)
-                .map_err(|error| PolicyError::When(error.to_string())),
+                .map_err(|error| WhenError(error.to_string())),
         };
         let pattern = self.name_pattern.as_deref().map(Regexp::new);
         Ok(Some(Condition {
@@ -50,7 +59,7 @@ impl When {
             not_remote: ranges(&self.not_remote)?,
             name_pattern: pattern
                 .transpose()
-                .map_err(|error| PolicyError::When(error.to_string()))?,
+                .map_err(|error| WhenError(error.to_string()))?,
         }))
     }
 }

@@ -6,7 +6,8 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
-use sluice_certs::{Publisher, Storage, Verification};
+use sluice_certs::{Publisher, Storage};
+use sluice_dns::fetch::Verification;
 use sluice_model::{Duration, RawModule, Storage as Module};
 use sluice_net::tls::{certificates_from_pem, revoked_from_pem, system_certificates};
 

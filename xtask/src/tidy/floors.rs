@@ -11,7 +11,10 @@ const FLOORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("config", &["caddyfile", "nginx"]),
-    ("engine", &["net", "upstream", "certs", "cache", "python"]),
+    (
+        "engine",
+        &["net", "upstream", "dns", "certs", "cache", "python"],
+    ),
     ("server", &["observe", "pipeline", "serve", "admin"]),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),

@@ -8,13 +8,13 @@ use instant_acme::{Account, Error, ExternalAccountKey, Key, NewAccount};
 use pki_types::pem::PemObject;
 use pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use serde_json::{Value, json};
+use sluice_dns::fetch::escaped;
+use sluice_dns::limits::REQUEST_TIMEOUT;
 use ureq::http::Request;
 
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::failure::CertsError;
-use crate::fetch::escaped;
-use crate::limits::REQUEST_TIMEOUT;
 
 /// ZeroSSL's ACME directory; external account bindings are available for an email address.
 pub const ZEROSSL: &str = "https://acme.zerossl.com/v2/DV90";

@@ -17,12 +17,12 @@ use pki_types::CertificateDer;
 pub use account::ZEROSSL;
 pub use chains::ChainChoice;
 pub(crate) use order::csr;
+use sluice_dns::DnsOptions;
+use sluice_dns::fetch::{FetchOptions, Fetcher};
 pub(crate) use transport::retry_at;
 
 use crate::challenges::Challenges;
-use crate::dns::DnsOptions;
 use crate::failure::{CertsError, Fault};
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::{
     ADVICE_PAUSE_MAX, ADVICE_PAUSE_MIN, ORDER_TIMEOUT, RENEWAL_SHARE, STALE_NONCES_MAX,

@@ -8,12 +8,13 @@ use instant_acme::{
 };
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, DnType};
 use serde_json::{Value, json};
+use sluice_dns::DnsRecord;
 use time::OffsetDateTime;
 
 use super::transport::Transport;
 use super::{AcmeIssuer, Authority};
 use crate::challenges::Shown;
-use crate::dns::DnsRecord;
+use crate::failure::CertsError;
 use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Request};
 use crate::local_ca::alternative_name;
@@ -148,10 +149,9 @@ impl AcmeIssuer {
         let authorization = challenge.key_authorization();
         if let (Some(dns), ChallengeType::Dns01) = (&self.options.dns, &challenge.r#type) {
             let text = authorization.dns_value();
-            let record = dns.show(&self.fetcher, subject, &text).await;
-            return Ok(Answering::Dns {
-                _record: record.map_err(other)?,
-            });
+            let record = dns.show(&self.fetcher, &subject.to_string(), &text).await;
+            let record = record.map_err(|error| other(CertsError::from(error)))?;
+            return Ok(Answering::Dns { _record: record });
         }
         let host = self.options.bind_host.as_str();
         let open = |kind, port: Option<u16>| Gate::open(kind, host, port?, &self.challenges);

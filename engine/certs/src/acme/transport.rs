@@ -12,7 +12,7 @@ use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use time::format_description::well_known::Rfc2822;
 use ureq::http::{HeaderMap, Request, Response, header};
 
-use crate::fetch::Fetcher;
+use sluice_dns::fetch::Fetcher;
 
 /// Details recorded from the responses so far.
 #[derive(Clone, Debug, Default)]

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 
 use crate::failure::CertsError;
+use crate::subject::SubjectError;
 
 /// The supported algorithms, as reported to clients (RFC 8555, section 6.2).
 pub(super) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "ES512", "EdDSA", "RS256"];
@@ -106,6 +107,13 @@ impl From<CertsError> for Problem {
             cause: Some(error.to_string()),
             ..Problem::of("serverInternal", 500, "internal error of the CA")
         }
+    }
+}
+
+impl From<SubjectError> for Problem {
+    /// An internal error, like every other error of this package.
+    fn from(error: SubjectError) -> Problem {
+        CertsError::from(error).into()
     }
 }
 

@@ -12,6 +12,7 @@ use pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs as provider;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
+use sluice_dns::fetch::{FetchKind, FetchOptions, Fetcher};
 use sluice_net::tls::Signatures;
 use sluice_upstream::Resolver;
 use ureq::http::Request;
@@ -22,7 +23,6 @@ use super::problem::Problem;
 use super::rules::{AcmeRules, ChallengeKind};
 use crate::acme::run;
 use crate::challenges::{ALPN, HTTP_PREFIX};
-use crate::fetch::{FetchKind, FetchOptions, Fetcher};
 use crate::limits::{ACME_LOOK_PAUSE, ACME_LOOK_TIMEOUT, ACME_LOOKS, ACME_PROOF_BYTES_MAX};
 use crate::subject::Subject;
 

@@ -1,7 +1,12 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use pki_types::pem::PemObject;
-use pki_types::{CertificateDer, CertificateRevocationListDer};
+use pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rcgen::ExtendedKeyUsagePurpose as Purpose;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
 
 use super::*;
 
@@ -179,4 +184,124 @@ fn who_judges_alike_has_one_number() {
     assert_ne!(id(&["ca"], &["ca"], 1), id(&["ca"], &["ca"], 2));
     assert_ne!(id(&["ca"], &["ca"], 1), id(&["ca"], &["old"], 1));
     assert_ne!(id(&["ca"], &[], 1), id(&["other"], &[], 1));
+}
+
+/// Whether rustls-webpki accepts a chain (DER).
+fn is_accepted_by_webpki(root: &[u8], chain: &[Vec<u8>]) -> bool {
+    let mut roots = RootCertStore::empty();
+    roots.add(root.to_vec().into()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    let verifier = verifier.build().unwrap();
+    let chain: Vec<CertificateDer<'_>> = chain.iter().map(|der| der.clone().into()).collect();
+    let now = now().duration_since(UNIX_EPOCH).unwrap();
+    let now = UnixTime::since_unix_epoch(now);
+    verifier
+        .verify_client_cert(&chain[0], &chain[1..], now)
+        .is_ok()
+}
+
+/// A certificate of version 3 for `name`.
+fn params(name: &str, is_ca: IsCa, purposes: &[Purpose]) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = is_ca;
+    params.extended_key_usages = purposes.to_vec();
+    // Without an extension it would be of version 1.
+    params.key_usages = match params.is_ca {
+        IsCa::Ca(_) => vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign],
+        IsCa::NoCa | IsCa::ExplicitNoCa => vec![KeyUsagePurpose::DigitalSignature],
+    };
+    params
+}
+
+/// All combinations of a client's certificate and one or two intermediate CAs, right and wrong: rustls-webpki, which
+/// has read none of our code, accepts the same chains.
+#[test]
+fn chains_of_version_3_are_accepted_exactly_if_webpki_accepts_them() {
+    let ca = |constraint| IsCa::Ca(constraint);
+    let any = BasicConstraints::Unconstrained;
+    let key = || KeyPair::generate().unwrap();
+    let (root_key, upper_key, lower_key) = (key(), key(), key());
+    let root_params = params("root", ca(any), &[]);
+    let root = root_params.self_signed(&root_key).unwrap();
+    let root = root.der().to_vec();
+    let root_issuer = rcgen::Issuer::new(root_params, root_key);
+    let stranger = rcgen::Issuer::new(params("lower", ca(any), &[]), key());
+    let trust = ClientTrust::new(vec![root.clone()], Vec::new(), 3).unwrap();
+
+    let (mut accepted, mut refused) = (0, 0);
+    let uppers = [ca(any), ca(BasicConstraints::Constrained(0)), IsCa::NoCa];
+    let lowers = [ca(any), IsCa::NoCa];
+    for (upper, lower) in uppers
+        .iter()
+        .flat_map(|u| lowers.iter().map(move |l| (u, l)))
+    {
+        let upper_params = params("upper", *upper, &[]);
+        let upper_cert = upper_params.signed_by(&upper_key, &root_issuer).unwrap();
+        let upper_issuer = rcgen::Issuer::new(upper_params, &upper_key);
+        let lower_params = params("lower", *lower, &[]);
+        let lower_cert = lower_params.signed_by(&lower_key, &upper_issuer).unwrap();
+        let lower_issuer = rcgen::Issuer::new(lower_params, &lower_key);
+        for purposes in [
+            &[][..],
+            &[Purpose::ClientAuth],
+            &[Purpose::ServerAuth],
+            &[Purpose::Any],
+        ] {
+            for (from, until) in [(2020, 2100), (2020, 2021), (2090, 2100)] {
+                for (is_own, sends_upper) in [(true, true), (true, false), (false, true)] {
+                    let mut leaf = params("client", IsCa::NoCa, purposes);
+                    leaf.not_before = rcgen::date_time_ymd(from, 1, 1);
+                    leaf.not_after = rcgen::date_time_ymd(until, 1, 1);
+                    let leaf = match is_own {
+                        true => leaf.signed_by(&key(), &lower_issuer),
+                        false => leaf.signed_by(&key(), &stranger),
+                    };
+                    let mut chain = vec![leaf.unwrap().der().to_vec(), lower_cert.der().to_vec()];
+                    chain.extend(sends_upper.then(|| upper_cert.der().to_vec()));
+                    let is_ours = trust.judge(&chain, now()).is_ok();
+                    assert_eq!(
+                        is_ours,
+                        is_accepted_by_webpki(&root, &chain),
+                        "{upper:?} {lower:?} {purposes:?} {from} {until} {is_own} {sends_upper}"
+                    );
+                    *(if is_ours { &mut accepted } else { &mut refused }) += 1;
+                }
+            }
+        }
+    }
+    assert_eq!((accepted, refused), (2, 214));
+}
+
+/// Why rustls-webpki does not decide: these OpenSSL, and so nginx, sees otherwise.
+#[test]
+fn webpki_knows_neither_version_1_nor_roots_as_clients_nor_the_use_of_keys() {
+    let chain = |name: &str| vec![cert(name)];
+    let root = cert("ca");
+    // `openssl ca` makes version 1 unless it is given extensions.
+    assert!(
+        trust(&["ca"], &[], 1)
+            .judge(&chain("client"), now())
+            .is_ok()
+    );
+    assert!(!is_accepted_by_webpki(&root, &chain("client")));
+    assert!(
+        trust(&["self"], &[], 1)
+            .judge(&chain("self"), now())
+            .is_ok()
+    );
+    assert!(!is_accepted_by_webpki(&cert("self"), &chain("self")));
+
+    let root_params = params("root", IsCa::Ca(BasicConstraints::Unconstrained), &[]);
+    let root_key = KeyPair::generate().unwrap();
+    let root = root_params.self_signed(&root_key).unwrap().der().to_vec();
+    let issuer = rcgen::Issuer::new(root_params, root_key);
+    let mut leaf = params("client", IsCa::NoCa, &[]);
+    leaf.key_usages = vec![KeyUsagePurpose::KeyEncipherment];
+    let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer);
+    let chain = [leaf.unwrap().der().to_vec()];
+    let trust = ClientTrust::new(vec![root.clone()], Vec::new(), 1).unwrap();
+    assert_eq!(trust.judge(&chain, now()), Err(Doubt::Purpose));
+    assert!(is_accepted_by_webpki(&root, &chain));
 }

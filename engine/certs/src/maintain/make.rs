@@ -14,7 +14,7 @@ use crate::limits::ORDER_TIMEOUT;
 use crate::pair::{Origin, Pair};
 use crate::renewal::seed_of;
 use crate::storage::StoredPair;
-use crate::subject::Subject;
+use crate::subject::{Subject, SubjectError};
 
 impl Maintainer {
     /// The certificate to start with; `None` if it has to be ordered.
@@ -216,7 +216,7 @@ impl Maintainer {
                 Err(error) => failed = Some(error),
             }
         }
-        Err(failed.unwrap_or_else(|| CertsError::Subject(subject.to_string())))
+        Err(failed.unwrap_or_else(|| SubjectError(subject.to_string()).into()))
     }
 
     /// Stores a certificate. If that fails, it is served anyway.

@@ -2,7 +2,7 @@
 //! not request them. Responses are fetched in the background, verified, and stored; if that fails, only the staple is
 //! missing.
 
-mod ocsp_response;
+pub(crate) mod ocsp_response;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
+use sluice_dns::fetch::{FetchOptions, Fetcher};
 use ureq::http::Request;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::X509Certificate;
 
 use crate::failure::Notice;
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::limits::{OCSP_PAUSE, OCSP_PAUSE_MIN, OCSP_TIMEOUT};
 use crate::pair::Pair;
 use crate::storage::Storage;
@@ -233,11 +233,6 @@ fn place(pair: &Pair, hash: &[u8]) -> String {
         .collect();
     let place: PathBuf = ["ocsp", &format!("{name}-{hash}")].iter().collect();
     place.display().to_string()
-}
-
-/// Whether bytes are a successful OCSP response, whatever its contents (RFC 6960, section 4.2.1).
-pub(crate) fn is_answer(bytes: &[u8]) -> bool {
-    ocsp_response::is_answer(bytes)
 }
 
 /// Responses are renewed in the middle of their validity, so that the responder may be unavailable for as long again.

@@ -156,8 +156,8 @@ fn basic_of(answer: &[u8]) -> Option<&[u8]> {
     Some(bytes.take(OCTET_STRING)?.content)
 }
 
-/// Whether bytes are a successful response.
-pub(super) fn is_answer(bytes: &[u8]) -> bool {
+/// Whether bytes are a successful OCSP response, whatever its contents (RFC 6960, section 4.2.1).
+pub(crate) fn is_ocsp_response(bytes: &[u8]) -> bool {
     basic_of(bytes).and_then(Signed::parse).is_some()
 }
 

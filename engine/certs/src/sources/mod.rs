@@ -7,10 +7,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use sluice_dns::fetch::{FetchOptions, Fetcher};
 use ureq::http::{Request, Uri};
 
 use crate::failure::CertsError;
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::limits::{HELLO_NUMBERS_MAX, SOURCE_TIMEOUT};
 use crate::pair::{Origin, Pair};
 use crate::storage::StoredPair;

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Deserialize;
+use sluice_dns::limits::ANSWER_BYTES_MAX;
 
-use crate::limits::{ANSWER_BYTES_MAX, TAILSCALE_TIMEOUT};
+use crate::limits::TAILSCALE_TIMEOUT;
 use crate::subject::Subject;
 
 /// The status of the daemon, as far as it is used here.

@@ -18,7 +18,6 @@ pub use shared::SharedKeys;
 use crate::limits::{
     TICKET_KEYS, TICKET_KEYS_MAX, TICKET_LIFETIME_MAX, TICKET_ROTATION, TICKET_ROTATION_MIN,
 };
-use crate::policy::PolicyError;
 
 /// How sessions are resumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +145,7 @@ impl fmt::Debug for GivenKeys {
 pub(crate) fn ticketer(
     tickets: &Tickets,
     scope: &str,
-) -> Result<Arc<dyn ProducesTickets>, PolicyError> {
+) -> Result<Arc<dyn ProducesTickets>, NoRandom> {
     let source = match tickets {
         Tickets::Off | Tickets::Kept => return Ok(Arc::new(NoTickets)),
         Tickets::Given(keys) => Source::Given(keys.clone()),
@@ -159,13 +158,19 @@ pub(crate) fn ticketer(
         ring: RwLock::default(),
     };
     // Detect missing randomness now, not in a handshake.
-    let made = sealer.refresh(now());
-    made.map_err(|NoRandom| PolicyError::Tickets("the system has no randomness".to_owned()))?;
+    sealer.refresh(now())?;
     Ok(Arc::new(sealer))
 }
 
 /// The system provides no randomness.
-struct NoRandom;
+#[derive(Debug)]
+pub(crate) struct NoRandom;
+
+impl fmt::Display for NoRandom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the system has no randomness")
+    }
+}
 
 /// The secret that keys are derived from.
 #[derive(Clone, PartialEq, Eq)]

@@ -72,9 +72,8 @@ impl SharedKeys {
             // Another instance may have been faster.
             found = self.read()?;
             if let Some(from) = self.next(&found, now) {
-                let made = Secret::new(from).map_err(|super::NoRandom| {
-                    CertsError::Signing("the system has no randomness".to_owned())
-                })?;
+                let made =
+                    Secret::new(from).map_err(|error| CertsError::Signing(error.to_string()))?;
                 let ahead = now.saturating_add(2 * TICKET_KEY_LEAD.as_secs());
                 found.retain(|s| self.rotation.until(s.from) > now && s.from <= ahead);
                 found.insert(0, made);

@@ -3,12 +3,12 @@
 use std::time::SystemTime;
 
 use serde_json::Value;
+use sluice_dns::fetch::{Fetcher, escaped};
 use ureq::http::{Method, Request};
 
 use super::{failed, odd};
 use crate::acme::retry_at;
 use crate::failure::{CertsError, Fault};
-use crate::fetch::{Fetcher, escaped};
 use crate::limits::ZEROSSL_DETAILS_MAX;
 
 /// The API with an access key.

@@ -13,12 +13,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use pki_types::CertificateDer;
 use serde_json::{Value, json};
+use sluice_dns::fetch::{FetchOptions, Fetcher};
+use sluice_dns::{DnsOptions, DnsRecord};
 
 use crate::acme::{csr, run};
 use crate::challenges::{Challenges, FILE_PREFIX, Shown};
-use crate::dns::{DnsOptions, DnsRecord};
 use crate::failure::{CertsError, Fault};
-use crate::fetch::{FetchOptions, Fetcher};
 use crate::gate::{Gate, GateKind};
 use crate::issuer::{Issued, Issuer, Request};
 use crate::limits::{RENEWAL_SHARE, ZEROSSL_PAUSE_MAX, ZEROSSL_PAUSE_MIN};

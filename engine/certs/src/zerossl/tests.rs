@@ -1,12 +1,12 @@
 //! Orders with a fake API that responds like ZeroSSL's.
 
+use sluice_dns::DnsProvider;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::dns::DnsProvider;
-use crate::dns::fake::{Asked, Fake};
+use crate::fake::{Asked, Fake};
 use crate::limits::ZEROSSL_DETAILS_MAX;
 
 const CHAIN: &str = r#"{"certificate.crt":"-----BEGIN CERTIFICATE-----\nleaf\n-----END CERTIFICATE-----\n","ca_bundle.crt":"-----BEGIN CERTIFICATE-----\nabove\n-----END CERTIFICATE-----"}"#;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::limits::METRICS_INTERVAL;
 use crate::recorder::Recorder;
 use crate::tracing::limits::EXPORT_NOTICE_PAUSE;
-use crate::tracing::{Collector, Destination, Signal, post};
+use crate::tracing::{CollectorClient, Destination, Signal};
 
 /// The settings from the environment.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,10 @@ impl Pusher {
             None => None,
             Some(collector) => {
                 let (shared, recorder) = (ending.clone(), Arc::downgrade(recorder));
-                let work = move || shared.work(&settings, &collector, &recorder);
+                let work = move || {
+                    let client = CollectorClient::new(collector, settings.destination.timeout);
+                    shared.work(&settings, &client, &recorder);
+                };
                 let named = thread::Builder::new().name("metrics-export".into());
                 Some(named.spawn(work)?)
             }
@@ -101,7 +104,7 @@ impl Ending {
         self.woken.notify_one();
     }
 
-    fn work(&self, settings: &PushSettings, collector: &Collector, recorder: &Weak<Recorder>) {
+    fn work(&self, settings: &PushSettings, client: &CollectorClient, recorder: &Weak<Recorder>) {
         let mut told: Option<Instant> = None;
         loop {
             let how = lock(&self.how);
@@ -112,11 +115,10 @@ impl Ending {
                 return;
             };
             let message = super::page::message(&recorder, &settings.destination.resource);
-            let sent = post(collector, &message, settings.destination.timeout);
-            let failed = match sent {
+            let failed = match client.post(&message) {
                 Ok(200..=299) => None,
                 Ok(status) => Some(format!("status {status}")),
-                Err(error) => Some(error.to_string()),
+                Err(error) => Some(error),
             };
             // Values are cumulative, so the next export makes up for this one.
             let due = told.is_none_or(|told| told.elapsed() >= EXPORT_NOTICE_PAUSE);
@@ -125,7 +127,7 @@ impl Ending {
                 recorder
                     .log()
                     .warn("http.metrics", "the collector took no metrics")
-                    .text("collector", &collector.address)
+                    .text("collector", &client.collector.address)
                     .text("error", error)
                     .send();
             }

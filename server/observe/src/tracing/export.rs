@@ -1,16 +1,17 @@
 //! Exports spans to a collector: OTLP over HTTP, on a thread of its own with a bounded queue. Ending a span never
 //! blocks.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use sluice_dns::fetch::{FetchKind, FetchOptions, Fetcher};
+use ureq::http::Request;
+
 use super::limits::{
-    ANSWER_BYTES_MAX, EXPORT_ATTEMPTS_MAX, EXPORT_NOTICE_PAUSE, EXPORT_PAUSE, SPANS_BATCH_MAX,
-    SPANS_QUEUED_MAX,
+    EXPORT_ATTEMPTS_MAX, EXPORT_NOTICE_PAUSE, EXPORT_PAUSE, SPANS_BATCH_MAX, SPANS_QUEUED_MAX,
 };
 use super::protobuf::{push_bytes, push_text_attribute};
 use super::settings::{Collector, Settings};
@@ -45,7 +46,10 @@ impl Exporter {
         });
         if let Some(collector) = exporter.settings.collector.clone() {
             let shared = exporter.clone();
-            let work = move || shared.work(&collector, &log);
+            let work = move || {
+                let client = CollectorClient::new(collector, shared.settings.timeout);
+                shared.work(&client, &log);
+            };
             let thread = thread::Builder::new()
                 .name("trace-export".into())
                 .spawn(work)?;
@@ -91,13 +95,13 @@ impl Exporter {
         }
     }
 
-    fn work(&self, collector: &Collector, log: &Log) {
+    fn work(&self, client: &CollectorClient, log: &Log) {
         let mut told = None;
         loop {
             let (batch, finishing) = self.next_batch();
             if !batch.is_empty() {
                 let spans = batch.len() as u64;
-                match self.send_patiently(collector, &self.message(&batch), finishing) {
+                match self.send_patiently(client, &self.message(&batch), finishing) {
                     Ok(()) => _ = self.hub.spans.exported.fetch_add(spans, Ordering::Relaxed),
                     Err(error) => {
                         self.hub.spans.dropped.fetch_add(spans, Ordering::Relaxed);
@@ -105,9 +109,9 @@ impl Exporter {
                         if told.as_ref().is_none_or(due) {
                             told = Some(Instant::now());
                             log.warn("http.handlers.tracing", "the collector took no spans")
-                                .text("collector", &collector.address)
+                                .text("collector", &client.collector.address)
                                 .integer("spans", spans)
-                                .shown("error", error)
+                                .text("error", error)
                                 .send();
                         }
                     }
@@ -156,22 +160,17 @@ impl Exporter {
 
     fn send_patiently(
         &self,
-        collector: &Collector,
+        client: &CollectorClient,
         message: &[u8],
         finishing: bool,
-    ) -> io::Result<()> {
+    ) -> Result<(), String> {
         let mut attempt = 1;
         loop {
-            let error = match post(collector, message, self.settings.timeout) {
-                Ok(status @ 200..=299) => {
-                    debug_assert!(status < 300);
-                    return Ok(());
-                }
+            let error = match client.post(message) {
+                Ok(200..=299) => return Ok(()),
                 // OTLP: only these statuses are retryable.
-                Ok(status @ (429 | 502 | 503 | 504)) => {
-                    io::Error::other(format!("status {status}"))
-                }
-                Ok(status) => return Err(io::Error::other(format!("status {status}"))),
+                Ok(status @ (429 | 502 | 503 | 504)) => format!("status {status}"),
+                Ok(status) => return Err(format!("status {status}")),
                 Err(error) => error,
             };
             if attempt == EXPORT_ATTEMPTS_MAX || finishing {
@@ -183,49 +182,46 @@ impl Exporter {
     }
 }
 
-/// Posts a message and returns the status of the response.
-pub(crate) fn post(collector: &Collector, message: &[u8], timeout: Duration) -> io::Result<u16> {
-    let mut stream = dial(&collector.address, timeout)?;
-    stream.set_write_timeout(Some(timeout))?;
-    stream.set_read_timeout(Some(timeout))?;
-    let mut head = format!(
-        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\
-         Connection: close\r\n",
-        collector.path,
-        collector.authority,
-        message.len()
-    );
-    for (name, value) in &collector.fields {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    head.push_str("\r\n");
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(message)?;
-    let mut answer = Vec::new();
-    let mut piece = [0; 512];
-    while memchr::memchr(b'\n', &answer).is_none() && answer.len() < ANSWER_BYTES_MAX {
-        match stream.read(&mut piece)? {
-            0 => break,
-            count => answer.extend_from_slice(&piece[..count]),
-        }
-    }
-    status_of(&answer).ok_or_else(|| io::Error::other("the response is not HTTP"))
+/// Sends messages to a collector, over connections that stay open.
+pub(crate) struct CollectorClient {
+    pub(crate) collector: Collector,
+    fetcher: Fetcher,
 }
 
-fn dial(address: &str, timeout: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::other("the name has no address");
-    for addr in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&addr, timeout) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
+impl CollectorClient {
+    /// A client without an open connection; an export may take as long as `timeout`.
+    pub(crate) fn new(collector: Collector, timeout: Duration) -> CollectorClient {
+        // A collector without TLS is nearby: no proxy leads to it, and no roots need to be read.
+        let (kind, roots) = match collector.is_tls {
+            true => (FetchKind::Service, None),
+            false => (FetchKind::Direct, Some(Vec::new())),
+        };
+        let fetcher = Fetcher::new(&FetchOptions {
+            kind,
+            roots,
+            timeout,
+            redirects: 0,
+            ..FetchOptions::default()
+        });
+        CollectorClient { collector, fetcher }
     }
-    Err(last)
-}
 
-fn status_of(answer: &[u8]) -> Option<u16> {
-    let line = answer.strip_prefix(b"HTTP/1.")?;
-    std::str::from_utf8(line.get(2..5)?).ok()?.parse().ok()
+    /// Posts a message and returns the status of the response.
+    ///
+    /// # Errors
+    /// The collector cannot be reached, or does not respond with HTTP in time.
+    pub(crate) fn post(&self, message: &[u8]) -> Result<u16, String> {
+        let mut request =
+            Request::post(self.collector.url()).header("Content-Type", "application/x-protobuf");
+        for (name, value) in &self.collector.fields {
+            request = request.header(name, value);
+        }
+        let request = request.body(message.to_vec());
+        let response = self
+            .fetcher
+            .send(request.map_err(|error| error.to_string())?)?;
+        Ok(response.status().as_u16())
+    }
 }
 
 const NEVER_POISONED: &str = "nothing panics while it holds the queue of spans";
@@ -236,6 +232,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
     use crate::log::Level;
 
@@ -261,9 +259,32 @@ mod tests {
 
     #[test]
     fn the_status_is_that_of_the_first_line() {
-        assert_eq!(status_of(b"HTTP/1.1 200 OK\r\n"), Some(200));
-        assert_eq!(status_of(b"HTTP/1.0 503 Busy\r\n"), Some(503));
-        assert_eq!(status_of(b"HTTP/1.1"), None);
-        assert_eq!(status_of(b"nonsense"), None);
+        let status_of = |response: &'static [u8]| {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let address = listener.local_addr().expect("bound");
+            thread::spawn(move || {
+                let (mut client, _) = listener.accept().expect("a client");
+                let (mut request, mut piece) = (Vec::new(), [0; 1024]);
+                while !request.ends_with(b"span") {
+                    let count = client.read(&mut piece).expect("a request");
+                    request.extend_from_slice(&piece[..count]);
+                }
+                client.write_all(response).expect("the client reads");
+            });
+            let endpoint = format!("http://{address}");
+            let settings = Settings::read(|name| {
+                (name == "OTEL_EXPORTER_OTLP_ENDPOINT").then(|| endpoint.clone())
+            });
+            let collector = settings.expect("an address").collector;
+            let collector = collector.expect("spans are exported");
+            CollectorClient::new(collector, Duration::from_secs(10)).post(b"span")
+        };
+        assert_eq!(
+            status_of(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            Ok(200)
+        );
+        assert_eq!(status_of(b"HTTP/1.0 503 Busy\r\n\r\n"), Ok(503));
+        assert!(status_of(b"HTTP/1.1").is_err());
+        assert!(status_of(b"nonsense").is_err());
     }
 }

@@ -21,9 +21,6 @@ pub const EXPORT_ATTEMPTS_MAX: u32 = 3;
 /// The delay before a message is sent again.
 pub const EXPORT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Bytes of a collector's response to read in order to find the status.
-pub const ANSWER_BYTES_MAX: usize = 4096;
-
 /// Interval between log messages about a collector that does not accept data.
 pub const EXPORT_NOTICE_PAUSE: Duration = Duration::from_secs(60);
 

@@ -8,9 +8,9 @@ pub(crate) mod protobuf;
 mod settings;
 mod span;
 
+pub(crate) use export::CollectorClient;
 pub use export::Exporter;
-pub(crate) use export::post;
 pub use parent::Parent;
-pub(crate) use settings::{Collector, Destination, Signal};
+pub(crate) use settings::{Destination, Signal};
 pub use settings::{Sampler, Settings};
 pub use span::{Ended, Span};

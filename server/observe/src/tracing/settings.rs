@@ -24,6 +24,8 @@ pub struct Settings {
 /// A program that accepts spans over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
+    /// Whether it is reached over TLS.
+    pub is_tls: bool,
     /// Host and port to connect to.
     pub address: String,
     /// The value of Host.
@@ -160,6 +162,15 @@ fn millis(
 }
 
 impl Collector {
+    /// The URL that messages are posted to.
+    pub(crate) fn url(&self) -> String {
+        let scheme = match self.is_tls {
+            true => "https",
+            false => "http",
+        };
+        format!("{scheme}://{}{}", self.authority, self.path)
+    }
+
     fn read(
         set: impl Fn(&str) -> Option<String>,
         signal: Signal,
@@ -173,11 +184,14 @@ impl Collector {
             let all = all.unwrap_or_else(|| "http://localhost:4318".into());
             format!("{}/v1/{path}", all.trim_end_matches('/'))
         });
-        let Some(rest) = url.strip_prefix("http://") else {
-            let how = "only http:// is spoken; let a collector beside this server speak TLS";
-            return Err(format!(
-                "the address of the OTLP collector is `{url}`; {how}"
-            ));
+        let (is_tls, rest) = match (url.strip_prefix("http://"), url.strip_prefix("https://")) {
+            (Some(rest), _) => (false, rest),
+            (None, Some(rest)) => (true, rest),
+            (None, None) => {
+                return Err(format!(
+                    "the address of the OTLP collector is `{url}`; use http:// or https://"
+                ));
+            }
         };
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
@@ -189,7 +203,7 @@ impl Collector {
         let address = if has_port {
             authority.to_owned()
         } else {
-            format!("{authority}:80")
+            format!("{authority}:{}", if is_tls { 443 } else { 80 })
         };
         let fields = pairs(headers.unwrap_or_default());
         let breaks = |text: &str| text.contains(['\r', '\n', '\0']);
@@ -203,6 +217,7 @@ impl Collector {
             );
         }
         Ok(Collector {
+            is_tls,
             address,
             authority: authority.to_owned(),
             path: path.to_owned(),
@@ -338,6 +353,12 @@ mod tests {
             (exact.address.as_str(), exact.path.as_str()),
             ("c:80", "/traces")
         );
+        let over_tls = read(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "https://c")]);
+        let over_tls = over_tls.expect("an address").collector.expect("exported");
+        assert_eq!(
+            (over_tls.address.as_str(), over_tls.url().as_str()),
+            ("c:443", "https://c/v1/traces")
+        );
     }
 
     #[test]
@@ -365,7 +386,7 @@ mod tests {
     fn what_cannot_be_done_is_refused() {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "grpc://collector"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%0d%0ac"),
             ("OTEL_TRACES_EXPORTER", "console"),
             ("OTEL_TRACES_SAMPLER", "jaeger_remote"),

@@ -7,8 +7,9 @@ use std::path::Path;
 use sluice_certs::acme::{
     ChainChoice, ExternalAccount, LETS_ENCRYPT, LETS_ENCRYPT_STAGING, ZEROSSL,
 };
-use sluice_certs::limits::DNS_LOOK_TIMEOUT;
-use sluice_certs::{AcmeOptions, CertificateDer, DnsOptions, DnsProvider, DnsService};
+use sluice_certs::{AcmeOptions, CertificateDer};
+use sluice_dns::limits::DNS_LOOK_TIMEOUT;
+use sluice_dns::{DnsOptions, DnsProvider, DnsService};
 use sluice_model::tls::{AcmeIssuer as AcmeModel, Challenges, DnsChallenge, PortChallenge};
 use sluice_model::{Config, RawModule};
 use sluice_net::tls::certificates_from_pem;

@@ -1,8 +1,9 @@
 //! The ZeroSSL API as an issuer. `sluice-certs` implements it.
 
+use sluice_certs::ZeroSslOptions;
 use sluice_certs::limits::ZEROSSL_TIMEOUT;
 use sluice_certs::zerossl::ZEROSSL_API;
-use sluice_certs::{DnsOptions, ZeroSslOptions};
+use sluice_dns::DnsOptions;
 use sluice_model::Config;
 use sluice_model::tls::{DnsChallenge, ZeroSslIssuer};
 

@@ -8,14 +8,14 @@ use ureq::http::{Method, Request};
 use crate::fetch::Fetcher;
 
 /// The API with a token.
-pub(super) struct Api<'a> {
+pub(crate) struct Api<'a> {
     fetcher: &'a Fetcher,
     token: &'a str,
     endpoint: &'a str,
 }
 
 impl<'a> Api<'a> {
-    pub(super) fn new(fetcher: &'a Fetcher, token: &'a str, endpoint: &'a str) -> Api<'a> {
+    pub(crate) fn new(fetcher: &'a Fetcher, token: &'a str, endpoint: &'a str) -> Api<'a> {
         Api {
             fetcher,
             token,
@@ -24,13 +24,13 @@ impl<'a> Api<'a> {
     }
 
     /// Adds a TXT record; returns the path for its removal.
-    pub(super) fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
+    pub(crate) fn set(&self, name: &str, text: &str, ttl: Duration) -> Result<String, String> {
         let record = json!({"type": "TXT", "name": name, "content": format!("\"{text}\"")});
         self.add(name, record, ttl)
     }
 
     /// Adds a CNAME record; returns the path for its removal. It is not proxied, because then it would not be visible.
-    pub(super) fn set_alias(
+    pub(crate) fn set_alias(
         &self,
         name: &str,
         target: &str,
@@ -57,7 +57,7 @@ impl<'a> Api<'a> {
         }
     }
 
-    pub(super) fn clear(&self, path: &str) -> Result<(), String> {
+    pub(crate) fn clear(&self, path: &str) -> Result<(), String> {
         self.ask(Method::DELETE, path, None).map(drop)
     }
 
@@ -99,7 +99,7 @@ impl<'a> Api<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::fake::Fake;
+    use crate::fake::Fake;
     use crate::fetch::FetchOptions;
 
     /// An API with the zone `example.test`, and its address.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::rest::{Found, Rest, no_zone, quoted, relative, seconds, texts, zones_of};
-use super::service::Service;
 use crate::fetch::Fetcher;
+use crate::rest::{Found, Rest, no_zone, quoted, relative, seconds, texts, zones_of};
+use crate::service::Service;
 
 /// Adds a TXT record at `name`; returns the handle for [`clear`].
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -28,7 +28,7 @@ pub(super) fn set(
 }
 
 /// Removes it.
-pub(super) fn clear(
+pub(crate) fn clear(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -298,7 +298,7 @@ impl Porkbun<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::fake::{Asked, Fake};
+    use crate::fake::{Asked, Fake};
     use crate::fetch::FetchOptions;
 
     const NAME: &str = "_acme-challenge.a.example.test";

@@ -1,12 +1,11 @@
-//! The supported DNS services and their settings. Each service's API is in its own file.
+//! The supported DNS services, their settings, and which file implements each. Each service's API is in its own file.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 
-use super::{azure, cloudflare, google, ovh, rfc2136, route53, simple};
 use crate::fetch::Fetcher;
-use crate::renewal::seed_of;
+use crate::service::Service;
+use crate::{azure, cloudflare, google, ovh, rfc2136, route53, simple};
 
 /// A service: its name, its base URL, and its settings; optional settings begin with a question mark.
 struct Kind {
@@ -90,14 +89,6 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// A DNS service with its credentials.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Service {
-    name: &'static str,
-    base: String,
-    values: BTreeMap<String, String>,
-}
-
 impl Service {
     /// The service called `name` with these settings.
     ///
@@ -142,37 +133,15 @@ impl Service {
         KINDS.iter().map(|kind| kind.name)
     }
 
-    pub(super) fn name(&self) -> &'static str {
-        self.name
-    }
-
-    pub(super) fn base(&self) -> &str {
-        &self.base
-    }
-
-    /// A setting; empty if it was omitted.
-    pub(super) fn value(&self, name: &str) -> &str {
-        self.values.get(name).map_or("", String::as_str)
-    }
-
-    /// The same service with another base URL, for tests.
-    #[cfg(test)]
-    pub(super) fn at(self, base: &str) -> Service {
-        Service {
-            base: base.to_owned(),
-            ..self
-        }
-    }
-
     /// The settings of a service, for tests.
     #[cfg(test)]
-    pub(super) fn settings_of(name: &str) -> Option<&'static [&'static str]> {
+    pub(crate) fn settings_of(name: &str) -> Option<&'static [&'static str]> {
         let kind = KINDS.iter().find(|kind| kind.name == name)?;
         Some(kind.settings)
     }
 
     /// Adds a TXT record at `name`; returns the handle for [`Service::clear`].
-    pub(super) fn set(
+    pub(crate) fn set(
         &self,
         fetcher: &Fetcher,
         name: &str,
@@ -194,12 +163,12 @@ impl Service {
     }
 
     /// Whether it supports CNAME records.
-    pub(super) fn sets_aliases(&self) -> bool {
+    pub(crate) fn sets_aliases(&self) -> bool {
         self.name == "cloudflare"
     }
 
     /// Makes `name` an alias of `target`; returns the handle for [`Service::clear`].
-    pub(super) fn set_alias(
+    pub(crate) fn set_alias(
         &self,
         fetcher: &Fetcher,
         name: &str,
@@ -214,7 +183,7 @@ impl Service {
     }
 
     /// Removes a TXT or CNAME record.
-    pub(super) fn clear(
+    pub(crate) fn clear(
         &self,
         fetcher: &Fetcher,
         name: &str,
@@ -233,17 +202,6 @@ impl Service {
             "rfc2136" => rfc2136::clear(self, name, text, handle),
             _ => simple::clear(self, fetcher, name, text, handle),
         }
-    }
-}
-
-impl fmt::Debug for Service {
-    /// Omits the secrets.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
-            .field("name", &self.name)
-            .field("base", &self.base)
-            .field("values", &seed_of(&format!("{:?}", self.values)))
-            .finish()
     }
 }
 

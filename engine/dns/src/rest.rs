@@ -6,25 +6,25 @@ use ureq::http::{Method, Request};
 use crate::fetch::{Fetcher, escaped};
 
 /// Sends requests to one API.
-pub(super) struct Rest<'a> {
-    pub(super) fetcher: &'a Fetcher,
+pub(crate) struct Rest<'a> {
+    pub(crate) fetcher: &'a Fetcher,
     /// The service's name, for messages.
-    pub(super) service: &'static str,
+    pub(crate) service: &'static str,
     /// The base URL.
-    pub(super) base: &'a str,
+    pub(crate) base: &'a str,
     /// Headers of all requests, such as the one with the token.
-    pub(super) fields: Vec<(&'static str, String)>,
+    pub(crate) fields: Vec<(&'static str, String)>,
 }
 
 /// A 2xx response, or 404.
-pub(super) enum Found {
+pub(crate) enum Found {
     There(Value),
     Nothing,
 }
 
 impl Found {
     /// The body, or `null` for 404.
-    pub(super) fn value(self) -> Value {
+    pub(crate) fn value(self) -> Value {
         match self {
             Found::There(value) => value,
             Found::Nothing => Value::Null,
@@ -34,7 +34,7 @@ impl Found {
 
 impl Rest<'_> {
     /// Sends a request for `path`; any status but 2xx and 404 is an error.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         method: Method,
         path: &str,
@@ -50,7 +50,7 @@ impl Rest<'_> {
     }
 
     /// Like [`Rest::ask`], but 404 is an error as well.
-    pub(super) fn demand(
+    pub(crate) fn demand(
         &self,
         method: Method,
         path: &str,
@@ -63,7 +63,7 @@ impl Rest<'_> {
     }
 
     /// Sends a request; returns the status and the body, `null` if it is not JSON.
-    pub(super) fn send(
+    pub(crate) fn send(
         &self,
         method: Method,
         path: &str,
@@ -88,7 +88,7 @@ impl Rest<'_> {
         Ok((answer.status().as_u16(), read))
     }
 
-    pub(super) fn refused(&self, status: u16, read: &Value) -> String {
+    pub(crate) fn refused(&self, status: u16, read: &Value) -> String {
         // Where the services report the error.
         let places = [
             &read["message"],
@@ -106,7 +106,7 @@ impl Rest<'_> {
 }
 
 /// The zones that may contain `name`, the longest first.
-pub(super) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
     fn parent(text: &str) -> Option<&str> {
         text.split_once('.').map(|(_, rest)| rest)
     }
@@ -114,35 +114,35 @@ pub(super) fn zones_of(name: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `name` relative to `zone`; empty for the zone itself.
-pub(super) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
+pub(crate) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
     let bare = name.strip_suffix(zone).unwrap_or(name);
     bare.strip_suffix('.').unwrap_or(bare)
 }
 
 /// The error if no zone was found.
-pub(super) fn no_zone(service: &str, name: &str) -> String {
+pub(crate) fn no_zone(service: &str, name: &str) -> String {
     format!("{service} has no zone for `{name}` that is open to these credentials")
 }
 
 /// A TTL in seconds, at least `min`, which is also the default.
-pub(super) fn seconds(ttl: std::time::Duration, min: u64) -> u64 {
+pub(crate) fn seconds(ttl: std::time::Duration, min: u64) -> u64 {
     ttl.as_secs().max(min)
 }
 
 /// A string as in zone files.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     format!("\"{text}\"")
 }
 
 /// Converts a list of strings.
-pub(super) fn texts(list: &Value) -> Vec<String> {
+pub(crate) fn texts(list: &Value) -> Vec<String> {
     let list = list.as_array().into_iter().flatten();
     list.filter_map(|text| text.as_str().map(str::to_owned))
         .collect()
 }
 
 /// Obtains an OAuth 2.0 token (RFC 6749, section 4.4) with the parameters `form`.
-pub(super) fn token(
+pub(crate) fn token(
     fetcher: &Fetcher,
     service: &'static str,
     url: &str,

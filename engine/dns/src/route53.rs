@@ -7,16 +7,16 @@ use aws_lc_rs::{digest, hmac};
 use time::OffsetDateTime;
 use ureq::http::{Method, Request};
 
-use super::rest::{no_zone, quoted, seconds, zones_of};
-use super::service::Service;
 use crate::fetch::{Fetcher, escaped};
+use crate::rest::{no_zone, quoted, seconds, zones_of};
+use crate::service::Service;
 
 const VERSION: &str = "/2013-04-01";
 /// The region used for signatures: the service is global.
 const REGION: &str = "us-east-1";
 
 /// Checks that the region belongs to the global service.
-pub(super) fn check(service: &Service) -> Result<(), String> {
+pub(crate) fn check(service: &Service) -> Result<(), String> {
     let region = service.value("region");
     match region.starts_with("cn-") || region.starts_with("us-gov-") {
         true => Err(format!(
@@ -26,7 +26,7 @@ pub(super) fn check(service: &Service) -> Result<(), String> {
     }
 }
 
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -42,7 +42,7 @@ pub(super) fn set(
     Ok(zone)
 }
 
-pub(super) fn clear(
+pub(crate) fn clear(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -278,7 +278,7 @@ fn unescaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::fake::Fake;
+    use crate::fake::Fake;
     use crate::fetch::FetchOptions;
 
     #[test]

@@ -4,10 +4,10 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::limits::{EXEC_TIMEOUT, LOCK_PAUSE, SMALL_FILE_BYTES_MAX};
+use crate::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_PAUSE, EXEC_TIMEOUT};
 
 /// Runs `command` with its own arguments and `args`; it must succeed within the time limit.
-pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
+pub(crate) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
     let Some((program, own)) = command.split_first() else {
         return Err("no command is given".to_owned());
     };
@@ -23,7 +23,7 @@ pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
     let said = child.stderr.take().map(|stderr| {
         std::thread::spawn(move || {
             let mut said = Vec::new();
-            let mut first = stderr.take(SMALL_FILE_BYTES_MAX);
+            let mut first = stderr.take(EXEC_OUTPUT_BYTES_MAX);
             let _ = first.read_to_end(&mut said);
             // Discard the rest, so that the command never blocks.
             let _ = std::io::copy(&mut first.into_inner(), &mut std::io::sink());
@@ -39,7 +39,7 @@ pub(super) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
                 let _ = child.wait();
                 return Err(format!("`{program}` takes too long"));
             }
-            None => std::thread::sleep(LOCK_PAUSE / 20),
+            None => std::thread::sleep(EXEC_PAUSE),
         }
     };
     if status.success() {

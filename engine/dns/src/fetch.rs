@@ -1,5 +1,5 @@
-//! The HTTP client for requests to CAs and permission endpoints: rare, small, and off the workers. Requests of clients
-//! to upstreams are handled by `sluice-net`.
+//! The HTTP client for requests of our own, to CAs, permission endpoints and collectors: rare, small, and off the
+//! workers. Requests of clients to upstreams are handled by `sluice-upstream`.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -48,6 +48,8 @@ pub enum FetchKind {
     /// A service with a valid certificate, reached through the proxy in the environment, if any.
     #[default]
     Service,
+    /// A service with a valid certificate, reached without a proxy.
+    Direct,
     /// A client under validation, which may not have a certificate yet: any certificate is accepted, and no proxy is
     /// used.
     Probe,
@@ -135,8 +137,9 @@ impl Fetcher {
             .max_redirects(options.redirects)
             .max_redirects_will_error(false)
             .user_agent(concat!("sluice/", env!("CARGO_PKG_VERSION")));
-        if options.kind == FetchKind::Probe {
-            config = config.proxy(None);
+        match options.kind {
+            FetchKind::Service => {}
+            FetchKind::Direct | FetchKind::Probe => config = config.proxy(None),
         }
         let resolver = Aliased {
             alias: options.alias.clone(),
@@ -170,7 +173,7 @@ impl Fetcher {
 }
 
 /// Percent-encodes everything but the unreserved characters of RFC 3986, section 2.3.
-pub(crate) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     push_escaped(&mut out, text.as_bytes(), b"-._~");
     String::from_utf8(out).expect("letters, digits and escapes are ASCII")

@@ -1,30 +1,28 @@
 //! DNS records for dns-01 challenges (RFC 8555, section 8.4) and ZeroSSL's CNAME validation: setting them, waiting
-//! until they are visible, and removing them. There is one file per provider; orders are in `acme` and `zerossl`.
+//! until they are visible, and removing them. `providers` has the supported services.
 
-mod azure;
-mod cloudflare;
-mod exec;
-#[cfg(test)]
-pub(crate) mod fake;
-mod google;
-mod ovh;
-mod rest;
-mod rfc2136;
-mod route53;
-mod service;
-mod simple;
-
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use sluice_upstream::Resolver;
 
-pub use service::Service as DnsService;
-
-use crate::failure::CertsError;
+use crate::exec;
 use crate::fetch::Fetcher;
 use crate::limits::DNS_LOOK_PAUSE;
-use crate::subject::Subject;
+use crate::service::Service;
+
+/// Why a record cannot be set, or is not visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsError(pub String);
+
+impl fmt::Display for DnsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for DnsError {}
 
 /// Options for dns-01 challenges.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +48,12 @@ pub enum DnsProvider {
     /// record is an alias.
     Exec(Vec<String>),
     /// A supported DNS service.
-    Service(DnsService),
+    Service(Service),
 }
 
 /// The record type that proves control of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordKind {
+enum RecordKind {
     /// TXT, for dns-01.
     Text,
     /// CNAME, for ZeroSSL.
@@ -63,7 +61,7 @@ pub(crate) enum RecordKind {
 }
 
 /// A record that exists until this is dropped.
-pub(crate) struct DnsRecord<'a> {
+pub struct DnsRecord<'a> {
     provider: &'a DnsProvider,
     fetcher: &'a Fetcher,
     kind: RecordKind,
@@ -75,24 +73,30 @@ pub(crate) struct DnsRecord<'a> {
 }
 
 impl DnsOptions {
-    /// Sets the TXT record that validates `subject`, and waits until it is visible.
-    pub(crate) async fn show<'a>(
+    /// Sets the TXT record that validates `subject`, a host name or wildcard, and waits until it is visible.
+    ///
+    /// # Errors
+    /// The provider refuses the record, or it is not visible in time.
+    pub async fn show<'a>(
         &'a self,
         fetcher: &'a Fetcher,
-        subject: &Subject,
+        subject: &str,
         text: &str,
-    ) -> Result<DnsRecord<'a>, CertsError> {
+    ) -> Result<DnsRecord<'a>, DnsError> {
         self.show_record(fetcher, RecordKind::Text, self.name(subject), text)
             .await
     }
 
     /// Makes `name` an alias of `target`, both without a trailing dot, and waits until the record is visible.
-    pub(crate) async fn show_alias<'a>(
+    ///
+    /// # Errors
+    /// Like [`DnsOptions::show`].
+    pub async fn show_alias<'a>(
         &'a self,
         fetcher: &'a Fetcher,
         name: &str,
         target: &str,
-    ) -> Result<DnsRecord<'a>, CertsError> {
+    ) -> Result<DnsRecord<'a>, DnsError> {
         self.show_record(fetcher, RecordKind::Alias, name.to_owned(), target)
             .await
     }
@@ -103,11 +107,11 @@ impl DnsOptions {
         kind: RecordKind,
         name: String,
         text: &str,
-    ) -> Result<DnsRecord<'a>, CertsError> {
+    ) -> Result<DnsRecord<'a>, DnsError> {
         let handle = self
             .provider
             .set(fetcher, kind, &name, text, self.ttl)
-            .map_err(failed)?;
+            .map_err(DnsError)?;
         let record = DnsRecord {
             provider: &self.provider,
             fetcher,
@@ -124,16 +128,15 @@ impl DnsOptions {
     }
 
     /// The name of the record for `subject`; for a wildcard, that of its parent domain.
-    fn name(&self, subject: &Subject) -> String {
+    fn name(&self, subject: &str) -> String {
         if !self.override_domain.is_empty() {
             return self.override_domain.clone();
         }
-        let name = subject.to_string();
-        let bare = name.strip_prefix("*.").unwrap_or(&name);
+        let bare = subject.strip_prefix("*.").unwrap_or(subject);
         format!("_acme-challenge.{bare}")
     }
 
-    async fn look(&self, record: &DnsRecord<'_>, timeout: Duration) -> Result<(), CertsError> {
+    async fn look(&self, record: &DnsRecord<'_>, timeout: Duration) -> Result<(), DnsError> {
         let resolver = Resolver {
             servers: self.resolvers.clone(),
             ..Resolver::default()
@@ -144,7 +147,7 @@ impl DnsOptions {
                 return Ok(());
             }
             if begun.elapsed() >= timeout {
-                return Err(failed(format!(
+                return Err(DnsError(format!(
                     "the record `{}` is not seen after {} s",
                     record.name,
                     timeout.as_secs()
@@ -234,10 +237,6 @@ impl Drop for DnsRecord<'_> {
     }
 }
 
-fn failed(what: String) -> CertsError {
-    CertsError::Setting { name: "dns", what }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,7 +264,7 @@ mod tests {
             resolvers: Vec::new(),
             override_domain: String::new(),
         };
-        let name = |options: &DnsOptions, text: &str| options.name(&Subject::parse(text).unwrap());
+        let name = |options: &DnsOptions, text: &str| options.name(text);
         assert_eq!(name(&options, "a.test"), "_acme-challenge.a.test");
         assert_eq!(name(&options, "*.a.test"), "_acme-challenge.a.test");
         options.override_domain = "proof.test".to_owned();

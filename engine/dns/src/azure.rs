@@ -6,15 +6,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::rest::{Rest, no_zone, relative, seconds, token, zones_of};
-use super::service::Service;
 use crate::fetch::Fetcher;
+use crate::rest::{Rest, no_zone, relative, seconds, token, zones_of};
+use crate::service::Service;
 
 const LOGIN: &str = "https://login.microsoftonline.com";
 const SCOPE: &str = "https://management.azure.com/.default";
 const VERSION: &str = "api-version=2018-05-01";
 
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -35,7 +35,7 @@ pub(super) fn set(
     Err(no_zone("Azure", name))
 }
 
-pub(super) fn clear(
+pub(crate) fn clear(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -125,7 +125,7 @@ fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::fake::Fake;
+    use crate::fake::Fake;
     use crate::fetch::FetchOptions;
 
     #[test]

@@ -6,12 +6,12 @@ use aws_lc_rs::digest;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::rest::{Rest, no_zone, relative, seconds, zones_of};
-use super::service::Service;
 use crate::fetch::Fetcher;
+use crate::rest::{Rest, no_zone, relative, seconds, zones_of};
+use crate::service::Service;
 
 /// The base URL of a region, by its name in OVH's own tools.
-pub(super) fn base(endpoint: &str) -> Result<&'static str, String> {
+pub(crate) fn base(endpoint: &str) -> Result<&'static str, String> {
     match endpoint {
         "" | "ovh-eu" => Ok("https://eu.api.ovh.com/1.0"),
         "ovh-ca" => Ok("https://ca.api.ovh.com/1.0"),
@@ -22,7 +22,7 @@ pub(super) fn base(endpoint: &str) -> Result<&'static str, String> {
     }
 }
 
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -49,7 +49,7 @@ pub(super) fn set(
     Err(no_zone("OVH", name))
 }
 
-pub(super) fn clear(service: &Service, fetcher: &Fetcher, handle: &str) -> Result<(), String> {
+pub(crate) fn clear(service: &Service, fetcher: &Fetcher, handle: &str) -> Result<(), String> {
     let api = Api::open(service, fetcher)?;
     let (zone, id) = handle.split_once(' ').unwrap_or((handle, ""));
     api.ask(
@@ -136,7 +136,7 @@ fn sha1(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::fake::Fake;
+    use crate::fake::Fake;
     use crate::fetch::FetchOptions;
 
     #[test]

@@ -1,6 +1,8 @@
 //! DNS records at Google Cloud DNS, API version 1: a service account obtains a token with a signed request (RFC 7523),
 //! and the TXT values of a name form one record set, which is replaced as a whole.
 
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -14,20 +16,20 @@ use pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::rest::{Rest, no_zone, quoted, seconds, texts, token, zones_of};
-use super::service::Service;
 use crate::fetch::{Fetcher, escaped};
-use crate::storage::read_file;
+use crate::limits::ACCOUNT_BYTES_MAX;
+use crate::rest::{Rest, no_zone, quoted, seconds, texts, token, zones_of};
+use crate::service::Service;
 
 const SCOPE: &str = "https://www.googleapis.com/auth/ndev.clouddns.readwrite";
 const TOKENS: &str = "https://oauth2.googleapis.com/token";
 
 /// Checks whether the service account file can be used.
-pub(super) fn check(service: &Service) -> Result<(), String> {
+pub(crate) fn check(service: &Service) -> Result<(), String> {
     account(service).map(drop)
 }
 
-pub(super) fn set(
+pub(crate) fn set(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -54,7 +56,7 @@ pub(super) fn set(
     Err(no_zone("Google", name))
 }
 
-pub(super) fn clear(
+pub(crate) fn clear(
     service: &Service,
     fetcher: &Fetcher,
     name: &str,
@@ -97,8 +99,7 @@ fn change(
 
 fn account(service: &Service) -> Result<Value, String> {
     let path = Path::new(service.value("gcp_application_default"));
-    let text = read_file(path).map_err(|error| error.to_string())?;
-    let text = text.ok_or_else(|| format!("there is no file `{}`", path.display()))?;
+    let text = read(path)?;
     let account: Value = serde_json::from_slice(&text)
         .map_err(|error| format!("`{}` is not JSON: {error}", path.display()))?;
     for member in ["client_email", "private_key"] {
@@ -110,6 +111,24 @@ fn account(service: &Service) -> Result<Value, String> {
         }
     }
     Ok(account)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    let unreadable = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound => format!("there is no file `{}`", path.display()),
+        _ => format!("cannot read `{}`: {error}", path.display()),
+    };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    let read = file.take(ACCOUNT_BYTES_MAX + 1).read_to_end(&mut text);
+    read.map_err(unreadable)?;
+    match text.len() as u64 > ACCOUNT_BYTES_MAX {
+        true => Err(format!(
+            "`{}` is too large for a certificate or key",
+            path.display()
+        )),
+        false => Ok(text),
+    }
 }
 
 fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, String> {
@@ -159,12 +178,13 @@ fn signed(pem: &str, claims: &Value) -> Result<String, String> {
 mod tests {
     use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 
-    use super::*;
-    use crate::dns::fake::Fake;
-    use crate::fetch::FetchOptions;
-    use crate::tests::TempFolder;
+    use std::path::PathBuf;
 
-    fn answer(asked: &crate::dns::fake::Asked) -> (u16, String) {
+    use super::*;
+    use crate::fake::Fake;
+    use crate::fetch::FetchOptions;
+
+    fn answer(asked: &crate::fake::Asked) -> (u16, String) {
         let is_known = asked
             .fields
             .to_ascii_lowercase()
@@ -185,16 +205,33 @@ mod tests {
         (status, text.to_owned())
     }
 
+    /// A file that is removed when this is dropped.
+    struct TempFile(PathBuf);
+
+    impl TempFile {
+        fn new(name: &str, text: &str) -> TempFile {
+            let name = format!("sluice-dns-{}-{name}.json", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, text).unwrap();
+            TempFile(path)
+        }
+    }
+
+    impl Drop for TempFile {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
     #[test]
     fn a_service_account_signs_and_a_change_replaces_the_set() {
-        let folder = TempFolder::new();
-        let key = crate::KeyType::Rsa2048.generate().unwrap();
+        let size = rcgen::RsaKeySize::_2048;
+        let key = rcgen::KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, size).unwrap();
         let account = json!({"client_email": "a@b", "private_key": key.serialize_pem()});
-        let file = folder.path().join("account.json");
-        std::fs::write(&file, account.to_string()).unwrap();
+        let file = TempFile::new("account", &account.to_string());
         let values = [
             ("gcp_project", "p"),
-            ("gcp_application_default", file.to_str().unwrap()),
+            ("gcp_application_default", file.0.to_str().unwrap()),
         ];
         let fake = Fake::start(answer);
         let values = values.map(|(k, v)| (k.to_owned(), v.to_owned()));
@@ -228,11 +265,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_account_is_told() {
-        let folder = TempFolder::new();
-        let file = folder.path().join("account.json");
-        std::fs::write(&file, "{}").unwrap();
+        let file = TempFile::new("no-account", "{}");
         for (path, named) in [
-            (file.to_str().unwrap(), "client_email"),
+            (file.0.to_str().unwrap(), "client_email"),
             ("/nowhere", "no file"),
         ] {
             let values = [("gcp_project", "p"), ("gcp_application_default", path)];
