@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use sluice_diag::{Diagnostic, Report, Span, closest};
 
+use crate::hint::hint;
 use crate::registry::{self, Context, Entry, MANY, Repeats, Takes, Verdict, Word};
 use crate::tree::Directive;
 use crate::words;
@@ -127,26 +128,6 @@ fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<
             .help(format!("it may stand in: {}", places.join(", "))),
     );
     None
-}
-
-/// What somebody may have meant who wrote this as the name of a directive.
-pub fn hint(name: &str) -> Option<&'static str> {
-    if name.starts_with("//") || name.starts_with("/*") {
-        return Some("a comment begins with `#`");
-    }
-    if name
-        .chars()
-        .any(|letter| !letter.is_ascii() && letter.is_whitespace())
-    {
-        return Some("there is a blank in it that is not a space: type it again");
-    }
-    if name.contains(['“', '”', '„', '‘', '’']) {
-        return Some("quotes are `\"` or `'`: others are letters");
-    }
-    let is_rest_of_pattern = name.contains('}')
-        && name.starts_with(|letter: char| letter.is_ascii_digit() || letter == '}');
-    is_rest_of_pattern
-        .then_some("the brace before it opened a block: put a pattern that has braces in quotes")
 }
 
 /// Whether the directive is to be looked at any further.

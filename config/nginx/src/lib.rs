@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod definition;
+mod hint;
 mod lex;
 pub mod limits;
 pub mod lint;

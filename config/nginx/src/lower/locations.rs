@@ -7,8 +7,9 @@ use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, VirtualServer};
 use sluice_model::{Handler, Route};
 
-use super::Lowering;
 use super::level::Level;
+use super::lowering::Lowering;
+use super::reached::Reached;
 use super::text::{Derived, Facts};
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
@@ -94,15 +95,6 @@ struct Here<'a> {
     /// The directive that sets the content handler.
     content: Option<&'a Directive>,
     try_files: Option<&'a Directive>,
-}
-
-/// How requests get to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// Their path leads there.
-    ByPath,
-    /// Another place sends them there by its name.
-    ByName,
 }
 
 /// The modifier of a `location`, empty if it has none, and what it compares with.

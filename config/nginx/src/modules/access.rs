@@ -5,12 +5,12 @@ use sluice_model::Handler;
 use sluice_model::nginx::{AccessRule, AccessRules};
 use sluice_route::matcher::IpRanges;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::Word;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::auth;
-use crate::registry::Takes::Words;
-use crate::registry::Word;
 
 /// The directives.
 pub const WORDS: &[Word] = &[

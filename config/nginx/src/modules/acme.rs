@@ -9,11 +9,11 @@ use sluice_model::tls::{
 };
 use sluice_model::{Config, FileStorage, Storage};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Flag, Nothing, Words};
+use crate::definition::Verdict::{Always, OnlyAs, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Block, Flag, Nothing, Words};
-use crate::registry::Verdict::{Always, OnlyAs, Partly};
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
 use crate::tree::{Directive, Word as Written};
 
 /// The directives.

@@ -3,11 +3,11 @@
 use sluice_model::Handler;
 use sluice_model::nginx::Addition;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::modules::gzip;
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
 
 /// The directives.
 pub const WORDS: &[Word] = &[

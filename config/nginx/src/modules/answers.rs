@@ -4,8 +4,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::proxy::{KeepFile, ReverseProxy};
 
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
 use crate::tree::Word;

@@ -4,12 +4,12 @@ use sluice_diag::Diagnostic;
 use sluice_model::nginx::{AskLocation, PasswordFile, SetVariable};
 
 use super::rewrite::variable_name;
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::Verdict::Partly;
+use crate::definition::Word;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::registry::Takes::Words;
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
 use crate::tree::Word as Text;
 
 /// Those of passwords.

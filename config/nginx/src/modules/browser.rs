@@ -2,11 +2,11 @@
 
 use sluice_model::nginx::{TableRow, VariableTable};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::literal;
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 /// The directives.

@@ -3,11 +3,11 @@
 
 use sluice_model::proxy::{BodyBuffers, NginxProxy};
 
-use crate::lower::Lowering;
+use crate::definition::Verdict::{self, Always, Partly};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
 use crate::lower::values;
-use crate::registry::Verdict::{self, Always, Partly};
 
 /// What holds for `*_buffer_size` of modules whose responses never wait.
 pub const HEAD: Verdict =

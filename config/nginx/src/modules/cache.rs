@@ -1,18 +1,16 @@
 //! The `*_cache` directives: response caching. Each module with upstreams has them under its own prefix.
 
-use std::collections::BTreeMap;
-
 use sluice_diag::Diagnostic;
 use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Duration, Handler};
 
 use super::answers;
-use crate::lower::Lowering;
+use crate::definition::Verdict::{self, Partly};
 use crate::lower::level::Level;
+use crate::lower::lowering::{Lowering, Stores};
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
-use crate::registry::Verdict::{self, Partly};
 use crate::tree::{Directive, Word};
 
 /// What holds for the zones: `*_cache_path`.
@@ -22,8 +20,6 @@ pub const PATH: Verdict = Partly(
 );
 /// What holds for `*_cache`.
 pub const ZONE: Verdict = Partly("a zone that is named without variables");
-/// The stores of a file, by module and zone.
-pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
 
 /// The modules with a cache, by the prefix of their directives.
 const MODULES: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];

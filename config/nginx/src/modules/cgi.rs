@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use sluice_model::proxy::{NginxProxy, SocketBuffers};
 
 use super::{buffering, http_core, upstream};
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 
 /// The variables of the application, which of them are left out where they are empty; `name` is the directive.

@@ -5,13 +5,13 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Nothing, Size, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Derived, Facts, literal};
 use crate::modules::browser;
-use crate::registry::Takes::{Nothing, Size, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 /// Those of `stub_status`.

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::{Config, ProcessApp};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, Partly, Refused};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly, Refused};
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
 use crate::tree::Directive;
 
 /// The directives.

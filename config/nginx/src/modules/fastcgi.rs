@@ -6,14 +6,14 @@ use sluice_route::pcre::{Case, Pattern};
 
 use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
-use super::upstream::Group;
+use super::upstream::{self, Group};
 use super::{cache, cgi};
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::{Lowering, Script};
 use crate::lower::text::{Facts, has_variables};
-use crate::lower::{Lowering, Script};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 /// The directives.
@@ -111,7 +111,7 @@ pub fn lower(
         return application_by_variable(cx, level, word, facts, PORT, &one);
     }
     cx.has_port(&word.text, word, "fastcgi_pass")?;
-    let group = cx.group(&word.text, PORT);
+    let group = upstream::group(cx, &word.text, PORT);
     pass_to(cx, level, group, facts)
 }
 

@@ -3,14 +3,14 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Autoindex, GzipClients, NginxFiles, Redirects};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Flag, Number, Words};
+use crate::definition::Verdict::{NotYet, OnlyAs};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
 use crate::modules::http_core::followed_links;
-use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::{NotYet, OnlyAs};
-use crate::registry::{MANY, Word};
 
 /// Those of `index`.
 pub const INDEX: &[Word] = &[Word::many("index", Words(1, MANY))];

@@ -4,15 +4,16 @@ use sluice_model::Handler;
 use sluice_model::proxy::{HttpTransport, NginxProxy, Resolver, ReverseProxy, Transport};
 
 use super::buffering::HEAD;
-use super::proxy::{self, BIND, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
+use super::proxy::{self, BIND, IGNORED, REPEATED, SIXTY, grpc_by_variable};
 use super::upstream::Group;
+use super::upstream_url::{Url, with_grpc_scheme};
 use super::{cgi, http_core, upstream, upstream_tls};
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle};
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 /// The directives.
@@ -62,14 +63,6 @@ const HIDDEN: [&str; 7] = [
     "X-Accel-Charset",
 ];
 
-/// An address as a URL: the scheme may be left out.
-pub fn with_scheme(text: &str) -> String {
-    match text.contains("://") {
-        true => text.to_owned(),
-        false => format!("grpc://{text}"),
-    }
-}
-
 /// Lowers `grpc_pass`.
 pub fn lower(
     cx: &mut Lowering<'_>,
@@ -84,13 +77,13 @@ pub fn lower(
         };
         return grpc_by_variable(cx, level, word, facts, &one);
     }
-    let text = with_scheme(&word.text);
+    let text = with_grpc_scheme(&word.text);
     let is_grpc = text.starts_with("grpc://") || text.starts_with("grpcs://");
     let url = Url::parse(&text).filter(|url| is_grpc && url.path.is_none());
     let Some(url) = url else {
         return cx.invalid(word, "grpc_pass", "`grpc://` or `grpcs://` and an address");
     };
-    let group = cx.group(url.host, url.port());
+    let group = upstream::group(cx, url.host, url.port());
     Some(pass_to(cx, level, &url, group, None, facts))
 }
 

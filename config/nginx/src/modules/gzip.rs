@@ -3,11 +3,11 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Gunzip, Gzip, GzipClients};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Flag, Size, Words};
+use crate::definition::Verdict::Always;
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Choice, Flag, Size, Words};
-use crate::registry::Verdict::Always;
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
 
 /// The directives.
 pub const WORDS: &[Word] = &[

@@ -6,13 +6,13 @@ use sluice_model::handler::{FieldValues, Headers, ResponseHeaderOps};
 use sluice_model::matcher::ResponseMatcher;
 use sluice_model::nginx::{Expires, Trailer, Trailers};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::Word;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
-use crate::registry::Takes::{Choice, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
 use crate::tree::Directive;
 
 /// The directives.

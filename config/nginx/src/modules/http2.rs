@@ -1,9 +1,9 @@
 //! `ngx_http_v2_module` and `ngx_http_v3_module`: the supported HTTP versions.
 
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, Partly};
+use crate::definition::Word;
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly};
-use crate::registry::Word;
 
 const CONNECTIONS: &str =
     "nginx no longer has it either: `keepalive_timeout` and `keepalive_requests` hold";

@@ -12,18 +12,18 @@ use sluice_model::nginx::{
 };
 use sluice_model::{Handler, Route, Server};
 
-use super::{buffering, upstream};
-use crate::lower::Lowering;
+use super::{buffering, resolver};
+use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, OnlyAs, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
-use crate::lower::locations::Reached;
+use crate::lower::lowering::Lowering;
+use crate::lower::reached::Reached;
 use crate::lower::text::Facts;
-use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
-const BUFFERS: crate::registry::Verdict = Always("buffers are those of the program");
-const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
+const BUFFERS: crate::definition::Verdict = Always("buffers are those of the program");
+const TABLES: crate::definition::Verdict = Always("tables grow by themselves");
 
 /// The directives.
 pub const WORDS: &[Word] = &[
@@ -52,7 +52,7 @@ pub const WORDS: &[Word] = &[
     Word::once("http", Block(0, 0)),
     Word::once("if_modified_since", Choice(&["off", "exact", "before"])),
     Word::once("ignore_invalid_headers", Flag).but(Partly("with `off` names have the characters of RFC 9110; a name that could be taken for one that frames the message gets 400, and in HTTP/2 every invalid one")),
-    Word::once("internal", crate::registry::Takes::Nothing),
+    Word::once("internal", crate::definition::Takes::Nothing),
     Word::once("keepalive_disable", Words(1, MANY)),
     Word::once("keepalive_min_timeout", Time),
     Word::once("keepalive_requests", Number),
@@ -87,7 +87,7 @@ pub const WORDS: &[Word] = &[
     Word::once("recursive_error_pages", Flag),
     Word::once("request_pool_size", Size).but(BUFFERS),
     Word::once("reset_timedout_connection", Flag).but(Partly("of HTTP/1: in HTTP/2 it would reset other streams, too")),
-    Word::once("resolver", Words(1, MANY)).but(upstream::RESOLVER),
+    Word::once("resolver", Words(1, MANY)).but(resolver::VERDICT),
     Word::once("resolver_timeout", Time),
     Word::once("root", Words(1, 1)),
     Word::once("satisfy", Choice(&["all", "any"])),

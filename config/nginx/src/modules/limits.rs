@@ -7,15 +7,15 @@ use sluice_model::handler::{RateLimit, RateZone};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
 use sluice_model::{Duration, Handler};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Flag, Number, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::Word;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
-const LEVELS: crate::registry::Takes = Choice(&["info", "notice", "warn", "error"]);
+const LEVELS: crate::definition::Takes = Choice(&["info", "notice", "warn", "error"]);
 
 /// Those of requests.
 pub const REQUESTS: &[Word] = &[

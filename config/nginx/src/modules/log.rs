@@ -4,11 +4,13 @@ use sluice_diag::Diagnostic;
 use sluice_model::nginx::{AccessLine, AccessLines, NamedFile};
 use sluice_model::{Duration, Handler};
 
+use crate::definition::Takes::Words;
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::log_files::Hold;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::lower::{Lowering, syslog, values};
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
+use crate::lower::{syslog, values};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
@@ -36,17 +38,6 @@ pub struct Params<'t> {
     pub hold: Hold,
     /// Where the condition stands.
     pub condition: Option<&'t Text>,
-}
-
-/// How lines of a file are held back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hold {
-    /// Until they are so many bytes; 0 for not at all.
-    pub bytes: u64,
-    /// The longest that they are, without an end where there is none.
-    pub time: Option<Duration>,
-    /// How hard they are compressed, from 1 to 9; 0 for not at all.
-    pub gzip: u8,
 }
 
 /// nginx's buffer where lines are compressed and no size is said.

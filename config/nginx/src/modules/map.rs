@@ -8,12 +8,12 @@ use sluice_model::nginx::{TableRow, VariableTable};
 use sluice_route::matcher::{AddressSpan, IpRanges};
 
 use super::rewrite::variable_name;
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Number};
+use crate::definition::Verdict::Always;
+use crate::definition::Word;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, literal};
-use crate::registry::Takes::{Block, Number};
-use crate::registry::Verdict::Always;
-use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
 /// Those of `map`.

@@ -7,12 +7,12 @@ use sluice_model::proxy::{MemcachedTransport, NginxProxy, ReverseProxy, Transpor
 use super::buffering::HEAD;
 use super::proxy::{BIND, SIXTY, bound};
 use super::upstream;
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
@@ -59,7 +59,7 @@ pub fn lower(
         ..word.clone()
     };
     let time = |name: &str| level.time(&format!("memcached_{name}")).unwrap_or(SIXTY);
-    let group = cx.group(&word.text, PORT);
+    let group = upstream::group(cx, &word.text, PORT);
     let gzip_flag = level.word("memcached_gzip_flag");
     let transport = MemcachedTransport {
         key: cx.text(&key, facts),

@@ -4,11 +4,11 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::Mirror;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::Word;
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
+use crate::lower::lowering::Lowering;
 
 /// The directives.
 pub const WORDS: &[Word] = &[

@@ -30,6 +30,7 @@ pub mod openssl;
 pub mod proxy;
 pub mod ranges;
 pub mod realip;
+pub mod resolver;
 pub mod rewrite;
 pub mod scgi;
 pub mod slice;
@@ -38,9 +39,10 @@ pub mod ssl;
 pub mod sub;
 pub mod upstream;
 pub mod upstream_tls;
+pub mod upstream_url;
 pub mod user_id;
 
-use crate::registry::Word;
+use crate::definition::Word;
 
 /// What each module has built.
 pub const ALL: &[(&str, &[Word])] = &[

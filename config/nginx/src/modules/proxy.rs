@@ -14,17 +14,17 @@ mod cookies;
 
 pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
-pub use by_variable::resolver_of;
 
 use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::upstream::{self, Group};
-use super::{cache, cgi, grpc, http_core, upstream_tls};
-use crate::lower::Lowering;
+use super::upstream_url::{Url, with_grpc_scheme};
+use super::{cache, cgi, http_core, upstream_tls};
+use crate::definition::Takes::{Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{self, Always, Idle, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables, literal};
-use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 pub(super) const BIND: Verdict = Partly("an address without port and variables, or `off`");
@@ -129,47 +129,6 @@ const HIDDEN: [&str; 8] = [
     "X-Accel-Charset",
 ];
 
-/// An address with a scheme, in its parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Url<'a> {
-    /// Whether TLS is spoken.
-    pub is_tls: bool,
-    /// Host and port, the name of a group, or `unix:` and a path.
-    pub host: &'a str,
-    /// The path, if there is any.
-    pub path: Option<&'a str>,
-}
-
-impl<'a> Url<'a> {
-    /// Cuts an address.
-    pub fn parse(text: &'a str) -> Option<Url<'a>> {
-        let (scheme, rest) = text.split_once("://")?;
-        let is_tls = match scheme {
-            "http" | "grpc" => false,
-            "https" | "grpcs" => true,
-            _ => return None,
-        };
-        let (host, path) = match rest.strip_prefix("unix:") {
-            // The path of a request follows the second colon.
-            Some(socket) => {
-                let end = socket.find(':').unwrap_or(socket.len());
-                let path = socket.get(end + 1..);
-                (&rest[.."unix:".len() + end], path)
-            }
-            None => match rest.find(['/', '?']) {
-                Some(at) => (&rest[..at], Some(&rest[at..])),
-                None => (rest, None),
-            },
-        };
-        (!host.is_empty()).then_some(Url { is_tls, host, path })
-    }
-
-    /// The port that its scheme has.
-    pub fn port(&self) -> u16 {
-        if self.is_tls { 443 } else { 80 }
-    }
-}
-
 /// What `$proxy_host` and `$proxy_port` stand for.
 pub fn facts(directive: &Directive) -> Option<(String, String)> {
     let text = directive.arg(0)?;
@@ -179,7 +138,7 @@ pub fn facts(directive: &Directive) -> Option<(String, String)> {
             "{nginx.pass.port}".to_owned(),
         ));
     }
-    let with_scheme = grpc::with_scheme(text);
+    let with_scheme = with_grpc_scheme(text);
     let url = Url::parse(match directive.name() {
         "grpc_pass" => &with_scheme,
         _ => text,
@@ -212,7 +171,7 @@ pub fn lower(
     };
     let to = To {
         url,
-        group: cx.group(url.host, url.port()),
+        group: upstream::group(cx, url.host, url.port()),
         target: target(cx, &url, word, prefix),
         redirects: redirects(cx, level, word.text.as_str(), prefix, facts),
         resolver: None,
@@ -463,30 +422,4 @@ fn redirects(
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Url;
-
-    #[test]
-    fn addresses_are_cut() {
-        let url = |text| Url::parse(text).map(|url| (url.is_tls, url.host, url.path));
-        assert_eq!(url("http://a"), Some((false, "a", None)));
-        assert_eq!(url("https://a:81/"), Some((true, "a:81", Some("/"))));
-        assert_eq!(
-            url("http://[::1]:81/b?c"),
-            Some((false, "[::1]:81", Some("/b?c")))
-        );
-        assert_eq!(
-            url("http://unix:/run/x.sock"),
-            Some((false, "unix:/run/x.sock", None))
-        );
-        assert_eq!(
-            url("http://unix:/run/x.sock:/b"),
-            Some((false, "unix:/run/x.sock", Some("/b")))
-        );
-        assert_eq!(url("a:80"), None);
-        assert_eq!(url("http://"), None);
-    }
 }

@@ -6,12 +6,12 @@ use sluice_model::nginx::{
     Action, Condition, IfHolds, Nothing, ReturnAnswer, RewriteTarget, SetVariable,
 };
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Flag, Nothing as NoWords, Words};
+use crate::definition::Verdict::Always;
+use crate::definition::{MANY, Word};
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Block, Flag, Nothing as NoWords, Words};
-use crate::registry::Verdict::Always;
 use crate::registry::variables;
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.

@@ -5,15 +5,16 @@ use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
 use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, WRITE};
-use super::proxy::{BIND, REPEATED, SIXTY, Url, application_by_variable, bound};
-use super::upstream::Group;
+use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
+use super::upstream::{self, Group};
+use super::upstream_url::Url;
 use super::{cache, cgi, upstream_tls};
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{self, Directive};
 
 /// The directives of SCGI.
@@ -214,7 +215,7 @@ fn pass(
         return application_by_variable(cx, level, &word, facts, PORT, &one);
     }
     cx.has_port(address, word, &name)?;
-    let group = cx.group(address, PORT);
+    let group = upstream::group(cx, address, PORT);
     pass_to(cx, level, &url(address), group, facts, speech)
 }
 

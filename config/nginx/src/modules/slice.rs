@@ -3,9 +3,9 @@
 use sluice_model::Handler;
 use sluice_model::nginx::Slice;
 
+use crate::definition::Takes::Size;
+use crate::definition::Word;
 use crate::lower::level::Level;
-use crate::registry::Takes::Size;
-use crate::registry::Word;
 
 /// The directives.
 pub const WORDS: &[Word] = &[Word::once("slice", Size)];

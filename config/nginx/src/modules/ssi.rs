@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use sluice_model::Handler;
 use sluice_model::nginx::Ssi;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Size, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
-use crate::registry::Takes::{Flag, Size, Words};
-use crate::registry::Verdict::{Always, Partly};
 use crate::registry::variables::{FAMILIES, VARIABLES, Variable};
-use crate::registry::{MANY, Word};
 
 /// The directives.
 pub const WORDS: &[Word] = &[

@@ -8,12 +8,12 @@ use sluice_model::tls::{
 };
 
 use super::{acme, handshakes, named};
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::definition::{MANY, Word as Known};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
-use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
-use crate::registry::{MANY, Word as Known};
 use crate::tree::{Directive, Word};
 
 const NAMED: Verdict =
@@ -104,7 +104,10 @@ pub fn lower(
         // It is checked for errors all the same.
         named::keep(cx, level);
     }
-    let named = is_named.then(|| named::lower(cx, level, &pairs));
+    let named = is_named.then(|| {
+        let words: Vec<[&Word; 2]> = pairs.iter().map(Pair::words).collect();
+        named::lower(cx, level, &words)
+    });
     let files: Vec<CertificateFiles> = match is_named {
         true => Vec::new(),
         false => pairs
@@ -130,7 +133,7 @@ pub fn lower(
 }
 
 /// A certificate and its key.
-pub(super) struct Pair<'t> {
+struct Pair<'t> {
     certificate: &'t Word,
     key: &'t Word,
     lines: [&'t Directive; 2],
@@ -169,7 +172,7 @@ fn pairs<'t>(cx: &mut Lowering<'_>, level: &Level<'t>) -> Vec<Pair<'t>> {
 
 impl Pair<'_> {
     /// What it is called: chain and key.
-    pub(super) fn words(&self) -> [&Word; 2] {
+    fn words(&self) -> [&'_ Word; 2] {
         [self.certificate, self.key]
     }
 

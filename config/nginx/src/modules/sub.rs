@@ -3,12 +3,12 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Substitution, Substitutions};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
-use crate::registry::Takes::{Flag, Words};
-use crate::registry::{MANY, Word};
 
 /// The directives.
 pub const WORDS: &[Word] = &[

@@ -7,14 +7,14 @@ use sluice_model::proxy::{
     Sticky, StickyCookie, StickyLearn, Upstream,
 };
 
-use super::proxy;
-use crate::lower::Lowering;
+use super::resolver;
+use crate::definition::Takes::{Block, Nothing, Number, Time, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::lower::values;
-use crate::registry::Takes::{Block, Nothing, Number, Time, Words};
-use crate::registry::Verdict::{self, Always, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
@@ -30,7 +30,7 @@ pub const WORDS: &[Word] = &[
     Word::once("least_conn", Nothing),
     Word::once("least_time", Words(1, 2)),
     Word::once("random", Words(0, 2)),
-    Word::once("resolver", Words(1, MANY)).but(RESOLVER),
+    Word::once("resolver", Words(1, MANY)).but(resolver::VERDICT),
     Word::once("resolver_timeout", Time),
     Word::many("server", Words(1, 16)).but(Partly(
         "all parameters but those of nginx Plus; names without `resolve` are looked up by the system, and anew every ten seconds; \
@@ -52,9 +52,6 @@ pub struct Group {
     /// Connections that are kept.
     pub keep_alive: Option<KeepAlive>,
 }
-
-/// What does not hold of `resolver`.
-pub const RESOLVER: Verdict = Partly("all but `status_zone=`, which only nginx Plus has");
 
 /// nginx keeps so many connections to a group since 1.29.7.
 const KEPT: i64 = 32;
@@ -93,6 +90,14 @@ impl Group {
             keep_alive: Some(usual_keep_alive()),
             ..Group::of(dial)
         }
+    }
+}
+
+/// The upstreams that an address names: those of the group of this name, or the one at this address.
+pub fn group(cx: &mut Lowering<'_>, name: &str, port: u16) -> Group {
+    match cx.upstream_block(name) {
+        Some(block) => lower(cx, block),
+        None => Group::at(name, port),
     }
 }
 
@@ -166,7 +171,7 @@ fn balancing(group: NginxGroup) -> LoadBalancing {
 fn resolver(cx: &Lowering<'_>, directive: &Directive) -> Option<Resolver> {
     let line = |name: &str| own(directive, name).or_else(|| cx.of_http(name));
     let timeout = line("resolver_timeout").and_then(|line| values::time(line.arg(0)?));
-    proxy::resolver_of(line("resolver")?, timeout)
+    resolver::of_line(line("resolver")?, timeout)
 }
 
 /// Whether an address to dial is a name, all addresses of which are servers. `localhost` is not: few listen at both of

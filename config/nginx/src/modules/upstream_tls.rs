@@ -5,11 +5,11 @@ use sluice_model::http::RouteOrigin;
 use sluice_model::proxy::UpstreamTls;
 
 use super::openssl::{self, Command};
-use super::proxy::Url;
-use crate::lower::Lowering;
+use super::upstream_url::Url;
+use crate::definition::Verdict::{self, Partly};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
-use crate::registry::Verdict::{self, Partly};
 
 /// Of `…_ssl_ciphers`.
 pub const CIPHERS: Verdict =

@@ -3,12 +3,12 @@
 use sluice_model::Handler;
 use sluice_model::nginx::UserId;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Number, Words};
+use crate::definition::{MANY, Word};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::lower::values;
-use crate::registry::Takes::{Choice, Number, Words};
-use crate::registry::{MANY, Word};
 use crate::tree::Word as Text;
 
 /// The directives.

@@ -2,8 +2,8 @@
 
 use sluice_model::proxy::{CookieFlags, LocationChange};
 
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 
 /// Whether small and capital letters are the same to a pattern that does not say so.
