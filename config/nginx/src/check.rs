@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use sluice_diag::{Diagnostic, Report, Span, closest};
 
 use crate::hint::hint;
-use crate::registry::{self, Context, Entry, MANY, Repeats, Takes, Verdict, Word};
+use crate::registry::{self, Context, Definition, Entry, MANY, Repeats, Takes, Verdict};
 use crate::tree::Directive;
 use crate::words;
 
@@ -37,8 +37,10 @@ fn is_fit(
     if !judge(directive, entry, report) {
         return false;
     }
-    let Some(word) = entry.word else { return false };
-    if !takes(directive, word, entry, report) || !values(directive, word, report) {
+    let Some(definition) = entry.definition else {
+        return false;
+    };
+    if !takes(directive, definition, entry, report) || !values(directive, definition, report) {
         return false;
     }
     if let Some((at, wanted)) = words::wrong(directive) {
@@ -47,7 +49,7 @@ fn is_fit(
         return words::defines(directive.name());
     }
     let identity = words::identity(directive);
-    let is_once = word.repeats == Repeats::No || identity.is_some();
+    let is_once = definition.repeats == Repeats::No || identity.is_some();
     let key = identity.unwrap_or_else(|| directive.name().to_owned());
     let before = first.get(&key).copied();
     if let Some(before) = before.filter(|_| is_once) {
@@ -173,8 +175,13 @@ fn judge(directive: &Directive, entry: &Entry, report: &mut Report) -> bool {
 }
 
 /// Whether number of words and block fit.
-fn takes(directive: &Directive, word: &Word, entry: &Entry, report: &mut Report) -> bool {
-    let (min, max, wants_block) = match word.takes {
+fn takes(
+    directive: &Directive,
+    definition: &Definition,
+    entry: &Entry,
+    report: &mut Report,
+) -> bool {
+    let (min, max, wants_block) = match definition.takes {
         Takes::Nothing => (0, 0, false),
         Takes::Flag | Takes::Choice(_) | Takes::Number | Takes::Size | Takes::Time => (1, 1, false),
         Takes::Words(min, max) => (min, max, false),
@@ -225,12 +232,12 @@ fn usage(entry: &Entry) -> String {
 }
 
 /// Whether the words are of the kind that is wanted.
-fn values(directive: &Directive, word: &Word, report: &mut Report) -> bool {
+fn values(directive: &Directive, definition: &Definition, report: &mut Report) -> bool {
     let Some(arg) = directive.args.first() else {
         return true;
     };
     let text = arg.text.as_str();
-    let wanted = match word.takes {
+    let wanted = match definition.takes {
         Takes::Flag if !matches!(text, "on" | "off") => "`on` or `off`".to_owned(),
         Takes::Choice(choices) if !choices.contains(&text) => {
             let named: Vec<String> = choices.iter().map(|choice| format!("`{choice}`")).collect();

@@ -1,4 +1,4 @@
-//! What a module states of each of its directives.
+//! The definition of a directive: what it takes, how often it may stand, and what becomes of it.
 
 /// What becomes of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub enum Repeats {
     No,
 }
 
-/// What a module knows of one of its directives.
+/// A directive as its module defines it.
 #[derive(Clone, Copy, Debug)]
-pub struct Word {
+pub struct Definition {
     /// Its name.
     pub name: &'static str,
     /// What it takes.
@@ -65,29 +65,27 @@ pub struct Word {
     pub verdict: Verdict,
 }
 
-impl Word {
-    /// One that works and stands once.
-    pub const fn once(name: &'static str, takes: Takes) -> Word {
-        Word {
-            name,
-            takes,
-            repeats: Repeats::No,
-            verdict: Verdict::Works,
-        }
-    }
-
-    /// One that works and may be repeated.
-    pub const fn many(name: &'static str, takes: Takes) -> Word {
-        Word {
-            name,
-            takes,
-            repeats: Repeats::Yes,
-            verdict: Verdict::Works,
-        }
-    }
-
+impl Definition {
     /// With another verdict.
-    pub const fn but(self, verdict: Verdict) -> Word {
-        Word { verdict, ..self }
+    pub const fn but(self, verdict: Verdict) -> Definition {
+        Definition { verdict, ..self }
+    }
+}
+
+/// A directive that works, and that a block may have once.
+pub const fn once(name: &'static str, takes: Takes) -> Definition {
+    Definition {
+        name,
+        takes,
+        repeats: Repeats::No,
+        verdict: Verdict::Works,
+    }
+}
+
+/// A directive that works, and that a block may have more than once.
+pub const fn many(name: &'static str, takes: Takes) -> Definition {
+    Definition {
+        repeats: Repeats::Yes,
+        ..once(name, takes)
     }
 }

@@ -5,7 +5,7 @@ use sluice_model::Handler;
 use sluice_model::nginx::{Charset, CharsetMap, TableRow};
 
 use crate::definition::Takes::{Block, Flag, Words};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
@@ -13,12 +13,12 @@ use crate::modules::map::row_of;
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("charset", Words(1, 1)),
-    Word::many("charset_map", Block(2, 2)),
-    Word::many("charset_types", Words(1, MANY)),
-    Word::once("override_charset", Flag),
-    Word::once("source_charset", Words(1, 1)),
+pub const DIRECTIVES: &[Definition] = &[
+    once("charset", Words(1, 1)),
+    many("charset_map", Block(2, 2)),
+    many("charset_types", Words(1, MANY)),
+    once("override_charset", Flag),
+    once("source_charset", Words(1, 1)),
 ];
 
 const USUAL: [&str; 6] = [

@@ -7,7 +7,7 @@ use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 
 use crate::definition::Takes::{Nothing, Size, Words};
 use crate::definition::Verdict::{Always, Partly};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Derived, Facts, literal};
@@ -15,25 +15,25 @@ use crate::modules::browser;
 use crate::tree::Directive;
 
 /// Those of `stub_status`.
-pub const STUB_STATUS: &[Word] = &[Word::once("stub_status", Words(0, 1)).but(Partly(
+pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1)).but(Partly(
     "connections that send a head count among the waiting ones",
 ))];
 
 /// Those of `empty_gif`.
-pub const EMPTY_GIF: &[Word] = &[Word::once("empty_gif", Nothing)];
+pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing)];
 
 /// Those of `valid_referers`.
-pub const REFERER: &[Word] = &[
-    Word::once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    Word::once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
-    Word::many("valid_referers", Words(1, MANY)),
+pub const REFERER: &[Definition] = &[
+    once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
+    once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
+    many("valid_referers", Words(1, MANY)),
 ];
 
 /// Those of `secure_link`.
-pub const SECURE_LINK: &[Word] = &[
-    Word::once("secure_link", Words(1, 1)),
-    Word::once("secure_link_md5", Words(1, 1)),
-    Word::once("secure_link_secret", Words(1, 1)),
+pub const SECURE_LINK: &[Definition] = &[
+    once("secure_link", Words(1, 1)),
+    once("secure_link_md5", Words(1, 1)),
+    once("secure_link_secret", Words(1, 1)),
 ];
 
 /// The built-in content of a location.

@@ -10,46 +10,46 @@ use super::upstream_url::{Url, with_grpc_scheme};
 use super::{cgi, http_core, upstream, upstream_tls};
 use crate::definition::Takes::{Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Idle};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("grpc_bind", Words(1, 2)).but(BIND),
-    Word::once("grpc_buffer_size", Size).but(HEAD),
-    Word::once("grpc_connect_timeout", Time),
-    Word::many("grpc_hide_header", Words(1, 1)),
-    Word::many("grpc_ignore_headers", Words(1, MANY)).but(IGNORED),
-    Word::once("grpc_intercept_errors", Flag),
-    Word::once("grpc_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("grpc_next_upstream_timeout", Time),
-    Word::once("grpc_next_upstream_tries", Number),
-    Word::once("grpc_pass", Words(1, 1)),
-    Word::many("grpc_pass_header", Words(1, 1)),
-    Word::once("grpc_read_timeout", Time),
-    Word::once("grpc_send_timeout", Time),
-    Word::many("grpc_set_header", Words(2, 2)),
-    Word::once("grpc_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("grpc_socket_rcvbuf", Size),
-    Word::once("grpc_socket_sndbuf", Size),
-    Word::once("grpc_ssl_certificate", Words(1, 1)),
-    Word::once("grpc_ssl_certificate_cache", Words(1, 3))
+pub const DIRECTIVES: &[Definition] = &[
+    once("grpc_bind", Words(1, 2)).but(BIND),
+    once("grpc_buffer_size", Size).but(HEAD),
+    once("grpc_connect_timeout", Time),
+    many("grpc_hide_header", Words(1, 1)),
+    many("grpc_ignore_headers", Words(1, MANY)).but(IGNORED),
+    once("grpc_intercept_errors", Flag),
+    once("grpc_next_upstream", Words(1, MANY)).but(REPEATED),
+    once("grpc_next_upstream_timeout", Time),
+    once("grpc_next_upstream_tries", Number),
+    once("grpc_pass", Words(1, 1)),
+    many("grpc_pass_header", Words(1, 1)),
+    once("grpc_read_timeout", Time),
+    once("grpc_send_timeout", Time),
+    many("grpc_set_header", Words(2, 2)),
+    once("grpc_socket_keepalive", Flag).but(Always("connections are probed")),
+    once("grpc_socket_rcvbuf", Size),
+    once("grpc_socket_sndbuf", Size),
+    once("grpc_ssl_certificate", Words(1, 1)),
+    once("grpc_ssl_certificate_cache", Words(1, 3))
         .but(Always("certificates are read once, with the configuration")),
-    Word::once("grpc_ssl_certificate_key", Words(1, 1)),
-    Word::once("grpc_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
-    Word::many("grpc_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
-    Word::once("grpc_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
-    Word::once("grpc_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
-    Word::once("grpc_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
-    Word::once("grpc_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
-    Word::once("grpc_ssl_server_name", Flag).but(upstream_tls::TOLD),
-    Word::once("grpc_ssl_session_reuse", Flag),
-    Word::once("grpc_ssl_trusted_certificate", Words(1, 1)),
-    Word::once("grpc_ssl_verify", Flag),
-    Word::once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+    once("grpc_ssl_certificate_key", Words(1, 1)),
+    once("grpc_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
+    many("grpc_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
+    once("grpc_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
+    once("grpc_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
+    once("grpc_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
+    once("grpc_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
+    once("grpc_ssl_server_name", Flag).but(upstream_tls::TOLD),
+    once("grpc_ssl_session_reuse", Flag),
+    once("grpc_ssl_trusted_certificate", Words(1, 1)),
+    once("grpc_ssl_verify", Flag),
+    once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
 ];
 
 /// Upstream response headers that are not forwarded.

@@ -9,7 +9,7 @@ use sluice_model::{Duration, Handler};
 
 use crate::definition::Takes::{Choice, Flag, Number, Words};
 use crate::definition::Verdict::Partly;
-use crate::definition::Word;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
@@ -18,23 +18,23 @@ use crate::tree::{Directive, Word as Text};
 const LEVELS: crate::definition::Takes = Choice(&["info", "notice", "warn", "error"]);
 
 /// Those of requests.
-pub const REQUESTS: &[Word] = &[
-    Word::many("limit_req", Words(1, 4)).but(Partly("refusals tell when to come back, too")),
-    Word::once("limit_req_dry_run", Flag),
-    Word::once("limit_req_log_level", LEVELS),
-    Word::once("limit_req_status", Number),
-    Word::many("limit_req_zone", Words(3, 4)).but(Partly(
+pub const REQUESTS: &[Definition] = &[
+    many("limit_req", Words(1, 4)).but(Partly("refusals tell when to come back, too")),
+    once("limit_req_dry_run", Flag),
+    once("limit_req_log_level", LEVELS),
+    once("limit_req_status", Number),
+    many("limit_req_zone", Words(3, 4)).but(Partly(
         "a zone has up to 64 MiB, whatever its size says; `sync` changes nothing",
     )),
 ];
 
 /// Those of connections.
-pub const CONNECTIONS: &[Word] = &[
-    Word::many("limit_conn", Words(2, 2)),
-    Word::once("limit_conn_dry_run", Flag),
-    Word::once("limit_conn_log_level", LEVELS),
-    Word::once("limit_conn_status", Number),
-    Word::many("limit_conn_zone", Words(2, 2)).but(Partly("a zone is as large as what is counted")),
+pub const CONNECTIONS: &[Definition] = &[
+    many("limit_conn", Words(2, 2)),
+    once("limit_conn_dry_run", Flag),
+    once("limit_conn_log_level", LEVELS),
+    once("limit_conn_status", Number),
+    many("limit_conn_zone", Words(2, 2)).but(Partly("a zone is as large as what is counted")),
 ];
 
 /// The limits of a place: those of connections first, as nginx has it.

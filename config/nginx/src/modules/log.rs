@@ -5,7 +5,7 @@ use sluice_model::nginx::{AccessLine, AccessLines, NamedFile};
 use sluice_model::{Duration, Handler};
 
 use crate::definition::Takes::Words;
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::log_files::Hold;
 use crate::lower::lowering::Lowering;
@@ -14,10 +14,10 @@ use crate::lower::{syslog, values};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("access_log", Words(1, MANY)),
-    Word::many("log_format", Words(2, MANY)),
-    Word::once("open_log_file_cache", Words(1, 4)),
+pub const DIRECTIVES: &[Definition] = &[
+    many("access_log", Words(1, MANY)),
+    many("log_format", Words(2, MANY)),
+    once("open_log_file_cache", Words(1, 4)),
 ];
 
 /// The format that is there without being written.

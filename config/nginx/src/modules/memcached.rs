@@ -9,25 +9,25 @@ use super::proxy::{BIND, SIXTY, bound};
 use super::upstream;
 use crate::definition::Takes::{Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Partly};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("memcached_bind", Words(1, 2)).but(BIND),
-    Word::once("memcached_buffer_size", Size).but(HEAD),
-    Word::once("memcached_connect_timeout", Time),
-    Word::once("memcached_gzip_flag", Number),
-    Word::once("memcached_next_upstream", Words(1, MANY)).but(Partly("all but `denied`")),
-    Word::once("memcached_next_upstream_timeout", Time),
-    Word::once("memcached_next_upstream_tries", Number),
-    Word::once("memcached_pass", Words(1, 1)),
-    Word::once("memcached_read_timeout", Time),
-    Word::once("memcached_send_timeout", Time),
-    Word::once("memcached_socket_keepalive", Flag).but(Always("connections are probed")),
+pub const DIRECTIVES: &[Definition] = &[
+    once("memcached_bind", Words(1, 2)).but(BIND),
+    once("memcached_buffer_size", Size).but(HEAD),
+    once("memcached_connect_timeout", Time),
+    once("memcached_gzip_flag", Number),
+    once("memcached_next_upstream", Words(1, MANY)).but(Partly("all but `denied`")),
+    once("memcached_next_upstream_timeout", Time),
+    once("memcached_next_upstream_tries", Number),
+    once("memcached_pass", Words(1, 1)),
+    once("memcached_read_timeout", Time),
+    once("memcached_send_timeout", Time),
+    once("memcached_socket_keepalive", Flag).but(Always("connections are probed")),
 ];
 
 /// The port of memcached; addresses have to name one all the same, as in nginx.

@@ -6,14 +6,14 @@ use sluice_model::nginx::Mirror;
 
 use crate::definition::Takes::{Flag, Words};
 use crate::definition::Verdict::Partly;
-use crate::definition::Word;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("mirror", Words(1, 1)),
-    Word::once("mirror_request_body", Flag).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    many("mirror", Words(1, 1)),
+    once("mirror_request_body", Flag).but(Partly(
         "bodies of up to 1 MiB; a request with a longer one is handled, but not mirrored",
     )),
 ];

@@ -6,15 +6,15 @@ use sluice_route::matcher::IpRanges;
 
 use crate::definition::Takes::{Flag, Words};
 use crate::definition::Verdict::Partly;
-use crate::definition::Word;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("real_ip_header", Words(1, 1)),
-    Word::once("real_ip_recursive", Flag),
-    Word::many("set_real_ip_from", Words(1, 1)).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    once("real_ip_header", Words(1, 1)),
+    once("real_ip_recursive", Flag),
+    many("set_real_ip_from", Words(1, 1)).but(Partly(
         "addresses, networks and `unix:`; names are not looked up",
     )),
 ];

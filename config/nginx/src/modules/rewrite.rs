@@ -8,22 +8,21 @@ use sluice_model::nginx::{
 
 use crate::definition::Takes::{Block, Flag, Nothing as NoWords, Words};
 use crate::definition::Verdict::Always;
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::registry::variables;
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("break", NoWords),
-    Word::many("if", Block(1, MANY)),
-    Word::many("return", Words(1, 2)),
-    Word::many("rewrite", Words(2, 3)),
-    Word::once("rewrite_log", Flag),
-    Word::many("set", Words(2, 2)),
-    Word::once("uninitialized_variable_warn", Flag)
-        .but(Always("a variable that nothing set is empty")),
+pub const DIRECTIVES: &[Definition] = &[
+    many("break", NoWords),
+    many("if", Block(1, MANY)),
+    many("return", Words(1, 2)),
+    many("rewrite", Words(2, 3)),
+    once("rewrite_log", Flag),
+    many("set", Words(2, 2)),
+    once("uninitialized_variable_warn", Flag).but(Always("a variable that nothing set is empty")),
 ];
 
 /// The actions that stand in a block. `branch` makes the place that an `if` block stands for and gives its number.

@@ -4,11 +4,11 @@ use sluice_model::Handler;
 use sluice_model::nginx::Slice;
 
 use crate::definition::Takes::Size;
-use crate::definition::Word;
+use crate::definition::{Definition, once};
 use crate::lower::level::Level;
 
 /// The directives.
-pub const WORDS: &[Word] = &[Word::once("slice", Size)];
+pub const DIRECTIVES: &[Definition] = &[once("slice", Size)];
 
 /// Fetches the responses of a block in slices.
 pub fn lower(level: &Level<'_>) -> Option<Handler> {

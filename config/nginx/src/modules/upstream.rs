@@ -10,7 +10,7 @@ use sluice_model::proxy::{
 use super::resolver;
 use crate::definition::Takes::{Block, Nothing, Number, Time, Words};
 use crate::definition::Verdict::{Always, Partly};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
@@ -18,28 +18,28 @@ use crate::lower::values;
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("hash", Words(1, 2)),
-    Word::once("ip_hash", Nothing),
-    Word::once("keepalive", Words(1, 2)).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    once("hash", Words(1, 2)),
+    once("ip_hash", Nothing),
+    once("keepalive", Words(1, 2)).but(Partly(
         "so many connections for each server and worker; they are shared by all locations, also with `local`",
     )),
-    Word::once("keepalive_requests", Number),
-    Word::once("keepalive_time", Time),
-    Word::once("keepalive_timeout", Time),
-    Word::once("least_conn", Nothing),
-    Word::once("least_time", Words(1, 2)),
-    Word::once("random", Words(0, 2)),
-    Word::once("resolver", Words(1, MANY)).but(resolver::VERDICT),
-    Word::once("resolver_timeout", Time),
-    Word::many("server", Words(1, 16)).but(Partly(
+    once("keepalive_requests", Number),
+    once("keepalive_time", Time),
+    once("keepalive_timeout", Time),
+    once("least_conn", Nothing),
+    once("least_time", Words(1, 2)),
+    once("random", Words(0, 2)),
+    once("resolver", Words(1, MANY)).but(resolver::VERDICT),
+    once("resolver_timeout", Time),
+    many("server", Words(1, 16)).but(Partly(
         "all parameters but those of nginx Plus; names without `resolve` are looked up by the system, and anew every ten seconds; \
          one without an address leaves the other servers, and does not stop the start; `localhost` is one server, at whichever \
          of its addresses somebody listens",
     )),
-    Word::once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
-    Word::many("upstream", Block(1, 1)),
-    Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
+    once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
+    many("upstream", Block(1, 1)),
+    once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
 ];
 
 /// A group of upstreams, or one that is named directly.

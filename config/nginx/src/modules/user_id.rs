@@ -4,7 +4,7 @@ use sluice_model::Handler;
 use sluice_model::nginx::UserId;
 
 use crate::definition::Takes::{Choice, Number, Words};
-use crate::definition::{MANY, Word};
+use crate::definition::{Definition, MANY, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
@@ -12,16 +12,16 @@ use crate::lower::values;
 use crate::tree::Word as Text;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("userid", Choice(&["on", "v1", "log", "off"])),
-    Word::once("userid_domain", Words(1, 1)),
-    Word::once("userid_expires", Words(1, 1)),
-    Word::once("userid_flags", Words(1, MANY)),
-    Word::once("userid_mark", Words(1, 1)),
-    Word::once("userid_name", Words(1, 1)),
-    Word::once("userid_p3p", Words(1, 1)),
-    Word::once("userid_path", Words(1, 1)),
-    Word::once("userid_service", Number),
+pub const DIRECTIVES: &[Definition] = &[
+    once("userid", Choice(&["on", "v1", "log", "off"])),
+    once("userid_domain", Words(1, 1)),
+    once("userid_expires", Words(1, 1)),
+    once("userid_flags", Words(1, MANY)),
+    once("userid_mark", Words(1, 1)),
+    once("userid_name", Words(1, 1)),
+    once("userid_p3p", Words(1, 1)),
+    once("userid_path", Words(1, 1)),
+    once("userid_service", Number),
 ];
 
 /// The flags of a cookie.

@@ -6,8 +6,8 @@ pub mod variables;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-pub use crate::definition::{MANY, Repeats, Takes, Verdict, Word};
-use crate::modules;
+pub use crate::definition::{Definition, MANY, Repeats, Takes, Verdict};
+use crate::modules::{self, Module};
 
 /// A kind of block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,15 +83,15 @@ pub struct Entry {
     pub contexts: &'static str,
     /// How it is written.
     pub syntax: &'static str,
-    /// What its module here knows of it.
-    pub word: Option<&'static Word>,
+    /// How its module here defines it, if it does.
+    pub definition: Option<&'static Definition>,
 }
 
 impl Entry {
     /// What becomes of it.
     pub fn verdict(&self) -> Verdict {
-        if let Some(word) = self.word {
-            return word.verdict;
+        if let Some(definition) = self.definition {
+            return definition.verdict;
         }
         let reason = REFUSED_MODULES
             .iter()
@@ -183,7 +183,7 @@ fn entry(line: &'static str) -> Option<Entry> {
         is_ours: edition == "SLUICE",
         contexts,
         syntax,
-        word: modules::words(module).and_then(|words| words.iter().find(|word| word.name == name)),
+        definition: modules::module(module).and_then(|module| module.definition(name)),
     })
 }
 
@@ -194,8 +194,10 @@ pub fn is_known(name: &str) -> bool {
 
 /// Whether directives of this module do what its documentation says, if only in part.
 pub fn is_built(module: &str) -> bool {
-    let mut words = modules::words(module).unwrap_or_default().iter();
-    words.any(|word| matches!(word.verdict, Verdict::Works | Verdict::Partly(_)))
+    let mut found = modules::module(module)
+        .into_iter()
+        .flat_map(Module::definitions);
+    found.any(|found| matches!(found.verdict, Verdict::Works | Verdict::Partly(_)))
 }
 
 /// The directives of this name.
@@ -225,13 +227,17 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_module_is_a_directive_of_it() {
-        for (module, words) in modules::ALL {
-            for word in *words {
-                let found = entries(word.name).any(|entry| entry.module == *module);
-                assert!(found, "{module} has no `{}`", word.name);
-                let same = words.iter().filter(|other| other.name == word.name).count();
-                assert_eq!(same, 1, "{}", word.name);
+    fn every_definition_of_a_module_is_a_directive_of_it() {
+        for module in modules::ALL {
+            for definition in module.definitions() {
+                let name = format!("{}{}", module.prefix, definition.name);
+                let found = entries(&name).any(|entry| entry.module == module.name);
+                assert!(found, "{} has no `{name}`", module.name);
+                let mut others = module.definitions();
+                let same = others
+                    .by_ref()
+                    .filter(|other| other.name == definition.name);
+                assert_eq!(same.count(), 1, "{name}");
             }
         }
     }
