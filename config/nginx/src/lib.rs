@@ -4,6 +4,7 @@
 //! asks for.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod check;
 mod definition;
 mod hint;
@@ -16,7 +17,6 @@ mod parse;
 pub mod registry;
 mod translate;
 pub mod tree;
-mod words;
 
 pub use lower::{Adapted, Invocation, adapt, adapt_as};
 pub use parse::{COMMAND_LINE, Parsed, parse};

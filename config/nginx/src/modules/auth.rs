@@ -6,10 +6,12 @@ use sluice_model::nginx::{AskLocation, PasswordFile, SetVariable};
 use super::rewrite::variable_name;
 use crate::definition::Takes::Words;
 use crate::definition::Verdict::Partly;
+use crate::definition::Wrong;
 use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
+use crate::tree::Directive;
 use crate::tree::Word as Text;
 
 /// Those of passwords.
@@ -23,7 +25,7 @@ pub const BASIC: &[Definition] = &[
 /// Those of other locations.
 pub const REQUEST: &[Definition] = &[
     once("auth_request", Words(1, 1)),
-    many("auth_request_set", Words(2, 2)),
+    many("auth_request_set", Words(2, 2)).checked(check_variable),
 ];
 
 /// The names and passwords that are asked for in a place.
@@ -76,4 +78,9 @@ pub fn request(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Optio
         uri: word.text.clone(),
         set,
     })
+}
+
+fn check_variable(directive: &Directive) -> Option<Wrong> {
+    (!directive.arg(0)?.starts_with('$'))
+        .then_some((0, "a variable such as `$name`, and its value"))
 }

@@ -7,20 +7,21 @@ use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 
 use crate::definition::Takes::{Nothing, Size, Words};
 use crate::definition::Verdict::{Always, Partly};
-use crate::definition::{Definition, MANY, many, once};
+use crate::definition::{Content, Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Derived, Facts, literal};
 use crate::modules::browser;
-use crate::tree::Directive;
 
 /// Those of `stub_status`.
-pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1)).but(Partly(
-    "connections that send a head count among the waiting ones",
-))];
+pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1))
+    .but(Partly(
+        "connections that send a head count among the waiting ones",
+    ))
+    .content(lower)];
 
 /// Those of `empty_gif`.
-pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing)];
+pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing).content(lower)];
 
 /// Those of `valid_referers`.
 pub const REFERER: &[Definition] = &[
@@ -37,10 +38,10 @@ pub const SECURE_LINK: &[Definition] = &[
 ];
 
 /// The built-in content of a location.
-pub fn lower(directive: &Directive) -> Handler {
-    Handler::NginxContent(OwnContent {
-        what: directive.name().to_owned(),
-    })
+fn lower(_: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    Some(Handler::NginxContent(OwnContent {
+        what: content.directive.name().to_owned(),
+    }))
 }
 
 /// The tables that follow from a place, whose root is `root`.

@@ -5,11 +5,16 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::{Config, ProcessApp};
 
+use super::realip;
+use crate::definition::Repeats::OncePerName;
 use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Idle, Partly, Refused};
 use crate::definition::{Definition, MANY, many, once};
+use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
+use crate::lower::syslog;
+use crate::lower::values::size;
 use crate::tree::Directive;
 
 /// The directives.
@@ -19,7 +24,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("daemon", Flag)
         .but(Partly("`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice start` goes")),
     many("debug_connection", Words(1, 1))
-        .but(Idle("`error_log … debug` shows all connections")),
+        .but(Idle("`error_log … debug` shows all connections")).checked(realip::check_network),
     once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
     many("env", Words(1, 1))
         .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
@@ -27,7 +32,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("error_log", Words(1, 2)).but(Partly(
         "files, `stderr` and `syslog:`, several in one block; a log in memory (`memory:`) is read and left alone; what has no \
          word in our log has none there: there is little at `info` and `debug`",
-    )),
+    )).of(&LEVELS).checked(error_log),
     many("include", Words(1, 1)),
     many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
     once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
@@ -37,7 +42,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("pid", Words(1, 1)),
     once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
     once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),
-    many("thread_pool", Words(2, 3)).but(Always("files are sent without threads")),
+    many("thread_pool", Words(2, 3)).but(Always("files are sent without threads")).checked(thread_pool).repeated(OncePerName),
     once("timer_resolution", Time).but(Always("the clock is read once a round")),
     once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
     once("user", Words(1, 2)).but(Partly(
@@ -54,6 +59,14 @@ pub const DIRECTIVES: &[Definition] = &[
     once("worker_shutdown_timeout", Time),
     once("working_directory", Words(1, 1)),
 ];
+
+const LEVELS: Keywords = Keywords {
+    from: 1,
+    words: &[
+        "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
+    ],
+    wanted: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`",
+};
 
 /// Processors that a mask has room for, as the kernel's sets have.
 const PROCESSORS_MAX: usize = 1024;
@@ -200,4 +213,30 @@ fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
     lines
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+fn error_log(directive: &Directive) -> Option<Wrong> {
+    let path = directive.arg(0)?;
+    if let Some(params) = path.strip_prefix("syslog:") {
+        return syslog::parse(params).err().map(|wanted| (0, wanted));
+    }
+    // nginx takes no ring of lines that is smaller.
+    const RING_BYTES_MIN: u64 = 8 * 1024;
+    let ring = path.strip_prefix("memory:").map(size)?;
+    let fits = ring.is_some_and(|bytes| bytes >= RING_BYTES_MIN);
+    (!fits).then_some((0, "`memory:` and a size of 8k or more"))
+}
+
+fn thread_pool(directive: &Directive) -> Option<Wrong> {
+    let mut words = directive.args.iter().enumerate().skip(1);
+    words.find_map(|(at, word)| {
+        let (name, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+        let number = value.parse::<u32>().ok();
+        let fits = match name {
+            "threads" => number.is_some_and(|count| count > 0),
+            "max_queue" => number.is_some(),
+            _ => false,
+        };
+        (!fits).then_some((at, "`threads=N` and `max_queue=N`"))
+    })
 }

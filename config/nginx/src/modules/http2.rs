@@ -1,9 +1,13 @@
 //! `ngx_http_v2_module` and `ngx_http_v3_module`: the supported HTTP versions.
 
+use crate::arguments::each;
 use crate::definition::Takes::{Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Idle, Partly};
+use crate::definition::Wrong;
 use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::values::size;
+use crate::tree::Directive;
 
 const CONNECTIONS: &str =
     "nginx no longer has it either: `keepalive_timeout` and `keepalive_requests` hold";
@@ -20,7 +24,7 @@ pub const V2: &[Definition] = &[
     )),
     once("http2_chunk_size", Size).but(Always(
         "frames have 16 KiB at most, and what is more urgent goes between them",
-    )),
+    )).checked(chunk_size),
     once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
     once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
     once("http2_max_concurrent_streams", Number).but(Partly("up to 128, nginx's number where nothing is said")),
@@ -56,4 +60,10 @@ pub const V3: &[Definition] = &[
 /// Whether a server speaks HTTP/2 by itself.
 pub fn is_on(level: &Level<'_>) -> bool {
     level.is_on("http2", false)
+}
+
+fn chunk_size(directive: &Directive) -> Option<Wrong> {
+    each(directive, "a size such as `8k`", |word| {
+        size(word).is_some_and(|bytes| bytes > 0)
+    })
 }

@@ -3,7 +3,6 @@
 pub mod access;
 pub mod acme;
 pub mod addition;
-pub mod answers;
 pub mod auth;
 pub mod browser;
 pub mod buffering;
@@ -14,6 +13,7 @@ pub mod content;
 pub mod core;
 pub mod fastcgi;
 pub mod files;
+pub mod forwarding;
 pub mod grpc;
 pub mod gzip;
 pub mod handshakes;
@@ -26,6 +26,7 @@ pub mod map;
 pub mod memcached;
 pub mod mirror;
 pub mod named;
+pub mod next_upstream;
 pub mod openssl;
 pub mod proxy;
 pub mod ranges;
@@ -38,6 +39,8 @@ pub mod ssi;
 pub mod ssl;
 pub mod sub;
 pub mod upstream;
+pub mod upstream_connection;
+pub mod upstream_responses;
 pub mod upstream_tls;
 pub mod upstream_url;
 pub mod user_id;
@@ -91,9 +94,35 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_core_module", &[http_core::DIRECTIVES]),
     plain("ngx_http_dav_module", &[files::DAV]),
     plain("ngx_http_empty_gif_module", &[content::EMPTY_GIF]),
-    plain("ngx_http_fastcgi_module", &[fastcgi::DIRECTIVES]),
+    Module {
+        name: "ngx_http_fastcgi_module",
+        prefix: "fastcgi_",
+        tables: &[
+            fastcgi::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_geo_module", &[map::GEO]),
-    plain("ngx_http_grpc_module", &[grpc::DIRECTIVES]),
+    Module {
+        name: "ngx_http_grpc_module",
+        prefix: "grpc_",
+        tables: &[
+            grpc::DIRECTIVES,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_gzip_module", &[gzip::DIRECTIVES]),
     plain("ngx_http_gzip_static_module", &[gzip::STATIC]),
     plain("ngx_http_gunzip_module", &[gzip::GUNZIP]),
@@ -103,14 +132,52 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_limit_req_module", &[limits::REQUESTS]),
     plain("ngx_http_log_module", &[log::DIRECTIVES]),
     plain("ngx_http_map_module", &[map::MAP]),
-    plain("ngx_http_memcached_module", &[memcached::DIRECTIVES]),
+    Module {
+        name: "ngx_http_memcached_module",
+        prefix: "memcached_",
+        tables: &[
+            memcached::DIRECTIVES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_mirror_module", &[mirror::DIRECTIVES]),
-    plain("ngx_http_proxy_module", &[proxy::DIRECTIVES]),
+    Module {
+        name: "ngx_http_proxy_module",
+        prefix: "proxy_",
+        tables: &[
+            proxy::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_random_index_module", &[files::RANDOM_INDEX]),
     plain("ngx_http_realip_module", &[realip::DIRECTIVES]),
     plain("ngx_http_referer_module", &[content::REFERER]),
     plain("ngx_http_rewrite_module", &[rewrite::DIRECTIVES]),
-    plain("ngx_http_scgi_module", &[scgi::DIRECTIVES]),
+    Module {
+        name: "ngx_http_scgi_module",
+        prefix: "scgi_",
+        tables: &[
+            scgi::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_secure_link_module", &[content::SECURE_LINK]),
     plain("ngx_http_slice_module", &[slice::DIRECTIVES]),
     plain("ngx_http_split_clients_module", &[map::SPLIT_CLIENTS]),
@@ -120,7 +187,23 @@ pub const ALL: &[Module] = &[
     plain("ngx_http_upstream_module", &[upstream::DIRECTIVES]),
     plain("ngx_http_sub_module", &[sub::DIRECTIVES]),
     plain("ngx_http_userid_module", &[user_id::DIRECTIVES]),
-    plain("ngx_http_uwsgi_module", &[scgi::UWSGI]),
+    Module {
+        name: "ngx_http_uwsgi_module",
+        prefix: "uwsgi_",
+        tables: &[
+            scgi::UWSGI,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
     plain("ngx_http_v2_module", &[http2::V2]),
     plain("ngx_http_v3_module", &[http2::V3]),
 ];

@@ -3,13 +3,35 @@
 use sluice_model::Duration;
 use sluice_model::proxy::{IpVersions, Resolver};
 
+use crate::arguments::{each, has_good_port};
 use crate::definition::Verdict::{self, Partly};
+use crate::definition::Wrong;
 use crate::lower::level::Level;
 use crate::lower::values;
 use crate::tree::Directive;
 
 /// What does not hold of `resolver`.
 pub const VERDICT: Verdict = Partly("all but `status_zone=`, which only nginx Plus has");
+
+/// Checks the arguments of `resolver`.
+pub fn check(directive: &Directive) -> Option<Wrong> {
+    const WANTED: &str = "addresses, those of IPv6 in brackets, then `valid=TIME`, `ipv4=on|off`, `ipv6=on|off`, one of them on; \
+         only nginx Plus has `status_zone=`";
+    let has = |text: &str| directive.args.iter().any(|word| word.text == text);
+    if has("ipv4=off") && has("ipv6=off") {
+        return Some((directive.args.len() - 1, WANTED));
+    }
+    each(directive, WANTED, |word| match word.split_once('=') {
+        Some(("valid", length)) => values::time(length).is_some(),
+        Some(("ipv4" | "ipv6", value)) => matches!(value, "on" | "off"),
+        Some(_) => false,
+        None => (word.starts_with('[') || word.matches(':').count() < 2) && has_good_port(word),
+    })
+    .or_else(|| {
+        let mut words = directive.args.iter();
+        (!words.any(|word| !word.text.contains('='))).then_some((0, WANTED))
+    })
+}
 
 /// The DNS servers that hold in a place.
 pub fn of_level(level: &Level<'_>) -> Option<Resolver> {

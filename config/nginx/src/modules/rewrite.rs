@@ -6,8 +6,10 @@ use sluice_model::nginx::{
     Action, Condition, IfHolds, Nothing, ReturnAnswer, RewriteTarget, SetVariable,
 };
 
+use crate::arguments;
 use crate::definition::Takes::{Block, Flag, Nothing as NoWords, Words};
 use crate::definition::Verdict::Always;
+use crate::definition::Wrong;
 use crate::definition::{Definition, MANY, many, once};
 use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
@@ -17,9 +19,9 @@ use crate::tree::{Directive, Word as Text};
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     many("break", NoWords),
-    many("if", Block(1, MANY)),
+    many("if", Block(1, MANY)).checked(arguments::pattern),
     many("return", Words(1, 2)),
-    many("rewrite", Words(2, 3)),
+    many("rewrite", Words(2, 3)).checked(check_rewrite),
     once("rewrite_log", Flag),
     many("set", Words(2, 2)),
     once("uninitialized_variable_warn", Flag).but(Always("a variable that nothing set is empty")),
@@ -321,5 +323,12 @@ pub fn defined(directives: &[Directive], into: &mut crate::lower::text::Defined)
             }
         }
         defined(directive.body(), into);
+    }
+}
+
+fn check_rewrite(directive: &Directive) -> Option<Wrong> {
+    match directive.arg(1)?.is_empty() {
+        true => Some((1, "what the path becomes")),
+        false => arguments::pattern(directive),
     }
 }

@@ -7,13 +7,17 @@ use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
 };
 
+use super::upstream_tls;
 use super::{acme, handshakes, named};
+use crate::arguments::{ZONE_BYTES_MIN, each};
 use crate::definition::Takes::{Choice, Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::definition::Wrong;
 use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
+use crate::lower::values::size;
 use crate::tree::{Directive, Word};
 
 const NAMED: Verdict =
@@ -44,18 +48,18 @@ pub const DIRECTIVES: &[Definition] = &[
     once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
         "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
     )),
-    once("ssl_password_file", Words(1, 1)).but(super::upstream_tls::PASSWORDS),
+    once("ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
     once("ssl_prefer_server_ciphers", Flag).but(Partly(
         "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
     )),
     once("ssl_protocols", Words(1, MANY)).but(Partly(
         "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
-    )),
+    )).of(&upstream_tls::VERSIONS),
     once("ssl_reject_handshake", Flag),
     once("ssl_session_cache", Words(1, MANY))
         .but(Partly(
             "sessions are kept in memory only without tickets, ten thousand for each server",
-        )),
+        )).checked(session_cache),
     many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
         "instances of this server share sessions by it, others do not",
     )),
@@ -267,5 +271,21 @@ fn asked(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthenticatio
         trusted_ca_certs_pem_files: file.map(|file| cx.path(file)).into_iter().collect(),
         mode: "request".to_owned(),
         ..ClientAuthentication::default()
+    })
+}
+
+fn session_cache(directive: &Directive) -> Option<Wrong> {
+    let wanted =
+        "`off`, `none`, `builtin`, `builtin:SIZE` or `shared:NAME:SIZE` with a size of 32k or more";
+    each(directive, wanted, |word| match word.split_once(':') {
+        None => matches!(word, "off" | "none" | "builtin"),
+        Some(("builtin", count)) => count.parse::<u32>().is_ok(),
+        Some(("shared", zone)) => match zone.split_once(':') {
+            Some((name, bytes)) => {
+                !name.is_empty() && size(bytes).is_some_and(|bytes| bytes >= ZONE_BYTES_MIN)
+            }
+            None => false,
+        },
+        Some(_) => false,
     })
 }

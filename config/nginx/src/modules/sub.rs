@@ -12,7 +12,8 @@ use crate::modules::gzip;
 
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
-    many("sub_filter", Words(2, 2)),
+    many("sub_filter", Words(2, 2))
+        .checked(|line| (line.arg(0)?.is_empty()).then_some((0, "a text to look for"))),
     once("sub_filter_last_modified", Flag),
     once("sub_filter_once", Flag),
     many("sub_filter_types", Words(1, MANY)),

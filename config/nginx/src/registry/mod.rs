@@ -6,6 +6,7 @@ pub mod variables;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::definition::LowerContent;
 pub use crate::definition::{Definition, MANY, Repeats, Takes, Verdict};
 use crate::modules::{self, Module};
 
@@ -204,6 +205,12 @@ pub fn is_built(module: &str) -> bool {
 pub fn entries(name: &str) -> impl Iterator<Item = &'static Entry> {
     let found = BY_NAME.get(name).map(Vec::as_slice).unwrap_or_default();
     found.iter().map(|index| &ENTRIES[*index])
+}
+
+/// How the directive of this name is lowered if it sets the content handler.
+pub fn content(name: &str) -> Option<LowerContent> {
+    let mut definitions = entries(name).filter_map(|entry| entry.definition);
+    definitions.find_map(|definition| definition.content)
 }
 
 /// The names of the directives that may stand there.
