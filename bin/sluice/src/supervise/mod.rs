@@ -37,7 +37,8 @@ use crate::admin_client::default_address;
 use crate::folders;
 use crate::load::{ADJACENT, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, print_report};
-use crate::nginx::{self, notices};
+use crate::nginx::invocation::Invocation;
+use crate::nginx::notices;
 use crate::watch::Watched;
 use crate::welcome;
 use pidfile::Pidfile;
@@ -62,7 +63,7 @@ pub enum Origin {
     /// Built from the command line.
     CommandLine(Config),
     /// An nginx command line.
-    Nginx(nginx::Invocation),
+    Nginx(Invocation),
     /// The saved configuration (`--resume`).
     Saved(Config),
     /// None: the welcome page, until a Caddyfile appears.
@@ -590,7 +591,11 @@ impl Process {
         }
         let outcome = self.server.lend().and_then(|sockets| {
             self.pidfile.put_aside()?;
-            let started = invocation.program().start(sockets, self.sender.clone());
+            let sender = self.sender.clone();
+            let started = invocation.program().start(sockets, move |status| {
+                // If the receiver is gone, this process is exiting as well.
+                let _ = sender.send(Event::SuccessorEnded(status));
+            });
             started.map_err(std::io::Error::other)
         });
         match outcome {
