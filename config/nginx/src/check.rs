@@ -67,10 +67,10 @@ fn is_fit(
         return false;
     }
     first.insert(key, directive.name.span);
-    if let Some(inner) = inside(directive, context)
+    if let Some(holds) = definition.holds
         && let Some(block) = &mut directive.block
     {
-        check(block, inner, report);
+        check(block, holds(context), report);
     }
     true
 }
@@ -93,22 +93,6 @@ fn identity(directive: &Directive, repeats: Repeats) -> (String, bool) {
         Some(own) => (format!("{name} {own}"), true),
         None => (name.to_owned(), false),
     }
-}
-
-/// The context of the directives inside a block; `None` if the block does not contain directives.
-fn inside(directive: &Directive, context: Context) -> Option<Context> {
-    Some(match (directive.name(), context) {
-        ("events", _) => Context::Events,
-        ("http", _) => Context::Http,
-        ("server", Context::Http) => Context::Server,
-        ("upstream", _) => Context::Upstream,
-        ("acme_issuer", _) => Context::AcmeIssuer,
-        ("location", _) => Context::Location,
-        ("if", Context::Server) => Context::IfInServer,
-        ("if", _) => Context::IfInLocation,
-        ("limit_except", _) => Context::LimitExcept,
-        _ => return None,
-    })
 }
 
 fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<&'static Entry> {

@@ -3,6 +3,7 @@
 
 use sluice_model::Handler;
 
+use crate::context::Context;
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
@@ -117,6 +118,8 @@ pub struct Definition {
     pub check: Option<Check>,
     /// Whether other directives name what it defines: it is kept even if an argument of it is refused.
     pub is_named: bool,
+    /// What directives of its block stand in, by what it stands in itself; `None` if its block holds no directives.
+    pub holds: Option<fn(Context) -> Context>,
     /// How it is lowered if it sets the content handler. All others are lowered by what needs their values.
     pub content: Option<LowerContent>,
 }
@@ -152,6 +155,14 @@ impl Definition {
     pub const fn named(self) -> Definition {
         Definition {
             is_named: true,
+            ..self
+        }
+    }
+
+    /// With a block of directives.
+    pub const fn holding(self, holds: fn(Context) -> Context) -> Definition {
+        Definition {
+            holds: Some(holds),
             ..self
         }
     }
@@ -194,6 +205,7 @@ pub const fn once(name: &'static str, takes: Takes) -> Definition {
         keywords: None,
         check: None,
         is_named: false,
+        holds: None,
         content: None,
     }
 }

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod check;
+mod context;
 mod definition;
 mod hint;
 mod lex;

@@ -9,6 +9,7 @@ use sluice_model::tls::{
 };
 use sluice_model::{Config, FileStorage, Storage};
 
+use crate::context::Context;
 use crate::definition::Takes::{Block, Flag, Nothing, Words};
 use crate::definition::Verdict::{Always, OnlyAs, Partly};
 use crate::definition::{Definition, MANY, many, once};
@@ -22,7 +23,7 @@ pub const DIRECTIVES: &[Definition] = &[
         .but(Always("obtaining a certificate accepts the CA's terms")),
     once("account_key", Words(1, 1)).but(OnlyAs(&["ecdsa", "ecdsa:256"])),
     many("acme_certificate", Words(1, MANY)),
-    many("acme_issuer", Block(1, 1)),
+    many("acme_issuer", Block(1, 1)).holding(|_| Context::AcmeIssuer),
     once("acme_shared_zone", Words(1, 1)).but(Always("tables grow by themselves")),
     once("challenge", Words(1, 1)),
     once("common_name_in_csr", Flag).but(OnlyAs(&["off"])),

@@ -6,6 +6,7 @@ use sluice_diag::Diagnostic;
 use sluice_model::{Config, ProcessApp};
 
 use super::realip;
+use crate::context::Context;
 use crate::definition::Repeats::OncePerName;
 use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Idle, Partly, Refused};
@@ -28,7 +29,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
     many("env", Words(1, 1))
         .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
-    once("events", Block(0, 0)),
+    once("events", Block(0, 0)).holding(|_| Context::Events),
     many("error_log", Words(1, 2)).but(Partly(
         "files, `stderr` and `syslog:`, several in one block; a log in memory (`memory:`) is read and left alone; what has no \
          word in our log has none there: there is little at `info` and `debug`",

@@ -20,6 +20,7 @@ use checks::{
 
 use super::{buffering, resolver};
 use crate::arguments::{self, buffers};
+use crate::context::Context;
 use crate::definition::Repeats;
 use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
 use crate::definition::Verdict::{Always, Idle, OnlyAs, Partly};
@@ -57,7 +58,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("early_hints", Words(1, MANY)),
     many("error_page", Words(2, MANY)),
     once("etag", Flag),
-    once("http", Block(0, 0)),
+    once("http", Block(0, 0)).holding(|_| Context::Http),
     once("if_modified_since", Choice(&["off", "exact", "before"])),
     once("ignore_invalid_headers", Flag).but(Partly("with `off` names have the characters of RFC 9110; a name that could be taken for one that frames the message gets 400, and in HTTP/2 every invalid one")),
     once("internal", crate::definition::Takes::Nothing),
@@ -67,14 +68,14 @@ pub const DIRECTIVES: &[Definition] = &[
     once("keepalive_time", Time),
     once("keepalive_timeout", Words(1, 2)).checked(keepalive_timeout),
     once("large_client_header_buffers", Words(2, 2)).but(Partly("the product of both is the most that a head may have")).checked(buffers),
-    once("limit_except", Block(1, MANY)),
+    once("limit_except", Block(1, MANY)).holding(|_| Context::LimitExcept),
     once("limit_rate", Words(1, 1)),
     once("limit_rate_after", Words(1, 1)),
     once("lingering_close", Choice(&["on", "off", "always"])),
     once("lingering_time", Time),
     once("lingering_timeout", Time),
     many("listen", Words(1, MANY)).but(Partly("all but `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` hold anyway, probes come after 15 s where `so_keepalive` gives no time")).checked(listen),
-    many("location", Block(1, 2)).checked(arguments::pattern),
+    many("location", Block(1, 2)).checked(arguments::pattern).holding(|_| Context::Location),
     once("log_not_found", Flag),
     once("log_subrequest", Flag).but(OnlyAs(&["off"])),
     once("max_headers", Number).but(Partly("at most 65534; in HTTP/2 each piece of a cookie counts")),
@@ -103,7 +104,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("send_timeout", Time),
     once("sendfile", Flag).but(Always("large files are sent by the kernel, small ones from memory")),
     once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
-    many("server", Block(0, 0)),
+    many("server", Block(0, 0)).holding(|_| Context::Server),
     many("server_name", Words(1, MANY)).checked(server_name),
     once("server_name_in_redirect", Flag),
     once("server_names_hash_bucket_size", Size).but(TABLES),

@@ -7,6 +7,7 @@ use sluice_model::nginx::{
 };
 
 use crate::arguments;
+use crate::context::Context;
 use crate::definition::Takes::{Block, Flag, Nothing as NoWords, Words};
 use crate::definition::Verdict::Always;
 use crate::definition::Wrong;
@@ -19,7 +20,12 @@ use crate::tree::{Directive, Word as Text};
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     many("break", NoWords),
-    many("if", Block(1, MANY)).checked(arguments::pattern),
+    many("if", Block(1, MANY))
+        .checked(arguments::pattern)
+        .holding(|outer| match outer {
+            Context::Server => Context::IfInServer,
+            _ => Context::IfInLocation,
+        }),
     many("return", Words(1, 2)),
     many("rewrite", Words(2, 3)).checked(check_rewrite),
     once("rewrite_log", Flag),

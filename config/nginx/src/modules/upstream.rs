@@ -9,6 +9,7 @@ use sluice_model::proxy::{
 
 use super::resolver;
 use crate::arguments::{ADDRESS, ZONE_BYTES_MIN, has_good_port};
+use crate::context::Context;
 use crate::definition::Repeats::OncePerName;
 use crate::definition::Takes::{Block, Nothing, Number, Time, Words};
 use crate::definition::Verdict::{Always, Partly};
@@ -40,7 +41,7 @@ pub const DIRECTIVES: &[Definition] = &[
          of its addresses somebody listens",
     )).checked(address),
     once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
-    many("upstream", Block(1, 1)).repeated(OncePerName),
+    many("upstream", Block(1, 1)).repeated(OncePerName).holding(|_| Context::Upstream),
     once("zone", Words(1, 2)).but(Always("workers share what they know of servers")).checked(upstream_zone),
 ];
 
