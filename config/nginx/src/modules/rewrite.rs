@@ -22,9 +22,9 @@ pub const DIRECTIVES: &[Definition] = &[
     many("break", NoWords),
     many("if", Block(1, MANY))
         .checked(arguments::pattern)
-        .holding(|outer| match outer {
-            Context::Server => Context::IfInServer,
-            _ => Context::IfInLocation,
+        .holding(|outer| match outer == Context::Server {
+            true => Context::IfInServer,
+            false => Context::IfInLocation,
         }),
     many("return", Words(1, 2)),
     many("rewrite", Words(2, 3)).checked(check_rewrite),
