@@ -18,7 +18,8 @@ use crate::tree::Word as Text;
 pub const BASIC: &[Definition] = &[
     once("auth_basic", Words(1, 1)),
     once("auth_basic_user_file", Words(1, 1)).but(Partly(
-        "hashes of bcrypt, `$apr1$`, `$1$`, `$5$`, `$6$`, `{SHA}`, `{SSHA}` and `{PLAIN}`; those of DES and yescrypt let nobody in",
+        "hashes of bcrypt, `$apr1$`, `$1$`, `$5$`, `$6$`, `{SHA}`, `{SSHA}` and \
+         `{PLAIN}`; those of DES and yescrypt let nobody in",
     )),
 ];
 

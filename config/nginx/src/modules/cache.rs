@@ -25,8 +25,11 @@ pub const DIRECTIVES: &[Definition] = &[
     once("cache_lock", Flag),
     once("cache_lock_age", Time),
     once("cache_lock_timeout", Time),
-    once("cache_max_range_offset", Words(1, 1))
-        .checked(|line| each(line, "a number of bytes", |word| values::size(word).is_some())),
+    once("cache_max_range_offset", Words(1, 1)).checked(|line| {
+        each(line, "a number of bytes", |word| {
+            values::size(word).is_some()
+        })
+    }),
     once("cache_methods", Words(1, MANY)).checked(|line| {
         each(line, "`GET`, `HEAD` and `POST`", |word| {
             matches!(word, "GET" | "HEAD" | "POST")
@@ -34,9 +37,10 @@ pub const DIRECTIVES: &[Definition] = &[
     }),
     once("cache_min_uses", Number),
     many("cache_path", Words(2, MANY)).but(Partly(
-    "files are written in the folder itself, as with `use_temp_path=off`; `manager_` and `purger_` settings have no \
-     effect, as a thread of its own removes files at once; `loader_threshold` neither",
-)),
+        "files are written in the folder itself, as with `use_temp_path=off`; \
+         `manager_` and `purger_` settings have no effect, as a thread of its own \
+         removes files at once; `loader_threshold` neither",
+    )),
     many("cache_purge", Words(1, MANY)),
     once("cache_revalidate", Flag),
     many("cache_valid", Words(1, MANY)).checked(cache_valid),

@@ -22,39 +22,55 @@ use crate::tree::Directive;
 pub const DIRECTIVES: &[Definition] = &[
     once("accept_mutex", Flag).but(Always("each worker has a socket of its own")),
     once("accept_mutex_delay", Time).but(Always("each worker has a socket of its own")),
-    once("daemon", Flag)
-        .but(Partly("`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice start` goes")),
+    once("daemon", Flag).but(Partly(
+        "`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice \
+         start` goes",
+    )),
     many("debug_connection", Words(1, 1))
-        .but(Idle("`error_log … debug` shows all connections")).checked(realip::check_network),
+        .but(Idle("`error_log … debug` shows all connections"))
+        .checked(realip::check_network),
     once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
-    many("env", Words(1, 1))
-        .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
+    many("env", Words(1, 1)).but(Partly(
+        "`NAME=value` sets a variable at the start; the others are all kept",
+    )),
     once("events", Block(0, 0)).holding(|_| Context::Events),
-    many("error_log", Words(1, 2)).but(Partly(
-        "files, `stderr` and `syslog:`, several in one block; a log in memory (`memory:`) is read and left alone; what has no \
-         word in our log has none there: there is little at `info` and `debug`",
-    )).of(&LEVELS).checked(error_log),
+    many("error_log", Words(1, 2))
+        .but(Partly(
+            "files, `stderr` and `syslog:`, several in one block; a log in memory \
+         (`memory:`) is read and left alone; what has no word in our log has none \
+         there: there is little at `info` and `debug`",
+        ))
+        .of(&LEVELS)
+        .checked(error_log),
     many("include", Words(1, 1)),
     many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
     once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
-    once("master_process", Flag).but(Always("workers are threads of one process, which is its own master")),
+    once("master_process", Flag).but(Always(
+        "workers are threads of one process, which is its own master",
+    )),
     once("multi_accept", Flag).but(Always("whatever waits is accepted")),
     once("pcre_jit", Flag).but(Always("patterns are compiled; most run in linear time")),
     once("pid", Words(1, 1)),
     once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
     once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),
-    many("thread_pool", Words(2, 3)).but(Always("files are sent without threads")).checked(thread_pool).repeated(OncePerName),
+    many("thread_pool", Words(2, 3))
+        .but(Always("files are sent without threads"))
+        .checked(thread_pool)
+        .repeated(OncePerName),
     once("timer_resolution", Time).but(Always("the clock is read once a round")),
     once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
     once("user", Words(1, 2)).but(Partly(
-        "the threads that serve are this user, if root starts the server; the thread that reads configuration and keys \
-         and binds addresses stays root, as nginx's master does, and so do those that write logs",
+        "the threads that serve are this user, if root starts the server; the thread \
+         that reads configuration and keys and binds addresses stays root, as nginx's \
+         master does, and so do those that write logs",
     )),
     once("worker_aio_requests", Number).but(Always("there is no such queue")),
     once("worker_connections", Number),
     once("worker_cpu_affinity", Words(1, MANY)),
     once("worker_priority", Words(1, 1)),
-    once("worker_processes", Words(1, 1)).but(Partly("workers are threads; a reload does not change their number")),
+    once("worker_processes", Words(1, 1)).but(Partly(
+        "workers are threads; a reload does not change their number",
+    )),
     once("worker_rlimit_core", Size),
     once("worker_rlimit_nofile", Number),
     once("worker_shutdown_timeout", Time),

@@ -20,9 +20,9 @@ use crate::lower::text::{Facts, has_variables};
 pub const DIRECTIVES: &[Definition] = &[
     buffering::HEAD_SIZE,
     forwarding::IGNORE_HEADERS.but(Partly(
-    "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect \
-     here anyway",
-)),
+        "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and \
+         `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+    )),
     next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
     once("pass", Words(1, 1)).content(lower),
     proxy::SET_HEADER,

@@ -17,23 +17,30 @@ const PUSHES: &str = "nginx no longer has it either: browsers take no pushes";
 /// Those of HTTP/2.
 pub const V2: &[Definition] = &[
     once("http2", Flag).but(Partly(
-        "of a server whose names are patterns that of the default server counts, as its certificate does",
+        "of a server whose names are patterns that of the default server counts, as its \
+         certificate does",
     )),
     once("http2_body_preread_size", Size).but(Partly(
-        "64 to 256 KiB: clients may send the first of that before they hear of less (RFC 9113, section 6.9.2)",
+        "64 to 256 KiB: clients may send the first of that before they hear of less \
+         (RFC 9113, section 6.9.2)",
     )),
-    once("http2_chunk_size", Size).but(Always(
-        "frames have 16 KiB at most, and what is more urgent goes between them",
-    )).checked(chunk_size),
+    once("http2_chunk_size", Size)
+        .but(Always(
+            "frames have 16 KiB at most, and what is more urgent goes between them",
+        ))
+        .checked(chunk_size),
     once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
     once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
-    once("http2_max_concurrent_streams", Number).but(Partly("up to 128, nginx's number where nothing is said")),
+    once("http2_max_concurrent_streams", Number)
+        .but(Partly("up to 128, nginx's number where nothing is said")),
     once("http2_max_field_size", Size).but(Idle(HEADS)),
     once("http2_max_header_size", Size).but(Idle(HEADS)),
     once("http2_max_requests", Number).but(Idle(CONNECTIONS)),
     many("http2_push", Words(1, 1)).but(Idle(PUSHES)),
     once("http2_push_preload", Flag).but(Idle(PUSHES)),
-    once("http2_recv_buffer_size", Size).but(Always("buffers are taken while something is read, and given back")),
+    once("http2_recv_buffer_size", Size).but(Always(
+        "buffers are taken while something is read, and given back",
+    )),
     once("http2_recv_timeout", Time).but(Idle(
         "nginx no longer has it either: `client_header_timeout` holds",
     )),

@@ -31,7 +31,8 @@ use crate::tree::Directive;
 /// The directives that are not in the tables of several modules.
 pub const DIRECTIVES: &[Definition] = &[
     once("cache_convert_head", Flag).but(Partly(
-        "with `off` responses to HEAD are cached only if the key contains `$request_method`",
+        "with `off` responses to HEAD are cached only if the key contains \
+         `$request_method`",
     )),
     once("cache_use_stale", Words(1, MANY)).of(&next_upstream::OF_HTTP),
     many("cookie_domain", Words(1, 2)).checked(cookies::changed),

@@ -17,8 +17,9 @@ use crate::registry::variables::{FAMILIES, VARIABLES, Variable};
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     once("ssi", Flag).but(Partly(
-        "`$request_body` has no value in pages, and times of upstreams only where another text asks for them; an empty \
-         variable of the request counts as one that is not there",
+        "`$request_body` has no value in pages, and times of upstreams only where \
+         another text asks for them; an empty variable of the request counts as one \
+         that is not there",
     )),
     once("ssi_last_modified", Flag),
     once("ssi_min_file_chunk", Size).but(Always("buffers are those of the program")),

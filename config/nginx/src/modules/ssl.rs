@@ -29,43 +29,49 @@ pub const DIRECTIVES: &[Definition] = &[
         "as it was until nginx 1.25: TLS at all addresses of the server",
     )),
     once("ssl_buffer_size", Size).but(Always("records grow with the response")),
-    many("ssl_certificate", Words(1, 1))
-        .but(NAMED),
+    many("ssl_certificate", Words(1, 1)).but(NAMED),
     many("ssl_certificate_key", Words(1, 1)).but(NAMED),
     once("ssl_ciphers", Words(1, 1)).but(Partly(
-        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any leaves TLS 1.3",
+        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any \
+         leaves TLS 1.3",
     )),
     once("ssl_client_certificate", Words(1, 1)),
     many("ssl_conf_command", Words(2, 2)).but(Partly(
-        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
+         `MaxProtocol`, and what holds anyway",
     )),
     once("ssl_crl", Words(1, 1)),
-    once("ssl_dhparam", Words(1, 1))
-        .but(Idle("only cipher suites that are not offered need it")),
+    once("ssl_dhparam", Words(1, 1)).but(Idle("only cipher suites that are not offered need it")),
     once("ssl_early_data", Flag).but(Partly(
-        "requests that change something wait for the end of the handshake, or get 425; not with `ssl_verify_client`",
+        "requests that change something wait for the end of the handshake, or get 425; \
+         not with `ssl_verify_client`",
     )),
     once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
         "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
     )),
     once("ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
     once("ssl_prefer_server_ciphers", Flag).but(Partly(
-        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
+        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides \
+         least",
     )),
-    once("ssl_protocols", Words(1, MANY)).but(Partly(
-        "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
-    )).of(&upstream_tls::VERSIONS),
+    once("ssl_protocols", Words(1, MANY))
+        .but(Partly(
+            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+        ))
+        .of(&upstream_tls::VERSIONS),
     once("ssl_reject_handshake", Flag),
     once("ssl_session_cache", Words(1, MANY))
         .but(Partly(
             "sessions are kept in memory only without tickets, ten thousand for each server",
-        )).checked(session_cache),
+        ))
+        .checked(session_cache),
     many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
         "instances of this server share sessions by it, others do not",
     )),
     once("ssl_session_tickets", Flag),
-    once("ssl_session_timeout", Time)
-        .but(Partly("tickets last for that long, and up to half as long again; a minute at least")),
+    once("ssl_session_timeout", Time).but(Partly(
+        "tickets last for that long, and up to half as long again; a minute at least",
+    )),
     once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
     once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
     once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
@@ -75,9 +81,8 @@ pub const DIRECTIVES: &[Definition] = &[
         "OCSP responses are stapled where certificates name a responder",
     )),
     once("ssl_stapling_file", Words(1, 1)),
-    once("ssl_stapling_responder", Words(1, 1)).but(Partly(
-        "for certificates whose chain includes the issuer",
-    )),
+    once("ssl_stapling_responder", Words(1, 1))
+        .but(Partly("for certificates whose chain includes the issuer")),
     once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
     once("ssl_trusted_certificate", Words(1, 1)),
     once(

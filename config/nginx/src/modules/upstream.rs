@@ -25,7 +25,8 @@ pub const DIRECTIVES: &[Definition] = &[
     once("hash", Words(1, 2)),
     once("ip_hash", Nothing),
     once("keepalive", Words(1, 2)).but(Partly(
-        "so many connections for each server and worker; they are shared by all locations, also with `local`",
+        "so many connections for each server and worker; they are shared by all \
+         locations, also with `local`",
     )),
     once("keepalive_requests", Number),
     once("keepalive_time", Time),
@@ -33,16 +34,25 @@ pub const DIRECTIVES: &[Definition] = &[
     once("least_conn", Nothing),
     once("least_time", Words(1, 2)),
     once("random", Words(0, 2)),
-    once("resolver", Words(1, MANY)).but(resolver::VERDICT).checked(resolver::check),
+    once("resolver", Words(1, MANY))
+        .but(resolver::VERDICT)
+        .checked(resolver::check),
     once("resolver_timeout", Time),
-    many("server", Words(1, 16)).but(Partly(
-        "all parameters but those of nginx Plus; names without `resolve` are looked up by the system, and anew every ten seconds; \
-         one without an address leaves the other servers, and does not stop the start; `localhost` is one server, at whichever \
-         of its addresses somebody listens",
-    )).checked(address),
+    many("server", Words(1, 16))
+        .but(Partly(
+            "all parameters but those of nginx Plus; names without `resolve` are looked up \
+         by the system, and anew every ten seconds; one without an address leaves the \
+         other servers, and does not stop the start; `localhost` is one server, at \
+         whichever of its addresses somebody listens",
+        ))
+        .checked(address),
     once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
-    many("upstream", Block(1, 1)).repeated(OncePerName).holding(|_| Context::Upstream),
-    once("zone", Words(1, 2)).but(Always("workers share what they know of servers")).checked(upstream_zone),
+    many("upstream", Block(1, 1))
+        .repeated(OncePerName)
+        .holding(|_| Context::Upstream),
+    once("zone", Words(1, 2))
+        .but(Always("workers share what they know of servers"))
+        .checked(upstream_zone),
 ];
 
 /// A group of upstreams, or one that is named directly.

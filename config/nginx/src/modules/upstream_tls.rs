@@ -24,14 +24,21 @@ pub const DIRECTIVES: &[Definition] = &[
     once("ssl_certificate_cache", Words(1, 3))
         .but(Always("certificates are read once, with the configuration")),
     once("ssl_certificate_key", Words(1, 1)),
-    once("ssl_ciphers", Words(1, 1)).but(Partly("of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3")),
+    once("ssl_ciphers", Words(1, 1)).but(Partly(
+        "of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3",
+    )),
     many("ssl_conf_command", Words(2, 2)).but(Partly(
-    "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
-)),
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
+         `MaxProtocol`, and what holds anyway",
+    )),
     once("ssl_crl", Words(1, 1)).but(Partly("version 2 CRLs, one for each CA but the root")),
     once("ssl_name", Words(1, 1)).but(Partly("a name without variables, or `$proxy_host`")),
     once("ssl_password_file", Words(1, 1)).but(PASSWORDS),
-    once("ssl_protocols", Words(1, MANY)).but(Partly("`TLSv1.2` and `TLSv1.3`; older ones are never spoken")).of(&VERSIONS),
+    once("ssl_protocols", Words(1, MANY))
+        .but(Partly(
+            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+        ))
+        .of(&VERSIONS),
     once("ssl_server_name", Flag).but(Partly("SNI is sent unless it is `off`, nginx's default")),
     once("ssl_session_reuse", Flag),
     once("ssl_trusted_certificate", Words(1, 1)),
