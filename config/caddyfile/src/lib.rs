@@ -4,6 +4,7 @@
 //! asks for.
 #![forbid(unsafe_code)]
 
+mod adapt;
 mod arguments;
 mod dump;
 mod format;
@@ -19,9 +20,10 @@ mod substitute;
 pub mod tree;
 mod v1;
 
+pub use adapt::adapt;
 pub use format::format;
 pub use loader::{DiskLoader, Loader, MemoryLoader};
-pub use lower::{Adapted, WrittenExpression, adapt};
+pub use lower::{Adapted, WrittenExpression};
 pub use parse::parse;
 pub use v1::{Translated, adapt_v1, is_v1, translate};
 

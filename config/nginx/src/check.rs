@@ -5,15 +5,17 @@ use std::collections::HashMap;
 
 use sluice_diag::{Diagnostic, Report, Span, closest};
 
-use crate::registry::{self, Context, Entry, MANY, Repeats, Takes, Verdict, Word};
+use crate::hint::hint;
+use crate::lower::values;
+use crate::modules::proxy::misplaced_redirects;
+use crate::registry::{self, Context, Definition, Entry, MANY, Repeats, Takes, Verdict};
 use crate::tree::Directive;
-use crate::words;
 
 /// Looks at all directives of `context` and at those inside of them. What cannot be used is reported and taken out.
 pub fn check(directives: &mut Vec<Directive>, context: Context, report: &mut Report) {
     let mut first: HashMap<String, Span> = HashMap::new();
     directives.retain_mut(|directive| is_fit(directive, context, &mut first, report));
-    for (directive, label, help) in words::among(directives) {
+    for (directive, label, help) in misplaced_redirects(directives) {
         let title = format!("`{}` does not stand right", directive.name());
         report.push(
             Diagnostic::error("misplaced-directive", title)
@@ -36,18 +38,18 @@ fn is_fit(
     if !judge(directive, entry, report) {
         return false;
     }
-    let Some(word) = entry.word else { return false };
-    if !takes(directive, word, entry, report) || !values(directive, word, report) {
+    let Some(definition) = entry.definition else {
+        return false;
+    };
+    if !takes(directive, definition, entry, report) || !values(directive, definition, report) {
         return false;
     }
-    if let Some((at, wanted)) = words::wrong(directive) {
+    if let Some((at, wanted)) = definition.wrong(directive) {
         refuse(directive, at, wanted, report);
         // Who uses what is defined there has made no mistake.
-        return words::defines(directive.name());
+        return definition.is_named;
     }
-    let identity = words::identity(directive);
-    let is_once = word.repeats == Repeats::No || identity.is_some();
-    let key = identity.unwrap_or_else(|| directive.name().to_owned());
+    let (key, is_once) = identity(directive, definition.repeats);
     let before = first.get(&key).copied();
     if let Some(before) = before.filter(|_| is_once) {
         let title = match key.split_once(' ') {
@@ -65,28 +67,32 @@ fn is_fit(
         return false;
     }
     first.insert(key, directive.name.span);
-    if let Some(inner) = inside(directive, context)
+    if let Some(holds) = definition.holds
         && let Some(block) = &mut directive.block
     {
-        check(block, inner, report);
+        check(block, holds(context), report);
     }
     true
 }
 
-/// The context of the directives inside a block; `None` if the block does not contain directives.
-pub fn inside(directive: &Directive, context: Context) -> Option<Context> {
-    Some(match (directive.name(), context) {
-        ("events", _) => Context::Events,
-        ("http", _) => Context::Http,
-        ("server", Context::Http) => Context::Server,
-        ("upstream", _) => Context::Upstream,
-        ("acme_issuer", _) => Context::AcmeIssuer,
-        ("location", _) => Context::Location,
-        ("if", Context::Server) => Context::IfInServer,
-        ("if", _) => Context::IfInLocation,
-        ("limit_except", _) => Context::LimitExcept,
-        _ => return None,
-    })
+/// What may occur only once in a block, and whether this does: directives of the same name may define different things.
+fn identity(directive: &Directive, repeats: Repeats) -> (String, bool) {
+    let name = directive.name();
+    let own = match repeats {
+        Repeats::Yes => return (name.to_owned(), false),
+        Repeats::No => return (name.to_owned(), true),
+        Repeats::NotBeside(other) => return (other.to_owned(), true),
+        Repeats::OncePerName => directive.arg(0),
+        Repeats::OncePerZone => {
+            let mut words = directive.args.iter();
+            let text = words.find_map(|word| word.text.strip_prefix("zone="));
+            text.and_then(|text| text.split(':').next())
+        }
+    };
+    match own {
+        Some(own) => (format!("{name} {own}"), true),
+        None => (name.to_owned(), false),
+    }
 }
 
 fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<&'static Entry> {
@@ -127,26 +133,6 @@ fn find(directive: &Directive, context: Context, report: &mut Report) -> Option<
             .help(format!("it may stand in: {}", places.join(", "))),
     );
     None
-}
-
-/// What somebody may have meant who wrote this as the name of a directive.
-pub fn hint(name: &str) -> Option<&'static str> {
-    if name.starts_with("//") || name.starts_with("/*") {
-        return Some("a comment begins with `#`");
-    }
-    if name
-        .chars()
-        .any(|letter| !letter.is_ascii() && letter.is_whitespace())
-    {
-        return Some("there is a blank in it that is not a space: type it again");
-    }
-    if name.contains(['“', '”', '„', '‘', '’']) {
-        return Some("quotes are `\"` or `'`: others are letters");
-    }
-    let is_rest_of_pattern = name.contains('}')
-        && name.starts_with(|letter: char| letter.is_ascii_digit() || letter == '}');
-    is_rest_of_pattern
-        .then_some("the brace before it opened a block: put a pattern that has braces in quotes")
 }
 
 /// Whether the directive is to be looked at any further.
@@ -192,8 +178,13 @@ fn judge(directive: &Directive, entry: &Entry, report: &mut Report) -> bool {
 }
 
 /// Whether number of words and block fit.
-fn takes(directive: &Directive, word: &Word, entry: &Entry, report: &mut Report) -> bool {
-    let (min, max, wants_block) = match word.takes {
+fn takes(
+    directive: &Directive,
+    definition: &Definition,
+    entry: &Entry,
+    report: &mut Report,
+) -> bool {
+    let (min, max, wants_block) = match definition.takes {
         Takes::Nothing => (0, 0, false),
         Takes::Flag | Takes::Choice(_) | Takes::Number | Takes::Size | Takes::Time => (1, 1, false),
         Takes::Words(min, max) => (min, max, false),
@@ -244,22 +235,20 @@ fn usage(entry: &Entry) -> String {
 }
 
 /// Whether the words are of the kind that is wanted.
-fn values(directive: &Directive, word: &Word, report: &mut Report) -> bool {
+fn values(directive: &Directive, definition: &Definition, report: &mut Report) -> bool {
     let Some(arg) = directive.args.first() else {
         return true;
     };
     let text = arg.text.as_str();
-    let wanted = match word.takes {
+    let wanted = match definition.takes {
         Takes::Flag if !matches!(text, "on" | "off") => "`on` or `off`".to_owned(),
         Takes::Choice(choices) if !choices.contains(&text) => {
             let named: Vec<String> = choices.iter().map(|choice| format!("`{choice}`")).collect();
             named.join(", ")
         }
         Takes::Number if text.parse::<u64>().is_err() => "a number".to_owned(),
-        Takes::Size if crate::lower::values::size(text).is_none() => {
-            "a size such as `8k` or `1m`".to_owned()
-        }
-        Takes::Time if crate::lower::values::time(text).is_none() => {
+        Takes::Size if values::size(text).is_none() => "a size such as `8k` or `1m`".to_owned(),
+        Takes::Time if values::time(text).is_none() => {
             "a length of time such as `30s` or `1h 30m`".to_owned()
         }
         _ => return true,
@@ -281,4 +270,67 @@ fn refuse(directive: &Directive, at: usize, wanted: &str, report: &mut Report) {
         .imported(word.import)
         .help(format!("it takes {wanted}")),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryLoader;
+    use crate::parse::parse_with;
+
+    #[test]
+    fn words_are_looked_at() {
+        for (text, at) in [
+            ("gzip_comp_level 10;", Some(0)),
+            ("gzip_comp_level 9;", None),
+            ("open_file_cache max=0;", Some(0)),
+            ("open_file_cache inactive=1s;", Some(0)),
+            ("open_file_cache max=10 inactive=20s;", None),
+            ("open_file_cache off;", None),
+            ("resolver ::1;", Some(0)),
+            ("resolver [::1]:53 10.0.0.1:53 valid=5m ipv6=off;", None),
+            ("resolver 10.0.0.1 valid=x;", Some(1)),
+            ("access_log off combined;", Some(1)),
+            ("access_log a combined flush=1s;", Some(2)),
+            ("access_log a combined flush=1s buffer=32k;", None),
+            ("access_log a combined flush=0 gzip;", Some(2)),
+            ("access_log a combined flush=1h gzip if=;", None),
+            ("access_log a combined gzip=10;", Some(2)),
+            ("access_log a combined more;", Some(2)),
+            ("access_log a/$host combined buffer=1k;", Some(0)),
+            ("access_log syslog:server=a combined gzip;", Some(0)),
+            ("open_log_file_cache max=0;", Some(0)),
+            (
+                "open_log_file_cache max=1 inactive=1s min_uses=0 valid=1m;",
+                None,
+            ),
+            ("open_log_file_cache max=1 valid=x;", Some(1)),
+            ("open_log_file_cache inactive=1s;", Some(0)),
+            ("open_log_file_cache max=1 off;", None),
+            ("listen 80 backlog=x;", Some(1)),
+            ("listen 80 so_keepalive=30m::10 ipv6only=on;", None),
+            ("listen 80 so_keepalive=x;", Some(1)),
+            ("server_name a *.b .c ~^d;", None),
+            ("server_name a *;", Some(1)),
+            ("server_name *b.example;", Some(0)),
+            ("limit_req_zone $a zone=b:1 rate=1r/s;", Some(1)),
+            ("limit_req_zone $a zone=b:32k rate=1r/s;", None),
+            ("proxy_buffers 0 4k;", Some(0)),
+            ("proxy_buffers 8 4k;", None),
+            ("fastcgi_pass /run/php.sock;", Some(0)),
+            ("location ~ /(?<scheme>a) {}", Some(1)),
+            ("location ~ /(?<own>a)(?<=b)(?<!c) {}", None),
+            ("server_name ~^(?P<host>a);", Some(0)),
+            ("keepalive_timeout 65s 60;", None),
+            ("keepalive_timeout -1;", Some(0)),
+        ] {
+            let parsed = parse_with("nginx.conf", text, "", &MemoryLoader::default());
+            let directive = &parsed.directives[0];
+            let mut known =
+                registry::entries(directive.name()).filter_map(|entry| entry.definition);
+            let definition = known.next().expect("it is built");
+            let found = definition.wrong(directive).map(|(at, _)| at);
+            assert_eq!(found, at, "{text}");
+        }
+    }
 }

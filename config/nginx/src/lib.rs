@@ -4,7 +4,11 @@
 //! asks for.
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod check;
+mod context;
+mod definition;
+mod hint;
 mod lex;
 pub mod limits;
 pub mod lint;
@@ -14,7 +18,6 @@ mod parse;
 pub mod registry;
 mod translate;
 pub mod tree;
-mod words;
 
 pub use lower::{Adapted, Invocation, adapt, adapt_as};
 pub use parse::{COMMAND_LINE, Parsed, parse};

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use sluice_caddyfile::Loader;
 use sluice_diag::{Diagnostic, ImportId, ImportStep, Report, Span};
 
+use crate::hint::hint;
 use crate::lex::{LexError, Lexer, Token};
 use crate::limits::{BLOCK_DEPTH_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, WORD_BYTES_MAX, WORDS_MAX};
 use crate::registry;
@@ -239,7 +240,7 @@ impl<'r> Reader<'r> {
             Diagnostic::error("missing-semicolon", title)
                 .at(first.span.to(last.span), "no semicolon follows")
                 .imported(import)
-                .help(crate::check::hint(&first.text).unwrap_or("add `;`")),
+                .help(hint(&first.text).unwrap_or("add `;`")),
         );
     }
 
@@ -260,7 +261,7 @@ impl<'r> Reader<'r> {
                     .at(before.span, "no semicolon follows")
                     .imported(word.import)
                     .also(word.span, "this seems to be the next directive")
-                    .help(crate::check::hint(directive.name()).unwrap_or("add `;`"));
+                    .help(hint(directive.name()).unwrap_or("add `;`"));
                 self.report.push(found);
                 self.report.silence(directive.span());
                 return;

@@ -1,4 +1,4 @@
-//! The `http` app: servers, routes, and settings of a server as a whole. Handlers and matchers have their own modules.
+//! The `http` app: servers, and settings of a server as a whole. Routes are part of `handler`.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use sluice_diag::OriginId;
 
-use crate::handler::Handler;
-use crate::matcher::MatcherSet;
+pub use crate::data_rate::MinDataRate;
+pub use crate::handler::{ErrorRoutes, Route};
 use crate::object::{RawModule, objects};
+pub use crate::route_origin::RouteOrigin;
 use crate::tls::ConnectionPolicy;
 use crate::value::Duration;
 
@@ -111,35 +111,6 @@ objects! {
         pub metrics: Option<Metrics>,
     }
 
-    /// The lowest rate at which clients may send bodies and take responses.
-    pub struct MinDataRate {
-        /// Bytes a second; any rate will do when 0.
-        pub rate: u64,
-        /// How long sluice waits for a client in all before the rate counts; 30 s when 0.
-        pub grace: Duration,
-    }
-
-    /// A list of handlers and when it applies.
-    pub struct Route {
-        /// Of the routes in one group only the first that matches is taken.
-        pub group: String,
-        /// Any of these sets must match; an empty list always does.
-        pub r#match: Vec<MatcherSet>,
-        /// The handlers, from the outside in.
-        pub handle: Vec<Handler>,
-        /// No further routes are tried after this one.
-        pub terminal: bool,
-        /// Where its handlers were written; no part of the JSON.
-        #[serde(skip)]
-        pub origin: RouteOrigin,
-    }
-
-    /// Routes for requests that failed.
-    pub struct ErrorRoutes {
-        /// The routes, tried in order.
-        pub routes: Vec<Route>,
-    }
-
     /// Changes to automatic HTTPS.
     pub struct AutoHttps {
         /// Switches all of it off.
@@ -170,29 +141,6 @@ objects! {
         pub should_log_credentials: bool,
         /// Logs each handler that runs.
         pub trace: bool,
-    }
-}
-
-/// Where the handlers of a route were written, one number each; none where nobody knows. Two configurations that say
-/// the same are equal wherever they were written.
-#[derive(Clone, Debug, Default)]
-pub struct RouteOrigin(pub Vec<OriginId>);
-
-impl PartialEq for RouteOrigin {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl RouteOrigin {
-    /// Where the route as a whole was written.
-    pub fn route(&self) -> Option<OriginId> {
-        self.0.first().copied()
-    }
-
-    /// Where its handler `index` was written.
-    pub fn handler(&self, index: usize) -> Option<OriginId> {
-        self.0.get(index).or(self.0.last()).copied()
     }
 }
 

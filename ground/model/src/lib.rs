@@ -15,21 +15,20 @@ use core::fmt;
 use serde_json::Value;
 
 mod address;
-pub mod cache;
+mod data_rate;
 pub mod handler;
 pub mod http;
 pub mod logging;
 pub mod matcher;
-pub mod nginx;
 mod object;
 pub mod pki;
-pub mod proxy;
+mod route_origin;
 pub mod tls;
 mod value;
 
 pub use address::{Address, AddressError, PortRange};
-pub use handler::Handler;
-pub use http::{HttpApp, Route, Server};
+pub use handler::{Handler, Route, cache, nginx, proxy};
+pub use http::{HttpApp, Server};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
 pub use value::{Duration, WeakString};

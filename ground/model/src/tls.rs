@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::http::RouteOrigin;
 use crate::matcher::IpRanges;
 use crate::object::{RawModule, objects, tagged};
+use crate::route_origin::RouteOrigin;
 use crate::value::Duration;
 
 objects! {

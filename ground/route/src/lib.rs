@@ -8,6 +8,7 @@ extern crate alloc;
 pub mod glob;
 pub mod limits;
 pub mod matcher;
+pub mod named_regexp;
 pub mod path;
 pub mod pcre;
 pub mod placeholder;

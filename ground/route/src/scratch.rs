@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use regex::bytes::CaptureLocations;
 
 use crate::limits::{SCRATCH_BUF_BYTES_MAX, SCRATCH_BUFS_MAX, SCRATCH_CAPTURES_MAX};
-use crate::matcher::NamedRegexp;
+use crate::named_regexp::NamedRegexp;
 use crate::placeholder::{FileKey, Found};
 
 /// One request's memory for matching. It is reused for the next request of a connection after

@@ -1,10 +1,9 @@
-//! Template functions: the table of built-in ones, and those that a host adds.
+//! Template functions of this package, and their calls.
 
 use alloc::borrow::Cow;
 use alloc::rc::Rc;
 use core::fmt;
 
-use crate::code::Program;
 use crate::error::Fault;
 use crate::room::Room;
 use crate::time::{Time, Zone};
@@ -27,14 +26,8 @@ impl fmt::Debug for Function {
 /// Stands for any number of values.
 pub(crate) const ANY: usize = usize::MAX;
 
-/// What runs templates: it has functions of its own, the clock and chance.
-pub trait Host {
-    /// Whether it has a function with this name.
-    fn has(&self, function: &str) -> bool;
-
-    /// Calls one of its functions.
-    fn call(&mut self, function: &str, call: &mut HostCall<'_>) -> Result<Outcome, Fault>;
-
+/// What functions need of the host: the time and chance.
+pub(crate) trait Services {
     /// The time.
     fn now(&self) -> Time;
 
@@ -43,50 +36,6 @@ pub trait Host {
 
     /// Random bits.
     fn random(&self) -> u64;
-
-    /// A variable of the environment.
-    fn env(&self, name: &str) -> Option<alloc::string::String>;
-}
-
-/// A call of a host's function.
-#[derive(Debug)]
-pub struct HostCall<'a> {
-    /// Its values.
-    pub args: &'a [Value],
-    /// What is left of the limits.
-    pub room: &'a mut Room,
-}
-
-impl HostCall<'_> {
-    /// The text at place `at`.
-    pub fn text(&self, at: usize) -> Result<&Text, Fault> {
-        text(self.args, at)
-    }
-
-    /// Refuses another number of values.
-    pub fn expect(&self, function: &str, min: usize, max: usize) -> Result<(), Fault> {
-        let given = self.args.len();
-        if (min..=max).contains(&given) {
-            return Ok(());
-        }
-        Err(Fault::Arguments {
-            function: function.into(),
-            given,
-        })
-    }
-}
-
-/// What a function of the host gives.
-#[derive(Debug)]
-pub enum Outcome {
-    /// A value.
-    Value(Value),
-    /// What this program writes, given a dot.
-    Run(Rc<Program>, Value),
-    /// Nothing, but the templates that this program defines are known from now on.
-    Import(Rc<Program>),
-    /// The value comes later: the machine stops, and goes on with [`crate::Machine::supply`].
-    Later,
 }
 
 /// A call of one of our functions.
@@ -95,8 +44,8 @@ pub struct Call<'a> {
     pub args: &'a [Value],
     /// What is left of the limits.
     pub room: &'a mut Room,
-    /// The host that runs the template.
-    pub host: &'a dyn Host,
+    /// What the host that runs the template provides.
+    pub(crate) host: &'a dyn Services,
 }
 
 impl fmt::Debug for Call<'_> {
@@ -153,7 +102,8 @@ impl<'a> Call<'a> {
     }
 }
 
-fn text(args: &[Value], at: usize) -> Result<&Text, Fault> {
+/// The text at place `at` of `args`.
+pub(crate) fn text(args: &[Value], at: usize) -> Result<&Text, Fault> {
     match &args[at] {
         Value::Text(text) => Ok(text),
         other => Err(wrong("a text", other)),

@@ -9,6 +9,7 @@ pub mod code;
 pub mod error;
 pub mod function;
 mod functions;
+pub mod host;
 pub mod json;
 mod lex;
 pub mod limits;
@@ -23,7 +24,8 @@ pub mod value;
 
 pub use code::Program;
 pub use error::{Error, Fault};
-pub use function::{Call, Host, Outcome};
+pub use function::Call;
+pub use host::{Host, Outcome};
 pub use machine::{Machine, Progress};
 pub use parse::{Delimiters, parse};
 pub use room::Room;

@@ -8,7 +8,8 @@ use core::cell::RefCell;
 
 use crate::code::{Callee, Code, Op, Program};
 use crate::error::{Error, Fault};
-use crate::function::{Call, Host, HostCall, Outcome};
+use crate::function::Call;
+use crate::host::{Host, HostCall, Outcome, ServicesOf};
 use crate::limits::CALLS_MAX;
 use crate::room::Room;
 use crate::show::show;
@@ -314,6 +315,7 @@ impl Machine {
                     });
                 }
                 let room = &mut self.room;
+                let host = &ServicesOf(host);
                 Outcome::Value((function.run)(&mut Call { args, room, host })?)
             }
             Callee::Host(name) => {

@@ -3,7 +3,7 @@
 //! server.
 
 mod background;
-mod invocation;
+pub mod invocation;
 mod lines;
 pub mod notices;
 mod order;
@@ -15,14 +15,13 @@ use std::path::Path;
 
 use sluice_net::sys::process::Signals;
 
-pub use invocation::Invocation;
-
 use crate::Exit;
 use crate::load::Loaded;
 use crate::messages::{Failed, MessageFormat, print_bytes, write};
 use crate::supervise::successor::taken_over;
 use crate::supervise::{self, Job, Manners, Origin};
 use background::Place;
+use invocation::Invocation;
 use switches::{Switches, Task};
 
 /// Whether a program of this name behaves like nginx.

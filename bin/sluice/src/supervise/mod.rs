@@ -2,6 +2,7 @@
 //! `sluice-serve` serves the requests.
 
 mod connection_limit_log;
+mod origin;
 pub mod pidfile;
 mod readiness;
 mod rights;
@@ -35,11 +36,11 @@ use connection_limit_log::Files;
 use crate::Exit;
 use crate::admin_client::default_address;
 use crate::folders;
-use crate::load::{ADJACENT, Loaded, Source};
+use crate::load::{ADJACENT, Loaded};
 use crate::messages::{Failed, MessageFormat, print_report};
-use crate::nginx::{self, notices};
+use crate::nginx::notices;
 use crate::watch::Watched;
-use crate::welcome;
+pub use origin::Origin;
 use pidfile::Pidfile;
 use readiness::Readiness;
 pub use signals::Manners;
@@ -53,21 +54,6 @@ const WORKERS_MAX: usize = 1024;
 
 /// Stands for an unlimited grace period, so that its end can still be computed.
 const GRACE_WITHOUT_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// The origin of a server's configuration, which determines how it is reloaded.
-#[derive(Debug)]
-pub enum Origin {
-    /// A file or standard input.
-    Source(Source),
-    /// Built from the command line.
-    CommandLine(Config),
-    /// An nginx command line.
-    Nginx(nginx::Invocation),
-    /// The saved configuration (`--resume`).
-    Saved(Config),
-    /// None: the welcome page, until a Caddyfile appears.
-    Nothing,
-}
 
 /// A server to run.
 pub struct Job {
@@ -258,73 +244,6 @@ pub fn worker_count(configured: usize) -> Result<usize, Failed> {
         }
         Ok(_) | Err(_) if configured > 0 => Ok(configured.min(WORKERS_MAX)),
         Ok(_) | Err(_) => Ok(thread::available_parallelism().map_or(1, usize::from)),
-    }
-}
-
-impl Origin {
-    fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
-        match self {
-            Origin::Source(source) => source.load(format),
-            Origin::Nginx(invocation) => invocation.load(format),
-            Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
-                config: config.clone(),
-                report: Default::default(),
-                written: None,
-                files: Vec::new(),
-                read_at: SystemTime::now(),
-                texts: None,
-            }),
-            Origin::Nothing => match Source::of(None, None) {
-                Some(source) => source.load(format),
-                None => welcome::load(),
-            },
-        }
-    }
-
-    /// Loads the configuration again, for a reload.
-    fn reload(&self) -> Result<Loaded, Failed> {
-        match self {
-            Origin::Source(Source::Stdin { .. }) => {
-                Err(Failed::new("standard input can be read only once"))
-            }
-            Origin::CommandLine(_) => Err(Failed::new(
-                "the configuration was made from the command line",
-            )),
-            Origin::Saved(_) => Err(Failed::new("the configuration was the saved one")),
-            Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
-                self.load(MessageFormat::Short)
-            }
-        }
-    }
-
-    /// Adds details to a failure that depend on the origin.
-    fn explain(&self, failed: Failed) -> Failed {
-        match self {
-            Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
-            Origin::Nothing
-            | Origin::Source(_)
-            | Origin::Nginx(_)
-            | Origin::CommandLine(_)
-            | Origin::Saved(_) => failed,
-        }
-    }
-
-    /// Whether to save the configuration for `--resume`.
-    fn is_kept(&self, config: &Config) -> bool {
-        let settings = config
-            .admin
-            .as_ref()
-            .and_then(|admin| admin.config.as_ref());
-        let wanted = settings
-            .and_then(|settings| settings.persist)
-            .unwrap_or(true);
-        let made = match self {
-            Origin::CommandLine(_) | Origin::Nginx(_) => true,
-            // The welcome page is not worth saving.
-            Origin::Nothing => welcome::is_welcome(config),
-            Origin::Source(_) | Origin::Saved(_) => false,
-        };
-        wanted && !made
     }
 }
 
@@ -590,7 +509,11 @@ impl Process {
         }
         let outcome = self.server.lend().and_then(|sockets| {
             self.pidfile.put_aside()?;
-            let started = invocation.program().start(sockets, self.sender.clone());
+            let sender = self.sender.clone();
+            let started = invocation.program().start(sockets, move |status| {
+                // If the receiver is gone, this process is exiting as well.
+                let _ = sender.send(Event::SuccessorEnded(status));
+            });
             started.map_err(std::io::Error::other)
         });
         match outcome {

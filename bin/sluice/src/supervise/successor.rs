@@ -7,13 +7,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::sync::mpsc::SyncSender;
 use std::thread;
 
 use sluice_net::sys::inherited;
 use sluice_net::sys::process::{start_with, take_variable};
 
-use super::Event;
 use crate::messages::Failed;
 
 /// The environment variable that lists the sockets.
@@ -46,8 +44,12 @@ impl Program {
         })
     }
 
-    /// Starts the program again, with these sockets. Its exit becomes an event.
-    pub fn start(&self, sockets: Vec<OwnedFd>, sender: SyncSender<Event>) -> Result<u32, String> {
+    /// Starts the program again, with these sockets, and calls `ended` with its exit status.
+    pub fn start(
+        &self,
+        sockets: Vec<OwnedFd>,
+        ended: impl FnOnce(String) + Send + 'static,
+    ) -> Result<u32, String> {
         let (first, rest) = self.words.split_first().ok_or("it has no name")?;
         let mut command = Command::new(&self.path);
         command
@@ -60,19 +62,17 @@ impl Program {
         let number = child.id();
         thread::Builder::new()
             .name("successor".into())
-            .spawn(move || wait(child, &sender))
+            .spawn(move || ended(wait(child)))
             .map_err(|error| format!("a thread cannot be started: {error}"))?;
         Ok(number)
     }
 }
 
-fn wait(mut child: Child, sender: &SyncSender<Event>) {
-    let status = match child.wait() {
+fn wait(mut child: Child) -> String {
+    match child.wait() {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
-    };
-    // If the receiver is gone, this process is exiting as well.
-    let _ = sender.send(Event::SuccessorEnded(status));
+    }
 }
 
 /// `6;7;8;`

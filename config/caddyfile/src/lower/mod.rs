@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use sluice_diag::{Diagnostic, ImportId, Origins, Report, Span};
 use sluice_model::{Config, HttpApp, Route};
 
+use crate::Loader;
 use crate::tree::File;
-use crate::{Loader, Parsed, v1};
 
 pub(crate) use size::parse_size;
 
@@ -38,7 +38,7 @@ use options::GlobalOptions;
 use routes::DirectiveOrder;
 use scope::Scopes;
 
-/// What [`adapt`] made of a text.
+/// What [`adapt`](crate::adapt) made of a text.
 #[derive(Clone, Debug)]
 pub struct Adapted {
     /// The model; there is none when the report holds an error.
@@ -60,16 +60,6 @@ pub struct WrittenExpression {
     pub span: Span,
     /// The innermost import that brought it in.
     pub import: Option<ImportId>,
-}
-
-/// Reads a Caddyfile, one of Caddy 0 or 1 as well, and lowers it. Imports and environment variables come from `loader`.
-pub fn adapt(name: &str, text: &str, loader: &dyn Loader) -> Adapted {
-    let Parsed { file, mut report } = crate::parse(name, text, loader);
-    if let Some(word) = v1::first_old_word(&file) {
-        v1::warn_of_dialect(word, &mut report);
-        return v1::adapt_tree(&file, report, loader);
-    }
-    lower(&file, report, loader)
 }
 
 /// Lowers a parsed file. There is no model when the report holds an error.

@@ -28,7 +28,7 @@ const fn service(name: &'static str, settings: &'static [&'static str]) -> Servi
     Service { name, settings }
 }
 
-/// The services that are built in; `sluice-certs` knows how each is spoken to.
+/// The services that are built in; `sluice-dns` knows how each is spoken to.
 const SERVICES: &[Service] = &[
     service("cloudflare", &["api_token"]),
     service("digitalocean", &["auth_token"]),

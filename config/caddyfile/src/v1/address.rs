@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::pieces::word;
-use super::site::{TlsKind, Translation};
+use super::translation::{TlsKind, Translation};
 use crate::tree::Token;
 
 /// The port of a plain site that names none.

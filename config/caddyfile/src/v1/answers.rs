@@ -1,7 +1,7 @@
 //! `header` and `errors`: response headers, and error pages.
 
 use super::pieces::{block, line, prefix};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 impl Translation<'_> {

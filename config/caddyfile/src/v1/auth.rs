@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::pieces::{block, line, prefix};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 const USAGE: &str = "basicauth <path> <user> <password>";

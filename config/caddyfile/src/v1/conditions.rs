@@ -4,7 +4,7 @@
 
 use super::pieces::{escape_regexp, line};
 use super::placeholders::{Setting, translate};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 /// How conditions are joined.

@@ -1,7 +1,7 @@
 //! `fastcgi`: the PHP preset becomes `php_fastcgi`, any other a proxy with the FastCGI transport.
 
 use super::pieces::{block, line, prefix, renamed};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 /// What the options of a FastCGI rule amount to.

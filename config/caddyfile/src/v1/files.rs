@@ -1,7 +1,7 @@
 //! Static files: `root`, `ext` and `browse`, and the file server that ends every site of Caddy 1.
 
 use super::pieces::{bare, block, line, prefix, word};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Site, Token};
 
 impl Translation<'_> {

@@ -1,7 +1,7 @@
 //! `log` and the log of `errors`: files, rotation, and text formats, which Caddy 2 does not have.
 
 use super::pieces::{bare, block, line, prefix};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 const USAGE: &str = "log [[<path>] <file> [<format>]]";

@@ -12,6 +12,7 @@ mod detect;
 mod fastcgi;
 mod files;
 mod globals;
+mod limits;
 mod logs;
 mod pieces;
 mod placeholders;
@@ -20,6 +21,7 @@ mod proxy;
 mod rewriting;
 mod site;
 mod tls;
+mod translation;
 
 use std::io;
 
@@ -143,7 +145,8 @@ fn pages(file: &File, report: &mut Report, loader: &dyn Loader, purpose: Purpose
     for site in &file.sites {
         let mut site = site.clone();
         put_variables(&mut site.body, loader, report);
-        sites.push(site::Translation::new(report, loader, &mut globals, purpose).site(&site));
+        sites
+            .push(translation::Translation::new(report, loader, &mut globals, purpose).site(&site));
     }
     Pages {
         globals: globals.into_lines(),

@@ -1,7 +1,7 @@
 //! `proxy`: paths, upstreams and changes to requests.
 
 use super::pieces::{block, escape_regexp, line, prefix, renamed, word};
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 /// What a proxy of Caddy 2 sends by itself: header fields whose old lines say the same.

@@ -3,7 +3,7 @@
 use super::conditions::{is_condition, pattern_below};
 use super::pieces::{block, line, prefix};
 use super::placeholders::Setting;
-use super::site::Translation;
+use super::translation::Translation;
 use crate::tree::{Directive, Token};
 
 /// What `redir` does without a code. Caddy 2 would send 302.

@@ -1,7 +1,7 @@
 //! `tls`: certificates and TLS settings.
 
 use super::pieces::{bare, block, line, renamed, word};
-use super::site::{TlsKind, Translation};
+use super::translation::{TlsKind, Translation};
 use crate::tree::{Directive, Token};
 
 /// Cipher suites by their old names.

@@ -6,7 +6,8 @@ use sluice_diag::{Diagnostic, Span};
 use sluice_model::{Duration, RawModule, Server};
 
 use super::level::Level;
-use super::{Lowering, values};
+use super::lowering::Lowering;
+use super::values;
 use crate::limits::LISTEN_PORTS_MAX;
 use crate::modules::http2;
 use crate::tree::{Directive, Word};

@@ -7,13 +7,16 @@ use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, VirtualServer};
 use sluice_model::{Handler, Route};
 
-use super::Lowering;
 use super::level::Level;
+use super::lowering::Lowering;
+use super::reached::Reached;
 use super::text::{Derived, Facts};
+use crate::definition::Content;
 use crate::modules::{
-    access, addition, charset, content, fastcgi, files, grpc, gzip, headers, http_core, limits,
-    log, memcached, mirror, proxy, ranges, realip, rewrite, scgi, slice, ssi, sub, user_id,
+    access, addition, charset, content, fastcgi, files, gzip, headers, http_core, limits, log,
+    mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
 };
+use crate::registry;
 use crate::tree::{Directive, Word};
 
 /// What holds around a block.
@@ -69,18 +72,6 @@ enum Kind<'t> {
     Named(&'t str),
 }
 
-/// The directives that set the content handler.
-const CONTENT: [&str; 8] = [
-    "empty_gif",
-    "fastcgi_pass",
-    "grpc_pass",
-    "memcached_pass",
-    "proxy_pass",
-    "scgi_pass",
-    "stub_status",
-    "uwsgi_pass",
-];
-
 /// What stands around a place and in it.
 struct Here<'a> {
     level: Level<'a>,
@@ -94,15 +85,6 @@ struct Here<'a> {
     /// The directive that sets the content handler.
     content: Option<&'a Directive>,
     try_files: Option<&'a Directive>,
-}
-
-/// How requests get to a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// Their path leads there.
-    ByPath,
-    /// Another place sends them there by its name.
-    ByName,
 }
 
 /// The modifier of a `location`, empty if it has none, and what it compares with.
@@ -458,7 +440,7 @@ impl Lowering<'_> {
         let mut found = level
             .directives()
             .iter()
-            .filter(|directive| CONTENT.contains(&directive.name()));
+            .filter(|directive| registry::content(directive.name()).is_some());
         let first = found.next()?;
         if let Some(second) = found.next() {
             self.report.push(
@@ -520,15 +502,16 @@ impl Lowering<'_> {
         handle.extend(mirror::lower(self, level));
         handle.extend(slice::lower(level));
         match here.content {
-            Some(directive) => handle.extend(match directive.name() {
-                "stub_status" | "empty_gif" => Some(content::lower(directive)),
-                "fastcgi_pass" => fastcgi::lower(self, level, directive, facts),
-                "grpc_pass" => grpc::lower(self, level, directive, facts),
-                "memcached_pass" => memcached::lower(self, level, directive, facts),
-                "scgi_pass" => scgi::lower(self, level, directive, facts),
-                "uwsgi_pass" => scgi::lower_uwsgi(self, level, directive, facts),
-                _ => proxy::lower(self, level, directive, here.prefix, facts),
-            }),
+            Some(directive) => {
+                let content = Content {
+                    level,
+                    directive,
+                    facts,
+                    prefix: here.prefix,
+                };
+                let lower = registry::content(directive.name());
+                handle.extend(lower.and_then(|lower| lower(self, content)));
+            }
             None => handle.push(files::lower(self, level, facts, types, &redirects)),
         }
         Place {

@@ -1,75 +1,16 @@
-//! The error log and the destinations of access logs. `modules::log` lowers the formats of access logs.
+//! `error_log`, and the destinations of access logs. `modules::log` lowers the formats of access logs.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::http::ServerLogs;
-use sluice_model::logging::{
-    FileWriter, Log, LogEncoder, LogWriter, Logging, MessageEncoder, NginxEncoder, PlainWriter,
-};
+use sluice_model::logging::{Log, LogEncoder, LogWriter, Logging, MessageEncoder};
 
 use super::level::Level;
-use super::{Lowering, syslog};
-use crate::modules::log::Hold;
+use super::log_files::{ERROR, ErrorLog, ErrorLogs, Hold, LEVELS, REQUESTS, log, logger_name};
+use super::lowering::Lowering;
+use super::syslog;
 use crate::tree::{Directive, Word};
-
-/// The name of the logger with this number, below `http.log.access`.
-fn logger_name(index: usize) -> String {
-    format!("nginx{index}")
-}
-
-/// The files of access logs.
-#[derive(Default)]
-pub struct AccessLogs {
-    files: Vec<AccessFile>,
-    /// The number of each, by its path.
-    numbers: HashMap<String, usize>,
-}
-
-struct AccessFile {
-    path: String,
-    /// As the first directive says that says anything of it.
-    hold: Hold,
-}
-
-impl AccessLogs {
-    fn number(&mut self, path: &str) -> usize {
-        if let Some(number) = self.numbers.get(path) {
-            return *number;
-        }
-        let number = self.files.len();
-        self.numbers.insert(path.to_owned(), number);
-        self.files.push(AccessFile {
-            path: path.to_owned(),
-            hold: Hold::default(),
-        });
-        number
-    }
-}
-
-/// What the directives of one block say about logs of errors.
-pub struct ErrorLogs {
-    /// Their words.
-    words: Vec<Vec<String>>,
-    logs: Vec<ErrorLog>,
-}
-
-struct ErrorLog {
-    path: String,
-    /// The place of its level among those of nginx.
-    level: usize,
-}
-
-/// nginx's levels, from the least grave one.
-const LEVELS: [&str; 8] = [
-    "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
-];
-
-/// Where `error` is among them.
-const ERROR: usize = 4;
-
-/// Entries about requests go to loggers below this one, the last part of whose names is the level.
-const REQUESTS: &str = "http.log.error";
 
 impl Lowering<'_> {
     /// Settles which log of errors is that of the process: that of the main context, else that of `http`.
@@ -246,58 +187,6 @@ impl Lowering<'_> {
             text => self.prefixed(text),
         };
         Some(ErrorLog { path, level })
-    }
-}
-
-impl ErrorLog {
-    /// In nginx's form; entries about requests come from loggers below `logger`. Our levels are fewer: where one of them stands
-    /// for several, the loggers of those that are too soft are left out.
-    fn log(&self, logger: &str) -> Log {
-        let level_of = |level: usize| match level {
-            0 => "DEBUG",
-            1 | 2 => "INFO",
-            3 => "WARN",
-            _ => "ERROR",
-        };
-        let softer = (0..self.level).filter(|level| level_of(*level) == level_of(self.level));
-        Log {
-            level: level_of(self.level).to_owned(),
-            exclude: softer
-                .map(|level| format!("{logger}.{}", LEVELS[level]))
-                .collect(),
-            ..log(&self.path, LogEncoder::Nginx(NginxEncoder {}))
-        }
-    }
-}
-
-/// A log of these lines, in a file or with syslog.
-fn log(path: &str, lines: LogEncoder) -> Log {
-    let found = path.strip_prefix("syslog:").map(syslog::parse);
-    let (writer, encoder) = match found {
-        // Errors were reported when the word was parsed.
-        Some(Ok(found)) => (found.writer.clone(), found.around(lines)),
-        Some(Err(_)) | None => (writer(path), lines),
-    };
-    Log {
-        writer: Some(writer),
-        encoder: Some(encoder),
-        ..Log::default()
-    }
-}
-
-/// The writer does not rotate files: nginx users have a separate program for that.
-fn writer(path: &str) -> LogWriter {
-    match path {
-        "stderr" | "/dev/stderr" => LogWriter::Stderr(PlainWriter::default()),
-        "/dev/stdout" => LogWriter::Stdout(PlainWriter::default()),
-        "/dev/null" => LogWriter::Discard(PlainWriter::default()),
-        path => LogWriter::File(FileWriter {
-            filename: path.to_owned(),
-            // As nginx makes them.
-            mode: "0644".to_owned(),
-            roll: Some(false),
-            ..FileWriter::default()
-        }),
     }
 }
 

@@ -5,18 +5,15 @@ use sluice_model::Handler;
 use sluice_model::nginx::{AccessRule, AccessRules};
 use sluice_route::matcher::IpRanges;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::{Definition, many};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::auth;
-use crate::registry::Takes::Words;
-use crate::registry::Word;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("allow", Words(1, 1)),
-    Word::many("deny", Words(1, 1)),
-];
+pub const DIRECTIVES: &[Definition] = &[many("allow", Words(1, 1)), many("deny", Words(1, 1))];
 
 /// The checks of a place, if there are any. Rules of a block replace those of the blocks around it.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<Handler> {

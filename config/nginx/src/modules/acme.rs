@@ -9,31 +9,32 @@ use sluice_model::tls::{
 };
 use sluice_model::{Config, FileStorage, Storage};
 
-use crate::lower::Lowering;
+use crate::context::Context;
+use crate::definition::Takes::{Block, Flag, Nothing, Words};
+use crate::definition::Verdict::{Always, OnlyAs, Partly};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Block, Flag, Nothing, Words};
-use crate::registry::Verdict::{Always, OnlyAs, Partly};
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
 use crate::tree::{Directive, Word as Written};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("accept_terms_of_service", Nothing)
+pub const DIRECTIVES: &[Definition] = &[
+    once("accept_terms_of_service", Nothing)
         .but(Always("obtaining a certificate accepts the CA's terms")),
-    Word::once("account_key", Words(1, 1)).but(OnlyAs(&["ecdsa", "ecdsa:256"])),
-    Word::many("acme_certificate", Words(1, MANY)),
-    Word::many("acme_issuer", Block(1, 1)),
-    Word::once("acme_shared_zone", Words(1, 1)).but(Always("tables grow by themselves")),
-    Word::once("challenge", Words(1, 1)),
-    Word::once("common_name_in_csr", Flag).but(OnlyAs(&["off"])),
-    Word::many("contact", Words(1, 1)).but(Partly("one address of mail")),
-    Word::once("preferred_chain", Words(1, 1)),
-    Word::once("profile", Words(1, 2)).but(Partly("always as with `require`")),
-    Word::once("ssl_trusted_certificate", Words(1, 1)),
-    Word::once("ssl_verify", Flag).but(OnlyAs(&["on"])),
-    Word::once("state_path", Words(1, 1))
+    once("account_key", Words(1, 1)).but(OnlyAs(&["ecdsa", "ecdsa:256"])),
+    many("acme_certificate", Words(1, MANY)),
+    many("acme_issuer", Block(1, 1)).holding(|_| Context::AcmeIssuer),
+    once("acme_shared_zone", Words(1, 1)).but(Always("tables grow by themselves")),
+    once("challenge", Words(1, 1)),
+    once("common_name_in_csr", Flag).but(OnlyAs(&["off"])),
+    many("contact", Words(1, 1)).but(Partly("one address of mail")),
+    once("preferred_chain", Words(1, 1)),
+    once("profile", Words(1, 2)).but(Partly("always as with `require`")),
+    once("ssl_trusted_certificate", Words(1, 1)),
+    once("ssl_verify", Flag).but(OnlyAs(&["on"])),
+    once("state_path", Words(1, 1))
         .but(Partly("one folder for all; without it that of the program")),
-    Word::once("uri", Words(1, 1)),
+    once("uri", Words(1, 1)),
 ];
 
 /// What a server may name in place of files.

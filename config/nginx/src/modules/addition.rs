@@ -3,17 +3,17 @@
 use sluice_model::Handler;
 use sluice_model::nginx::Addition;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::modules::gzip;
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("add_after_body", Words(1, 1)),
-    Word::once("add_before_body", Words(1, 1)),
-    Word::many("addition_types", Words(1, MANY)),
+pub const DIRECTIVES: &[Definition] = &[
+    once("add_after_body", Words(1, 1)),
+    once("add_before_body", Words(1, 1)),
+    many("addition_types", Words(1, MANY)),
 ];
 
 /// What is added to the responses of a block. An empty path cancels what enclosing blocks set.

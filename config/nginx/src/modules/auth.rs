@@ -4,26 +4,29 @@ use sluice_diag::Diagnostic;
 use sluice_model::nginx::{AskLocation, PasswordFile, SetVariable};
 
 use super::rewrite::variable_name;
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::Verdict::Partly;
+use crate::definition::Wrong;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::registry::Takes::Words;
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
+use crate::tree::Directive;
 use crate::tree::Word as Text;
 
 /// Those of passwords.
-pub const BASIC: &[Word] = &[
-    Word::once("auth_basic", Words(1, 1)),
-    Word::once("auth_basic_user_file", Words(1, 1)).but(Partly(
-        "hashes of bcrypt, `$apr1$`, `$1$`, `$5$`, `$6$`, `{SHA}`, `{SSHA}` and `{PLAIN}`; those of DES and yescrypt let nobody in",
+pub const BASIC: &[Definition] = &[
+    once("auth_basic", Words(1, 1)),
+    once("auth_basic_user_file", Words(1, 1)).but(Partly(
+        "hashes of bcrypt, `$apr1$`, `$1$`, `$5$`, `$6$`, `{SHA}`, `{SSHA}` and \
+         `{PLAIN}`; those of DES and yescrypt let nobody in",
     )),
 ];
 
 /// Those of other locations.
-pub const REQUEST: &[Word] = &[
-    Word::once("auth_request", Words(1, 1)),
-    Word::many("auth_request_set", Words(2, 2)),
+pub const REQUEST: &[Definition] = &[
+    once("auth_request", Words(1, 1)),
+    many("auth_request_set", Words(2, 2)).checked(check_variable),
 ];
 
 /// The names and passwords that are asked for in a place.
@@ -76,4 +79,9 @@ pub fn request(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Optio
         uri: word.text.clone(),
         set,
     })
+}
+
+fn check_variable(directive: &Directive) -> Option<Wrong> {
+    (!directive.arg(0)?.starts_with('$'))
+        .then_some((0, "a variable such as `$name`, and its value"))
 }

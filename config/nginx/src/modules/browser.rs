@@ -2,19 +2,19 @@
 
 use sluice_model::nginx::{TableRow, VariableTable};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::Words;
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::literal;
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("ancient_browser", Words(1, MANY)),
-    Word::once("ancient_browser_value", Words(1, 1)),
-    Word::many("modern_browser", Words(1, 2)),
-    Word::once("modern_browser_value", Words(1, 1)),
+pub const DIRECTIVES: &[Definition] = &[
+    many("ancient_browser", Words(1, MANY)),
+    once("ancient_browser_value", Words(1, 1)),
+    many("modern_browser", Words(1, 2)),
+    once("modern_browser_value", Words(1, 1)),
 ];
 
 /// Browsers whose versions are known.

@@ -3,31 +3,46 @@
 
 use sluice_model::proxy::{BodyBuffers, NginxProxy};
 
-use crate::lower::Lowering;
+use crate::arguments;
+use crate::definition::Takes::{Flag, Size, Words};
+use crate::definition::Verdict::{self, Always, Partly};
+use crate::definition::{Definition, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
 use crate::lower::values;
-use crate::registry::Verdict::{self, Always, Partly};
 
-/// What holds for `*_buffer_size` of modules whose responses never wait.
-pub const HEAD: Verdict =
-    Always("heads may have 32 KiB; responses are forwarded as they arrive, as in nginx");
-/// What holds for `*_buffer_size`.
-pub const BUFFER_SIZE: Verdict =
-    Partly("counts among the memory in which a response waits; heads may have 32 KiB");
-/// What holds for `*_busy_buffers_size`.
-pub const BUSY: Verdict = Always("what is being sent, up to 64 KiB, stays in memory");
 /// What holds for `*_temp_path`.
 pub const FOLDER: Verdict =
     Partly("the folder; levels have no effect, as temporary files have no names");
 /// What holds for `client_body_buffer_size`.
 pub const REQUEST: Verdict = Partly("64k where nothing is said");
-/// What holds for `*_temp_file_write_size`.
-pub const WRITE: Verdict = Partly("from 4k to 1m, and 64k where nothing is said");
 /// What holds for `client_body_in_single_buffer`.
 pub const PIECES: Verdict = Always("bodies wait in buffers of 64 KiB");
-/// What holds for `*_send_lowat`.
-pub const LOWAT: Verdict = Always("what is at hand is sent together");
+
+/// The directives of modules whose responses wait in buffers.
+pub const DIRECTIVES: &[Definition] = &[
+    once("buffer_size", Size).but(Partly(
+        "counts among the memory in which a response waits; heads may have 32 KiB",
+    )),
+    once("buffering", Flag),
+    once("buffers", Words(2, 2)).checked(arguments::buffers),
+    once("busy_buffers_size", Size)
+        .but(Always("what is being sent, up to 64 KiB, stays in memory")),
+    once("max_temp_file_size", Size),
+    once("request_buffering", Flag),
+    once("temp_file_write_size", Size).but(Partly("from 4k to 1m, and 64k where nothing is said")),
+    once("temp_path", Words(1, 4)).but(FOLDER),
+];
+
+/// `*_buffer_size` of modules whose responses never wait.
+pub const HEAD_SIZE: Definition = once("buffer_size", Size).but(Always(
+    "heads may have 32 KiB; responses are forwarded as they arrive, as in nginx",
+));
+
+/// `*_send_lowat`.
+pub const SEND_LOWAT: Definition =
+    once("send_lowat", Size).but(Always("what is at hand is sent together"));
 
 /// nginx's usual page.
 const PAGE: u64 = 4096;

@@ -1,29 +1,69 @@
 //! The `*_cache` directives: response caching. Each module with upstreams has them under its own prefix.
 
-use std::collections::BTreeMap;
-
 use sluice_diag::Diagnostic;
 use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Duration, Handler};
 
-use super::answers;
-use crate::lower::Lowering;
+use super::upstream_responses;
+use crate::arguments::each;
+use crate::definition::Takes::{Flag, Number, Time, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::{Definition, MANY, Wrong, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::{Lowering, Stores};
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
-use crate::registry::Verdict::{self, Partly};
 use crate::tree::{Directive, Word};
 
-/// What holds for the zones: `*_cache_path`.
-pub const PATH: Verdict = Partly(
-    "files are written in the folder itself, as with `use_temp_path=off`; `manager_` and `purger_` settings have no \
-     effect, as a thread of its own removes files at once; `loader_threshold` neither",
-);
-/// What holds for `*_cache`.
-pub const ZONE: Verdict = Partly("a zone that is named without variables");
-/// The stores of a file, by module and zone.
-pub type Stores = BTreeMap<(&'static str, String), CacheStore>;
+/// The directives; modules add `cache_use_stale` with their failures.
+pub const DIRECTIVES: &[Definition] = &[
+    once("cache", Words(1, 1)).but(Partly("a zone that is named without variables")),
+    once("cache_background_update", Flag),
+    many("cache_bypass", Words(1, MANY)),
+    once("cache_key", Words(1, 1)),
+    once("cache_lock", Flag),
+    once("cache_lock_age", Time),
+    once("cache_lock_timeout", Time),
+    once("cache_max_range_offset", Words(1, 1)).checked(|line| {
+        each(line, "a number of bytes", |word| {
+            values::size(word).is_some()
+        })
+    }),
+    once("cache_methods", Words(1, MANY)).checked(|line| {
+        each(line, "`GET`, `HEAD` and `POST`", |word| {
+            matches!(word, "GET" | "HEAD" | "POST")
+        })
+    }),
+    once("cache_min_uses", Number),
+    many("cache_path", Words(2, MANY)).but(Partly(
+        "files are written in the folder itself, as with `use_temp_path=off`; \
+         `manager_` and `purger_` settings have no effect, as a thread of its own \
+         removes files at once; `loader_threshold` neither",
+    )),
+    many("cache_purge", Words(1, MANY)),
+    once("cache_revalidate", Flag),
+    many("cache_valid", Words(1, MANY)).checked(cache_valid),
+    many("no_cache", Words(1, MANY)),
+];
+
+fn cache_valid(directive: &Directive) -> Option<Wrong> {
+    let (last, codes) = directive.args.split_last()?;
+    if values::time(&last.text).is_none() {
+        return Some((
+            codes.len(),
+            "statuses or `any`, and a length of time at its end",
+        ));
+    }
+    let fits = |text: &str| {
+        text == "any"
+            || text
+                .parse::<u16>()
+                .is_ok_and(|code| (100..=599).contains(&code))
+    };
+    let at = codes.iter().position(|word| !fits(&word.text))?;
+    Some((at, "a status from 100 to 599, or `any`"))
+}
 
 /// The modules with a cache, by the prefix of their directives.
 const MODULES: [&str; 4] = ["proxy", "fastcgi", "scgi", "uwsgi"];
@@ -163,7 +203,7 @@ pub fn around(
 ) -> Option<Handler> {
     let of = |name: &str| format!("{module}_{name}");
     let plain = |origin| Some(Handler::ReverseProxy(Box::new(origin)));
-    answers::shape(cx, level, module, facts, &mut origin)?;
+    upstream_responses::shape(cx, level, module, facts, &mut origin)?;
     let line = level.find(&of("cache"));
     let Some(zone) = line.and_then(|line| line.args.first()) else {
         return plain(origin);

@@ -1,26 +1,24 @@
 //! `ngx_http_charset_module`: the charset that responses declare, and conversion to it.
 
-use std::collections::BTreeSet;
-
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::{Charset, CharsetMap, TableRow};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Flag, Words};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::modules::map::row_of;
-use crate::registry::Takes::{Block, Flag, Words};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("charset", Words(1, 1)),
-    Word::many("charset_map", Block(2, 2)),
-    Word::many("charset_types", Words(1, MANY)),
-    Word::once("override_charset", Flag),
-    Word::once("source_charset", Words(1, 1)),
+pub const DIRECTIVES: &[Definition] = &[
+    once("charset", Words(1, 1)),
+    many("charset_map", Block(2, 2)),
+    many("charset_types", Words(1, MANY)),
+    once("override_charset", Flag),
+    once("source_charset", Words(1, 1)),
 ];
 
 const USUAL: [&str; 6] = [
@@ -31,45 +29,6 @@ const USUAL: [&str; 6] = [
     "application/javascript",
     "application/rss+xml",
 ];
-
-/// The encodings of a configuration.
-#[derive(Debug, Default)]
-pub struct Charsets {
-    /// The names of all that it names anywhere, in lower case: upstreams may ask for these.
-    pub names: BTreeSet<String>,
-    /// The tables between them.
-    pub maps: Vec<CharsetMap>,
-    /// Pairs without a table that were already reported, because blocks inherit them.
-    told: BTreeSet<(String, String)>,
-}
-
-impl Charsets {
-    /// Notes what these directives name.
-    pub fn note(&mut self, directives: &[Directive]) {
-        for directive in directives {
-            if matches!(
-                directive.name(),
-                "charset" | "source_charset" | "charset_map"
-            ) {
-                let names = directive
-                    .args
-                    .iter()
-                    .map(|word| word.text.to_ascii_lowercase());
-                let is_name = |name: &String| name != "off" && !has_variables(name);
-                self.names.extend(names.filter(is_name));
-            }
-            self.note(directive.body());
-        }
-    }
-
-    fn has_table(&self, from: &str, to: &str) -> bool {
-        let is = |one: &str, other: &str| one.eq_ignore_ascii_case(other);
-        let mut maps = self.maps.iter();
-        maps.any(|map| {
-            is(&map.from, from) && is(&map.to, to) || is(&map.from, to) && is(&map.to, from)
-        })
-    }
-}
 
 /// Reads the tables of `http`.
 pub fn lower_maps(cx: &mut Lowering<'_>, http: &Level<'_>) {

@@ -5,42 +5,43 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::{OwnContent, TableRow, VariableTable};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Nothing, Size, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{Content, Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Derived, Facts, literal};
 use crate::modules::browser;
-use crate::registry::Takes::{Nothing, Size, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
-use crate::tree::Directive;
 
 /// Those of `stub_status`.
-pub const STUB_STATUS: &[Word] = &[Word::once("stub_status", Words(0, 1)).but(Partly(
-    "connections that send a head count among the waiting ones",
-))];
+pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1))
+    .but(Partly(
+        "connections that send a head count among the waiting ones",
+    ))
+    .content(lower)];
 
 /// Those of `empty_gif`.
-pub const EMPTY_GIF: &[Word] = &[Word::once("empty_gif", Nothing)];
+pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing).content(lower)];
 
 /// Those of `valid_referers`.
-pub const REFERER: &[Word] = &[
-    Word::once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    Word::once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
-    Word::many("valid_referers", Words(1, MANY)),
+pub const REFERER: &[Definition] = &[
+    once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
+    once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
+    many("valid_referers", Words(1, MANY)),
 ];
 
 /// Those of `secure_link`.
-pub const SECURE_LINK: &[Word] = &[
-    Word::once("secure_link", Words(1, 1)),
-    Word::once("secure_link_md5", Words(1, 1)),
-    Word::once("secure_link_secret", Words(1, 1)),
+pub const SECURE_LINK: &[Definition] = &[
+    once("secure_link", Words(1, 1)),
+    once("secure_link_md5", Words(1, 1)),
+    once("secure_link_secret", Words(1, 1)),
 ];
 
 /// The built-in content of a location.
-pub fn lower(directive: &Directive) -> Handler {
-    Handler::NginxContent(OwnContent {
-        what: directive.name().to_owned(),
-    })
+fn lower(_: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    Some(Handler::NginxContent(OwnContent {
+        what: content.directive.name().to_owned(),
+    }))
 }
 
 /// The tables that follow from a place, whose root is `root`.

@@ -5,55 +5,85 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::{Config, ProcessApp};
 
-use crate::lower::Lowering;
+use super::realip;
+use crate::context::Context;
+use crate::definition::Repeats::OncePerName;
+use crate::definition::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, Partly, Refused};
+use crate::definition::{Definition, MANY, many, once};
+use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly, Refused};
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
+use crate::lower::syslog;
+use crate::lower::values::size;
 use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("accept_mutex", Flag).but(Always("each worker has a socket of its own")),
-    Word::once("accept_mutex_delay", Time).but(Always("each worker has a socket of its own")),
-    Word::once("daemon", Flag)
-        .but(Partly("`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice start` goes")),
-    Word::many("debug_connection", Words(1, 1))
-        .but(Idle("`error_log … debug` shows all connections")),
-    Word::once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
-    Word::many("env", Words(1, 1))
-        .but(Partly("`NAME=value` sets a variable at the start; the others are all kept")),
-    Word::once("events", Block(0, 0)),
-    Word::many("error_log", Words(1, 2)).but(Partly(
-        "files, `stderr` and `syslog:`, several in one block; a log in memory (`memory:`) is read and left alone; what has no \
-         word in our log has none there: there is little at `info` and `debug`",
+pub const DIRECTIVES: &[Definition] = &[
+    once("accept_mutex", Flag).but(Always("each worker has a socket of its own")),
+    once("accept_mutex_delay", Time).but(Always("each worker has a socket of its own")),
+    once("daemon", Flag).but(Partly(
+        "`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice \
+         start` goes",
     )),
-    Word::many("include", Words(1, 1)),
-    Word::many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
-    Word::once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
-    Word::once("master_process", Flag).but(Always("workers are threads of one process, which is its own master")),
-    Word::once("multi_accept", Flag).but(Always("whatever waits is accepted")),
-    Word::once("pcre_jit", Flag).but(Always("patterns are compiled; most run in linear time")),
-    Word::once("pid", Words(1, 1)),
-    Word::once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
-    Word::once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),
-    Word::many("thread_pool", Words(2, 3)).but(Always("files are sent without threads")),
-    Word::once("timer_resolution", Time).but(Always("the clock is read once a round")),
-    Word::once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
-    Word::once("user", Words(1, 2)).but(Partly(
-        "the threads that serve are this user, if root starts the server; the thread that reads configuration and keys \
-         and binds addresses stays root, as nginx's master does, and so do those that write logs",
+    many("debug_connection", Words(1, 1))
+        .but(Idle("`error_log … debug` shows all connections"))
+        .checked(realip::check_network),
+    once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
+    many("env", Words(1, 1)).but(Partly(
+        "`NAME=value` sets a variable at the start; the others are all kept",
     )),
-    Word::once("worker_aio_requests", Number).but(Always("there is no such queue")),
-    Word::once("worker_connections", Number),
-    Word::once("worker_cpu_affinity", Words(1, MANY)),
-    Word::once("worker_priority", Words(1, 1)),
-    Word::once("worker_processes", Words(1, 1)).but(Partly("workers are threads; a reload does not change their number")),
-    Word::once("worker_rlimit_core", Size),
-    Word::once("worker_rlimit_nofile", Number),
-    Word::once("worker_shutdown_timeout", Time),
-    Word::once("working_directory", Words(1, 1)),
+    once("events", Block(0, 0)).holding(|_| Context::Events),
+    many("error_log", Words(1, 2))
+        .but(Partly(
+            "files, `stderr` and `syslog:`, several in one block; a log in memory \
+         (`memory:`) is read and left alone; what has no word in our log has none \
+         there: there is little at `info` and `debug`",
+        ))
+        .of(&LEVELS)
+        .checked(error_log),
+    many("include", Words(1, 1)),
+    many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
+    once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
+    once("master_process", Flag).but(Always(
+        "workers are threads of one process, which is its own master",
+    )),
+    once("multi_accept", Flag).but(Always("whatever waits is accepted")),
+    once("pcre_jit", Flag).but(Always("patterns are compiled; most run in linear time")),
+    once("pid", Words(1, 1)),
+    once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
+    once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),
+    many("thread_pool", Words(2, 3))
+        .but(Always("files are sent without threads"))
+        .checked(thread_pool)
+        .repeated(OncePerName),
+    once("timer_resolution", Time).but(Always("the clock is read once a round")),
+    once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
+    once("user", Words(1, 2)).but(Partly(
+        "the threads that serve are this user, if root starts the server; the thread \
+         that reads configuration and keys and binds addresses stays root, as nginx's \
+         master does, and so do those that write logs",
+    )),
+    once("worker_aio_requests", Number).but(Always("there is no such queue")),
+    once("worker_connections", Number),
+    once("worker_cpu_affinity", Words(1, MANY)),
+    once("worker_priority", Words(1, 1)),
+    once("worker_processes", Words(1, 1)).but(Partly(
+        "workers are threads; a reload does not change their number",
+    )),
+    once("worker_rlimit_core", Size),
+    once("worker_rlimit_nofile", Number),
+    once("worker_shutdown_timeout", Time),
+    once("working_directory", Words(1, 1)),
 ];
+
+const LEVELS: Keywords = Keywords {
+    from: 1,
+    words: &[
+        "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
+    ],
+    wanted: "`debug`, `info`, `notice`, `warn`, `error`, `crit`, `alert` or `emerg`",
+};
 
 /// Processors that a mask has room for, as the kernel's sets have.
 const PROCESSORS_MAX: usize = 1024;
@@ -200,4 +230,30 @@ fn variables(main: &Level<'_>) -> BTreeMap<String, String> {
     lines
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect()
+}
+
+fn error_log(directive: &Directive) -> Option<Wrong> {
+    let path = directive.arg(0)?;
+    if let Some(params) = path.strip_prefix("syslog:") {
+        return syslog::parse(params).err().map(|wanted| (0, wanted));
+    }
+    // nginx takes no ring of lines that is smaller.
+    const RING_BYTES_MIN: u64 = 8 * 1024;
+    let ring = path.strip_prefix("memory:").map(size)?;
+    let fits = ring.is_some_and(|bytes| bytes >= RING_BYTES_MIN);
+    (!fits).then_some((0, "`memory:` and a size of 8k or more"))
+}
+
+fn thread_pool(directive: &Directive) -> Option<Wrong> {
+    let mut words = directive.args.iter().enumerate().skip(1);
+    words.find_map(|(at, word)| {
+        let (name, value) = word.text.split_once('=').unwrap_or((&word.text, ""));
+        let number = value.parse::<u32>().ok();
+        let fits = match name {
+            "threads" => number.is_some_and(|count| count > 0),
+            "max_queue" => number.is_some(),
+            _ => false,
+        };
+        (!fits).then_some((at, "`threads=N` and `max_queue=N`"))
+    })
 }

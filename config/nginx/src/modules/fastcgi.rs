@@ -4,73 +4,25 @@ use sluice_model::Handler;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_route::pcre::{Case, Pattern};
 
-use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
-use super::proxy::{BIND, REPEATED, SIXTY, application_by_variable, bound};
-use super::upstream::Group;
-use super::{cache, cgi};
+use super::proxy::application_by_variable;
+use super::upstream::{self, Group};
+use super::{buffering, cache, cgi, forwarding, upstream_connection};
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::{Content, Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::{Lowering, Script};
 use crate::lower::text::{Facts, has_variables};
-use crate::lower::{Lowering, Script};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
-use crate::tree::Directive;
 
-/// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("fastcgi_bind", Words(1, 2)).but(BIND),
-    Word::once("fastcgi_buffer_size", Size).but(BUFFER_SIZE),
-    Word::once("fastcgi_buffering", Flag),
-    Word::once("fastcgi_buffers", Words(2, 2)),
-    Word::once("fastcgi_busy_buffers_size", Size).but(BUSY),
-    Word::once("fastcgi_cache", Words(1, 1)).but(cache::ZONE),
-    Word::once("fastcgi_cache_background_update", Flag),
-    Word::many("fastcgi_cache_bypass", Words(1, MANY)),
-    Word::once("fastcgi_cache_key", Words(1, 1)),
-    Word::once("fastcgi_cache_lock", Flag),
-    Word::once("fastcgi_cache_lock_age", Time),
-    Word::once("fastcgi_cache_lock_timeout", Time),
-    Word::once("fastcgi_cache_max_range_offset", Words(1, 1)),
-    Word::once("fastcgi_cache_methods", Words(1, MANY)),
-    Word::once("fastcgi_cache_min_uses", Number),
-    Word::many("fastcgi_cache_path", Words(2, MANY)).but(cache::PATH),
-    Word::many("fastcgi_cache_purge", Words(1, MANY)),
-    Word::once("fastcgi_cache_revalidate", Flag),
-    Word::once("fastcgi_cache_use_stale", Words(1, MANY)),
-    Word::many("fastcgi_cache_valid", Words(1, MANY)),
-    Word::many("fastcgi_catch_stderr", Words(1, 1)),
-    Word::once("fastcgi_connect_timeout", Time),
-    Word::once("fastcgi_force_ranges", Flag),
-    Word::many("fastcgi_hide_header", Words(1, 1)),
-    Word::once("fastcgi_ignore_client_abort", Flag),
-    Word::once("fastcgi_index", Words(1, 1)),
-    Word::many("fastcgi_ignore_headers", Words(1, MANY)),
-    Word::once("fastcgi_intercept_errors", Flag),
-    Word::once("fastcgi_keep_conn", Flag)
-        .but(Partly("`on`; with `off` a connection is kept for a moment")),
-    Word::once("fastcgi_limit_rate", Words(1, 1)),
-    Word::once("fastcgi_max_temp_file_size", Size),
-    Word::once("fastcgi_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("fastcgi_next_upstream_timeout", Time),
-    Word::once("fastcgi_next_upstream_tries", Number),
-    Word::many("fastcgi_no_cache", Words(1, MANY)),
-    Word::many("fastcgi_param", Words(2, 3)),
-    Word::once("fastcgi_pass", Words(1, 1)),
-    Word::many("fastcgi_pass_header", Words(1, 1)),
-    Word::once("fastcgi_pass_request_body", Flag),
-    Word::once("fastcgi_pass_request_headers", Flag),
-    Word::once("fastcgi_read_timeout", Time),
-    Word::once("fastcgi_request_buffering", Flag),
-    Word::once("fastcgi_send_lowat", Size).but(LOWAT),
-    Word::once("fastcgi_send_timeout", Time),
-    Word::once("fastcgi_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("fastcgi_socket_rcvbuf", Size),
-    Word::once("fastcgi_socket_sndbuf", Size),
-    Word::once("fastcgi_split_path_info", Words(1, 1)),
-    Word::once("fastcgi_store", Words(1, 1)),
-    Word::once("fastcgi_store_access", Words(1, 3)),
-    Word::once("fastcgi_temp_file_write_size", Size).but(WRITE),
-    Word::once("fastcgi_temp_path", Words(1, 4)).but(FOLDER),
+/// The directives that are not in the tables of several modules.
+pub const DIRECTIVES: &[Definition] = &[
+    many("catch_stderr", Words(1, 1)),
+    forwarding::IGNORE_HEADERS,
+    once("index", Words(1, 1)),
+    once("keep_conn", Flag).but(Partly("`on`; with `off` a connection is kept for a moment")),
+    cgi::PASS.content(lower),
+    buffering::SEND_LOWAT,
+    once("split_path_info", Words(1, 1)),
 ];
 
 /// The number of the way in which paths of scripts are split in a place.
@@ -99,19 +51,20 @@ pub fn script(cx: &mut Lowering<'_>, level: &Level<'_>) -> usize {
 const PORT: u16 = 9000;
 
 /// Lowers `fastcgi_pass`.
-pub fn lower(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-) -> Option<Handler> {
+fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    let Content {
+        level,
+        directive,
+        facts,
+        ..
+    } = content;
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         let one = |cx: &mut Lowering<'_>, group| pass_to(cx, level, group, facts);
         return application_by_variable(cx, level, word, facts, PORT, &one);
     }
     cx.has_port(&word.text, word, "fastcgi_pass")?;
-    let group = cx.group(&word.text, PORT);
+    let group = upstream::group(cx, &word.text, PORT);
     pass_to(cx, level, group, facts)
 }
 
@@ -128,17 +81,18 @@ fn pass_to(
     } = group;
     let (env, env_if_not_empty) = cgi::params(cx, level, facts, "fastcgi_param")?;
     let keeps = level.is_on("fastcgi_keep_conn", false);
+    let connection = upstream_connection::lower(cx, level, "fastcgi");
     let transport = FastCgiTransport {
         env,
         env_if_not_empty,
         only_env: true,
         keep_alive: keep_alive.filter(|_| keeps),
-        dial_timeout: level.time("fastcgi_connect_timeout").unwrap_or(SIXTY),
-        read_timeout: level.time("fastcgi_read_timeout").unwrap_or(SIXTY),
-        write_timeout: level.time("fastcgi_send_timeout").unwrap_or(SIXTY),
+        dial_timeout: connection.dial_timeout,
+        read_timeout: connection.read_timeout,
+        write_timeout: connection.write_timeout,
         capture_stderr: true,
-        local_address: bound(cx, level, "fastcgi_bind"),
-        socket_buffers: cgi::socket_buffers(level, "fastcgi"),
+        local_address: connection.local_address,
+        socket_buffers: upstream_connection::socket_buffers(level, "fastcgi"),
         catch_stderr: level
             .nearest(&["fastcgi_catch_stderr"])
             .iter()

@@ -3,37 +3,37 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Autoindex, GzipClients, NginxFiles, Redirects};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Flag, Number, Words};
+use crate::definition::Verdict::{NotYet, OnlyAs};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
 use crate::modules::http_core::followed_links;
-use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::{NotYet, OnlyAs};
-use crate::registry::{MANY, Word};
 
 /// Those of `index`.
-pub const INDEX: &[Word] = &[Word::many("index", Words(1, MANY))];
+pub const INDEX: &[Definition] = &[many("index", Words(1, MANY))];
 
 /// Those of `autoindex`.
-pub const AUTOINDEX: &[Word] = &[
-    Word::once("autoindex", Flag),
-    Word::once("autoindex_exact_size", Flag),
-    Word::once(
+pub const AUTOINDEX: &[Definition] = &[
+    once("autoindex", Flag),
+    once("autoindex_exact_size", Flag),
+    once(
         "autoindex_format",
         Choice(&["html", "xml", "json", "jsonp"]),
     ),
-    Word::once("autoindex_localtime", Flag),
+    once("autoindex_localtime", Flag),
 ];
 
 /// Those of `random_index`.
-pub const RANDOM_INDEX: &[Word] = &[Word::once("random_index", Flag)];
+pub const RANDOM_INDEX: &[Definition] = &[once("random_index", Flag)];
 
 /// Those of WebDAV.
-pub const DAV: &[Word] = &[
-    Word::once("create_full_put_path", Flag).but(OnlyAs(&["off"])),
-    Word::once("dav_methods", Words(1, MANY)).but(OnlyAs(&["off"])),
-    Word::once("min_delete_depth", Number).but(NotYet),
+pub const DAV: &[Definition] = &[
+    once("create_full_put_path", Flag).but(OnlyAs(&["off"])),
+    once("dav_methods", Words(1, MANY)).but(OnlyAs(&["off"])),
+    once("min_delete_depth", Number).but(NotYet),
 ];
 
 /// Static files, the content of a location that sets no other content handler.

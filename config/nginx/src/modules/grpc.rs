@@ -3,52 +3,29 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{HttpTransport, NginxProxy, Resolver, ReverseProxy, Transport};
 
-use super::buffering::HEAD;
-use super::proxy::{self, BIND, IGNORED, REPEATED, SIXTY, Url, grpc_by_variable};
+use super::proxy::{self, grpc_by_variable};
 use super::upstream::Group;
-use super::{cgi, http_core, upstream, upstream_tls};
-use crate::lower::Lowering;
+use super::upstream_url::{Url, with_grpc_scheme};
+use super::{
+    buffering, forwarding, http_core, next_upstream, upstream, upstream_connection, upstream_tls,
+};
+use crate::definition::Takes::Words;
+use crate::definition::Verdict::Partly;
+use crate::definition::{Content, Definition, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle};
-use crate::registry::{MANY, Word};
-use crate::tree::Directive;
 
-/// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("grpc_bind", Words(1, 2)).but(BIND),
-    Word::once("grpc_buffer_size", Size).but(HEAD),
-    Word::once("grpc_connect_timeout", Time),
-    Word::many("grpc_hide_header", Words(1, 1)),
-    Word::many("grpc_ignore_headers", Words(1, MANY)).but(IGNORED),
-    Word::once("grpc_intercept_errors", Flag),
-    Word::once("grpc_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("grpc_next_upstream_timeout", Time),
-    Word::once("grpc_next_upstream_tries", Number),
-    Word::once("grpc_pass", Words(1, 1)),
-    Word::many("grpc_pass_header", Words(1, 1)),
-    Word::once("grpc_read_timeout", Time),
-    Word::once("grpc_send_timeout", Time),
-    Word::many("grpc_set_header", Words(2, 2)),
-    Word::once("grpc_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("grpc_socket_rcvbuf", Size),
-    Word::once("grpc_socket_sndbuf", Size),
-    Word::once("grpc_ssl_certificate", Words(1, 1)),
-    Word::once("grpc_ssl_certificate_cache", Words(1, 3))
-        .but(Always("certificates are read once, with the configuration")),
-    Word::once("grpc_ssl_certificate_key", Words(1, 1)),
-    Word::once("grpc_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
-    Word::many("grpc_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
-    Word::once("grpc_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
-    Word::once("grpc_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
-    Word::once("grpc_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
-    Word::once("grpc_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
-    Word::once("grpc_ssl_server_name", Flag).but(upstream_tls::TOLD),
-    Word::once("grpc_ssl_session_reuse", Flag),
-    Word::once("grpc_ssl_trusted_certificate", Words(1, 1)),
-    Word::once("grpc_ssl_verify", Flag),
-    Word::once("grpc_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+/// The directives that are not in the tables of several modules.
+pub const DIRECTIVES: &[Definition] = &[
+    buffering::HEAD_SIZE,
+    forwarding::IGNORE_HEADERS.but(Partly(
+        "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and \
+         `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+    )),
+    next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
+    once("pass", Words(1, 1)).content(lower),
+    proxy::SET_HEADER,
 ];
 
 /// Upstream response headers that are not forwarded.
@@ -62,21 +39,14 @@ const HIDDEN: [&str; 7] = [
     "X-Accel-Charset",
 ];
 
-/// An address as a URL: the scheme may be left out.
-pub fn with_scheme(text: &str) -> String {
-    match text.contains("://") {
-        true => text.to_owned(),
-        false => format!("grpc://{text}"),
-    }
-}
-
 /// Lowers `grpc_pass`.
-pub fn lower(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-) -> Option<Handler> {
+fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    let Content {
+        level,
+        directive,
+        facts,
+        ..
+    } = content;
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         let one = |cx: &mut Lowering<'_>, url: Url<'_>, group, resolver| {
@@ -84,13 +54,13 @@ pub fn lower(
         };
         return grpc_by_variable(cx, level, word, facts, &one);
     }
-    let text = with_scheme(&word.text);
+    let text = with_grpc_scheme(&word.text);
     let is_grpc = text.starts_with("grpc://") || text.starts_with("grpcs://");
     let url = Url::parse(&text).filter(|url| is_grpc && url.path.is_none());
     let Some(url) = url else {
         return cx.invalid(word, "grpc_pass", "`grpc://` or `grpcs://` and an address");
     };
-    let group = cx.group(url.host, url.port());
+    let group = upstream::group(cx, url.host, url.port());
     Some(pass_to(cx, level, &url, group, None, facts))
 }
 
@@ -103,6 +73,7 @@ fn pass_to(
     facts: &Facts,
 ) -> Handler {
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
+    let connection = upstream_connection::lower(cx, level, "grpc");
     let transport = HttpTransport {
         resolver,
         tls: url
@@ -110,12 +81,12 @@ fn pass_to(
             .then(|| upstream_tls::lower(cx, level, url, "grpc")),
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],
-        local_address: proxy::bound(cx, level, "grpc_bind"),
-        socket_buffers: cgi::socket_buffers(level, "grpc"),
-        dial_timeout: level.time("grpc_connect_timeout").unwrap_or(SIXTY),
-        response_header_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),
-        read_timeout: level.time("grpc_read_timeout").unwrap_or(SIXTY),
-        write_timeout: level.time("grpc_send_timeout").unwrap_or(SIXTY),
+        local_address: connection.local_address,
+        socket_buffers: upstream_connection::socket_buffers(level, "grpc"),
+        dial_timeout: connection.dial_timeout,
+        response_header_timeout: connection.read_timeout,
+        read_timeout: connection.read_timeout,
+        write_timeout: connection.write_timeout,
         ..HttpTransport::default()
     };
     Handler::ReverseProxy(Box::new(ReverseProxy {
@@ -126,11 +97,8 @@ fn pass_to(
         nginx: Some(NginxProxy {
             host,
             trailers: true,
-            hide: cgi::hidden(level, "grpc", &HIDDEN),
-            ignore: cgi::ignored(level, "grpc"),
-            intercept: http_core::intercepted(level, "grpc_intercept_errors"),
             naming: http_core::redirects(level, &facts.server_name),
-            ..upstream::next(cx, level, facts, "grpc")
+            ..forwarding::responses(cx, level, facts, "grpc", &HIDDEN)
         }),
         ..ReverseProxy::default()
     }))

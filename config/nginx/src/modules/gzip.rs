@@ -3,32 +3,59 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Gunzip, Gzip, GzipClients};
 
-use crate::lower::Lowering;
+use crate::arguments::{buffers, not_in};
+use crate::definition::Takes::{Choice, Flag, Size, Words};
+use crate::definition::Verdict::Always;
+use crate::definition::{Definition, MANY, many, once};
+use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Choice, Flag, Size, Words};
-use crate::registry::Verdict::Always;
-use crate::registry::{MANY, Word};
+use crate::lower::lowering::Lowering;
+use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("gzip", Flag),
-    Word::once("gzip_buffers", Words(2, 2)).but(Always("buffers are those of the program")),
-    Word::once("gzip_comp_level", Words(1, 1)),
-    Word::many("gzip_disable", Words(1, MANY)),
-    Word::once("gzip_http_version", Choice(&["1.0", "1.1"])),
-    Word::once("gzip_min_length", Size),
-    Word::once("gzip_proxied", Words(1, MANY)),
-    Word::many("gzip_types", Words(1, MANY)),
-    Word::once("gzip_vary", Flag),
+pub const DIRECTIVES: &[Definition] = &[
+    once("gzip", Flag),
+    once("gzip_buffers", Words(2, 2))
+        .but(Always("buffers are those of the program"))
+        .checked(buffers),
+    once("gzip_comp_level", Words(1, 1)).checked(check_level),
+    many("gzip_disable", Words(1, MANY)),
+    once("gzip_http_version", Choice(&["1.0", "1.1"])),
+    once("gzip_min_length", Size),
+    once("gzip_proxied", Words(1, MANY)).of(&PROXIED),
+    many("gzip_types", Words(1, MANY)),
+    once("gzip_vary", Flag),
 ];
 
+const PROXIED: Keywords = Keywords {
+    from: 0,
+    words: &[
+        "off",
+        "expired",
+        "no-cache",
+        "no-store",
+        "private",
+        "no_last_modified",
+        "no_etag",
+        "auth",
+        "any",
+    ],
+    wanted: "`off`, `expired`, `no-cache`, `no-store`, `private`, `no_last_modified`, `no_etag`, `auth` and `any`",
+};
+
+fn check_level(directive: &Directive) -> Option<Wrong> {
+    not_in(directive, 1..=9, "a number from 1 to 9")
+}
+
 /// Those of files compressed ahead.
-pub const STATIC: &[Word] = &[Word::once("gzip_static", Choice(&["on", "off", "always"]))];
+pub const STATIC: &[Definition] = &[once("gzip_static", Choice(&["on", "off", "always"]))];
 
 /// Those of decompression.
-pub const GUNZIP: &[Word] = &[
-    Word::once("gunzip", Flag),
-    Word::once("gunzip_buffers", Words(2, 2)).but(Always("buffers are those of the program")),
+pub const GUNZIP: &[Definition] = &[
+    once("gunzip", Flag),
+    once("gunzip_buffers", Words(2, 2))
+        .but(Always("buffers are those of the program"))
+        .checked(buffers),
 ];
 
 /// Compresses the responses of a block.

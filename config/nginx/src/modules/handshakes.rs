@@ -5,8 +5,8 @@ use sluice_diag::Diagnostic;
 use sluice_model::tls::{ConnectionPolicy, PolicySessions};
 
 use super::openssl::{self, Command, SUITES_COUNT, Versions};
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::tree::{Directive, Word};
 
 /// What was asked for by one directive or another.

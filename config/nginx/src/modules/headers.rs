@@ -6,24 +6,24 @@ use sluice_model::handler::{FieldValues, Headers, ResponseHeaderOps};
 use sluice_model::matcher::ResponseMatcher;
 use sluice_model::nginx::{Expires, Trailer, Trailers};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Choice, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
-use crate::registry::Takes::{Choice, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
 use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("add_header", Words(2, 3)),
-    Word::once("add_header_inherit", Choice(&["on", "off", "merge"])),
-    Word::many("add_trailer", Words(2, 3)).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    many("add_header", Words(2, 3)),
+    once("add_header_inherit", Choice(&["on", "off", "merge"])),
+    many("add_trailer", Words(2, 3)).but(Partly(
         "variables have the values of when the response begins",
     )),
-    Word::once("add_trailer_inherit", Choice(&["on", "off", "merge"])),
-    Word::once("expires", Words(1, 2)),
+    once("add_trailer_inherit", Choice(&["on", "off", "merge"])),
+    once("expires", Words(1, 2)),
 ];
 
 /// The `Expires` header of a block's responses.

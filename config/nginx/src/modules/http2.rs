@@ -1,9 +1,13 @@
 //! `ngx_http_v2_module` and `ngx_http_v3_module`: the supported HTTP versions.
 
+use crate::arguments::each;
+use crate::definition::Takes::{Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{Always, Idle, Partly};
+use crate::definition::Wrong;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly};
-use crate::registry::Word;
+use crate::lower::values::size;
+use crate::tree::Directive;
 
 const CONNECTIONS: &str =
     "nginx no longer has it either: `keepalive_timeout` and `keepalive_requests` hold";
@@ -11,26 +15,33 @@ const HEADS: &str = "nginx no longer has it either: `large_client_header_buffers
 const PUSHES: &str = "nginx no longer has it either: browsers take no pushes";
 
 /// Those of HTTP/2.
-pub const V2: &[Word] = &[
-    Word::once("http2", Flag).but(Partly(
-        "of a server whose names are patterns that of the default server counts, as its certificate does",
+pub const V2: &[Definition] = &[
+    once("http2", Flag).but(Partly(
+        "of a server whose names are patterns that of the default server counts, as its \
+         certificate does",
     )),
-    Word::once("http2_body_preread_size", Size).but(Partly(
-        "64 to 256 KiB: clients may send the first of that before they hear of less (RFC 9113, section 6.9.2)",
+    once("http2_body_preread_size", Size).but(Partly(
+        "64 to 256 KiB: clients may send the first of that before they hear of less \
+         (RFC 9113, section 6.9.2)",
     )),
-    Word::once("http2_chunk_size", Size).but(Always(
-        "frames have 16 KiB at most, and what is more urgent goes between them",
+    once("http2_chunk_size", Size)
+        .but(Always(
+            "frames have 16 KiB at most, and what is more urgent goes between them",
+        ))
+        .checked(chunk_size),
+    once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
+    once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
+    once("http2_max_concurrent_streams", Number)
+        .but(Partly("up to 128, nginx's number where nothing is said")),
+    once("http2_max_field_size", Size).but(Idle(HEADS)),
+    once("http2_max_header_size", Size).but(Idle(HEADS)),
+    once("http2_max_requests", Number).but(Idle(CONNECTIONS)),
+    many("http2_push", Words(1, 1)).but(Idle(PUSHES)),
+    once("http2_push_preload", Flag).but(Idle(PUSHES)),
+    once("http2_recv_buffer_size", Size).but(Always(
+        "buffers are taken while something is read, and given back",
     )),
-    Word::once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
-    Word::once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
-    Word::once("http2_max_concurrent_streams", Number).but(Partly("up to 128, nginx's number where nothing is said")),
-    Word::once("http2_max_field_size", Size).but(Idle(HEADS)),
-    Word::once("http2_max_header_size", Size).but(Idle(HEADS)),
-    Word::once("http2_max_requests", Number).but(Idle(CONNECTIONS)),
-    Word::many("http2_push", Words(1, 1)).but(Idle(PUSHES)),
-    Word::once("http2_push_preload", Flag).but(Idle(PUSHES)),
-    Word::once("http2_recv_buffer_size", Size).but(Always("buffers are taken while something is read, and given back")),
-    Word::once("http2_recv_timeout", Time).but(Idle(
+    once("http2_recv_timeout", Time).but(Idle(
         "nginx no longer has it either: `client_header_timeout` holds",
     )),
 ];
@@ -41,19 +52,25 @@ pub const NO_HTTP3: &str =
     "HTTP/3 is not supported yet: clients get HTTP/2 and HTTP/1.1; do not advertise it";
 
 /// Those of HTTP/3.
-pub const V3: &[Word] = &[
-    Word::once("http3", Flag).but(Idle(NO_HTTP3)),
-    Word::once("http3_hq", Flag).but(Idle(NO_HTTP3)),
-    Word::once("http3_max_concurrent_streams", Number).but(Idle(NO_HTTP3)),
-    Word::once("http3_stream_buffer_size", Size).but(Idle(NO_HTTP3)),
-    Word::once("quic_active_connection_id_limit", Number).but(Idle(NO_HTTP3)),
-    Word::once("quic_bpf", Flag).but(Idle(NO_HTTP3)),
-    Word::once("quic_gso", Flag).but(Idle(NO_HTTP3)),
-    Word::once("quic_host_key", Words(1, 1)).but(Idle(NO_HTTP3)),
-    Word::once("quic_retry", Flag).but(Idle(NO_HTTP3)),
+pub const V3: &[Definition] = &[
+    once("http3", Flag).but(Idle(NO_HTTP3)),
+    once("http3_hq", Flag).but(Idle(NO_HTTP3)),
+    once("http3_max_concurrent_streams", Number).but(Idle(NO_HTTP3)),
+    once("http3_stream_buffer_size", Size).but(Idle(NO_HTTP3)),
+    once("quic_active_connection_id_limit", Number).but(Idle(NO_HTTP3)),
+    once("quic_bpf", Flag).but(Idle(NO_HTTP3)),
+    once("quic_gso", Flag).but(Idle(NO_HTTP3)),
+    once("quic_host_key", Words(1, 1)).but(Idle(NO_HTTP3)),
+    once("quic_retry", Flag).but(Idle(NO_HTTP3)),
 ];
 
 /// Whether a server speaks HTTP/2 by itself.
 pub fn is_on(level: &Level<'_>) -> bool {
     level.is_on("http2", false)
+}
+
+fn chunk_size(directive: &Directive) -> Option<Wrong> {
+    each(directive, "a size such as `8k`", |word| {
+        size(word).is_some_and(|bytes| bytes > 0)
+    })
 }

@@ -12,105 +12,161 @@ use sluice_model::nginx::{
 };
 use sluice_model::{Handler, Route, Server};
 
-use super::{buffering, upstream};
-use crate::lower::Lowering;
+mod checks;
+
+use checks::{
+    KEEPALIVE_DISABLE, aio, directio, keepalive_timeout, listen, open_file_cache, server_name,
+};
+
+use super::{buffering, resolver};
+use crate::arguments::{self, buffers};
+use crate::context::Context;
+use crate::definition::Repeats;
+use crate::definition::Takes::{Block, Choice, Flag, Nothing, Number, Size, Time, Words};
+use crate::definition::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
-use crate::lower::locations::Reached;
+use crate::lower::lowering::Lowering;
+use crate::lower::reached::Reached;
 use crate::lower::text::Facts;
-use crate::registry::Takes::{Block, Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, OnlyAs, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
-const BUFFERS: crate::registry::Verdict = Always("buffers are those of the program");
-const TABLES: crate::registry::Verdict = Always("tables grow by themselves");
+const BUFFERS: Verdict = Always("buffers are those of the program");
+const TABLES: Verdict = Always("tables grow by themselves");
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("absolute_redirect", Flag),
-    Word::once("aio", Words(1, 1)).but(Always("the kernel sends files by itself, without waiting for a disk being seen")),
-    Word::once("aio_write", Flag).but(Always("a thread of its own writes temporary files")),
-    Word::once("alias", Words(1, 1)),
-    Word::once("auth_delay", Time),
-    Word::once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
-    Word::once("client_body_buffer_size", Size).but(buffering::REQUEST),
-    Word::once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
-    Word::once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
-    Word::once("client_body_temp_path", Words(1, 4)).but(buffering::FOLDER),
-    Word::once("client_body_timeout", Time),
-    Word::once("client_header_buffer_size", Size).but(BUFFERS),
-    Word::once("client_header_timeout", Time),
-    Word::once("client_max_body_size", Size),
-    Word::once("connection_pool_size", Size).but(BUFFERS),
-    Word::once("default_type", Words(1, 1)),
-    Word::once("directio", Words(1, 1)).but(Idle("files are read through the cache of the system")),
-    Word::once("directio_alignment", Size).but(BUFFERS),
-    Word::once("disable_symlinks", Words(1, 2)).but(Partly("for files, indexes, `try_files` and `if (-f …)`; not for files of logs and users")),
-    Word::many("early_hints", Words(1, MANY)),
-    Word::many("error_page", Words(2, MANY)),
-    Word::once("etag", Flag),
-    Word::once("http", Block(0, 0)),
-    Word::once("if_modified_since", Choice(&["off", "exact", "before"])),
-    Word::once("ignore_invalid_headers", Flag).but(Partly("with `off` names have the characters of RFC 9110; a name that could be taken for one that frames the message gets 400, and in HTTP/2 every invalid one")),
-    Word::once("internal", crate::registry::Takes::Nothing),
-    Word::once("keepalive_disable", Words(1, MANY)),
-    Word::once("keepalive_min_timeout", Time),
-    Word::once("keepalive_requests", Number),
-    Word::once("keepalive_time", Time),
-    Word::once("keepalive_timeout", Words(1, 2)),
-    Word::once("large_client_header_buffers", Words(2, 2)).but(Partly("the product of both is the most that a head may have")),
-    Word::once("limit_except", Block(1, MANY)),
-    Word::once("limit_rate", Words(1, 1)),
-    Word::once("limit_rate_after", Words(1, 1)),
-    Word::once("lingering_close", Choice(&["on", "off", "always"])),
-    Word::once("lingering_time", Time),
-    Word::once("lingering_timeout", Time),
-    Word::many("listen", Words(1, MANY)).but(Partly("all but `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` hold anyway, probes come after 15 s where `so_keepalive` gives no time")),
-    Word::many("location", Block(1, 2)),
-    Word::once("log_not_found", Flag),
-    Word::once("log_subrequest", Flag).but(OnlyAs(&["off"])),
-    Word::once("max_headers", Number).but(Partly("at most 65534; in HTTP/2 each piece of a cookie counts")),
-    Word::once("max_ranges", Number),
-    Word::once("merge_slashes", Flag),
-    Word::once("min_data_rate", Words(1, 2)),
-    Word::once("msie_padding", Flag).but(Always("no such browser is left")),
-    Word::once("msie_refresh", Flag).but(Always("no such browser is left")),
-    Word::once("open_file_cache", Words(1, 2)).but(Always("open files are kept, and looked at anew after a second")),
-    Word::once("open_file_cache_errors", Flag).but(Always("open files are kept, and looked at anew after a second")),
-    Word::once("open_file_cache_events", Flag).but(Always("open files are kept, and looked at anew after a second")),
-    Word::once("open_file_cache_min_uses", Number).but(Always("open files are kept, and looked at anew after a second")),
-    Word::once("open_file_cache_valid", Time).but(Always("open files are kept, and looked at anew after a second")),
-    Word::once("output_buffers", Words(2, 2)).but(BUFFERS),
-    Word::once("port_in_redirect", Flag),
-    Word::once("postpone_output", Size).but(BUFFERS),
-    Word::once("read_ahead", Size).but(BUFFERS),
-    Word::once("recursive_error_pages", Flag),
-    Word::once("request_pool_size", Size).but(BUFFERS),
-    Word::once("reset_timedout_connection", Flag).but(Partly("of HTTP/1: in HTTP/2 it would reset other streams, too")),
-    Word::once("resolver", Words(1, MANY)).but(upstream::RESOLVER),
-    Word::once("resolver_timeout", Time),
-    Word::once("root", Words(1, 1)),
-    Word::once("satisfy", Choice(&["all", "any"])),
-    Word::once("send_lowat", Size).but(BUFFERS),
-    Word::once("send_timeout", Time),
-    Word::once("sendfile", Flag).but(Always("large files are sent by the kernel, small ones from memory")),
-    Word::once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
-    Word::many("server", Block(0, 0)),
-    Word::many("server_name", Words(1, MANY)),
-    Word::once("server_name_in_redirect", Flag),
-    Word::once("server_names_hash_bucket_size", Size).but(TABLES),
-    Word::once("server_names_hash_max_size", Size).but(TABLES),
-    Word::once("server_tokens", Words(1, 1)).but(Partly("the field `Server` and pages say `sluice`; a text in quotes says what it says")),
-    Word::once("subrequest_output_buffer_size", Size).but(BUFFERS),
-    Word::once("tcp_nodelay", Flag).but(Always("small pieces are sent at once")),
-    Word::once("tcp_nopush", Flag).but(Always("head and body leave together")),
-    Word::once("try_files", Words(2, MANY)),
-    Word::many("types", Block(0, 0)),
-    Word::once("types_hash_bucket_size", Size).but(TABLES),
-    Word::once("types_hash_max_size", Size).but(TABLES),
-    Word::once("underscores_in_headers", Flag),
-    Word::once("variables_hash_bucket_size", Size).but(TABLES),
-    Word::once("variables_hash_max_size", Size).but(TABLES),
+pub const DIRECTIVES: &[Definition] = &[
+    once("absolute_redirect", Flag),
+    once("aio", Words(1, 1))
+        .but(Always(
+            "the kernel sends files by itself, without waiting for a disk being seen",
+        ))
+        .checked(aio),
+    once("aio_write", Flag).but(Always("a thread of its own writes temporary files")),
+    once("alias", Words(1, 1)).repeated(Repeats::NotBeside("root")),
+    once("auth_delay", Time),
+    once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
+    once("client_body_buffer_size", Size).but(buffering::REQUEST),
+    once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
+    once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
+    once("client_body_temp_path", Words(1, 4)).but(buffering::FOLDER),
+    once("client_body_timeout", Time),
+    once("client_header_buffer_size", Size).but(BUFFERS),
+    once("client_header_timeout", Time),
+    once("client_max_body_size", Size),
+    once("connection_pool_size", Size).but(BUFFERS),
+    once("default_type", Words(1, 1)),
+    once("directio", Words(1, 1))
+        .but(Idle("files are read through the cache of the system"))
+        .checked(directio),
+    once("directio_alignment", Size).but(BUFFERS),
+    once("disable_symlinks", Words(1, 2)).but(Partly(
+        "for files, indexes, `try_files` and `if (-f …)`; not for files of logs and users",
+    )),
+    many("early_hints", Words(1, MANY)),
+    many("error_page", Words(2, MANY)),
+    once("etag", Flag),
+    once("http", Block(0, 0)).holding(|_| Context::Http),
+    once("if_modified_since", Choice(&["off", "exact", "before"])),
+    once("ignore_invalid_headers", Flag).but(Partly(
+        "with `off` names have the characters of RFC 9110; a name that could be taken \
+         for one that frames the message gets 400, and in HTTP/2 every invalid one",
+    )),
+    once("internal", Nothing),
+    once("keepalive_disable", Words(1, MANY)).of(&KEEPALIVE_DISABLE),
+    once("keepalive_min_timeout", Time),
+    once("keepalive_requests", Number),
+    once("keepalive_time", Time),
+    once("keepalive_timeout", Words(1, 2)).checked(keepalive_timeout),
+    once("large_client_header_buffers", Words(2, 2))
+        .but(Partly(
+            "the product of both is the most that a head may have",
+        ))
+        .checked(buffers),
+    once("limit_except", Block(1, MANY)).holding(|_| Context::LimitExcept),
+    once("limit_rate", Words(1, 1)),
+    once("limit_rate_after", Words(1, 1)),
+    once("lingering_close", Choice(&["on", "off", "always"])),
+    once("lingering_time", Time),
+    once("lingering_timeout", Time),
+    many("listen", Words(1, MANY))
+        .but(Partly(
+            "all but `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and \
+         `reuseport` hold anyway, probes come after 15 s where `so_keepalive` gives no \
+         time",
+        ))
+        .checked(listen),
+    many("location", Block(1, 2))
+        .checked(arguments::pattern)
+        .holding(|_| Context::Location),
+    once("log_not_found", Flag),
+    once("log_subrequest", Flag).but(OnlyAs(&["off"])),
+    once("max_headers", Number).but(Partly(
+        "at most 65534; in HTTP/2 each piece of a cookie counts",
+    )),
+    once("max_ranges", Number),
+    once("merge_slashes", Flag),
+    once("min_data_rate", Words(1, 2)),
+    once("msie_padding", Flag).but(Always("no such browser is left")),
+    once("msie_refresh", Flag).but(Always("no such browser is left")),
+    once("open_file_cache", Words(1, 2))
+        .but(Always(
+            "open files are kept, and looked at anew after a second",
+        ))
+        .checked(open_file_cache),
+    once("open_file_cache_errors", Flag).but(Always(
+        "open files are kept, and looked at anew after a second",
+    )),
+    once("open_file_cache_events", Flag).but(Always(
+        "open files are kept, and looked at anew after a second",
+    )),
+    once("open_file_cache_min_uses", Number).but(Always(
+        "open files are kept, and looked at anew after a second",
+    )),
+    once("open_file_cache_valid", Time).but(Always(
+        "open files are kept, and looked at anew after a second",
+    )),
+    once("output_buffers", Words(2, 2))
+        .but(BUFFERS)
+        .checked(buffers),
+    once("port_in_redirect", Flag),
+    once("postpone_output", Size).but(BUFFERS),
+    once("read_ahead", Size).but(BUFFERS),
+    once("recursive_error_pages", Flag),
+    once("request_pool_size", Size).but(BUFFERS),
+    once("reset_timedout_connection", Flag).but(Partly(
+        "of HTTP/1: in HTTP/2 it would reset other streams, too",
+    )),
+    once("resolver", Words(1, MANY))
+        .but(resolver::VERDICT)
+        .checked(resolver::check),
+    once("resolver_timeout", Time),
+    once("root", Words(1, 1)),
+    once("satisfy", Choice(&["all", "any"])),
+    once("send_lowat", Size).but(BUFFERS),
+    once("send_timeout", Time),
+    once("sendfile", Flag).but(Always(
+        "large files are sent by the kernel, small ones from memory",
+    )),
+    once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
+    many("server", Block(0, 0)).holding(|_| Context::Server),
+    many("server_name", Words(1, MANY)).checked(server_name),
+    once("server_name_in_redirect", Flag),
+    once("server_names_hash_bucket_size", Size).but(TABLES),
+    once("server_names_hash_max_size", Size).but(TABLES),
+    once("server_tokens", Words(1, 1)).but(Partly(
+        "the field `Server` and pages say `sluice`; a text in quotes says what it says",
+    )),
+    once("subrequest_output_buffer_size", Size).but(BUFFERS),
+    once("tcp_nodelay", Flag).but(Always("small pieces are sent at once")),
+    once("tcp_nopush", Flag).but(Always("head and body leave together")),
+    once("try_files", Words(2, MANY)),
+    many("types", Block(0, 0)),
+    once("types_hash_bucket_size", Size).but(TABLES),
+    once("types_hash_max_size", Size).but(TABLES),
+    once("underscores_in_headers", Flag),
+    once("variables_hash_bucket_size", Size).but(TABLES),
+    once("variables_hash_max_size", Size).but(TABLES),
 ];
 
 /// What the default server of an address says of its connections. All but the model's other readers look at what servers

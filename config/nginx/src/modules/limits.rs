@@ -7,34 +7,51 @@ use sluice_model::handler::{RateLimit, RateZone};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
 use sluice_model::{Duration, Handler};
 
-use crate::lower::Lowering;
+use crate::arguments::{ZONE_BYTES_MIN, not_in};
+use crate::definition::Repeats::{OncePerName, OncePerZone};
+use crate::definition::Takes::{Choice, Flag, Number, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::Wrong;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::registry::Takes::{Choice, Flag, Number, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
+use crate::lower::values::size;
 use crate::tree::{Directive, Word as Text};
 
-const LEVELS: crate::registry::Takes = Choice(&["info", "notice", "warn", "error"]);
+const LEVELS: crate::definition::Takes = Choice(&["info", "notice", "warn", "error"]);
 
 /// Those of requests.
-pub const REQUESTS: &[Word] = &[
-    Word::many("limit_req", Words(1, 4)).but(Partly("refusals tell when to come back, too")),
-    Word::once("limit_req_dry_run", Flag),
-    Word::once("limit_req_log_level", LEVELS),
-    Word::once("limit_req_status", Number),
-    Word::many("limit_req_zone", Words(3, 4)).but(Partly(
-        "a zone has up to 64 MiB, whatever its size says; `sync` changes nothing",
-    )),
+pub const REQUESTS: &[Definition] = &[
+    many("limit_req", Words(1, 4))
+        .but(Partly("refusals tell when to come back, too"))
+        .checked(limit_req)
+        .repeated(OncePerZone),
+    once("limit_req_dry_run", Flag),
+    once("limit_req_log_level", LEVELS),
+    once("limit_req_status", Number).checked(check_status),
+    many("limit_req_zone", Words(3, 4))
+        .but(Partly(
+            "a zone has up to 64 MiB, whatever its size says; `sync` changes nothing",
+        ))
+        .checked(zone)
+        .repeated(OncePerZone)
+        .named(),
 ];
 
 /// Those of connections.
-pub const CONNECTIONS: &[Word] = &[
-    Word::many("limit_conn", Words(2, 2)),
-    Word::once("limit_conn_dry_run", Flag),
-    Word::once("limit_conn_log_level", LEVELS),
-    Word::once("limit_conn_status", Number),
-    Word::many("limit_conn_zone", Words(2, 2)).but(Partly("a zone is as large as what is counted")),
+pub const CONNECTIONS: &[Definition] = &[
+    many("limit_conn", Words(2, 2))
+        .checked(limit_conn)
+        .repeated(OncePerName),
+    once("limit_conn_dry_run", Flag),
+    once("limit_conn_log_level", LEVELS),
+    once("limit_conn_status", Number).checked(check_status),
+    many("limit_conn_zone", Words(2, 2))
+        .but(Partly("a zone is as large as what is counted"))
+        .checked(zone)
+        .repeated(OncePerZone)
+        .named(),
 ];
 
 /// The limits of a place: those of connections first, as nginx has it.
@@ -181,4 +198,72 @@ fn connections(
         key: cx.text(line.args.first()?, facts),
         max,
     })
+}
+
+fn check_status(directive: &Directive) -> Option<Wrong> {
+    not_in(directive, 400..=599, "a status from 400 to 599")
+}
+
+fn limit_conn(directive: &Directive) -> Option<Wrong> {
+    let is_number = |text: &str| text.parse::<u16>().is_ok_and(|count| count > 0);
+    (!is_number(directive.arg(1)?)).then_some((1, "a zone and a number from 1 to 65535"))
+}
+
+fn limit_req(directive: &Directive) -> Option<Wrong> {
+    const BOUND: u32 = 1_000_000;
+    let mut words = directive.args.iter().enumerate();
+    let is_number = |text: &str| {
+        text.parse::<u32>()
+            .is_ok_and(|number| (1..=BOUND).contains(&number))
+    };
+    let found = words.find_map(|(at, word)| {
+        let wanted = match word.text.split_once('=').unwrap_or((&word.text, "")) {
+            ("zone", name) if !name.is_empty() => return None,
+            ("nodelay", "") => return None,
+            ("delay" | "burst", number) if is_number(number) => return None,
+            ("delay", _) => "`delay=` and a number",
+            ("burst", _) => "`burst=` and a number",
+            _ => "`zone=`, `burst=`, and `nodelay` or `delay=`",
+        };
+        Some((at, wanted))
+    });
+    let mut words = directive.args.iter();
+    let has_zone = words.any(|word| word.text.starts_with("zone="));
+    found.or((!has_zone).then_some((0, "`zone=NAME`")))
+}
+
+fn zone(directive: &Directive) -> Option<Wrong> {
+    let (at, text) = directive
+        .args
+        .iter()
+        .enumerate()
+        .find_map(|(at, word)| Some((at, word.text.strip_prefix("zone=")?)))?;
+    if !text.contains(':') {
+        return Some((at, "`zone=NAME:SIZE`"));
+    }
+    if directive.name() == "limit_req_zone" {
+        let mut words = directive.args.iter().enumerate().skip(1);
+        let is_known = |word: &str| word.starts_with("zone=") || word == "sync" || is_rate(word);
+        let unknown = words.find(|(_, word)| !is_known(&word.text));
+        if let Some((at, _)) = unknown {
+            return Some((
+                at,
+                "a key, `zone=NAME:SIZE`, and `rate=10r/s` or `rate=30r/m`",
+            ));
+        }
+    }
+    let bytes = text.rsplit_once(':').map(|(_, bytes)| size(bytes));
+    let is_enough = bytes.is_none_or(|bytes| bytes.is_some_and(|bytes| bytes >= ZONE_BYTES_MIN));
+    (!is_enough).then_some((at, "a size that is large enough, such as `10m`"))
+}
+
+/// Whether a word is a rate of one or more.
+fn is_rate(word: &str) -> bool {
+    let rate = word.strip_prefix("rate=");
+    // Without a unit it is one of a second, as in nginx.
+    let count = rate.map(|rate| {
+        let bare = rate.strip_suffix("r/s").or(rate.strip_suffix("r/m"));
+        bare.unwrap_or(rate)
+    });
+    count.is_some_and(|count| count.parse::<u32>().is_ok_and(|count| count > 0))
 }

@@ -4,18 +4,25 @@ use sluice_diag::Diagnostic;
 use sluice_model::nginx::{AccessLine, AccessLines, NamedFile};
 use sluice_model::{Duration, Handler};
 
+use crate::definition::Repeats::OncePerName;
+use crate::definition::Takes::Words;
+use crate::definition::Wrong;
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::log_files::Hold;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::lower::{Lowering, syslog, values};
-use crate::registry::Takes::Words;
-use crate::registry::{MANY, Word};
+use crate::lower::{syslog, values};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("access_log", Words(1, MANY)),
-    Word::many("log_format", Words(2, MANY)),
-    Word::once("open_log_file_cache", Words(1, 4)),
+pub const DIRECTIVES: &[Definition] = &[
+    many("access_log", Words(1, MANY)).checked(|line| params(line).err()),
+    many("log_format", Words(2, MANY))
+        .checked(log_format)
+        .repeated(OncePerName)
+        .named(),
+    once("open_log_file_cache", Words(1, 4)).checked(|line| open_files(line).err()),
 ];
 
 /// The format that is there without being written.
@@ -38,17 +45,6 @@ pub struct Params<'t> {
     pub condition: Option<&'t Text>,
 }
 
-/// How lines of a file are held back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Hold {
-    /// Until they are so many bytes; 0 for not at all.
-    pub bytes: u64,
-    /// The longest that they are, without an end where there is none.
-    pub time: Option<Duration>,
-    /// How hard they are compressed, from 1 to 9; 0 for not at all.
-    pub gzip: u8,
-}
-
 /// nginx's buffer where lines are compressed and no size is said.
 const GZIP_BUFFER_BYTES: u64 = 64 * 1024;
 
@@ -57,7 +53,7 @@ const GZIP_LEVEL: u8 = 1;
 
 /// Reads what follows the names of a log and of its format. The error is the number of the word that means nothing, and what
 /// may stand there.
-pub fn params(directive: &Directive) -> Result<Params<'_>, (usize, &'static str)> {
+pub fn params(directive: &Directive) -> Result<Params<'_>, Wrong> {
     const WANTED: &str =
         "`buffer=SIZE`, `flush=TIME` beside it, `gzip` with a level from 1 to 9, or `if=CONDITION`";
     let path = directive.arg(0).unwrap_or_default();
@@ -118,7 +114,7 @@ pub struct OpenFiles {
 }
 
 /// Reads `open_log_file_cache`; `None` is `off`. The error is as that of [`params`].
-pub fn open_files(directive: &Directive) -> Result<Option<OpenFiles>, (usize, &'static str)> {
+pub fn open_files(directive: &Directive) -> Result<Option<OpenFiles>, Wrong> {
     const WANTED: &str =
         "`off`, or `max=N` and perhaps `inactive=TIME`, `min_uses=N` and `valid=TIME`";
     let mut is_off = false;
@@ -309,4 +305,33 @@ fn format(
         },
         escape,
     })
+}
+
+fn log_format(directive: &Directive) -> Option<Wrong> {
+    if directive.arg(0) == Some("combined") {
+        return Some((
+            0,
+            "a name that is free: `combined` is there without being written",
+        ));
+    }
+    let escape = directive.arg(1)?.strip_prefix("escape=");
+    if escape.is_some_and(|escape| !matches!(escape, "default" | "json" | "none")) {
+        return Some((1, "`escape=default`, `escape=json` or `escape=none`"));
+    }
+    let mut words = directive.args.iter().enumerate().skip(1);
+    let (at, _) = words.find(|(_, word)| !has_whole_names(&word.text))?;
+    Some((at, "names behind each `$`, as in `$status` or `${status}`"))
+}
+
+/// Whether a name stands behind each `$`, and each bracket is closed.
+fn has_whole_names(text: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    text.split('$')
+        .skip(1)
+        .all(|rest| match rest.strip_prefix('{') {
+            None => rest.starts_with(is_letter),
+            Some(rest) => rest
+                .split_once('}')
+                .is_some_and(|(name, _)| !name.is_empty() && name.chars().all(is_letter)),
+        })
 }

@@ -8,26 +8,26 @@ use sluice_model::nginx::{TableRow, VariableTable};
 use sluice_route::matcher::{AddressSpan, IpRanges};
 
 use super::rewrite::variable_name;
-use crate::lower::Lowering;
+use crate::definition::Takes::{Block, Number};
+use crate::definition::Verdict::Always;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, literal};
-use crate::registry::Takes::{Block, Number};
-use crate::registry::Verdict::Always;
-use crate::registry::Word;
 use crate::tree::{Directive, Word as Text};
 
 /// Those of `map`.
-pub const MAP: &[Word] = &[
-    Word::many("map", Block(2, 2)),
-    Word::once("map_hash_bucket_size", Number).but(Always("tables grow by themselves")),
-    Word::once("map_hash_max_size", Number).but(Always("tables grow by themselves")),
+pub const MAP: &[Definition] = &[
+    many("map", Block(2, 2)),
+    once("map_hash_bucket_size", Number).but(Always("tables grow by themselves")),
+    once("map_hash_max_size", Number).but(Always("tables grow by themselves")),
 ];
 
 /// Those of `geo`.
-pub const GEO: &[Word] = &[Word::many("geo", Block(1, 2))];
+pub const GEO: &[Definition] = &[many("geo", Block(1, 2))];
 
 /// Those of `split_clients`.
-pub const SPLIT_CLIENTS: &[Word] = &[Word::many("split_clients", Block(2, 2))];
+pub const SPLIT_CLIENTS: &[Definition] = &[many("split_clients", Block(2, 2))];
 
 /// All tables of `http`.
 pub fn lower(cx: &mut Lowering<'_>, http: &Level<'_>) -> Vec<VariableTable> {

@@ -4,42 +4,44 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::proxy::{MemcachedTransport, NginxProxy, ReverseProxy, Transport};
 
-use super::buffering::HEAD;
-use super::proxy::{BIND, SIXTY, bound};
-use super::upstream;
-use crate::lower::Lowering;
-use crate::lower::level::Level;
-use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Partly};
-use crate::registry::{MANY, Word};
-use crate::tree::{Directive, Word as Text};
+use super::{buffering, next_upstream, upstream, upstream_connection};
+use crate::arguments;
+use crate::definition::Takes::{Number, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::{Content, Definition, Keywords, MANY, once};
+use crate::lower::lowering::Lowering;
+use crate::lower::text::has_variables;
+use crate::tree::Word as Text;
 
-/// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("memcached_bind", Words(1, 2)).but(BIND),
-    Word::once("memcached_buffer_size", Size).but(HEAD),
-    Word::once("memcached_connect_timeout", Time),
-    Word::once("memcached_gzip_flag", Number),
-    Word::once("memcached_next_upstream", Words(1, MANY)).but(Partly("all but `denied`")),
-    Word::once("memcached_next_upstream_timeout", Time),
-    Word::once("memcached_next_upstream_tries", Number),
-    Word::once("memcached_pass", Words(1, 1)),
-    Word::once("memcached_read_timeout", Time),
-    Word::once("memcached_send_timeout", Time),
-    Word::once("memcached_socket_keepalive", Flag).but(Always("connections are probed")),
+/// The directives that are not in the tables of several modules.
+pub const DIRECTIVES: &[Definition] = &[
+    buffering::HEAD_SIZE,
+    once("gzip_flag", Number),
+    once("next_upstream", Words(1, MANY))
+        .but(Partly("all but `denied`"))
+        .of(&FAILURES),
+    once("pass", Words(1, 1))
+        .checked(arguments::address)
+        .content(lower),
 ];
+
+const FAILURES: Keywords = Keywords {
+    from: 0,
+    words: &["error", "timeout", "invalid_response", "not_found", "off"],
+    wanted: "`error`, `timeout`, `invalid_response`, `not_found` or `off`",
+};
 
 /// The port of memcached; addresses have to name one all the same, as in nginx.
 const PORT: u16 = 11211;
 
 /// Lowers `memcached_pass`.
-pub fn lower(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-) -> Option<Handler> {
+fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    let Content {
+        level,
+        directive,
+        facts,
+        ..
+    } = content;
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         return cx.invalid(word, "memcached_pass", "an address without variables");
@@ -58,17 +60,17 @@ pub fn lower(
         text: "$memcached_key".to_owned(),
         ..word.clone()
     };
-    let time = |name: &str| level.time(&format!("memcached_{name}")).unwrap_or(SIXTY);
-    let group = cx.group(&word.text, PORT);
+    let group = upstream::group(cx, &word.text, PORT);
     let gzip_flag = level.word("memcached_gzip_flag");
+    let connection = upstream_connection::lower(cx, level, "memcached");
     let transport = MemcachedTransport {
         key: cx.text(&key, facts),
         gzip_flag: gzip_flag.and_then(|flag| flag.parse().ok()).unwrap_or(0),
-        dial_timeout: time("connect_timeout"),
-        read_timeout: time("read_timeout"),
-        write_timeout: time("send_timeout"),
+        dial_timeout: connection.dial_timeout,
+        read_timeout: connection.read_timeout,
+        write_timeout: connection.write_timeout,
         keep_alive: group.keep_alive,
-        local_address: bound(cx, level, "memcached_bind"),
+        local_address: connection.local_address,
     };
     Some(Handler::ReverseProxy(Box::new(ReverseProxy {
         transport: Some(Transport::Memcached(Box::new(transport))),
@@ -78,7 +80,7 @@ pub fn lower(
             // A value that is not there is an error of ours, with its page.
             intercept: vec![404],
             drop_body: true,
-            ..upstream::next(cx, level, facts, "memcached")
+            ..next_upstream::lower(cx, level, facts, "memcached")
         }),
         ..ReverseProxy::default()
     })))

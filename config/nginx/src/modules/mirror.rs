@@ -4,16 +4,16 @@ use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::nginx::Mirror;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
+use crate::lower::lowering::Lowering;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("mirror", Words(1, 1)),
-    Word::once("mirror_request_body", Flag).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    many("mirror", Words(1, 1)),
+    once("mirror_request_body", Flag).but(Partly(
         "bodies of up to 1 MiB; a request with a longer one is handled, but not mirrored",
     )),
 ];

@@ -3,7 +3,6 @@
 pub mod access;
 pub mod acme;
 pub mod addition;
-pub mod answers;
 pub mod auth;
 pub mod browser;
 pub mod buffering;
@@ -14,6 +13,7 @@ pub mod content;
 pub mod core;
 pub mod fastcgi;
 pub mod files;
+pub mod forwarding;
 pub mod grpc;
 pub mod gzip;
 pub mod handshakes;
@@ -26,10 +26,12 @@ pub mod map;
 pub mod memcached;
 pub mod mirror;
 pub mod named;
+pub mod next_upstream;
 pub mod openssl;
 pub mod proxy;
 pub mod ranges;
 pub mod realip;
+pub mod resolver;
 pub mod rewrite;
 pub mod scgi;
 pub mod slice;
@@ -37,61 +39,176 @@ pub mod ssi;
 pub mod ssl;
 pub mod sub;
 pub mod upstream;
+pub mod upstream_connection;
+pub mod upstream_responses;
 pub mod upstream_tls;
+pub mod upstream_url;
 pub mod user_id;
 
-use crate::registry::Word;
+use crate::definition::Definition;
 
-/// What each module has built.
-pub const ALL: &[(&str, &[Word])] = &[
-    ("ngx_core_module", core::WORDS),
-    ("ngx_http_access_module", access::WORDS),
-    ("ngx_http_acme_module", acme::WORDS),
-    ("ngx_http_addition_module", addition::WORDS),
-    ("ngx_http_auth_basic_module", auth::BASIC),
-    ("ngx_http_auth_request_module", auth::REQUEST),
-    ("ngx_http_autoindex_module", files::AUTOINDEX),
-    ("ngx_http_browser_module", browser::WORDS),
-    ("ngx_http_charset_module", charset::WORDS),
-    ("ngx_http_core_module", http_core::WORDS),
-    ("ngx_http_dav_module", files::DAV),
-    ("ngx_http_empty_gif_module", content::EMPTY_GIF),
-    ("ngx_http_fastcgi_module", fastcgi::WORDS),
-    ("ngx_http_geo_module", map::GEO),
-    ("ngx_http_grpc_module", grpc::WORDS),
-    ("ngx_http_gzip_module", gzip::WORDS),
-    ("ngx_http_gzip_static_module", gzip::STATIC),
-    ("ngx_http_gunzip_module", gzip::GUNZIP),
-    ("ngx_http_headers_module", headers::WORDS),
-    ("ngx_http_index_module", files::INDEX),
-    ("ngx_http_limit_conn_module", limits::CONNECTIONS),
-    ("ngx_http_limit_req_module", limits::REQUESTS),
-    ("ngx_http_log_module", log::WORDS),
-    ("ngx_http_map_module", map::MAP),
-    ("ngx_http_memcached_module", memcached::WORDS),
-    ("ngx_http_mirror_module", mirror::WORDS),
-    ("ngx_http_proxy_module", proxy::WORDS),
-    ("ngx_http_random_index_module", files::RANDOM_INDEX),
-    ("ngx_http_realip_module", realip::WORDS),
-    ("ngx_http_referer_module", content::REFERER),
-    ("ngx_http_rewrite_module", rewrite::WORDS),
-    ("ngx_http_scgi_module", scgi::WORDS),
-    ("ngx_http_secure_link_module", content::SECURE_LINK),
-    ("ngx_http_slice_module", slice::WORDS),
-    ("ngx_http_split_clients_module", map::SPLIT_CLIENTS),
-    ("ngx_http_ssi_module", ssi::WORDS),
-    ("ngx_http_ssl_module", ssl::WORDS),
-    ("ngx_http_stub_status_module", content::STUB_STATUS),
-    ("ngx_http_upstream_module", upstream::WORDS),
-    ("ngx_http_sub_module", sub::WORDS),
-    ("ngx_http_userid_module", user_id::WORDS),
-    ("ngx_http_uwsgi_module", scgi::UWSGI),
-    ("ngx_http_v2_module", http2::V2),
-    ("ngx_http_v3_module", http2::V3),
+/// A module of nginx, and the definitions of those of its directives that sluice knows.
+pub struct Module {
+    /// Its name, such as `ngx_http_core_module`.
+    pub name: &'static str,
+    /// What the names of its directives begin with and the tables leave out, such as `proxy_`: modules with upstreams share
+    /// tables.
+    pub prefix: &'static str,
+    /// Tables of its directives.
+    pub tables: &'static [&'static [Definition]],
+}
+
+impl Module {
+    /// All definitions.
+    pub fn definitions(&self) -> impl Iterator<Item = &'static Definition> {
+        self.tables.iter().copied().flatten()
+    }
+
+    /// The definition of the directive called `name`.
+    pub fn definition(&self, name: &str) -> Option<&'static Definition> {
+        let name = name.strip_prefix(self.prefix)?;
+        self.definitions().find(|known| known.name == name)
+    }
+}
+
+/// A module whose tables have whole names.
+const fn plain(name: &'static str, tables: &'static [&'static [Definition]]) -> Module {
+    Module {
+        name,
+        prefix: "",
+        tables,
+    }
+}
+
+/// The modules of which sluice knows directives.
+pub const ALL: &[Module] = &[
+    plain("ngx_core_module", &[core::DIRECTIVES]),
+    plain("ngx_http_access_module", &[access::DIRECTIVES]),
+    plain("ngx_http_acme_module", &[acme::DIRECTIVES]),
+    plain("ngx_http_addition_module", &[addition::DIRECTIVES]),
+    plain("ngx_http_auth_basic_module", &[auth::BASIC]),
+    plain("ngx_http_auth_request_module", &[auth::REQUEST]),
+    plain("ngx_http_autoindex_module", &[files::AUTOINDEX]),
+    plain("ngx_http_browser_module", &[browser::DIRECTIVES]),
+    plain("ngx_http_charset_module", &[charset::DIRECTIVES]),
+    plain("ngx_http_core_module", &[http_core::DIRECTIVES]),
+    plain("ngx_http_dav_module", &[files::DAV]),
+    plain("ngx_http_empty_gif_module", &[content::EMPTY_GIF]),
+    Module {
+        name: "ngx_http_fastcgi_module",
+        prefix: "fastcgi_",
+        tables: &[
+            fastcgi::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_geo_module", &[map::GEO]),
+    Module {
+        name: "ngx_http_grpc_module",
+        prefix: "grpc_",
+        tables: &[
+            grpc::DIRECTIVES,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_gzip_module", &[gzip::DIRECTIVES]),
+    plain("ngx_http_gzip_static_module", &[gzip::STATIC]),
+    plain("ngx_http_gunzip_module", &[gzip::GUNZIP]),
+    plain("ngx_http_headers_module", &[headers::DIRECTIVES]),
+    plain("ngx_http_index_module", &[files::INDEX]),
+    plain("ngx_http_limit_conn_module", &[limits::CONNECTIONS]),
+    plain("ngx_http_limit_req_module", &[limits::REQUESTS]),
+    plain("ngx_http_log_module", &[log::DIRECTIVES]),
+    plain("ngx_http_map_module", &[map::MAP]),
+    Module {
+        name: "ngx_http_memcached_module",
+        prefix: "memcached_",
+        tables: &[
+            memcached::DIRECTIVES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_mirror_module", &[mirror::DIRECTIVES]),
+    Module {
+        name: "ngx_http_proxy_module",
+        prefix: "proxy_",
+        tables: &[
+            proxy::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_random_index_module", &[files::RANDOM_INDEX]),
+    plain("ngx_http_realip_module", &[realip::DIRECTIVES]),
+    plain("ngx_http_referer_module", &[content::REFERER]),
+    plain("ngx_http_rewrite_module", &[rewrite::DIRECTIVES]),
+    Module {
+        name: "ngx_http_scgi_module",
+        prefix: "scgi_",
+        tables: &[
+            scgi::DIRECTIVES,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_secure_link_module", &[content::SECURE_LINK]),
+    plain("ngx_http_slice_module", &[slice::DIRECTIVES]),
+    plain("ngx_http_split_clients_module", &[map::SPLIT_CLIENTS]),
+    plain("ngx_http_ssi_module", &[ssi::DIRECTIVES]),
+    plain("ngx_http_ssl_module", &[ssl::DIRECTIVES]),
+    plain("ngx_http_stub_status_module", &[content::STUB_STATUS]),
+    plain("ngx_http_upstream_module", &[upstream::DIRECTIVES]),
+    plain("ngx_http_sub_module", &[sub::DIRECTIVES]),
+    plain("ngx_http_userid_module", &[user_id::DIRECTIVES]),
+    Module {
+        name: "ngx_http_uwsgi_module",
+        prefix: "uwsgi_",
+        tables: &[
+            scgi::UWSGI,
+            buffering::DIRECTIVES,
+            cache::DIRECTIVES,
+            cgi::DIRECTIVES,
+            forwarding::REQUESTS,
+            forwarding::RESPONSES,
+            next_upstream::DIRECTIVES,
+            upstream_connection::DIRECTIVES,
+            upstream_connection::SOCKET_BUFFERS,
+            upstream_responses::DIRECTIVES,
+            upstream_tls::DIRECTIVES,
+        ],
+    },
+    plain("ngx_http_v2_module", &[http2::V2]),
+    plain("ngx_http_v3_module", &[http2::V3]),
 ];
 
-/// What the module called `name` has built.
-pub fn words(name: &str) -> Option<&'static [Word]> {
-    let found = ALL.iter().find(|(module, _)| *module == name);
-    found.map(|(_, words)| *words)
+/// The module called `name`.
+pub fn module(name: &str) -> Option<&'static Module> {
+    ALL.iter().find(|module| module.name == name)
 }

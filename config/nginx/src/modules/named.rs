@@ -3,21 +3,21 @@
 use sluice_model::Duration;
 use sluice_model::tls::{NamedCertificates, NamedPair};
 
-use super::ssl::Pair;
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::lower::values;
+use crate::tree::Word;
 
 /// How long a certificate is kept that nobody needs, and before it is read anew, where the file does not say.
 const INACTIVE: Duration = Duration::seconds(10);
 const VALID: Duration = Duration::seconds(60);
 
-/// What certificates are called for a handshake, and for how long they are kept.
+/// What certificates are called for a handshake, and for how long they are kept; `pairs` are certificates with their keys.
 pub(super) fn lower(
     cx: &mut Lowering<'_>,
     level: &Level<'_>,
-    pairs: &[Pair<'_>],
+    pairs: &[[&Word; 2]],
 ) -> NamedCertificates {
     let facts = Facts {
         server_name: level
@@ -38,8 +38,7 @@ pub(super) fn lower(
         origin: origin.unwrap_or_default(),
         ..keep(cx, level)
     };
-    for pair in pairs {
-        let [certificate, key] = pair.words();
+    for [certificate, key] in pairs {
         named.pairs.push(NamedPair {
             certificate: cx.text(certificate, &facts),
             key: cx.text(key, &facts),

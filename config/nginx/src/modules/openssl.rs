@@ -3,8 +3,8 @@
 
 use sluice_diag::Diagnostic;
 
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::tree::Directive;
 
 /// A cipher suite of TLS 1.2 that is spoken.

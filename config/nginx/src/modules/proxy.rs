@@ -14,108 +14,48 @@ mod cookies;
 
 pub use by_variable::application as application_by_variable;
 pub use by_variable::grpc as grpc_by_variable;
-pub use by_variable::resolver_of;
 
-use super::buffering::{self, BUFFER_SIZE, BUSY, FOLDER, LOWAT, WRITE};
 use super::upstream::{self, Group};
-use super::{cache, cgi, grpc, http_core, upstream_tls};
-use crate::lower::Lowering;
+use super::upstream_url::{Url, with_grpc_scheme};
+use super::{
+    buffering, cache, forwarding, http_core, next_upstream, upstream_connection, upstream_tls,
+};
+use crate::definition::Takes::{Choice, Flag, Size, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{Content, Definition, MANY, Wrong, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables, literal};
-use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::Directive;
 
-pub(super) const BIND: Verdict = Partly("an address without port and variables, or `off`");
-pub(super) const IGNORED: Verdict = Partly(
-    "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and `X-Accel-Limit-Rate`; of the others none has an effect \
-     here anyway",
-);
-pub(super) const REPEATED: Verdict = Partly(
-    "a body that waited here as a whole is sent again; one that did not, if it has up to 64 KiB",
-);
-
-/// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("proxy_bind", Words(1, 2)).but(BIND),
-    Word::once("proxy_buffer_size", Size).but(BUFFER_SIZE),
-    Word::once("proxy_buffering", Flag),
-    Word::once("proxy_buffers", Words(2, 2)),
-    Word::once("proxy_busy_buffers_size", Size).but(BUSY),
-    Word::once("proxy_cache", Words(1, 1)).but(cache::ZONE),
-    Word::once("proxy_cache_background_update", Flag),
-    Word::many("proxy_cache_bypass", Words(1, MANY)),
-    Word::once("proxy_cache_convert_head", Flag).but(Partly(
-        "with `off` responses to HEAD are cached only if the key contains `$request_method`",
+/// The directives that are not in the tables of several modules.
+pub const DIRECTIVES: &[Definition] = &[
+    once("cache_convert_head", Flag).but(Partly(
+        "with `off` responses to HEAD are cached only if the key contains \
+         `$request_method`",
     )),
-    Word::once("proxy_cache_key", Words(1, 1)),
-    Word::once("proxy_cache_lock", Flag),
-    Word::once("proxy_cache_lock_age", Time),
-    Word::once("proxy_cache_lock_timeout", Time),
-    Word::once("proxy_cache_max_range_offset", Words(1, 1)),
-    Word::once("proxy_cache_methods", Words(1, MANY)),
-    Word::once("proxy_cache_min_uses", Number),
-    Word::many("proxy_cache_path", Words(2, MANY)).but(cache::PATH),
-    Word::many("proxy_cache_purge", Words(1, MANY)),
-    Word::once("proxy_cache_revalidate", Flag),
-    Word::once("proxy_cache_use_stale", Words(1, MANY)),
-    Word::many("proxy_cache_valid", Words(1, MANY)),
-    Word::once("proxy_connect_timeout", Time),
-    Word::many("proxy_cookie_domain", Words(1, 2)),
-    Word::many("proxy_cookie_flags", Words(1, MANY)),
-    Word::many("proxy_cookie_path", Words(1, 2)),
-    Word::once("proxy_headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    Word::once("proxy_headers_hash_max_size", Size).but(Always("tables grow by themselves")),
-    Word::once("proxy_force_ranges", Flag),
-    Word::many("proxy_hide_header", Words(1, 1)),
-    Word::once("proxy_http_version", Choice(&["1.0", "1.1", "2"])),
-    Word::once("proxy_ignore_client_abort", Flag),
-    Word::many("proxy_ignore_headers", Words(1, MANY)),
-    Word::once("proxy_intercept_errors", Flag),
-    Word::once("proxy_limit_rate", Words(1, 1)),
-    Word::once("proxy_max_temp_file_size", Size),
-    Word::once("proxy_method", Words(1, 1)),
-    Word::once("proxy_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("proxy_next_upstream_timeout", Time),
-    Word::once("proxy_next_upstream_tries", Number),
-    Word::many("proxy_no_cache", Words(1, MANY)),
-    Word::once("proxy_pass", Words(1, 1)),
-    Word::many("proxy_pass_header", Words(1, 1)),
-    Word::once("proxy_pass_request_body", Flag),
-    Word::once("proxy_pass_request_headers", Flag),
-    Word::once("proxy_pass_trailers", Flag)
-        .but(Always("trailers are forwarded if they are announced")),
-    Word::once("proxy_read_timeout", Time),
-    Word::many("proxy_redirect", Words(1, 2)),
-    Word::once("proxy_request_buffering", Flag),
-    Word::once("proxy_send_lowat", Size).but(LOWAT),
-    Word::once("proxy_send_timeout", Time),
-    Word::once("proxy_set_body", Words(1, 1)),
-    Word::many("proxy_set_header", Words(2, 2)),
-    Word::once("proxy_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("proxy_socket_rcvbuf", Size),
-    Word::once("proxy_socket_sndbuf", Size),
-    Word::once("proxy_ssl_certificate", Words(1, 1)),
-    Word::once("proxy_ssl_certificate_cache", Words(1, 3))
-        .but(Always("certificates are read once, with the configuration")),
-    Word::once("proxy_ssl_certificate_key", Words(1, 1)),
-    Word::once("proxy_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
-    Word::many("proxy_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
-    Word::once("proxy_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
-    Word::once("proxy_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
-    Word::once("proxy_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
-    Word::once("proxy_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
-    Word::once("proxy_ssl_server_name", Flag).but(upstream_tls::TOLD),
-    Word::once("proxy_ssl_session_reuse", Flag),
-    Word::once("proxy_ssl_trusted_certificate", Words(1, 1)),
-    Word::once("proxy_ssl_verify", Flag),
-    Word::once("proxy_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
-    Word::once("proxy_store", Words(1, 1)),
-    Word::once("proxy_store_access", Words(1, 3)),
-    Word::once("proxy_temp_file_write_size", Size).but(WRITE),
-    Word::once("proxy_temp_path", Words(1, 4)).but(FOLDER),
+    once("cache_use_stale", Words(1, MANY)).of(&next_upstream::OF_HTTP),
+    many("cookie_domain", Words(1, 2)).checked(cookies::changed),
+    many("cookie_flags", Words(1, MANY))
+        .of(&cookies::FLAGS)
+        .checked(cookies::flagged),
+    many("cookie_path", Words(1, 2)).checked(cookies::changed),
+    once("headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
+    once("headers_hash_max_size", Size).but(Always("tables grow by themselves")),
+    once("http_version", Choice(&["1.0", "1.1", "2"])),
+    forwarding::IGNORE_HEADERS,
+    once("method", Words(1, 1)),
+    next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
+    once("pass", Words(1, 1)).content(lower),
+    once("pass_trailers", Flag).but(Always("trailers are forwarded if they are announced")),
+    many("redirect", Words(1, 2)).checked(redirected),
+    buffering::SEND_LOWAT,
+    once("set_body", Words(1, 1)),
+    SET_HEADER,
 ];
+
+/// `*_set_header`.
+pub(super) const SET_HEADER: Definition = many("set_header", Words(2, 2));
 
 /// Upstream response headers that are not forwarded.
 const HIDDEN: [&str; 8] = [
@@ -129,47 +69,6 @@ const HIDDEN: [&str; 8] = [
     "X-Accel-Charset",
 ];
 
-/// An address with a scheme, in its parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Url<'a> {
-    /// Whether TLS is spoken.
-    pub is_tls: bool,
-    /// Host and port, the name of a group, or `unix:` and a path.
-    pub host: &'a str,
-    /// The path, if there is any.
-    pub path: Option<&'a str>,
-}
-
-impl<'a> Url<'a> {
-    /// Cuts an address.
-    pub fn parse(text: &'a str) -> Option<Url<'a>> {
-        let (scheme, rest) = text.split_once("://")?;
-        let is_tls = match scheme {
-            "http" | "grpc" => false,
-            "https" | "grpcs" => true,
-            _ => return None,
-        };
-        let (host, path) = match rest.strip_prefix("unix:") {
-            // The path of a request follows the second colon.
-            Some(socket) => {
-                let end = socket.find(':').unwrap_or(socket.len());
-                let path = socket.get(end + 1..);
-                (&rest[.."unix:".len() + end], path)
-            }
-            None => match rest.find(['/', '?']) {
-                Some(at) => (&rest[..at], Some(&rest[at..])),
-                None => (rest, None),
-            },
-        };
-        (!host.is_empty()).then_some(Url { is_tls, host, path })
-    }
-
-    /// The port that its scheme has.
-    pub fn port(&self) -> u16 {
-        if self.is_tls { 443 } else { 80 }
-    }
-}
-
 /// What `$proxy_host` and `$proxy_port` stand for.
 pub fn facts(directive: &Directive) -> Option<(String, String)> {
     let text = directive.arg(0)?;
@@ -179,7 +78,7 @@ pub fn facts(directive: &Directive) -> Option<(String, String)> {
             "{nginx.pass.port}".to_owned(),
         ));
     }
-    let with_scheme = grpc::with_scheme(text);
+    let with_scheme = with_grpc_scheme(text);
     let url = Url::parse(match directive.name() {
         "grpc_pass" => &with_scheme,
         _ => text,
@@ -195,14 +94,14 @@ pub fn facts(directive: &Directive) -> Option<(String, String)> {
     Some((literal(shown), port.unwrap_or(usual)))
 }
 
-/// Lowers `proxy_pass`; `prefix` is the path of the location, where it is one that is compared from the left.
-pub fn lower(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    prefix: Option<&str>,
-    facts: &Facts,
-) -> Option<Handler> {
+/// Lowers `proxy_pass`.
+fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    let Content {
+        level,
+        directive,
+        facts,
+        prefix,
+    } = content;
     let word = directive.args.first()?;
     if has_variables(&word.text) {
         return by_variable::proxy(cx, level, word, facts);
@@ -212,7 +111,7 @@ pub fn lower(
     };
     let to = To {
         url,
-        group: cx.group(url.host, url.port()),
+        group: upstream::group(cx, url.host, url.port()),
         target: target(cx, &url, word, prefix),
         redirects: redirects(cx, level, word.text.as_str(), prefix, facts),
         resolver: None,
@@ -239,6 +138,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
     } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts, "proxy_set_header");
     let version = level.word("proxy_http_version");
+    let connection = upstream_connection::lower(cx, level, "proxy");
     let transport = HttpTransport {
         resolver,
         tls: url
@@ -255,12 +155,12 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
             Some("2") => vec!["h2c".to_owned(), "2".to_owned()],
             _ => Vec::new(),
         },
-        local_address: bound(cx, level, "proxy_bind"),
-        socket_buffers: cgi::socket_buffers(level, "proxy"),
-        dial_timeout: level.time("proxy_connect_timeout").unwrap_or(SIXTY),
-        response_header_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
-        read_timeout: level.time("proxy_read_timeout").unwrap_or(SIXTY),
-        write_timeout: level.time("proxy_send_timeout").unwrap_or(SIXTY),
+        local_address: connection.local_address,
+        socket_buffers: upstream_connection::socket_buffers(level, "proxy"),
+        dial_timeout: connection.dial_timeout,
+        response_header_timeout: connection.read_timeout,
+        read_timeout: connection.read_timeout,
+        write_timeout: connection.write_timeout,
         ..HttpTransport::default()
     };
     let proxying = NginxProxy {
@@ -289,25 +189,17 @@ fn proxying(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> NginxPro
         word.map(|word| cx.text(word, facts))
     };
     let (method, body) = (text("proxy_method"), text("proxy_set_body"));
-    let next = upstream::next(cx, level, facts, "proxy");
+    let forwarded = forwarding::lower(cx, level, facts, "proxy", &HIDDEN);
     NginxProxy {
-        hide: cgi::hidden(level, "proxy", &HIDDEN),
-        ignore: cgi::ignored(level, "proxy"),
-        intercept: http_core::intercepted(level, "proxy_intercept_errors"),
         method: method.unwrap_or_default(),
         body,
-        drop_fields: !level.is_on("proxy_pass_request_headers", true),
-        drop_body: !level.is_on("proxy_pass_request_body", true),
         cookie_domains: cookies::changes(cx, level, facts, "proxy_cookie_domain"),
         cookie_paths: cookies::changes(cx, level, facts, "proxy_cookie_path"),
         cookie_flags: cookies::flags(cx, level, facts),
         naming: http_core::redirects(level, &facts.server_name),
-        ..buffering::both(cx, level, "proxy", next)
+        ..forwarded
     }
 }
-
-/// nginx's default timeout.
-pub const SIXTY: sluice_model::Duration = sluice_model::Duration::seconds(60);
 
 pub(super) fn headers(request: HeaderOps) -> Option<Headers> {
     (request != HeaderOps::default()).then_some(Headers {
@@ -349,28 +241,6 @@ pub(super) fn set_headers(
     (ops, host, upgrade && connection)
 }
 
-/// The address that upstreams are dialled from; none where it is empty.
-pub(super) fn bound(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> String {
-    let Some(line) = level.find(name) else {
-        return String::new();
-    };
-    let word = &line.args[0];
-    if let Some(second) = line.args.get(1) {
-        let wanted =
-            "an address alone; `transparent` needs privileges that this server does not keep";
-        let _: Option<()> = cx.invalid(second, name, wanted);
-    }
-    match word.text.as_str() {
-        "off" => String::new(),
-        text if text.parse::<std::net::IpAddr>().is_ok() => text.to_owned(),
-        _ => {
-            let wanted = "an IP address without port and variables, or `off`";
-            let _: Option<()> = cx.invalid(word, name, wanted);
-            String::new()
-        }
-    }
-}
-
 /// With a path in the address, that path stands in place of the location's.
 fn target(
     cx: &mut Lowering<'_>,
@@ -396,6 +266,11 @@ fn target(
         cut: u32::try_from(prefix.len()).unwrap_or(u32::MAX),
         whole: false,
     })
+}
+
+fn redirected(directive: &Directive) -> Option<Wrong> {
+    let wanted = "`default`, `off`, or what is replaced and by what";
+    cookies::alone(directive, wanted, &["off", "default"])
 }
 
 fn redirects(
@@ -465,28 +340,31 @@ fn redirects(
     found
 }
 
-#[cfg(test)]
-mod tests {
-    use super::Url;
-
-    #[test]
-    fn addresses_are_cut() {
-        let url = |text| Url::parse(text).map(|url| (url.is_tls, url.host, url.path));
-        assert_eq!(url("http://a"), Some((false, "a", None)));
-        assert_eq!(url("https://a:81/"), Some((true, "a:81", Some("/"))));
-        assert_eq!(
-            url("http://[::1]:81/b?c"),
-            Some((false, "[::1]:81", Some("/b?c")))
-        );
-        assert_eq!(
-            url("http://unix:/run/x.sock"),
-            Some((false, "unix:/run/x.sock", None))
-        );
-        assert_eq!(
-            url("http://unix:/run/x.sock:/b"),
-            Some((false, "unix:/run/x.sock", Some("/b")))
-        );
-        assert_eq!(url("a:80"), None);
-        assert_eq!(url("http://"), None);
+/// The `proxy_redirect` among directives of one block that mean nothing beside the others: what is wrong, and what helps.
+pub fn misplaced_redirects(
+    directives: &[Directive],
+) -> Vec<(&Directive, &'static str, &'static str)> {
+    let mut found = Vec::new();
+    let mut is_passed = false;
+    let redirects = directives
+        .iter()
+        .filter(|one| one.name() == "proxy_redirect");
+    let is_several = redirects.count() > 1;
+    for directive in directives {
+        match (directive.name(), directive.arg(0)) {
+            ("proxy_pass", _) => is_passed = true,
+            ("proxy_redirect", Some("default")) if !is_passed => found.push((
+                directive,
+                "no `proxy_pass` stands before it, from which it would follow",
+                "put it behind `proxy_pass`, or leave it out: it holds where nothing is said",
+            )),
+            ("proxy_redirect", Some("off")) if is_several => found.push((
+                directive,
+                "other lines of this block say what is replaced",
+                "keep it, or the others",
+            )),
+            _ => {}
+        }
     }
+    found
 }

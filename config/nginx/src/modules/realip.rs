@@ -4,19 +4,24 @@ use sluice_model::Handler;
 use sluice_model::nginx::RealIp;
 use sluice_route::matcher::IpRanges;
 
-use crate::lower::Lowering;
+use crate::arguments::each;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::Verdict::Partly;
+use crate::definition::Wrong;
+use crate::definition::{Definition, many, once};
 use crate::lower::level::Level;
-use crate::registry::Takes::{Flag, Words};
-use crate::registry::Verdict::Partly;
-use crate::registry::Word;
+use crate::lower::lowering::Lowering;
+use crate::tree::Directive;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("real_ip_header", Words(1, 1)),
-    Word::once("real_ip_recursive", Flag),
-    Word::many("set_real_ip_from", Words(1, 1)).but(Partly(
-        "addresses, networks and `unix:`; names are not looked up",
-    )),
+pub const DIRECTIVES: &[Definition] = &[
+    once("real_ip_header", Words(1, 1)),
+    once("real_ip_recursive", Flag),
+    many("set_real_ip_from", Words(1, 1))
+        .but(Partly(
+            "addresses, networks and `unix:`; names are not looked up",
+        ))
+        .checked(check_network),
 ];
 
 /// The trusted proxies of a block.
@@ -58,4 +63,22 @@ pub fn of_location(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<Handler> 
     let around = level.server().and_then(|level| settings(cx, level));
     let real = settings(cx, level).filter(|real| Some(real) != around.as_ref());
     real.map(Handler::NginxRealIp)
+}
+
+/// An address, a network or `unix:`; nginx also takes names.
+pub fn check_network(directive: &Directive) -> Option<Wrong> {
+    each(directive, "an address, a network or `unix:`", |word| {
+        word == "unix:" || IpRanges::new(&[word]).is_ok() || is_host(word)
+    })
+}
+
+/// Whether a text may be the name of a host.
+fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    text.trim_end_matches('.').split('.').all(is_label)
 }

@@ -6,24 +6,31 @@ use sluice_model::nginx::{
     Action, Condition, IfHolds, Nothing, ReturnAnswer, RewriteTarget, SetVariable,
 };
 
-use crate::lower::Lowering;
+use crate::arguments;
+use crate::context::Context;
+use crate::definition::Takes::{Block, Flag, Nothing as NoWords, Words};
+use crate::definition::Verdict::Always;
+use crate::definition::Wrong;
+use crate::definition::{Definition, MANY, many, once};
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Block, Flag, Nothing as NoWords, Words};
-use crate::registry::Verdict::Always;
 use crate::registry::variables;
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("break", NoWords),
-    Word::many("if", Block(1, MANY)),
-    Word::many("return", Words(1, 2)),
-    Word::many("rewrite", Words(2, 3)),
-    Word::once("rewrite_log", Flag),
-    Word::many("set", Words(2, 2)),
-    Word::once("uninitialized_variable_warn", Flag)
-        .but(Always("a variable that nothing set is empty")),
+pub const DIRECTIVES: &[Definition] = &[
+    many("break", NoWords),
+    many("if", Block(1, MANY))
+        .checked(arguments::pattern)
+        .holding(|outer| match outer == Context::Server {
+            true => Context::IfInServer,
+            false => Context::IfInLocation,
+        }),
+    many("return", Words(1, 2)),
+    many("rewrite", Words(2, 3)).checked(check_rewrite),
+    once("rewrite_log", Flag),
+    many("set", Words(2, 2)),
+    once("uninitialized_variable_warn", Flag).but(Always("a variable that nothing set is empty")),
 ];
 
 /// The actions that stand in a block. `branch` makes the place that an `if` block stands for and gives its number.
@@ -322,5 +329,12 @@ pub fn defined(directives: &[Directive], into: &mut crate::lower::text::Defined)
             }
         }
         defined(directive.body(), into);
+    }
+}
+
+fn check_rewrite(directive: &Directive) -> Option<Wrong> {
+    match directive.arg(1)?.is_empty() {
+        true => Some((1, "what the path becomes")),
+        false => arguments::pattern(directive),
     }
 }

@@ -4,138 +4,39 @@
 use sluice_model::Handler;
 use sluice_model::proxy::{CgiTransport, ReverseProxy, Transport};
 
-use super::buffering::{BUFFER_SIZE, BUSY, FOLDER, WRITE};
-use super::proxy::{BIND, REPEATED, SIXTY, Url, application_by_variable, bound};
-use super::upstream::Group;
-use super::{cache, cgi, upstream_tls};
-use crate::lower::Lowering;
+use super::proxy::application_by_variable;
+use super::upstream::{self, Group};
+use super::upstream_url::Url;
+use super::{cache, cgi, forwarding, upstream_connection, upstream_tls};
+use crate::arguments::each;
+use crate::definition::Takes::Number;
+use crate::definition::Verdict::Partly;
+use crate::definition::{Content, Definition, Wrong, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
-use crate::registry::Takes::{Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{Always, Idle, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{self, Directive};
 
-/// The directives of SCGI.
-pub const WORDS: &[Word] = &[
-    Word::once("scgi_bind", Words(1, 2)).but(BIND),
-    Word::once("scgi_buffer_size", Size).but(BUFFER_SIZE),
-    Word::once("scgi_buffering", Flag),
-    Word::once("scgi_buffers", Words(2, 2)),
-    Word::once("scgi_busy_buffers_size", Size).but(BUSY),
-    Word::once("scgi_cache", Words(1, 1)).but(cache::ZONE),
-    Word::once("scgi_cache_background_update", Flag),
-    Word::many("scgi_cache_bypass", Words(1, MANY)),
-    Word::once("scgi_cache_key", Words(1, 1)),
-    Word::once("scgi_cache_lock", Flag),
-    Word::once("scgi_cache_lock_age", Time),
-    Word::once("scgi_cache_lock_timeout", Time),
-    Word::once("scgi_cache_max_range_offset", Words(1, 1)),
-    Word::once("scgi_cache_methods", Words(1, MANY)),
-    Word::once("scgi_cache_min_uses", Number),
-    Word::many("scgi_cache_path", Words(2, MANY)).but(cache::PATH),
-    Word::many("scgi_cache_purge", Words(1, MANY)),
-    Word::once("scgi_cache_revalidate", Flag),
-    Word::once("scgi_cache_use_stale", Words(1, MANY)),
-    Word::many("scgi_cache_valid", Words(1, MANY)),
-    Word::once("scgi_connect_timeout", Time),
-    Word::once("scgi_force_ranges", Flag),
-    Word::many("scgi_hide_header", Words(1, 1)),
-    Word::once("scgi_ignore_client_abort", Flag),
-    Word::many("scgi_ignore_headers", Words(1, MANY)),
-    Word::once("scgi_intercept_errors", Flag),
-    Word::once("scgi_limit_rate", Words(1, 1)),
-    Word::once("scgi_max_temp_file_size", Size),
-    Word::once("scgi_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("scgi_next_upstream_timeout", Time),
-    Word::once("scgi_next_upstream_tries", Number),
-    Word::many("scgi_no_cache", Words(1, MANY)),
-    Word::many("scgi_param", Words(2, 3)),
-    Word::once("scgi_pass", Words(1, 1)),
-    Word::many("scgi_pass_header", Words(1, 1)),
-    Word::once("scgi_pass_request_body", Flag),
-    Word::once("scgi_pass_request_headers", Flag),
-    Word::once("scgi_read_timeout", Time),
-    Word::once("scgi_request_buffering", Flag),
-    Word::once("scgi_send_timeout", Time),
-    Word::once("scgi_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("scgi_socket_rcvbuf", Size),
-    Word::once("scgi_socket_sndbuf", Size),
-    Word::once("scgi_store", Words(1, 1)),
-    Word::once("scgi_store_access", Words(1, 3)),
-    Word::once("scgi_temp_file_write_size", Size).but(WRITE),
-    Word::once("scgi_temp_path", Words(1, 4)).but(FOLDER),
+/// The directives of SCGI that are not in the tables of several modules.
+pub const DIRECTIVES: &[Definition] = &[forwarding::IGNORE_HEADERS, cgi::PASS.content(lower)];
+
+/// The directives of uwsgi that are not in the tables of several modules.
+pub const UWSGI: &[Definition] = &[
+    forwarding::IGNORE_HEADERS,
+    once("modifier1", Number).checked(check_modifier),
+    once("modifier2", Number).checked(check_modifier),
+    cgi::PASS
+        .but(Partly(
+            "with variables `suwsgi://` has to stand in front of them",
+        ))
+        .content(lower_uwsgi),
 ];
 
-/// The directives of uwsgi.
-pub const UWSGI: &[Word] = &[
-    Word::once("uwsgi_bind", Words(1, 2)).but(BIND),
-    Word::once("uwsgi_buffer_size", Size).but(BUFFER_SIZE),
-    Word::once("uwsgi_buffering", Flag),
-    Word::once("uwsgi_buffers", Words(2, 2)),
-    Word::once("uwsgi_busy_buffers_size", Size).but(BUSY),
-    Word::once("uwsgi_cache", Words(1, 1)).but(cache::ZONE),
-    Word::once("uwsgi_cache_background_update", Flag),
-    Word::many("uwsgi_cache_bypass", Words(1, MANY)),
-    Word::once("uwsgi_cache_key", Words(1, 1)),
-    Word::once("uwsgi_cache_lock", Flag),
-    Word::once("uwsgi_cache_lock_age", Time),
-    Word::once("uwsgi_cache_lock_timeout", Time),
-    Word::once("uwsgi_cache_max_range_offset", Words(1, 1)),
-    Word::once("uwsgi_cache_methods", Words(1, MANY)),
-    Word::once("uwsgi_cache_min_uses", Number),
-    Word::many("uwsgi_cache_path", Words(2, MANY)).but(cache::PATH),
-    Word::many("uwsgi_cache_purge", Words(1, MANY)),
-    Word::once("uwsgi_cache_revalidate", Flag),
-    Word::once("uwsgi_cache_use_stale", Words(1, MANY)),
-    Word::many("uwsgi_cache_valid", Words(1, MANY)),
-    Word::once("uwsgi_connect_timeout", Time),
-    Word::once("uwsgi_force_ranges", Flag),
-    Word::many("uwsgi_hide_header", Words(1, 1)),
-    Word::once("uwsgi_ignore_client_abort", Flag),
-    Word::many("uwsgi_ignore_headers", Words(1, MANY)),
-    Word::once("uwsgi_intercept_errors", Flag),
-    Word::once("uwsgi_limit_rate", Words(1, 1)),
-    Word::once("uwsgi_max_temp_file_size", Size),
-    Word::once("uwsgi_modifier1", Number),
-    Word::once("uwsgi_modifier2", Number),
-    Word::once("uwsgi_next_upstream", Words(1, MANY)).but(REPEATED),
-    Word::once("uwsgi_next_upstream_timeout", Time),
-    Word::once("uwsgi_next_upstream_tries", Number),
-    Word::many("uwsgi_no_cache", Words(1, MANY)),
-    Word::many("uwsgi_param", Words(2, 3)),
-    Word::once("uwsgi_pass", Words(1, 1)).but(Partly(
-        "with variables `suwsgi://` has to stand in front of them",
-    )),
-    Word::many("uwsgi_pass_header", Words(1, 1)),
-    Word::once("uwsgi_pass_request_body", Flag),
-    Word::once("uwsgi_pass_request_headers", Flag),
-    Word::once("uwsgi_read_timeout", Time),
-    Word::once("uwsgi_request_buffering", Flag),
-    Word::once("uwsgi_send_timeout", Time),
-    Word::once("uwsgi_socket_keepalive", Flag).but(Always("connections are probed")),
-    Word::once("uwsgi_socket_rcvbuf", Size),
-    Word::once("uwsgi_socket_sndbuf", Size),
-    Word::once("uwsgi_ssl_certificate", Words(1, 1)),
-    Word::once("uwsgi_ssl_certificate_cache", Words(1, 3))
-        .but(Always("certificates are read once, with the configuration")),
-    Word::once("uwsgi_ssl_certificate_key", Words(1, 1)),
-    Word::once("uwsgi_ssl_ciphers", Words(1, 1)).but(upstream_tls::CIPHERS),
-    Word::many("uwsgi_ssl_conf_command", Words(2, 2)).but(upstream_tls::COMMANDS),
-    Word::once("uwsgi_ssl_crl", Words(1, 1)).but(upstream_tls::REVOKED),
-    Word::once("uwsgi_ssl_name", Words(1, 1)).but(upstream_tls::NAME),
-    Word::once("uwsgi_ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
-    Word::once("uwsgi_ssl_protocols", Words(1, MANY)).but(upstream_tls::PROTOCOLS),
-    Word::once("uwsgi_ssl_server_name", Flag).but(upstream_tls::TOLD),
-    Word::once("uwsgi_ssl_session_reuse", Flag),
-    Word::once("uwsgi_ssl_trusted_certificate", Words(1, 1)),
-    Word::once("uwsgi_ssl_verify", Flag),
-    Word::once("uwsgi_ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
-    Word::once("uwsgi_store", Words(1, 1)),
-    Word::once("uwsgi_store_access", Words(1, 3)),
-    Word::once("uwsgi_temp_file_write_size", Size).but(WRITE),
-    Word::once("uwsgi_temp_path", Words(1, 4)).but(FOLDER),
-];
+fn check_modifier(directive: &Directive) -> Option<Wrong> {
+    each(directive, "a number from 0 to 255", |word| {
+        word.parse::<u8>().is_ok()
+    })
+}
 
 /// Which of the two is spoken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,32 +59,22 @@ impl Speech {
 const PORT: u16 = 80;
 
 /// Lowers `scgi_pass`.
-pub fn lower(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-) -> Option<Handler> {
-    pass(cx, level, directive, facts, Speech::Scgi)
+fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    pass(cx, content, Speech::Scgi)
 }
 
 /// Lowers `uwsgi_pass`.
-pub fn lower_uwsgi(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-) -> Option<Handler> {
-    pass(cx, level, directive, facts, Speech::Uwsgi)
+fn lower_uwsgi(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
+    pass(cx, content, Speech::Uwsgi)
 }
 
-fn pass(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    directive: &Directive,
-    facts: &Facts,
-    speech: Speech,
-) -> Option<Handler> {
+fn pass(cx: &mut Lowering<'_>, content: Content<'_>, speech: Speech) -> Option<Handler> {
+    let Content {
+        level,
+        directive,
+        facts,
+        ..
+    } = content;
     let word = directive.args.first()?;
     let name = format!("{}_pass", speech.prefix());
     let (is_tls, address) = match (word.text.split_once("://"), speech) {
@@ -214,7 +105,7 @@ fn pass(
         return application_by_variable(cx, level, &word, facts, PORT, &one);
     }
     cx.has_port(address, word, &name)?;
-    let group = cx.group(address, PORT);
+    let group = upstream::group(cx, address, PORT);
     pass_to(cx, level, &url(address), group, facts, speech)
 }
 
@@ -273,18 +164,18 @@ fn transport(
             }
         }
     }
-    let time = |name: &str| level.time(&format!("{prefix}_{name}")).unwrap_or(SIXTY);
+    let connection = upstream_connection::lower(cx, level, prefix);
     Some(CgiTransport {
         env,
         env_if_not_empty,
         only_env: true,
-        dial_timeout: time("connect_timeout"),
-        read_timeout: time("read_timeout"),
-        write_timeout: time("send_timeout"),
+        dial_timeout: connection.dial_timeout,
+        read_timeout: connection.read_timeout,
+        write_timeout: connection.write_timeout,
         modifier1: modifiers[0],
         modifier2: modifiers[1],
-        local_address: bound(cx, level, &format!("{prefix}_bind")),
-        socket_buffers: cgi::socket_buffers(level, prefix),
+        local_address: connection.local_address,
+        socket_buffers: upstream_connection::socket_buffers(level, prefix),
         ..CgiTransport::default()
     })
 }

@@ -3,12 +3,12 @@
 use sluice_model::Handler;
 use sluice_model::nginx::Slice;
 
+use crate::definition::Takes::Size;
+use crate::definition::{Definition, once};
 use crate::lower::level::Level;
-use crate::registry::Takes::Size;
-use crate::registry::Word;
 
 /// The directives.
-pub const WORDS: &[Word] = &[Word::once("slice", Size)];
+pub const DIRECTIVES: &[Definition] = &[once("slice", Size)];
 
 /// Fetches the responses of a block in slices.
 pub fn lower(level: &Level<'_>) -> Option<Handler> {

@@ -5,26 +5,27 @@ use std::collections::BTreeMap;
 use sluice_model::Handler;
 use sluice_model::nginx::Ssi;
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Size, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
-use crate::registry::Takes::{Flag, Size, Words};
-use crate::registry::Verdict::{Always, Partly};
 use crate::registry::variables::{FAMILIES, VARIABLES, Variable};
-use crate::registry::{MANY, Word};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("ssi", Flag).but(Partly(
-        "`$request_body` has no value in pages, and times of upstreams only where another text asks for them; an empty \
-         variable of the request counts as one that is not there",
+pub const DIRECTIVES: &[Definition] = &[
+    once("ssi", Flag).but(Partly(
+        "`$request_body` has no value in pages, and times of upstreams only where \
+         another text asks for them; an empty variable of the request counts as one \
+         that is not there",
     )),
-    Word::once("ssi_last_modified", Flag),
-    Word::once("ssi_min_file_chunk", Size).but(Always("buffers are those of the program")),
-    Word::once("ssi_silent_errors", Flag),
-    Word::many("ssi_types", Words(1, MANY)),
-    Word::once("ssi_value_length", Size),
+    once("ssi_last_modified", Flag),
+    once("ssi_min_file_chunk", Size).but(Always("buffers are those of the program")),
+    once("ssi_silent_errors", Flag),
+    many("ssi_types", Words(1, MANY)),
+    once("ssi_value_length", Size),
 ];
 
 /// The length that a value of a parameter may not reach where nothing is said.

@@ -7,80 +7,89 @@ use sluice_model::tls::{
     CertificateFiles, CertificateSelection, ClientAuthentication, ConnectionPolicy,
 };
 
+use super::upstream_tls;
 use super::{acme, handshakes, named};
-use crate::lower::Lowering;
+use crate::arguments::{ZONE_BYTES_MIN, each};
+use crate::definition::Takes::{Choice, Flag, Number, Size, Time, Words};
+use crate::definition::Verdict::{self, Always, Idle, OnlyAs, Partly};
+use crate::definition::Wrong;
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
-use crate::registry::Takes::{Choice, Flag, Number, Size, Time, Words};
-use crate::registry::Verdict::{self, Always, Idle, OnlyAs, Partly};
-use crate::registry::{MANY, Word as Known};
+use crate::lower::values::size;
 use crate::tree::{Directive, Word};
 
 const NAMED: Verdict =
     Partly("a file, `data:` and a text, with or without variables; not `engine:` and `store:`");
 
 /// Those of TLS.
-pub const WORDS: &[Known] = &[
-    Known::once("ssl", Flag).but(Partly(
+pub const DIRECTIVES: &[Definition] = &[
+    once("ssl", Flag).but(Partly(
         "as it was until nginx 1.25: TLS at all addresses of the server",
     )),
-    Known::once("ssl_buffer_size", Size).but(Always("records grow with the response")),
-    Known::many("ssl_certificate", Words(1, 1))
-        .but(NAMED),
-    Known::many("ssl_certificate_key", Words(1, 1)).but(NAMED),
-    Known::once("ssl_ciphers", Words(1, 1)).but(Partly(
-        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any leaves TLS 1.3",
+    once("ssl_buffer_size", Size).but(Always("records grow with the response")),
+    many("ssl_certificate", Words(1, 1)).but(NAMED),
+    many("ssl_certificate_key", Words(1, 1)).but(NAMED),
+    once("ssl_ciphers", Words(1, 1)).but(Partly(
+        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any \
+         leaves TLS 1.3",
     )),
-    Known::once("ssl_client_certificate", Words(1, 1)),
-    Known::many("ssl_conf_command", Words(2, 2)).but(Partly(
-        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
+    once("ssl_client_certificate", Words(1, 1)),
+    many("ssl_conf_command", Words(2, 2)).but(Partly(
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
+         `MaxProtocol`, and what holds anyway",
     )),
-    Known::once("ssl_crl", Words(1, 1)),
-    Known::once("ssl_dhparam", Words(1, 1))
-        .but(Idle("only cipher suites that are not offered need it")),
-    Known::once("ssl_early_data", Flag).but(Partly(
-        "requests that change something wait for the end of the handshake, or get 425; not with `ssl_verify_client`",
+    once("ssl_crl", Words(1, 1)),
+    once("ssl_dhparam", Words(1, 1)).but(Idle("only cipher suites that are not offered need it")),
+    once("ssl_early_data", Flag).but(Partly(
+        "requests that change something wait for the end of the handshake, or get 425; \
+         not with `ssl_verify_client`",
     )),
-    Known::once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
+    once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
         "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
     )),
-    Known::once("ssl_password_file", Words(1, 1)).but(super::upstream_tls::PASSWORDS),
-    Known::once("ssl_prefer_server_ciphers", Flag).but(Partly(
-        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides least",
+    once("ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
+    once("ssl_prefer_server_ciphers", Flag).but(Partly(
+        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides \
+         least",
     )),
-    Known::once("ssl_protocols", Words(1, MANY)).but(Partly(
-        "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
-    )),
-    Known::once("ssl_reject_handshake", Flag),
-    Known::once("ssl_session_cache", Words(1, MANY))
+    once("ssl_protocols", Words(1, MANY))
+        .but(Partly(
+            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+        ))
+        .of(&upstream_tls::VERSIONS),
+    once("ssl_reject_handshake", Flag),
+    once("ssl_session_cache", Words(1, MANY))
         .but(Partly(
             "sessions are kept in memory only without tickets, ten thousand for each server",
-        )),
-    Known::many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
+        ))
+        .checked(session_cache),
+    many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
         "instances of this server share sessions by it, others do not",
     )),
-    Known::once("ssl_session_tickets", Flag),
-    Known::once("ssl_session_timeout", Time)
-        .but(Partly("tickets last for that long, and up to half as long again; a minute at least")),
-    Known::once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
-    Known::once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
-    Known::once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
-    Known::once("ssl_certificate_cache", Words(1, 3)),
-    Known::once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
-    Known::once("ssl_stapling", Flag).but(Always(
+    once("ssl_session_tickets", Flag),
+    once("ssl_session_timeout", Time).but(Partly(
+        "tickets last for that long, and up to half as long again; a minute at least",
+    )),
+    once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
+    once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    once("ssl_ocsp_responder", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
+    once("ssl_certificate_cache", Words(1, 3)),
+    once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
+    once("ssl_stapling", Flag).but(Always(
         "OCSP responses are stapled where certificates name a responder",
     )),
-    Known::once("ssl_stapling_file", Words(1, 1)),
-    Known::once("ssl_stapling_responder", Words(1, 1)).but(Partly(
-        "for certificates whose chain includes the issuer",
-    )),
-    Known::once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
-    Known::once("ssl_trusted_certificate", Words(1, 1)),
-    Known::once(
+    once("ssl_stapling_file", Words(1, 1)),
+    once("ssl_stapling_responder", Words(1, 1))
+        .but(Partly("for certificates whose chain includes the issuer")),
+    once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
+    once("ssl_trusted_certificate", Words(1, 1)),
+    once(
         "ssl_verify_client",
         Choice(&["on", "off", "optional", "optional_no_ca"]),
     ),
-    Known::once("ssl_verify_depth", Number),
+    once("ssl_verify_depth", Number),
 ];
 
 /// The TLS settings of a server; `tag` connects its certificates and its connection policy. `None` if it has no
@@ -104,7 +113,10 @@ pub fn lower(
         // It is checked for errors all the same.
         named::keep(cx, level);
     }
-    let named = is_named.then(|| named::lower(cx, level, &pairs));
+    let named = is_named.then(|| {
+        let words: Vec<[&Word; 2]> = pairs.iter().map(Pair::words).collect();
+        named::lower(cx, level, &words)
+    });
     let files: Vec<CertificateFiles> = match is_named {
         true => Vec::new(),
         false => pairs
@@ -130,7 +142,7 @@ pub fn lower(
 }
 
 /// A certificate and its key.
-pub(super) struct Pair<'t> {
+struct Pair<'t> {
     certificate: &'t Word,
     key: &'t Word,
     lines: [&'t Directive; 2],
@@ -169,7 +181,7 @@ fn pairs<'t>(cx: &mut Lowering<'_>, level: &Level<'t>) -> Vec<Pair<'t>> {
 
 impl Pair<'_> {
     /// What it is called: chain and key.
-    pub(super) fn words(&self) -> [&Word; 2] {
+    fn words(&self) -> [&'_ Word; 2] {
         [self.certificate, self.key]
     }
 
@@ -264,5 +276,21 @@ fn asked(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<ClientAuthenticatio
         trusted_ca_certs_pem_files: file.map(|file| cx.path(file)).into_iter().collect(),
         mode: "request".to_owned(),
         ..ClientAuthentication::default()
+    })
+}
+
+fn session_cache(directive: &Directive) -> Option<Wrong> {
+    let wanted =
+        "`off`, `none`, `builtin`, `builtin:SIZE` or `shared:NAME:SIZE` with a size of 32k or more";
+    each(directive, wanted, |word| match word.split_once(':') {
+        None => matches!(word, "off" | "none" | "builtin"),
+        Some(("builtin", count)) => count.parse::<u32>().is_ok(),
+        Some(("shared", zone)) => match zone.split_once(':') {
+            Some((name, bytes)) => {
+                !name.is_empty() && size(bytes).is_some_and(|bytes| bytes >= ZONE_BYTES_MIN)
+            }
+            None => false,
+        },
+        Some(_) => false,
     })
 }

@@ -3,19 +3,20 @@
 use sluice_model::Handler;
 use sluice_model::nginx::{Substitution, Substitutions};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::{Definition, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
-use crate::registry::Takes::{Flag, Words};
-use crate::registry::{MANY, Word};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::many("sub_filter", Words(2, 2)),
-    Word::once("sub_filter_last_modified", Flag),
-    Word::once("sub_filter_once", Flag),
-    Word::many("sub_filter_types", Words(1, MANY)),
+pub const DIRECTIVES: &[Definition] = &[
+    many("sub_filter", Words(2, 2))
+        .checked(|line| (line.arg(0)?.is_empty()).then_some((0, "a text to look for"))),
+    once("sub_filter_last_modified", Flag),
+    once("sub_filter_once", Flag),
+    many("sub_filter_types", Words(1, MANY)),
 ];
 
 /// Lowers what a place replaces.

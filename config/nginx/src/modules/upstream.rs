@@ -3,43 +3,56 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    KeepAlive, LoadBalancing, NginxGroup, NginxProxy, NginxServer, Resolver, SelectionPolicy,
-    Sticky, StickyCookie, StickyLearn, Upstream,
+    KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
+    StickyCookie, StickyLearn, Upstream,
 };
 
-use super::proxy;
-use crate::lower::Lowering;
-use crate::lower::level::Level;
+use super::resolver;
+use crate::arguments::{ADDRESS, ZONE_BYTES_MIN, has_good_port};
+use crate::context::Context;
+use crate::definition::Repeats::OncePerName;
+use crate::definition::Takes::{Block, Nothing, Number, Time, Words};
+use crate::definition::Verdict::{Always, Partly};
+use crate::definition::Wrong;
+use crate::definition::{Definition, MANY, many, once};
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::lower::values;
-use crate::registry::Takes::{Block, Nothing, Number, Time, Words};
-use crate::registry::Verdict::{self, Always, Partly};
-use crate::registry::{MANY, Word};
 use crate::tree::{Directive, Word as Text};
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("hash", Words(1, 2)),
-    Word::once("ip_hash", Nothing),
-    Word::once("keepalive", Words(1, 2)).but(Partly(
-        "so many connections for each server and worker; they are shared by all locations, also with `local`",
+pub const DIRECTIVES: &[Definition] = &[
+    once("hash", Words(1, 2)),
+    once("ip_hash", Nothing),
+    once("keepalive", Words(1, 2)).but(Partly(
+        "so many connections for each server and worker; they are shared by all \
+         locations, also with `local`",
     )),
-    Word::once("keepalive_requests", Number),
-    Word::once("keepalive_time", Time),
-    Word::once("keepalive_timeout", Time),
-    Word::once("least_conn", Nothing),
-    Word::once("least_time", Words(1, 2)),
-    Word::once("random", Words(0, 2)),
-    Word::once("resolver", Words(1, MANY)).but(RESOLVER),
-    Word::once("resolver_timeout", Time),
-    Word::many("server", Words(1, 16)).but(Partly(
-        "all parameters but those of nginx Plus; names without `resolve` are looked up by the system, and anew every ten seconds; \
-         one without an address leaves the other servers, and does not stop the start; `localhost` is one server, at whichever \
-         of its addresses somebody listens",
-    )),
-    Word::once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
-    Word::many("upstream", Block(1, 1)),
-    Word::once("zone", Words(1, 2)).but(Always("workers share what they know of servers")),
+    once("keepalive_requests", Number),
+    once("keepalive_time", Time),
+    once("keepalive_timeout", Time),
+    once("least_conn", Nothing),
+    once("least_time", Words(1, 2)),
+    once("random", Words(0, 2)),
+    once("resolver", Words(1, MANY))
+        .but(resolver::VERDICT)
+        .checked(resolver::check),
+    once("resolver_timeout", Time),
+    many("server", Words(1, 16))
+        .but(Partly(
+            "all parameters but those of nginx Plus; names without `resolve` are looked up \
+         by the system, and anew every ten seconds; one without an address leaves the \
+         other servers, and does not stop the start; `localhost` is one server, at \
+         whichever of its addresses somebody listens",
+        ))
+        .checked(address),
+    once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
+    many("upstream", Block(1, 1))
+        .repeated(OncePerName)
+        .holding(|_| Context::Upstream),
+    once("zone", Words(1, 2))
+        .but(Always("workers share what they know of servers"))
+        .checked(upstream_zone),
 ];
 
 /// A group of upstreams, or one that is named directly.
@@ -52,9 +65,6 @@ pub struct Group {
     /// Connections that are kept.
     pub keep_alive: Option<KeepAlive>,
 }
-
-/// What does not hold of `resolver`.
-pub const RESOLVER: Verdict = Partly("all but `status_zone=`, which only nginx Plus has");
 
 /// nginx keeps so many connections to a group since 1.29.7.
 const KEPT: i64 = 32;
@@ -93,6 +103,14 @@ impl Group {
             keep_alive: Some(usual_keep_alive()),
             ..Group::of(dial)
         }
+    }
+}
+
+/// The upstreams that an address names: those of the group of this name, or the one at this address.
+pub fn group(cx: &mut Lowering<'_>, name: &str, port: u16) -> Group {
+    match cx.upstream_block(name) {
+        Some(block) => lower(cx, block),
+        None => Group::at(name, port),
     }
 }
 
@@ -166,7 +184,7 @@ fn balancing(group: NginxGroup) -> LoadBalancing {
 fn resolver(cx: &Lowering<'_>, directive: &Directive) -> Option<Resolver> {
     let line = |name: &str| own(directive, name).or_else(|| cx.of_http(name));
     let timeout = line("resolver_timeout").and_then(|line| values::time(line.arg(0)?));
-    proxy::resolver_of(line("resolver")?, timeout)
+    resolver::of_line(line("resolver")?, timeout)
 }
 
 /// Whether an address to dial is a name, all addresses of which are servers. `localhost` is not: few listen at both of
@@ -389,9 +407,6 @@ fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sti
     Some(sticky)
 }
 
-/// nginx refuses zones of fewer than eight pages of memory.
-const ZONE_BYTES_MIN: u64 = 8 * 4096;
-
 fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Text) -> Option<()> {
     let (name, value) = param.text.split_once('=').unwrap_or((&param.text, ""));
     let with = |cx: &mut Lowering<'_>, value: &str| {
@@ -541,39 +556,6 @@ fn parameter(
     }
 }
 
-/// The settings of `proxy_next_upstream`, `proxy_next_upstream_tries` and `proxy_next_upstream_timeout`; `prefix` is
-/// the prefix of the directives.
-pub fn next(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> NginxProxy {
-    let meant = |text: &str| match (prefix, text) {
-        ("memcached", "invalid_response") => "invalid_header".to_owned(),
-        ("memcached", "not_found") => "http_404".to_owned(),
-        (_, text) => text.to_owned(),
-    };
-    let name = format!("{prefix}_next_upstream");
-    let reasons = match level.find(&name) {
-        None => vec!["error".to_owned(), "timeout".to_owned()],
-        Some(line) if line.args.iter().any(|word| word.text == "off") => Vec::new(),
-        // `updating` concerns stale responses and is not a failure.
-        Some(line) => {
-            let words = line.args.iter().map(|word| meant(&word.text));
-            words.filter(|word| word != "updating").collect()
-        }
-    };
-    let tries = level.word(&format!("{name}_tries"));
-    let mut early_hints = Vec::new();
-    for line in level.nearest(&["early_hints"]) {
-        early_hints.extend(line.args.iter().map(|word| cx.text(word, facts)));
-    }
-    NginxProxy {
-        early_hints,
-        next_upstream: reasons,
-        ignore_client_abort: level.is_on(&format!("{prefix}_ignore_client_abort"), false),
-        next_upstream_tries: tries.and_then(|tries| tries.parse().ok()).unwrap_or(0),
-        next_upstream_timeout: level.time(&format!("{name}_timeout")).unwrap_or_default(),
-        ..NginxProxy::default()
-    }
-}
-
 /// An address as the model dials it.
 pub fn dial(address: &str, port: u16) -> String {
     if let Some(path) = address.strip_prefix("unix:") {
@@ -584,6 +566,24 @@ pub fn dial(address: &str, port: u16) -> String {
         true => address.to_owned(),
         false => format!("{address}:{port}"),
     }
+}
+
+fn address(directive: &Directive) -> Option<Wrong> {
+    let first = directive.arg(0)?;
+    let fits = match first.strip_prefix("unix:") {
+        _ if first.contains('$') => !first.starts_with('/'),
+        Some(path) => !path.is_empty(),
+        None => !first.contains('/') && (has_good_port(first) || first.matches(':').count() > 1),
+    };
+    (!fits).then_some((0, ADDRESS))
+}
+
+fn upstream_zone(directive: &Directive) -> Option<Wrong> {
+    if directive.arg(0)?.is_empty() {
+        return Some((0, "a name, and a size such as `64k`"));
+    }
+    let fits = values::size(directive.arg(1)?).is_some_and(|bytes| bytes >= ZONE_BYTES_MIN);
+    (!fits).then_some((1, "a size of 32k or more behind the name"))
 }
 
 #[cfg(test)]

@@ -1,35 +1,57 @@
-//! `proxy_ssl_*` and `grpc_ssl_*`: TLS towards upstreams.
+//! `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*`: TLS towards upstreams.
 
 use sluice_diag::Diagnostic;
 use sluice_model::http::RouteOrigin;
 use sluice_model::proxy::UpstreamTls;
 
 use super::openssl::{self, Command};
-use super::proxy::Url;
-use crate::lower::Lowering;
+use super::upstream_url::Url;
+use crate::definition::Takes::{Flag, Number, Words};
+use crate::definition::Verdict::{self, Always, Idle, Partly};
+use crate::definition::{Definition, Keywords, MANY, many, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::has_variables;
-use crate::registry::Verdict::{self, Partly};
 
-/// Of `…_ssl_ciphers`.
-pub const CIPHERS: Verdict =
-    Partly("of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3");
-/// Of `…_ssl_conf_command`.
-pub const COMMANDS: Verdict = Partly(
-    "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and what holds anyway",
-);
-/// Of `…_ssl_crl`.
-pub const REVOKED: Verdict = Partly("version 2 CRLs, one for each CA but the root");
-/// Of `…_ssl_name`.
-pub const NAME: Verdict = Partly("a name without variables, or `$proxy_host`");
 /// The verdict on `ssl_password_file`, `proxy_ssl_password_file` and the same directive of other modules.
 pub const PASSWORDS: Verdict = Partly(
     "keys that are protected by AES or triple DES: in PKCS#8 with PBKDF2, and in OpenSSL's older form; not by scrypt",
 );
-/// Of `…_ssl_protocols`.
-pub const PROTOCOLS: Verdict = Partly("`TLSv1.2` and `TLSv1.3`; older ones are never spoken");
-/// Of `…_ssl_server_name`.
-pub const TOLD: Verdict = Partly("SNI is sent unless it is `off`, nginx's default");
+
+/// The directives.
+pub const DIRECTIVES: &[Definition] = &[
+    once("ssl_certificate", Words(1, 1)),
+    once("ssl_certificate_cache", Words(1, 3))
+        .but(Always("certificates are read once, with the configuration")),
+    once("ssl_certificate_key", Words(1, 1)),
+    once("ssl_ciphers", Words(1, 1)).but(Partly(
+        "of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3",
+    )),
+    many("ssl_conf_command", Words(2, 2)).but(Partly(
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
+         `MaxProtocol`, and what holds anyway",
+    )),
+    once("ssl_crl", Words(1, 1)).but(Partly("version 2 CRLs, one for each CA but the root")),
+    once("ssl_name", Words(1, 1)).but(Partly("a name without variables, or `$proxy_host`")),
+    once("ssl_password_file", Words(1, 1)).but(PASSWORDS),
+    once("ssl_protocols", Words(1, MANY))
+        .but(Partly(
+            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+        ))
+        .of(&VERSIONS),
+    once("ssl_server_name", Flag).but(Partly("SNI is sent unless it is `off`, nginx's default")),
+    once("ssl_session_reuse", Flag),
+    once("ssl_trusted_certificate", Words(1, 1)),
+    once("ssl_verify", Flag),
+    once("ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+];
+
+/// The versions that nginx knows.
+pub const VERSIONS: Keywords = Keywords {
+    from: 0,
+    words: &["SSLv2", "SSLv3", "TLSv1", "TLSv1.1", "TLSv1.2", "TLSv1.3"],
+    wanted: "`TLSv1.2` and `TLSv1.3`",
+};
 
 /// How hands are shaken with upstreams; `prefix` is what the directives begin with.
 pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &str) -> UpstreamTls {

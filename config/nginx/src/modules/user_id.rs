@@ -3,26 +3,42 @@
 use sluice_model::Handler;
 use sluice_model::nginx::UserId;
 
-use crate::lower::Lowering;
+use crate::arguments::each;
+use crate::definition::Takes::{Choice, Number, Words};
+use crate::definition::{Definition, MANY, once};
+use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::lower::values;
-use crate::registry::Takes::{Choice, Number, Words};
-use crate::registry::{MANY, Word};
+use crate::tree::Directive;
 use crate::tree::Word as Text;
 
 /// The directives.
-pub const WORDS: &[Word] = &[
-    Word::once("userid", Choice(&["on", "v1", "log", "off"])),
-    Word::once("userid_domain", Words(1, 1)),
-    Word::once("userid_expires", Words(1, 1)),
-    Word::once("userid_flags", Words(1, MANY)),
-    Word::once("userid_mark", Words(1, 1)),
-    Word::once("userid_name", Words(1, 1)),
-    Word::once("userid_p3p", Words(1, 1)),
-    Word::once("userid_path", Words(1, 1)),
-    Word::once("userid_service", Number),
+pub const DIRECTIVES: &[Definition] = &[
+    once("userid", Choice(&["on", "v1", "log", "off"])),
+    once("userid_domain", Words(1, 1)),
+    once("userid_expires", Words(1, 1)).checked(check_expires),
+    once("userid_flags", Words(1, MANY)).of(&FLAG_KEYWORDS),
+    once("userid_mark", Words(1, 1)).checked(check_mark),
+    once("userid_name", Words(1, 1)),
+    once("userid_p3p", Words(1, 1)),
+    once("userid_path", Words(1, 1)),
+    once("userid_service", Number),
 ];
+
+const FLAG_KEYWORDS: Keywords = Keywords {
+    from: 0,
+    words: &[
+        "off",
+        "secure",
+        "httponly",
+        "samesite=strict",
+        "samesite=lax",
+        "samesite=none",
+    ],
+    wanted: "`secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none` or `off`",
+};
 
 /// The flags of a cookie.
 const FLAGS: [&str; 5] = [
@@ -109,4 +125,20 @@ fn flags(cx: &mut Lowering<'_>, level: &Level<'_>) -> Vec<String> {
         }
     }
     flags
+}
+
+fn check_expires(directive: &Directive) -> Option<Wrong> {
+    each(directive, "a time such as `365d`, `max` or `off`", |word| {
+        matches!(word, "max" | "off") || values::time(word).is_some()
+    })
+}
+
+fn check_mark(directive: &Directive) -> Option<Wrong> {
+    each(directive, "a letter, a digit, `=` or `off`", |word| {
+        word == "off"
+            || matches!(
+                word.as_bytes(),
+                [b'=' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z']
+            )
+    })
 }

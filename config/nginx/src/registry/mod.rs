@@ -6,158 +6,10 @@ pub mod variables;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::modules;
-
-/// What becomes of a directive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It does what nginx's documentation says.
-    Works,
-    /// It does what is named.
-    Partly(&'static str),
-    /// Its effect is always there; says why.
-    Always(&'static str),
-    /// It is read, changes nothing and is warned of; says what holds in its place.
-    Idle(&'static str),
-    /// With one of these first words it does what the documentation says; otherwise as `NotYet`.
-    OnlyAs(&'static [&'static str]),
-    /// It is refused by name as it is not built yet.
-    NotYet,
-    /// It is refused by name and will not come; says why.
-    Refused(&'static str),
-}
-
-/// What a directive takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Takes {
-    /// Nothing.
-    Nothing,
-    /// `on` or `off`.
-    Flag,
-    /// So many words, at least and at most.
-    Words(usize, usize),
-    /// One of these.
-    Choice(&'static [&'static str]),
-    /// A number.
-    Number,
-    /// A size, such as `8k`.
-    Size,
-    /// A length of time, such as `30s`.
-    Time,
-    /// So many words, at least and at most, and a block.
-    Block(usize, usize),
-}
-
-/// As many words as there are.
-pub const MANY: usize = usize::MAX;
-
-/// Whether a directive may stand more than once in one block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repeats {
-    /// It may.
-    Yes,
-    /// It may not.
-    No,
-}
-
-/// What a module knows of one of its directives.
-#[derive(Clone, Copy, Debug)]
-pub struct Word {
-    /// Its name.
-    pub name: &'static str,
-    /// What it takes.
-    pub takes: Takes,
-    /// Whether it may be repeated.
-    pub repeats: Repeats,
-    /// What becomes of it.
-    pub verdict: Verdict,
-}
-
-impl Word {
-    /// One that works and stands once.
-    pub const fn once(name: &'static str, takes: Takes) -> Word {
-        Word {
-            name,
-            takes,
-            repeats: Repeats::No,
-            verdict: Verdict::Works,
-        }
-    }
-
-    /// One that works and may be repeated.
-    pub const fn many(name: &'static str, takes: Takes) -> Word {
-        Word {
-            name,
-            takes,
-            repeats: Repeats::Yes,
-            verdict: Verdict::Works,
-        }
-    }
-
-    /// With another verdict.
-    pub const fn but(self, verdict: Verdict) -> Word {
-        Word { verdict, ..self }
-    }
-}
-
-/// A kind of block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Context {
-    /// Outside of all blocks.
-    Main,
-    /// `events`
-    Events,
-    /// `http`
-    Http,
-    /// `server`
-    Server,
-    /// `location`
-    Location,
-    /// `if` in a server.
-    IfInServer,
-    /// `if` in a location.
-    IfInLocation,
-    /// `limit_except`
-    LimitExcept,
-    /// `upstream`
-    Upstream,
-    /// `acme_issuer`
-    AcmeIssuer,
-}
-
-impl Context {
-    /// What messages call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Context::Main => "the main context",
-            Context::Events => "`events`",
-            Context::Http => "`http`",
-            Context::Server => "`server`",
-            Context::Location => "`location`",
-            Context::IfInServer => "`if` in a `server`",
-            Context::IfInLocation => "`if` in a `location`",
-            Context::LimitExcept => "`limit_except`",
-            Context::Upstream => "`upstream`",
-            Context::AcmeIssuer => "`acme_issuer`",
-        }
-    }
-
-    /// Whether a place of the documentation is this one.
-    fn is(self, place: &str) -> bool {
-        match self {
-            Context::Main => place == "main",
-            Context::Events => place == "events",
-            Context::Http => place == "http",
-            Context::Server => place == "server",
-            Context::Location => place == "location",
-            Context::IfInServer => place == "if",
-            Context::IfInLocation => matches!(place, "if" | "if in location"),
-            Context::LimitExcept => place == "limit_except",
-            Context::Upstream => place == "upstream",
-            Context::AcmeIssuer => place == "acme_issuer",
-        }
-    }
-}
+pub use crate::context::Context;
+use crate::definition::LowerContent;
+pub use crate::definition::{Definition, MANY, Repeats, Takes, Verdict};
+use crate::modules::{self, Module};
 
 /// A documented directive of one module.
 #[derive(Clone, Copy, Debug)]
@@ -174,15 +26,15 @@ pub struct Entry {
     pub contexts: &'static str,
     /// How it is written.
     pub syntax: &'static str,
-    /// What its module here knows of it.
-    pub word: Option<&'static Word>,
+    /// How its module here defines it, if it does.
+    pub definition: Option<&'static Definition>,
 }
 
 impl Entry {
     /// What becomes of it.
     pub fn verdict(&self) -> Verdict {
-        if let Some(word) = self.word {
-            return word.verdict;
+        if let Some(definition) = self.definition {
+            return definition.verdict;
         }
         let reason = REFUSED_MODULES
             .iter()
@@ -274,7 +126,7 @@ fn entry(line: &'static str) -> Option<Entry> {
         is_ours: edition == "SLUICE",
         contexts,
         syntax,
-        word: modules::words(module).and_then(|words| words.iter().find(|word| word.name == name)),
+        definition: modules::module(module).and_then(|module| module.definition(name)),
     })
 }
 
@@ -285,14 +137,22 @@ pub fn is_known(name: &str) -> bool {
 
 /// Whether directives of this module do what its documentation says, if only in part.
 pub fn is_built(module: &str) -> bool {
-    let mut words = modules::words(module).unwrap_or_default().iter();
-    words.any(|word| matches!(word.verdict, Verdict::Works | Verdict::Partly(_)))
+    let mut found = modules::module(module)
+        .into_iter()
+        .flat_map(Module::definitions);
+    found.any(|found| matches!(found.verdict, Verdict::Works | Verdict::Partly(_)))
 }
 
 /// The directives of this name.
 pub fn entries(name: &str) -> impl Iterator<Item = &'static Entry> {
     let found = BY_NAME.get(name).map(Vec::as_slice).unwrap_or_default();
     found.iter().map(|index| &ENTRIES[*index])
+}
+
+/// How the directive of this name is lowered if it sets the content handler.
+pub fn content(name: &str) -> Option<LowerContent> {
+    let mut definitions = entries(name).filter_map(|entry| entry.definition);
+    definitions.find_map(|definition| definition.content)
 }
 
 /// The names of the directives that may stand there.
@@ -316,13 +176,17 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_a_module_is_a_directive_of_it() {
-        for (module, words) in modules::ALL {
-            for word in *words {
-                let found = entries(word.name).any(|entry| entry.module == *module);
-                assert!(found, "{module} has no `{}`", word.name);
-                let same = words.iter().filter(|other| other.name == word.name).count();
-                assert_eq!(same, 1, "{}", word.name);
+    fn every_definition_of_a_module_is_a_directive_of_it() {
+        for module in modules::ALL {
+            for definition in module.definitions() {
+                let name = format!("{}{}", module.prefix, definition.name);
+                let found = entries(&name).any(|entry| entry.module == module.name);
+                assert!(found, "{} has no `{name}`", module.name);
+                let mut others = module.definitions();
+                let same = others
+                    .by_ref()
+                    .filter(|other| other.name == definition.name);
+                assert_eq!(same.count(), 1, "{name}");
             }
         }
     }

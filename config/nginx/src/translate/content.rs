@@ -1,51 +1,14 @@
 //! Translates content handlers: upstreams, applications, files.
 
 use super::Writer;
-use super::locations::Site;
+use super::place::Place;
 use super::text::{Facts, expanded, word};
 use crate::lower::level::Level;
 use crate::lower::locations::modifier_and_word;
 use crate::lower::values;
-use crate::modules::proxy::Url;
 use crate::modules::upstream::dial;
+use crate::modules::upstream_url::Url;
 use crate::tree::Directive;
-
-/// A place, and what is known of it.
-pub struct Place<'p, 'l> {
-    /// What holds in it.
-    pub level: &'p Level<'l>,
-    /// Its server.
-    pub site: &'p Site<'p>,
-    /// What texts may name.
-    pub facts: &'p Facts,
-    /// Modifier and path of its location.
-    pub of: Option<(&'p str, &'p str)>,
-    /// The pattern whose groups texts may name.
-    pub groups: Option<&'p str>,
-}
-
-impl Place<'_, '_> {
-    fn text(&self, text: &str) -> Option<String> {
-        expanded(text, self.facts, self.groups)
-    }
-
-    /// The path of a location that compares from the left.
-    fn prefix(&self) -> Option<&str> {
-        self.of
-            .filter(|(modifier, path)| {
-                matches!(*modifier, "" | "^~" | "=") && path.starts_with('/')
-            })
-            .map(|(_, path)| path)
-    }
-
-    /// The folder of its files, and how much of the path that stands in for.
-    fn folder(&self) -> Option<(String, Option<&str>)> {
-        match self.level.own("alias").next().and_then(|line| line.arg(0)) {
-            Some(alias) => Some((self.text(alias)?, Some(self.prefix()?))),
-            None => Some((self.text(self.level.word("root")?)?, None)),
-        }
-    }
-}
 
 /// Parameters that applications get by default.
 const USUAL_PARAMS: &[&str] = &[

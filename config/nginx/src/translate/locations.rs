@@ -7,20 +7,13 @@ use std::cmp::Reverse;
 use sluice_route::pcre::{Case, Pattern};
 use sluice_route::regexp::Regexp;
 
+use super::place::{Place, Site};
 use super::text::{Facts, expanded, word};
 use super::{HELD, Writer};
 use crate::lower::level::Level;
 use crate::lower::locations::modifier_and_word;
 use crate::registry::Context;
 use crate::tree::Directive;
-
-/// What is the same for all locations of a server.
-pub struct Site<'g> {
-    /// The groups of upstreams.
-    pub groups: &'g [&'g Directive],
-    /// What texts may name.
-    pub facts: Facts,
-}
 
 /// What of a block is read where it holds.
 const READ: &[&str] = &["rewrite", "if", "error_page", "internal"];
@@ -145,7 +138,7 @@ impl Writer<'_> {
         if !self.access(level) {
             return;
         }
-        let place = super::content::Place {
+        let place = Place {
             level,
             site,
             facts: &facts,

@@ -4,6 +4,7 @@
 
 mod content;
 mod locations;
+mod place;
 mod text;
 
 use sluice_diag::Report;
@@ -13,6 +14,7 @@ use crate::lower::level::Level;
 use crate::lower::text::has_variables;
 use crate::registry::{self, Context, Verdict};
 use crate::tree::Directive;
+use place::Site;
 use text::{Facts, word};
 
 /// What [`translate`] made of a text.
@@ -231,7 +233,7 @@ impl Writer<'_> {
                 .map(|name| name[1..].to_ascii_lowercase())
                 .collect(),
         };
-        let site = locations::Site { groups, facts };
+        let site = Site { groups, facts };
         let inherits_index = level
             .find("index")
             .is_some_and(|line| content::goes_round(std::slice::from_ref(line)));

@@ -25,9 +25,10 @@ pub use response::ResponseMatcher;
 
 use crate::glob::GlobError;
 use crate::limits::NOT_DEPTH_MAX;
+pub use crate::named_regexp::NamedRegexp;
 use crate::path::{Case, Slashes, normalize};
 use crate::placeholder::{Found, Key, TemplateError, Values};
-use crate::regexp::{Regexp, RegexpError};
+use crate::regexp::RegexpError;
 use crate::router::{RouteKey, SetKey};
 use crate::scratch::{Origin, Scratch};
 
@@ -123,63 +124,8 @@ impl fmt::Display for MatcherError {
 
 impl core::error::Error for MatcherError {}
 
-/// A regular expression with the name under which its groups are found.
-#[derive(Debug)]
-pub struct NamedRegexp {
-    name: String,
-    regexp: Regexp,
-    groups: Vec<Option<String>>,
-}
-
-impl NamedRegexp {
-    /// Compiles `pattern`; `name` is a word or empty.
-    pub fn new(name: &str, pattern: &str) -> Result<Arc<NamedRegexp>, MatcherError> {
-        let word = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let refuse = |error| MatcherError::Regexp(pattern.into(), error);
-        if !word {
-            return Err(refuse(RegexpError::BadName(name.into())));
-        }
-        let regexp = Regexp::new(pattern).map_err(refuse)?;
-        let groups = regexp
-            .group_names()
-            .map(|group| group.map(String::from))
-            .collect();
-        Ok(Arc::new(NamedRegexp {
-            name: name.into(),
-            regexp,
-            groups,
-        }))
-    }
-
-    /// Its name, possibly empty.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn is_match(&self, text: &[u8]) -> bool {
-        self.regexp.is_match(text)
-    }
-
-    pub(crate) fn locations(&self) -> regex::bytes::CaptureLocations {
-        self.regexp.locations()
-    }
-
-    pub(crate) fn read(&self, text: &[u8], into: &mut regex::bytes::CaptureLocations) {
-        self.regexp.read(text, into);
-    }
-
-    /// The index of the group with that number or name.
-    pub(crate) fn group(&self, group: &str) -> Option<usize> {
-        match group.parse::<usize>() {
-            Ok(index) => (index < self.groups.len()).then_some(index),
-            Err(_) => self
-                .groups
-                .iter()
-                .position(|name| name.as_deref() == Some(group)),
-        }
-    }
+fn named_regexp(name: &str, pattern: &str) -> Result<Arc<NamedRegexp>, MatcherError> {
+    NamedRegexp::new(name, pattern).map_err(|error| MatcherError::Regexp(pattern.into(), error))
 }
 
 /// The protocols that can be matched.
@@ -279,7 +225,7 @@ impl Matcher {
 
     /// `path_regexp`; `name` may be empty.
     pub fn path_regexp(name: &str, pattern: &str) -> Result<Matcher, MatcherError> {
-        NamedRegexp::new(name, pattern).map(Matcher::PathRegexp)
+        named_regexp(name, pattern).map(Matcher::PathRegexp)
     }
 
     /// `method`
@@ -318,7 +264,7 @@ impl Matcher {
         V: IntoIterator<Item = (&'a str, &'a str, &'a str)>,
     {
         let compile = |(field, name, pattern): (&str, &str, &str)| {
-            Ok((field.into(), NamedRegexp::new(name, pattern)?))
+            Ok((field.into(), named_regexp(name, pattern)?))
         };
         expressions
             .into_iter()
@@ -368,7 +314,7 @@ impl Matcher {
         V: IntoIterator<Item = (&'a str, &'a str, &'a str)>,
     {
         let compile = |(var, name, pattern): (&str, &str, &str)| {
-            Ok((fields::var_key(var), NamedRegexp::new(name, pattern)?))
+            Ok((fields::var_key(var), named_regexp(name, pattern)?))
         };
         expressions
             .into_iter()

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::code::{Code, Op, Program};
 use crate::error::{Error, Fault};
-use crate::function::Host;
+use crate::host::Host;
 use crate::lex::{Lexer, Token};
 use crate::limits::{NESTING_MAX, OPS_MAX, SOURCE_BYTES_MAX, VARIABLES_MAX};
 use crate::value::{Text, Value};

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use sluice_template::function::{HostCall, Outcome};
+use sluice_template::host::{HostCall, Outcome};
 use sluice_template::limits::{BYTES_MAX, STEPS_MAX};
 use sluice_template::{
     Delimiters, Error, Fault, Host, Machine, Progress, Room, Time, Value, Zone, parse,

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use sluice_message::Status;
 use sluice_message::hex::hex_text;
 use sluice_route::{Found, Key, Values};
-use sluice_template::function::{HostCall, Outcome};
+use sluice_template::host::{HostCall, Outcome};
 use sluice_template::{
     Delimiters, Fault, Host, Object, Program, Room, Text, Time, Value, Zone, parse,
 };

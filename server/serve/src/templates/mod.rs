@@ -15,7 +15,7 @@ mod zones;
 use std::rc::Rc;
 
 use sluice_message::{Fields, Status};
-use sluice_template::function::Outcome;
+use sluice_template::host::Outcome;
 use sluice_template::{Delimiters, Error, Fault, Machine, Program, Progress, Value};
 
 use sluice_pipeline::context::Exchange;

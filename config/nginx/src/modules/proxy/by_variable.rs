@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::PassByVariable;
-use sluice_model::proxy::{IpVersions, Resolver, Target};
-use sluice_model::{Duration, Handler, Route};
+use sluice_model::proxy::{Resolver, Target};
+use sluice_model::{Handler, Route};
 
-use super::{To, Url, pass_to};
+use super::{To, pass_to};
 use crate::limits::GROUPS_BY_VARIABLE_MAX;
-use crate::lower::Lowering;
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
-use crate::lower::values;
+use crate::modules::resolver;
 use crate::modules::upstream::{self, Group};
-use crate::tree::{Directive, Word};
+use crate::modules::upstream_url::Url;
+use crate::tree::Word;
 
 /// What is dialled where no group is meant.
 const DIAL: &str = "{nginx.pass.dial}";
@@ -38,7 +39,7 @@ pub(super) fn proxy(
         }
     };
     let redirects = redirects(cx, level, facts);
-    let resolver = resolver(level);
+    let resolver = resolver::of_level(level);
     let names = group_names(cx, word)?;
     let mut to = BTreeMap::new();
     for (scheme, is_tls) in schemes {
@@ -47,7 +48,7 @@ pub(super) fn proxy(
             let port = if *is_tls { 443 } else { 80 };
             let group = match name {
                 "" => by_dial(),
-                name => cx.group(name, port),
+                name => upstream::group(cx, name, port),
             };
             let one = To {
                 url: Url {
@@ -85,14 +86,14 @@ pub fn grpc(
     facts: &Facts,
     one: &OneCall<'_>,
 ) -> Option<Handler> {
-    let resolver = resolver(level);
+    let resolver = resolver::of_level(level);
     let names = group_names(cx, word)?;
     let mut to = BTreeMap::new();
     for (scheme, is_tls, port) in [("grpc://", false, 80), ("grpcs://", true, 443)] {
         for name in names.iter().map(String::as_str).chain([""]) {
             let group = match name {
                 "" => by_dial(),
-                name => cx.group(name, port),
+                name => upstream::group(cx, name, port),
             };
             let url = Url {
                 is_tls,
@@ -120,7 +121,7 @@ pub fn application(
 ) -> Option<Handler> {
     let mut to = BTreeMap::new();
     for name in group_names(cx, word)? {
-        let group = cx.group(&name, port);
+        let group = upstream::group(cx, &name, port);
         to.insert(name.to_ascii_lowercase(), route(one(cx, group)?));
     }
     to.insert(String::new(), route(one(cx, by_dial())?));
@@ -202,30 +203,4 @@ fn redirects(
         }
     }
     super::redirects(cx, level, "", None, facts)
-}
-
-/// The DNS servers that hold in a place.
-fn resolver(level: &Level<'_>) -> Option<Resolver> {
-    resolver_of(level.find("resolver")?, level.time("resolver_timeout"))
-}
-
-/// The DNS servers that `resolver` names, and how they are asked.
-pub fn resolver_of(line: &Directive, timeout: Option<Duration>) -> Option<Resolver> {
-    let mut resolver = Resolver {
-        heeds_lifetimes: true,
-        timeout: timeout.unwrap_or(Duration::seconds(30)),
-        ..Resolver::default()
-    };
-    let mut versions = IpVersions::default();
-    for word in &line.args {
-        match word.text.split_once('=') {
-            None => resolver.addresses.push(word.text.clone()),
-            Some(("valid", time)) => resolver.valid = values::time(time),
-            Some(("ipv4", value)) => versions.ipv4 = Some(value == "on"),
-            Some(("ipv6", value)) => versions.ipv6 = Some(value == "on"),
-            Some(_) => {}
-        }
-    }
-    resolver.versions = (versions != IpVersions::default()).then_some(versions);
-    Some(resolver).filter(|resolver| !resolver.addresses.is_empty())
 }

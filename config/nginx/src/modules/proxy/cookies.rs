@@ -2,9 +2,11 @@
 
 use sluice_model::proxy::{CookieFlags, LocationChange};
 
-use crate::lower::Lowering;
+use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
+use crate::tree::Directive;
 
 /// Whether small and capital letters are the same to a pattern that does not say so.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,44 @@ pub fn case(pattern: &str, usual: Case) -> String {
         (None, Case::Folded) => format!("(?i){pattern}"),
         (None, Case::Kept) => pattern.to_owned(),
     }
+}
+
+/// The flags of `proxy_cookie_flags`.
+pub const FLAGS: Keywords = Keywords {
+    from: 1,
+    words: &[
+        "secure",
+        "nosecure",
+        "httponly",
+        "nohttponly",
+        "samesite",
+        "samesite=strict",
+        "samesite=lax",
+        "samesite=none",
+        "nosamesite",
+    ],
+    wanted: "`secure`, `nosecure`, `httponly`, `nohttponly`, `samesite`, `samesite=strict`, `samesite=lax`, `samesite=none` and \
+             `nosamesite`",
+};
+
+/// Checks the arguments of `proxy_cookie_domain` and `proxy_cookie_path`.
+pub fn changed(directive: &Directive) -> Option<Wrong> {
+    alone(
+        directive,
+        "`off`, or what is replaced and by what",
+        &["off"],
+    )
+}
+
+/// Checks the arguments of `proxy_cookie_flags`.
+pub fn flagged(directive: &Directive) -> Option<Wrong> {
+    alone(directive, "`off`, or a cookie and its flags", &["off"])
+}
+
+/// Refuses an argument alone that is not one of these words.
+pub fn alone(directive: &Directive, wanted: &'static str, words: &[&str]) -> Option<Wrong> {
+    let first = directive.arg(0)?;
+    (directive.args.len() == 1 && !words.contains(&first)).then_some((0, wanted))
 }
 
 /// What `proxy_cookie_domain` or `proxy_cookie_path` says.

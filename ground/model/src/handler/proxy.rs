@@ -5,10 +5,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::handler::{FieldValues, Headers, ResponseHandler, Rewrite};
-use crate::http::RouteOrigin;
+use super::nginx::Redirects;
+use super::{FieldValues, Headers, ResponseHandler, Rewrite};
 use crate::matcher::MatcherSet;
 use crate::object::{RawModule, objects, tagged};
+use crate::route_origin::RouteOrigin;
 use crate::value::Duration;
 
 objects! {
@@ -73,7 +74,7 @@ objects! {
         /// Changes to `Location` headers of the upstream; the first match applies.
         pub redirects: Vec<LocationChange>,
         /// How this server refers to itself in `Location` headers.
-        pub naming: crate::nginx::Redirects,
+        pub naming: Redirects,
         /// When the request is retried with the next server: `error`, `timeout`, `invalid_header`, a status such as
         /// `http_502`, `non_idempotent`. Never when empty.
         pub next_upstream: Vec<String>,

@@ -4,11 +4,21 @@
 use sluice_diag::Diagnostic;
 use sluice_model::proxy::{KeepFile, ReverseProxy};
 
-use crate::lower::Lowering;
+use crate::definition::Takes::{Flag, Words};
+use crate::definition::{Definition, once};
 use crate::lower::level::Level;
+use crate::lower::lowering::Lowering;
 use crate::lower::text::{Facts, has_variables};
 use crate::lower::values;
 use crate::tree::Word;
+
+/// The directives.
+pub const DIRECTIVES: &[Definition] = &[
+    once("force_ranges", Flag),
+    once("limit_rate", Words(1, 1)),
+    once("store", Words(1, 1)),
+    once("store_access", Words(1, 3)),
+];
 
 /// Applies these directives to `origin`.
 pub fn shape(

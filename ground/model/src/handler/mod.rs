@@ -1,4 +1,9 @@
-//! The handlers of a route. The settings of the reverse proxy are in `proxy`.
+//! Routes and their handlers. A handler may have routes of its own, so the large ones are modules in here: the reverse
+//! proxy, the cache, and those of nginx.
+
+pub mod cache;
+pub mod nginx;
+pub mod proxy;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -8,20 +13,43 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::cache::Cache;
-use crate::http::{ErrorRoutes, Route};
 use crate::matcher::{MatcherSet, ResponseMatcher};
-use crate::nginx::{
+use crate::object::{RawModule, objects, tagged};
+use crate::route_origin::RouteOrigin;
+use crate::value::{Duration, WeakString};
+use cache::Cache;
+use nginx::{
     AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
     Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice, Ssi,
     Substitutions, Trailers, TryFiles, UserId,
 };
-use crate::object::{RawModule, objects, tagged};
-use crate::proxy::ReverseProxy;
-use crate::value::{Duration, WeakString};
+use proxy::ReverseProxy;
 
 /// Header fields with their values, in the order of their names.
 pub type FieldValues = BTreeMap<String, Vec<String>>;
+
+objects! {
+    /// A list of handlers and when it applies.
+    pub struct Route {
+        /// Of the routes in one group only the first that matches is taken.
+        pub group: String,
+        /// Any of these sets must match; an empty list always does.
+        pub r#match: Vec<MatcherSet>,
+        /// The handlers, from the outside in.
+        pub handle: Vec<Handler>,
+        /// No further routes are tried after this one.
+        pub terminal: bool,
+        /// Where its handlers were written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
+    }
+
+    /// Routes for requests that failed.
+    pub struct ErrorRoutes {
+        /// The routes, tried in order.
+        pub routes: Vec<Route>,
+    }
+}
 
 tagged! {
     /// What happens to a request.

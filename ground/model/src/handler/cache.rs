@@ -4,8 +4,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::proxy::ReverseProxy;
 use crate::object::objects;
-use crate::proxy::ReverseProxy;
 use crate::value::Duration;
 
 objects! {

@@ -6,8 +6,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::http::{MinDataRate, Route, RouteOrigin};
+use super::Route;
+use crate::data_rate::MinDataRate;
 use crate::object::{objects, tagged};
+use crate::route_origin::RouteOrigin;
 use crate::value::Duration;
 
 objects! {

@@ -1,0 +1,94 @@
+//! The origin of a server's configuration.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use sluice_model::Config;
+
+use crate::load::{ADJACENT, Loaded, Source};
+use crate::messages::{Failed, MessageFormat};
+use crate::nginx::invocation::Invocation;
+use crate::welcome;
+
+/// The origin of a server's configuration, which determines how it is reloaded.
+#[derive(Debug)]
+pub enum Origin {
+    /// A file or standard input.
+    Source(Source),
+    /// Built from the command line.
+    CommandLine(Config),
+    /// An nginx command line.
+    Nginx(Invocation),
+    /// The saved configuration (`--resume`).
+    Saved(Config),
+    /// None: the welcome page, until a Caddyfile appears.
+    Nothing,
+}
+
+impl Origin {
+    /// Loads the configuration.
+    pub(super) fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
+        match self {
+            Origin::Source(source) => source.load(format),
+            Origin::Nginx(invocation) => invocation.load(format),
+            Origin::CommandLine(config) | Origin::Saved(config) => Ok(Loaded {
+                config: config.clone(),
+                report: Default::default(),
+                written: None,
+                files: Vec::new(),
+                read_at: SystemTime::now(),
+                texts: None,
+            }),
+            Origin::Nothing => match Source::of(None, None) {
+                Some(source) => source.load(format),
+                None => welcome::load(),
+            },
+        }
+    }
+
+    /// Loads the configuration again, for a reload.
+    pub(super) fn reload(&self) -> Result<Loaded, Failed> {
+        match self {
+            Origin::Source(Source::Stdin { .. }) => {
+                Err(Failed::new("standard input can be read only once"))
+            }
+            Origin::CommandLine(_) => Err(Failed::new(
+                "the configuration was made from the command line",
+            )),
+            Origin::Saved(_) => Err(Failed::new("the configuration was the saved one")),
+            Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
+                self.load(MessageFormat::Short)
+            }
+        }
+    }
+
+    /// Adds details to a failure that depend on the origin.
+    pub(super) fn explain(&self, failed: Failed) -> Failed {
+        match self {
+            Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
+            Origin::Nothing
+            | Origin::Source(_)
+            | Origin::Nginx(_)
+            | Origin::CommandLine(_)
+            | Origin::Saved(_) => failed,
+        }
+    }
+
+    /// Whether to save the configuration for `--resume`.
+    pub(super) fn is_kept(&self, config: &Config) -> bool {
+        let settings = config
+            .admin
+            .as_ref()
+            .and_then(|admin| admin.config.as_ref());
+        let wanted = settings
+            .and_then(|settings| settings.persist)
+            .unwrap_or(true);
+        let made = match self {
+            Origin::CommandLine(_) | Origin::Nginx(_) => true,
+            // The welcome page is not worth saving.
+            Origin::Nothing => welcome::is_welcome(config),
+            Origin::Source(_) | Origin::Saved(_) => false,
+        };
+        wanted && !made
+    }
+}
