@@ -61,9 +61,9 @@ pub struct Serving<'m> {
 pub type BuildModule =
     for<'m> fn(&'m model::Handler, &mut Builder<'m>) -> Result<Vec<Box<dyn Handler>>, Refusal>;
 
-/// Values that handlers share while they are built, one of each type. Clones share the values that were set before.
+/// Values that handlers share while they are built, one of each type. Clones are the same slots.
 #[derive(Clone, Default)]
-pub struct Slots(RefCell<HashMap<TypeId, Rc<dyn Any>>>);
+pub struct Slots(Rc<RefCell<HashMap<TypeId, Rc<dyn Any>>>>);
 
 impl Slots {
     /// Sets the value of a type.
@@ -98,8 +98,10 @@ pub struct Builder<'m> {
     pub authorities: Option<&'m dyn Authorities>,
     /// Certificates and their sources; `None` if the configuration is only validated.
     pub keys: Option<&'m Keys<'m>>,
-    /// What the handlers share while they are built.
+    /// What the handlers of all servers share.
     pub shared: Slots,
+    /// What the handlers of this server share.
+    pub own: Slots,
     modules: BuildModule,
     metrics: Option<SiteMetrics>,
     lists: Vec<List>,
@@ -143,6 +145,7 @@ impl<'m> Builder<'m> {
             shared: serving
                 .as_ref()
                 .map_or_else(Slots::default, |serving| serving.shared.clone()),
+            own: Slots::default(),
             modules,
             metrics: serving.and_then(|serving| serving.metrics),
             lists: Vec::new(),
@@ -278,5 +281,29 @@ impl<'m> Builder<'m> {
         }
         let next = self.groups.len() as u32;
         Some(*self.groups.entry(name).or_insert(next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::Slots;
+
+    #[test]
+    fn clones_of_slots_are_the_same_slots() {
+        let slots = Slots::default();
+        let clone = slots.clone();
+        let counter: Rc<Cell<u32>> = clone.get();
+        counter.set(7);
+        assert_eq!(
+            slots.get::<Rc<Cell<u32>>>().get(),
+            7,
+            "the first use sets it for all"
+        );
+        slots.set(Rc::new(Cell::new(9_u32)));
+        assert_eq!(clone.get::<Rc<Cell<u32>>>().get(), 9);
+        assert_eq!(slots.get::<String>(), "", "each type has a slot of its own");
     }
 }

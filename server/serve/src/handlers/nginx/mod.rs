@@ -586,7 +586,7 @@ pub fn build<'m>(
             .collect::<Result<_, Refusal>>()?,
     };
     let tree_ref = TreeRef::default();
-    cx.shared.set(Shared {
+    cx.own.set(Shared {
         types: build.types.clone().into(),
         charsets: Arc::new(Charsets::build(config)?),
         names: Arc::new(Names::build(&config.variables, &config.families)?),

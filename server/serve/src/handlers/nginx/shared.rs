@@ -24,6 +24,6 @@ pub(super) struct Shared {
 impl Shared {
     /// The values that were set for the configuration being built.
     pub(super) fn of(cx: &Builder<'_>) -> Shared {
-        cx.shared.get()
+        cx.own.get()
     }
 }
