@@ -123,6 +123,9 @@ pub trait DialectState: Any {
     /// Whether the request is a subrequest.
     fn is_subrequest(&self) -> bool;
 
+    /// Whether the response is a part of a larger one that `key` distinguishes, so that it can be cached separately.
+    fn is_part(&self, key: &[u8]) -> bool;
+
     /// Whether the handler that responds leaves ranges to a filter; if so, this marks them as offered in the header
     /// fields of the response.
     fn leaves_ranges(&mut self, fields: &mut Fields) -> bool;
@@ -166,6 +169,11 @@ impl DialectSlot {
     /// Whether the request is a subrequest of the configuration language.
     pub fn is_subrequest(&self) -> bool {
         self.any().is_some_and(DialectState::is_subrequest)
+    }
+
+    /// Whether the response is a part that `key` distinguishes from others.
+    pub fn is_part(&self, key: &[u8]) -> bool {
+        self.any().is_some_and(|state| state.is_part(key))
     }
 
     /// Whether the handler that responds leaves ranges to a filter. If so, they are marked as offered in `fields`.

@@ -4,6 +4,7 @@
 pub mod build;
 pub mod client_cert;
 pub mod client_ip;
+pub mod collect;
 pub mod context;
 pub mod early;
 pub mod expression;
@@ -14,6 +15,7 @@ pub mod handler;
 pub mod keys;
 pub mod limits;
 pub mod location;
+pub mod odd_headers;
 pub mod openssl_names;
 pub mod program;
 pub mod record;

@@ -9,7 +9,6 @@ pub mod limits;
 mod listen;
 mod listener_wrapper;
 mod modules;
-mod odd_headers;
 pub mod process;
 mod protocols;
 pub mod site;

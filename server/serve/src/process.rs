@@ -16,6 +16,7 @@ use sluice_net::{
 };
 
 use crate::explain::Explainer;
+use crate::handlers::nginx::handshakes::NginxHandshakes;
 use crate::handlers::reverse_proxy::group::Shared;
 use crate::https::{self, Https, LocalAuthorities, Purpose};
 use crate::listen;
@@ -77,7 +78,7 @@ impl Server {
             recorder.stores().hand_to(Box::new(own));
         }
         let folder = storage_folder(&config, &options)?;
-        let mut https = Https::new(&folder, options.log.clone());
+        let mut https = Https::new(&folder, options.log.clone(), &NginxHandshakes);
         let built = build(
             &config,
             config_files,
@@ -273,7 +274,11 @@ pub fn validate(
     options: &Options,
 ) -> Result<(), Vec<Refusal>> {
     let recorder = Arc::new(Recorder::new(options.log.clone(), 1));
-    let mut https = Https::new(&storage_folder(config, options)?, options.log.clone());
+    let mut https = Https::new(
+        &storage_folder(config, options)?,
+        options.log.clone(),
+        &NginxHandshakes,
+    );
     build(
         config,
         config_files,

@@ -11,7 +11,6 @@ use sluice_model::Server;
 use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
 
 use crate::modules;
-use crate::odd_headers::ExpectedNames;
 use sluice_observe::Recorder;
 use sluice_observe::log::AccessLog;
 use sluice_observe::metrics::Marks;
@@ -20,6 +19,7 @@ use sluice_pipeline::client_ip::TrustedProxies;
 use sluice_pipeline::context::{Context, Exchange};
 use sluice_pipeline::early;
 use sluice_pipeline::handler::Step;
+use sluice_pipeline::odd_headers::ExpectedNames;
 use sluice_pipeline::program::Program;
 use sluice_pipeline::record;
 use sluice_pipeline::refusal::Refusal;
@@ -304,3 +304,6 @@ fn note_slow_client(x: &mut Exchange, completion: &Completion) {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod proxying;

@@ -11,10 +11,10 @@ use sluice_model::handler::{AcmeRules as NamesModel, AcmeServer as Config};
 use sluice_net::body::SharedSlice;
 use sluice_net::{Body, RequestBody};
 
-use super::reverse_proxy::buffering::collect;
 use crate::https::resolver;
 use sluice_observe::Recorder;
 use sluice_pipeline::build::Builder;
+use sluice_pipeline::collect::collect;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};

@@ -3,8 +3,8 @@
 
 use sluice_net::RequestBody;
 
-use super::reverse_proxy::buffering::collect_some;
 use crate::limits::BODY_TEXT_BYTES_MAX;
+use sluice_pipeline::collect::collect_some;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Handler, Step, Waiting};

@@ -13,10 +13,10 @@ use sluice_route::placeholder::Unknown;
 use sluice_route::regexp::{Regexp, escape_replacement};
 use sluice_route::rewrite::replace_text;
 
-use crate::odd_headers::{is_alias, is_odd};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::{Filter, Handler, Step};
+use sluice_pipeline::odd_headers::{is_alias, is_odd};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::text::{clean_value, push_value};
 use sluice_pipeline::values::{self, At};

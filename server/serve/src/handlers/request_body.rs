@@ -9,8 +9,8 @@ use sluice_net::{BodyStream, Failure, FailureKind, RequestBody, Side, Timer};
 use sluice_policy::MinDataRate;
 use sluice_route::Template;
 
-use crate::handlers::reverse_proxy::buffering::Text;
 use sluice_pipeline::build::Builder;
+use sluice_pipeline::collect::Text;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Handler, Step};

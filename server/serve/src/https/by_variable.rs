@@ -10,14 +10,13 @@ use sluice_certs::named::DATA;
 use sluice_certs::{CertsError, Keep, NamedPairs, NamesPairs, PairName, Passwords, Unusable};
 use sluice_message::{ConnFacts, ConnInfo, Remote, TlsInfo};
 use sluice_model::tls::{ConnectionPolicy, NamedCertificates};
-use sluice_model::{Handler, Server};
+use sluice_model::Server;
 use sluice_net::tls::Ends;
 use sluice_net::worker::Worker;
 use sluice_route::Template;
 
 use super::around::Around;
-use crate::handlers::nginx::state::Lookup;
-use crate::handlers::nginx::{NginxContext, Tables};
+use super::handshakes::Prepare;
 use sluice_observe::log::Log;
 use sluice_pipeline::build::template;
 use sluice_pipeline::context::Exchange;
@@ -38,7 +37,7 @@ struct Names {
     pairs: Vec<(Template, Template)>,
     /// The base of relative paths; empty, or with a trailing slash.
     folder: Vec<u8>,
-    tables: Option<Arc<dyn Lookup>>,
+    prepare: Option<Prepare>,
     log: Log,
 }
 
@@ -78,7 +77,7 @@ pub(super) fn build(
             "" => Vec::new(),
             folder => format!("{folder}/").into_bytes(),
         },
-        tables: tables(server)?,
+        prepare: around.rules.variables(server)?,
         log: around.log.clone(),
     };
     let keep = Keep {
@@ -93,24 +92,13 @@ pub(super) fn build(
     )))
 }
 
-/// The lookup tables for variables.
-fn tables(server: &Server) -> Result<Option<Arc<dyn Lookup>>, Refusal> {
-    let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
-    let nginx = handlers.find_map(|handler| match handler {
-        Handler::Nginx(nginx) => Some(nginx),
-        _ => None,
-    });
-    match nginx {
-        Some(nginx) => Tables::shared(&nginx.tables, None),
-        None => Ok(None),
-    }
-}
-
 impl NamesPairs for Names {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
         let worker = WORKER.with(Rc::clone);
         let mut x = Exchange::new(Rc::new(connection(server_name, ends)), worker);
-        x.context.set_tables(self.tables.as_ref());
+        if let Some(prepare) = &self.prepare {
+            prepare(&mut x.context);
+        }
         let named = |text: &Template| {
             let name = expanded(text, &x);
             if !name.starts_with(DATA) && expand_path(text, &x, &mut Vec::new()).is_err() {

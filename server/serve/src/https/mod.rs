@@ -6,6 +6,7 @@ mod around;
 mod authorities;
 mod auto;
 mod by_variable;
+pub(crate) mod handshakes;
 mod loading;
 mod plans;
 mod policies;
@@ -32,6 +33,7 @@ use crate::protocols;
 pub(crate) use acme::resolver;
 pub(crate) use authorities::LocalAuthorities;
 pub(crate) use auto::expand;
+use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
 use sluice_observe::log::Log;
@@ -54,6 +56,8 @@ pub(crate) struct Https {
     storage: Storage,
     maintainer: Arc<Maintainer>,
     log: Log,
+    /// What the configuration languages add to handshakes.
+    rules: &'static (dyn HandshakeRules + Sync),
     /// The active policies; their session ticket keys survive a reload.
     current: Policies,
     store: Option<Arc<CertStore>>,
@@ -81,13 +85,18 @@ pub(crate) struct Prepared {
 
 impl Https {
     /// Creates an empty state; certificates are stored below `data_dir` and renewed in the background.
-    pub(crate) fn new(data_dir: &Path, log: Log) -> Https {
+    pub(crate) fn new(
+        data_dir: &Path,
+        log: Log,
+        rules: &'static (dyn HandshakeRules + Sync),
+    ) -> Https {
         let storage = Storage::new(data_dir);
         let maintainer = Arc::new(Maintainer::new(storage.clone()));
         Https {
             storage,
             maintainer,
             log,
+            rules,
             current: HashMap::new(),
             store: None,
             shared_keys: None,
@@ -169,6 +178,7 @@ impl Https {
             purpose,
             log: &self.log,
             tickets,
+            rules: self.rules,
         };
         let policies = self.policies(&auto.config, &around, on_demand.as_ref(), refusals);
         let prepared = Prepared {

@@ -18,7 +18,6 @@ use sluice_net::Protocols;
 
 use super::around::Around;
 use super::{LOGGER, Purpose, by_variable};
-use crate::handlers::nginx::servers::Names;
 use crate::protocols::alpn;
 use crate::trust_pool::{self, decoded, from_file};
 use sluice_observe::process_values;
@@ -56,20 +55,24 @@ pub(super) fn build(
         place: place.to_owned(),
         ..Refusal::new(error.to_string())
     })?;
-    Ok(built.with_named(named).with_choice(choice(configs)?))
+    Ok(built
+        .with_named(named)
+        .with_choice(choice(configs, around)?))
 }
 
 /// How to select among policies by server name as nginx does.
-fn choice(configs: &[ConnectionPolicy]) -> Result<Option<Arc<Choice>>, Refusal> {
-    let names = || configs.iter().map(|config| &*config.r#match.server_names);
-    if names().all(<[String]>::is_empty) {
+fn choice(
+    configs: &[ConnectionPolicy],
+    around: &Around<'_>,
+) -> Result<Option<Arc<Choice>>, Refusal> {
+    let names: Vec<&[String]> = configs
+        .iter()
+        .map(|config| &*config.r#match.server_names)
+        .collect();
+    if names.iter().all(|names| names.is_empty()) {
         return Ok(None);
     }
-    let names = Names::of_handshakes(names())?;
-    Ok(Some(Arc::new(move |name| {
-        let found = names.find_sni(name.as_bytes())?;
-        usize::try_from(found).ok()
-    })))
+    Ok(Some(around.rules.choice(&names)?.into()))
 }
 
 /// The session resumption settings of a policy.

@@ -12,7 +12,6 @@ use sluice_net::{Body, FailureKind, Side, clock};
 
 use super::tee::{Left, Tee};
 use super::{Rule, Turns, count, is_any_set, is_of_part, now};
-use crate::handlers::nginx::slice;
 use sluice_pipeline::context::{CacheStatus, Exchange};
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Handler, Step};
@@ -333,7 +332,7 @@ impl Rule {
         let at = now(x);
         let may_be = ask.stores && !is_head && self.is_buffered(head);
         let rules = caching::Rules {
-            takes_parts: slice::is_in(x, &ask.key),
+            takes_parts: x.context.dialect.is_part(&ask.key),
             ..self.rules_for(head.status)
         };
         let judged = match may_be && !is_any_set(&self.no_store, x) {

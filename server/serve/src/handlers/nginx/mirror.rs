@@ -13,13 +13,13 @@ use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
 use crate::handlers::nginx::state::NginxContext;
-use crate::handlers::reverse_proxy::buffering::collect;
 use crate::limits::{
     MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
 use sluice_observe::log::Log;
 use sluice_pipeline::build::Builder;
+use sluice_pipeline::collect::collect;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};

@@ -20,6 +20,7 @@ mod geo;
 pub(crate) mod groups;
 pub mod gunzip;
 pub mod gzip;
+pub(crate) mod handshakes;
 mod heads;
 pub mod limit_conn;
 pub mod limit_req;

@@ -57,14 +57,6 @@ pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether the response is a slice that `key` distinguishes from others, so that it can be cached separately.
-pub(crate) fn is_in(x: &Exchange, key: &[u8]) -> bool {
-    let piece = x.context.occasional().slice.as_ref();
-    piece.is_some_and(|piece| {
-        piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
-    })
-}
-
 impl Handler for Slices {
     fn serve(&self, x: &mut Exchange) -> Step {
         if x.context.nginx().is_piece {

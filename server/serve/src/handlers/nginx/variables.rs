@@ -43,6 +43,13 @@ impl DialectState for RequestState {
         self.state.is_subrequest()
     }
 
+    fn is_part(&self, key: &[u8]) -> bool {
+        let piece = self.occasional.slice.as_ref();
+        piece.is_some_and(|piece| {
+            piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
+        })
+    }
+
     fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
         self.state.leaves_ranges(fields)
     }

@@ -18,11 +18,11 @@ use sluice_upstream::{Address, Answer, Call, Endpoint, Upload, Wanted, obtain};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::addresses;
-use super::buffering::Text;
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
 use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
+use sluice_pipeline::collect::Text;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 

@@ -11,8 +11,8 @@ use sluice_message::{FieldId, Fields, Method, ResponseHead, Scheme};
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::ReverseProxy;
-use super::buffering::{Measured, measure};
 use crate::limits::{COALESCE_BYTES_MAX, COALESCE_FOLLOWERS_MAX, COALESCE_KEYS_MAX};
+use sluice_pipeline::collect::{Measured, measure};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::Step;
 

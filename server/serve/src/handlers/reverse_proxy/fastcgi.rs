@@ -17,14 +17,14 @@ use sluice_route::values::origin_form;
 use sluice_route::{Template, Values};
 use sluice_upstream::Call;
 
-use super::buffering::{self, Measured};
 use super::params::{Dialect, Params};
 use crate::limits::CGI_BODY_BYTES_MAX;
-use crate::odd_headers::{is_alias, is_odd};
 use sluice_observe::log::{Level, Log};
+use sluice_pipeline::collect::Measured;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::files::{self, Root, split_script};
+use sluice_pipeline::odd_headers::{is_alias, is_odd};
 use sluice_pipeline::refusal::Refusal;
 
 /// The settings of a directive for FastCGI, or for a protocol that encodes the same variables differently.
@@ -367,7 +367,7 @@ pub async fn measure(body: RequestBody, bytes_max: usize) -> Result<RequestBody,
     match body {
         RequestBody::Stream(body) if body.len().is_none() => {
             let bytes_max = bytes_max.max(CGI_BODY_BYTES_MAX);
-            match buffering::measure(body, bytes_max).await? {
+            match sluice_pipeline::collect::measure(body, bytes_max).await? {
                 Measured::Whole(body) => Ok(RequestBody::Stream(body)),
                 Measured::TooLong => Err(Fault::new(
                     Status::LENGTH_REQUIRED,

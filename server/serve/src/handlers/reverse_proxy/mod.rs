@@ -24,8 +24,6 @@ mod request;
 pub(crate) mod retry;
 pub(crate) mod select;
 mod sticky;
-#[cfg(test)]
-mod tests;
 mod transport;
 pub(crate) mod tried;
 pub(crate) mod upstream;
@@ -51,7 +49,7 @@ pub(crate) use build::proxy;
 
 use crate::handlers::headers::Ops;
 use active::ActiveChecks;
-use buffering::{Buffering, Rules, Text};
+use buffering::{Buffering, Rules};
 use coalescing::Coalescing;
 use dialect::{Destination, Dialect, FailedTry};
 use dynamic::Dynamic;
@@ -60,6 +58,7 @@ use intercept::Interception;
 use memcached::Memcached;
 use request::Switch;
 use select::Selection;
+use sluice_pipeline::collect::Text;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Handler, Step, Waiting};

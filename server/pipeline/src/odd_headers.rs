@@ -8,7 +8,7 @@ use sluice_model::Server;
 
 /// The names that the configuration expects although they contain an underscore or a dot.
 #[derive(Debug, Default)]
-pub(crate) struct ExpectedNames {
+pub struct ExpectedNames {
     underscore: Vec<Pattern>,
     dot: Vec<Pattern>,
 }
@@ -28,7 +28,7 @@ enum Kind {
 
 impl ExpectedNames {
     /// The expected names of a server.
-    pub(crate) fn build(server: &Server) -> ExpectedNames {
+    pub fn build(server: &Server) -> ExpectedNames {
         let patterns = |names: &[String]| names.iter().map(|name| Pattern::new(name)).collect();
         ExpectedNames {
             underscore: patterns(&server.expected_underscore_headers),
@@ -38,7 +38,7 @@ impl ExpectedNames {
 
     /// Removes the other headers, and those that an application could mistake for an expected one: if `User_Id` is
     /// expected, `User-Id` is removed.
-    pub(crate) fn retain(&self, fields: &mut Fields) {
+    pub fn retain(&self, fields: &mut Fields) {
         let is_plain = self.underscore.is_empty() && self.dot.is_empty();
         let may_stay = |id, name: &[u8]| {
             let is_odd = id == FieldId::Other && memchr::memchr2(b'_', b'.', name).is_some();
@@ -99,7 +99,7 @@ impl Pattern {
 
 /// Whether a name contains a character other than letters, digits and `-`, which some applications normalize. Known
 /// headers never do.
-pub(crate) fn is_odd(id: FieldId, name: &[u8]) -> bool {
+pub fn is_odd(id: FieldId, name: &[u8]) -> bool {
     id == FieldId::Other
         && name
             .iter()
@@ -108,7 +108,7 @@ pub(crate) fn is_odd(id: FieldId, name: &[u8]) -> bool {
 
 /// Whether two different names are the same to an application that reads headers as CGI variables: all characters other
 /// than letters and digits are replaced (RFC 3875, section 4.1.18; PHP and others replace more than `-`).
-pub(crate) fn is_alias(name: &[u8], of: &[u8]) -> bool {
+pub fn is_alias(name: &[u8], of: &[u8]) -> bool {
     let same = |(a, b): (&u8, &u8)| match (a.is_ascii_alphanumeric(), b.is_ascii_alphanumeric()) {
         (true, true) => a.eq_ignore_ascii_case(b),
         (false, false) => true,
