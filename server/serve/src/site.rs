@@ -304,6 +304,3 @@ fn note_slow_client(x: &mut Exchange, completion: &Completion) {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod proxying;

@@ -1,6 +1,8 @@
 //! A handler that panics ends its own connection with a 500, and nothing else. The test defines its own handlers,
 //! because no directive panics.
 
+mod proxying;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;

@@ -9,6 +9,10 @@ use sluice_net::spool::Folder;
 use sluice_net::{FailureKind, Side};
 use sluice_policy::buffering::Bounds;
 
+use std::task::Context;
+
+use sluice_message::Fields;
+
 use super::*;
 
 /// The next action of a scripted body.

@@ -3,7 +3,7 @@
 mod attacks;
 mod choosing;
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
-#[path = "../../../../../tests/doubles/dns.rs"]
+#[path = "../../../../../../tests/doubles/dns.rs"]
 mod dns;
 mod dynamic;
 mod failing;
@@ -11,7 +11,7 @@ mod fields;
 mod framing;
 mod intercepting;
 mod interims;
-#[path = "../../../../../tests/doubles/ports.rs"]
+#[path = "../../../../../../tests/doubles/ports.rs"]
 mod ports;
 mod protecting;
 mod retrying;
