@@ -125,7 +125,7 @@ const POOL: &str = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n\
 
 #[test]
 fn authorities_are_fetched_when_the_server_starts_or_it_does_not() {
-    const AUTHORITY: &str = include_str!("../../server/serve/tests/authority.pem");
+    const AUTHORITY: &str = include_str!("../../server/tls/tests/authority.pem");
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{AUTHORITY}",
         AUTHORITY.len()

@@ -2,15 +2,9 @@
 //! manages sockets, `sluice-route` matches routes, `config/` parses configurations.
 
 pub mod explain;
-pub mod filters;
-pub mod handlers;
-mod https;
 pub mod limits;
 mod listen;
 mod listener_wrapper;
 mod modules;
 pub mod process;
-mod protocols;
 pub mod site;
-mod templates;
-mod trust_pool;

@@ -16,12 +16,8 @@ use sluice_net::{
 };
 
 use crate::explain::Explainer;
-use crate::handlers::nginx::handshakes::NginxHandshakes;
-use crate::handlers::reverse_proxy::group::Shared;
-use crate::https::{self, Https, LocalAuthorities, Purpose};
 use crate::listen;
 use crate::listener_wrapper::{self, Speaks};
-use crate::protocols;
 use crate::site::{Rules, Site};
 use sluice_observe::Recorder;
 use sluice_observe::log::{AccessLog, Log, Plan};
@@ -31,6 +27,10 @@ use sluice_pipeline::keys::Authorities;
 use sluice_pipeline::keys::Keys;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::{Times, given, settings};
+use sluice_proxy::reverse_proxy::group::Shared;
+use sluice_server_nginx::handshakes::NginxHandshakes;
+use sluice_tls::protocols;
+use sluice_tls::{Https, LocalAuthorities, Purpose};
 
 /// Settings of the process, which do not depend on the configuration.
 pub struct Options {
@@ -261,7 +261,7 @@ struct Built {
     listens: Vec<Listen<Site>>,
     sites: HashMap<String, Arc<Site>>,
     plan: Arc<Plan>,
-    https: https::Prepared,
+    https: sluice_tls::Prepared,
     metrics: Option<Arc<HttpMetrics>>,
     /// Where to push metrics; `None` if they are only scraped.
     pushes: Option<PushSettings>,

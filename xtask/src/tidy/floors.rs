@@ -15,7 +15,12 @@ const FLOORS: &[(&str, &[&str])] = &[
         "engine",
         &["net", "upstream", "dns", "certs", "cache", "python"],
     ),
-    ("server", &["observe", "pipeline", "serve", "admin"]),
+    (
+        "server",
+        &[
+            "observe", "pipeline", "tls", "handlers", "proxy", "nginx", "serve", "admin",
+        ],
+    ),
     ("lab", &["load", "audit", "experiment", "report"]),
     ("bin", &["sluice", "sluice-lab"]),
 ];
@@ -120,9 +125,11 @@ fn place_of_package(name: &str) -> Option<Place> {
 }
 
 fn package_name(place: Place) -> String {
-    match FLOORS[place.0].1[place.1] {
-        program @ ("sluice" | "sluice-lab") => program.into(),
-        package => format!("sluice-{package}"),
+    match (FLOORS[place.0].0, FLOORS[place.0].1[place.1]) {
+        ("bin", program) => program.into(),
+        // `config/nginx` has the short name.
+        ("server", "nginx") => "sluice-server-nginx".into(),
+        (_, package) => format!("sluice-{package}"),
     }
 }
 

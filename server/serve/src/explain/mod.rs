@@ -29,14 +29,14 @@ use sluice_net::Body;
 
 pub use ask::Question;
 
-use crate::handlers::nginx::explained;
-use crate::https;
 use crate::limits::BODY_SHOWN_BYTES_MAX;
 use crate::site::{Rules, Site};
 use report::{Explanation, Outcome};
 use sluice_pipeline::build::Listed;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
+use sluice_server_nginx::explained;
+use sluice_tls as https;
 use watch::Watcher;
 
 /// The outcome if no handler produced a response.

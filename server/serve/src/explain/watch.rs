@@ -9,8 +9,6 @@ use super::body_words;
 use super::changes::Before;
 use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
 use super::request_facts::{quoted, seen};
-use crate::handlers::nginx::explained;
-use crate::handlers::nginx::state::Told as Line;
 use crate::limits::PASSED_TOLD_MAX;
 use sluice_pipeline::build::Listed;
 use sluice_pipeline::context::Exchange;
@@ -18,6 +16,8 @@ use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Account, Assumed, Filter, Handler, Step};
 use sluice_pipeline::program::{Place, Program, Verdict, Watch};
 use sluice_pipeline::values::At;
+use sluice_server_nginx::explained;
+use sluice_server_nginx::state::Told as Line;
 
 /// The name of steps that do not come from a line of the configuration.
 const AUTOMATIC: &str = "automatic HTTPS";

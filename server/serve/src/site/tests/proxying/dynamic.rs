@@ -300,7 +300,7 @@ fn upstreams_that_requests_name_are_bounded() {
     let port = a.address.port();
     let proxy = Proxy::dialling(&["{http.request.header.X-To}".into()], json!({}));
     let mut client = proxy.connect();
-    for n in 0..crate::limits::NAMED_UPSTREAMS_MAX + 10 {
+    for n in 0..sluice_proxy::limits::NAMED_UPSTREAMS_MAX + 10 {
         let (high, low) = (n / 250, n % 250 + 1);
         client.send(format!(
             "GET / HTTP/1.1\r\nHost: x\r\nX-To: 127.9.{high}.{low}:1\r\n\r\n"

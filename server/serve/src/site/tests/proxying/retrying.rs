@@ -72,7 +72,7 @@ fn a_body_is_sent_again_as_it_was() {
 #[test]
 fn a_body_longer_than_what_is_kept_is_not_sent_again() {
     let (dead, well) = (dying(), living(200));
-    let body = "x".repeat(crate::limits::REPLAY_BYTES_MAX + 1);
+    let body = "x".repeat(sluice_proxy::limits::REPLAY_BYTES_MAX + 1);
     let proxy = Proxy::with(&[&dead, &well], settings(json!({})));
     assert_eq!(proxy.ask(&request("PUT", &body)).status(), 502);
     assert!(well.seen().is_empty());
@@ -138,7 +138,7 @@ fn a_request_that_nobody_saw_goes_to_each_other_upstream_whatever_its_method() {
         assert_eq!(proxy.ask(&request(method, body)).status(), 200, "{method}");
         assert_eq!(well.last(), body);
     }
-    let long = "x".repeat(crate::limits::REPLAY_BYTES_MAX + 1);
+    let long = "x".repeat(sluice_proxy::limits::REPLAY_BYTES_MAX + 1);
     assert_eq!(proxy.ask(&request("POST", &long)).status(), 200);
     assert_eq!(well.last(), long);
     // If no upstream is left the request fails, and an upstream that has received the request was the last one.

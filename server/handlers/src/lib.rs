@@ -1,0 +1,27 @@
+//! The directives that both languages have. Each handler has a file of its own; `filters` change responses.
+
+pub mod acme_server;
+pub mod authentication;
+pub mod body_text;
+pub mod copy_response;
+pub mod encode;
+pub mod error;
+pub mod file_server;
+pub mod filters;
+pub mod headers;
+pub mod in_flight;
+pub mod intercept;
+pub mod limits;
+pub mod log_append;
+pub mod map;
+pub mod metrics;
+pub mod push;
+pub mod rate_limit;
+pub mod request_body;
+pub mod rewrite;
+pub mod static_response;
+pub mod subroute;
+pub mod template_functions;
+pub mod templates;
+pub mod tracing;
+pub mod vars;

@@ -1,0 +1,68 @@
+//! Limits of handlers and filters, each with its rationale.
+
+use std::time::Duration;
+
+/// Bytes of the request body that `{http.request.body}` shows. It is meant for small forms and messages; a larger body
+/// is truncated in the placeholder but still passes through unchanged.
+pub const BODY_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+/// Memory of one `rate_limit` zone: some 400,000 clients with a few requests each. When it is full, the least recently
+/// seen clients are evicted.
+pub const RATE_ZONE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Shards of a zone, each with its own lock: a few for each worker of a large machine.
+pub const RATE_SHARDS: usize = 16;
+
+/// Bytes of a key that are stored verbatim: an address and a path fit, and a client cannot fill a zone with a few huge
+/// header values.
+pub const RATE_KEY_BYTES_MAX: usize = 256;
+
+/// Default time that a request waits for a slot of `in_flight`. After that, users have left and programs have retried.
+pub const FLIGHT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of an `in_flight` key that are significant; an address or a name fits.
+pub const FLIGHT_KEY_BYTES_MAX: usize = 256;
+
+/// Default number of folder entries to read for a listing; Caddy's default.
+pub const LISTING_ENTRIES_MAX: usize = 10_000;
+
+/// Maximum size of a folder listing, in bytes. Ten thousand long names fit; anything larger is truncated.
+pub const LISTING_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Streams that one worker compresses simultaneously; further responses are not compressed. Each encoder takes up to a
+/// megabyte, so this limits them to about 256 MB per worker regardless of the number of clients.
+pub const ENCODERS_MAX: usize = 256;
+
+/// Bodies up to this size are compressed in one go, so that `Content-Length` is known.
+pub const ENCODE_AT_ONCE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Threads that verify passwords, for the whole process: each verification takes a core for a tenth of a second.
+pub const PASSWORD_THREADS_MAX: usize = 4;
+
+/// Verifications that may wait for a thread; beyond that the client has to retry. At a tenth of a second each, the last
+/// one waits a few seconds.
+pub const PASSWORD_QUEUE_MAX: usize = 64;
+
+/// The highest accepted cost of a bcrypt hash in a user file: `htpasswd` does not create higher ones, and one
+/// verification takes seconds.
+pub const BCRYPT_COST_MAX: u32 = 17;
+
+/// The highest accepted number of rounds of a SHA-crypt hash in a user file: two hundred times the default, which takes
+/// a core for a second.
+pub const SHA_CRYPT_ROUNDS_MAX: usize = 1_000_000;
+
+/// Successful verifications that one worker caches for each `basic_auth`.
+pub const PASSWORDS_REMEMBERED_MAX: usize = 1_000;
+
+/// Maximum length of user name and password together; bcrypt itself ignores everything after 72 bytes.
+pub const CREDENTIALS_BYTES_MAX: usize = 4 * 1024;
+
+/// Maximum size of a page that is executed as a template, in bytes. The page is held in memory; the limit is that of
+/// the template language.
+pub const TEMPLATE_BYTES_MAX: usize = sluice_template::limits::SOURCE_BYTES_MAX;
+
+/// Maximum nesting of pages included by templates. Each is a subrequest and uses stack while it waits.
+pub const INCLUDE_DEPTH_MAX: usize = 10;
+
+/// Maximum number of pages that templates include in one response, at all levels together.
+pub const INCLUDES_MAX: u16 = 100;

@@ -1,0 +1,466 @@
+//! The rewrite phase: `set`, `rewrite`, `return`, `if`, `break`. The tree then selects a location.
+
+use std::sync::Arc;
+
+use sluice_cache::Missing;
+use sluice_message::{FieldId, Status};
+use sluice_model::http::RouteOrigin;
+use sluice_model::nginx::{
+    Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
+};
+use sluice_net::Body;
+use sluice_route::placeholder::nginx::variable_name;
+use sluice_route::{Provenance, Template, UnfitPath};
+
+use super::error_log::Grade;
+use super::groups::{Case, Pattern};
+use super::links::Links;
+use super::state::set_status;
+use super::{Tree, empty, explained, redirect, uri};
+use crate::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{expand, expand_path, expanded, expanded_traced, is_set};
+
+/// One action of the phase and where it was written.
+pub struct Line {
+    action: Action,
+    origin: RouteOrigin,
+}
+
+/// An action of the phase.
+enum Action {
+    /// Ends the phase without a new location lookup.
+    Break,
+    /// Sets a variable.
+    Set(Arc<str>, Template),
+    /// Sends the response with this index.
+    Return(u32),
+    /// Changes the target.
+    Rewrite(Box<Change>),
+    /// Runs more actions if the condition holds; the scope with this index is then in effect.
+    If {
+        condition: Box<Condition>,
+        actions: Vec<Line>,
+        branch: Option<u32>,
+    },
+}
+
+/// The outcome of the phase.
+pub enum Flow {
+    /// All actions ran.
+    On,
+    /// The phase was ended by an action.
+    End,
+    /// Send the response with this index.
+    Answer(u32),
+    /// The request fails.
+    Fail(Fault),
+}
+
+/// A `rewrite`.
+pub struct Change {
+    pattern: Pattern,
+    path: Template,
+    query: Template,
+    drops_query: bool,
+    then: Then,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    GoOn,
+    Last,
+    Break,
+    Redirect(Status),
+}
+
+/// The condition of an `if`.
+pub struct Condition {
+    subject: Template,
+    test: Test,
+    negated: bool,
+    links: Links,
+}
+
+enum Test {
+    IsSet,
+    Equals(Template),
+    Matches(Pattern),
+    File,
+    Directory,
+    Exists,
+    Executable,
+}
+
+/// The response of a `return`.
+pub struct Answer {
+    status: u16,
+    text: Option<Template>,
+}
+
+impl Tree {
+    /// Runs actions in order.
+    pub(super) fn run(&self, lines: &[Line], x: &mut Exchange) -> Flow {
+        for line in lines {
+            let origin = &line.origin;
+            let flow = match &line.action {
+                Action::Break => {
+                    x.context.nginx_mut().changed = false;
+                    explained::tell(x, origin, |_| "no more is rewritten here".to_owned());
+                    Flow::End
+                }
+                Action::Set(name, value) => {
+                    let (text, provenance) = expanded_traced(value, x);
+                    explained::tell(x, origin, |_| {
+                        format!("the value is {}", explained::quoted(&text))
+                    });
+                    *x.context.vars.slot_from(name, provenance) = text;
+                    Flow::On
+                }
+                Action::Return(answer) => {
+                    explained::tell(x, origin, |_| {
+                        "the response, whatever the location".to_owned()
+                    });
+                    Flow::Answer(*answer)
+                }
+                Action::Rewrite(change) => change.apply(self, x, origin),
+                Action::If {
+                    condition,
+                    actions,
+                    branch,
+                } => match condition.holds(self, x, origin) {
+                    Err(fault) => Flow::Fail(fault),
+                    Ok(true) => {
+                        if let Some(place) = branch {
+                            x.context.nginx_mut().place = *place;
+                        }
+                        self.run(actions, x)
+                    }
+                    Ok(false) => Flow::On,
+                },
+            };
+            if !matches!(flow, Flow::On) {
+                return flow;
+            }
+        }
+        Flow::On
+    }
+}
+
+/// Messages of `rewrite_log`.
+impl Tree {
+    fn tell_rewritten(&self, x: &Exchange, what: impl FnOnce() -> String) {
+        if self.place(x).tells_rewrites {
+            self.tell(x, Grade::Notice, &what(), "");
+        }
+    }
+
+    fn tell_match(&self, x: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
+        self.tell_rewritten(x, || {
+            let verb = match matches {
+                true => "matches",
+                false => "does not match",
+            };
+            let (pattern, subject) = (pattern.as_str(), shown(subject));
+            format!("\"{pattern}\" {verb} \"{subject}\"")
+        });
+    }
+}
+
+fn shown(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+impl Change {
+    /// Describes the change for `explain`.
+    fn words(&self, from: &[u8], to: &[u8]) -> String {
+        let (from, to) = (explained::quoted(from), explained::quoted(to));
+        let then = match self.then {
+            Then::GoOn => "",
+            Then::Break => ", and no more is rewritten",
+            Then::Last | Then::Redirect(_) => ", and a location is chosen anew",
+        };
+        format!("{from} → {to}{then}")
+    }
+
+    fn apply(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Flow {
+        let path = x.req.uri.path().to_vec();
+        let matches = match self.pattern.matches(x, &path, Provenance::Path) {
+            Ok(matches) => matches,
+            Err(fault) => return Flow::Fail(fault),
+        };
+        tree.tell_match(x, &self.pattern, &path, matches);
+        if !matches {
+            explained::pass(x, origin, |_| {
+                format!("{} does not match", explained::quoted(&path))
+            });
+            return Flow::On;
+        }
+        let is_redirect = matches!(self.then, Then::Redirect(_));
+        let was_escaped = was_escaped(x);
+        x.context
+            .captures_mut()
+            .set_escapes(is_redirect && was_escaped);
+        let mut new = expanded(&self.path, x);
+        x.context.captures_mut().set_escapes(was_escaped);
+        let mut query = expanded(&self.query, x);
+        x.context.captures_mut().set_escapes(false);
+        if !self.drops_query
+            && let Some(before) = x.req.uri.query().filter(|before| !before.is_empty())
+        {
+            if !query.is_empty() {
+                query.push(b'&');
+            }
+            query.extend_from_slice(before);
+        }
+        if let Then::Redirect(status) = self.then {
+            if !query.is_empty() {
+                new.push(b'?');
+                new.extend_from_slice(&query);
+            }
+            tree.tell_rewritten(x, || format!("rewritten redirect: \"{}\"", shown(&new)));
+            if !self.path.source().starts_with("//") {
+                tree.place(x).naming.keep_here(&mut new);
+            }
+            explained::tell(x, origin, |_| {
+                format!("{} is redirected", explained::quoted(&path))
+            });
+            return Flow::Fail(redirect::to(&tree.place(x).naming, x, status, new));
+        }
+        let mut clean = Vec::with_capacity(new.len());
+        if new.is_empty() || uri::clean(&new, false, &mut clean).is_err() {
+            let why = "a rewrite gives a path that leads nowhere";
+            return Flow::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
+        }
+        x.req.uri.set_path(&clean);
+        x.req.uri.set_query((!query.is_empty()).then_some(&query));
+        tree.tell_rewritten(x, || {
+            let (path, args) = (shown(&clean), shown(&query));
+            format!("rewritten data: \"{path}\", args: \"{args}\"")
+        });
+        explained::tell(x, origin, |x| self.words(&path, x.req.uri.as_bytes()));
+        let state = x.context.nginx_mut();
+        state.internal = true;
+        state.rewritten = true;
+        state.changed = self.then != Then::Break;
+        state.has_final_path |= self.then == Then::Break;
+        match self.then {
+            Then::GoOn => Flow::On,
+            Then::Last | Then::Break | Then::Redirect(_) => Flow::End,
+        }
+    }
+}
+
+/// Whether the path was sent percent-encoded: only then are groups escaped when they become part of a query.
+fn was_escaped(x: &Exchange) -> bool {
+    let sent = super::variables::sent(x).split(|byte| *byte == b'?').next();
+    sent.is_some_and(|path| memchr::memchr2(b'%', b'+', path).is_some())
+}
+
+impl Condition {
+    fn holds(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Result<bool, Fault> {
+        let (subject, provenance) = expanded_traced(&self.subject, x);
+        let now = x.worker.clock.coarse();
+        let facts = |x: &Exchange| match expand_path(&self.subject, x, &mut Vec::new()) {
+            Ok(()) => files::facts(&subject, self.links.reach(x, &subject), now),
+            Err(UnfitPath) => Err(Missing::Impossible),
+        };
+        let is = |x: &Exchange, kind| facts(x).is_ok_and(|facts| facts.kind == kind);
+        let holds = match &self.test {
+            Test::IsSet => is_set(&subject),
+            Test::Equals(text) => expanded(text, x) == subject,
+            Test::Matches(pattern) => {
+                let from = match provenance {
+                    Provenance::Configured | Provenance::Path => Provenance::Path,
+                    Provenance::Name | Provenance::Unfit => Provenance::Name,
+                };
+                let matches = pattern.matches(x, &subject, from)?;
+                tree.tell_match(x, pattern, &subject, matches);
+                matches
+            }
+            Test::File => is(x, sluice_cache::Kind::File),
+            Test::Directory => is(x, sluice_cache::Kind::Directory),
+            Test::Exists => facts(x).is_ok(),
+            Test::Executable => facts(x).is_ok_and(|facts| facts.mode & 0o111 != 0),
+        };
+        let holds = holds != self.negated;
+        let text = |_: &Exchange| {
+            let is = if holds { "holds" } else { "does not hold" };
+            format!("it {is} for {}", explained::quoted(&subject))
+        };
+        match holds {
+            true => explained::tell(x, origin, text),
+            false => explained::pass(x, origin, text),
+        }
+        Ok(holds)
+    }
+}
+
+impl Answer {
+    /// Sends the response.
+    pub(super) fn give(&self, tree: &Tree, x: &mut Exchange) -> Step {
+        if self.status == CLOSE {
+            // The connection is closed without a response; the status is only logged.
+            x.res.status = Status::new(CLOSE).unwrap_or(x.res.status);
+            return Step::Done(Body::Abort);
+        }
+        // Statuses were validated during the build.
+        let status = Status::new(self.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        match &self.text {
+            Some(text) if redirect::is_redirect(self.status) => {
+                let mut target = expanded(text, x);
+                if !text.source().starts_with("//") {
+                    tree.place(x).naming.keep_here(&mut target);
+                }
+                Step::Fail(redirect::to(&tree.place(x).naming, x, status, target))
+            }
+            None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),
+            None => {
+                if status != Status::NO_CONTENT {
+                    add_type(tree, x);
+                }
+                empty(x, status)
+            }
+            Some(text) => {
+                let mut body = std::mem::take(&mut x.inline);
+                body.clear();
+                expand(text, x, &mut body);
+                x.inline = body;
+                x.res.status = status;
+                add_type(tree, x);
+                set_status(x);
+                Step::Done(Body::Inline)
+            }
+        }
+    }
+}
+
+/// Sets the `Content-Type` by the extension of the path.
+pub(super) fn add_type(tree: &Tree, x: &mut Exchange) {
+    if !x.res.fields.has(FieldId::ContentType)
+        && let Some(field) = tree.place(x).types.of(x.req.uri.path())
+    {
+        x.res.fields.push_fixed(field);
+    }
+}
+
+/// The reason recorded for a request ended by `return`, which is not an error.
+pub const RETURNED: &str = "`return` of the configuration";
+
+/// nginx's status for closing the connection without a response.
+const CLOSE: u16 = 444;
+
+/// Compiles actions; `branches` are the indexes of the scopes that `if` blocks open.
+pub fn build(
+    configs: &[Config],
+    branches: &[u32],
+    answers: &mut Vec<Answer>,
+    cx: &Builder<'_>,
+) -> Result<Vec<Line>, Refusal> {
+    let mut actions = Vec::with_capacity(configs.len());
+    for config in configs {
+        let (action, origin) = match config {
+            Config::Break(nothing) => (Action::Break, &nothing.origin),
+            Config::Set(set) => {
+                let name = variable_name(&set.variable).into();
+                (Action::Set(name, cx.template(&set.value)?), &set.origin)
+            }
+            Config::Return(config) => {
+                answers.push(answer(config, cx)?);
+                let number = super::number(answers.len() - 1);
+                (Action::Return(number), &config.origin)
+            }
+            Config::Rewrite(config) => {
+                let change = change(config, cx)?;
+                (Action::Rewrite(Box::new(change)), &config.origin)
+            }
+            Config::If(config) => {
+                let action = Action::If {
+                    condition: Box::new(condition(&config.condition, cx)?),
+                    actions: build(&config.actions, branches, answers, cx)?,
+                    branch: match config.branch {
+                        None => None,
+                        Some(index) => Some(*branches.get(index as usize).ok_or_else(|| {
+                            Refusal::new("an `if` names a place that is not there")
+                        })?),
+                    },
+                };
+                (action, &config.origin)
+            }
+            Config::Other(_) => {
+                return Err(Refusal::new(format!(
+                    "unknown action `{}`",
+                    config.module()
+                )));
+            }
+        };
+        actions.push(Line {
+            action,
+            origin: origin.clone(),
+        });
+    }
+    Ok(actions)
+}
+
+fn answer(config: &ReturnAnswer, cx: &Builder<'_>) -> Result<Answer, Refusal> {
+    if !(100..=999).contains(&config.status) {
+        return Err(Refusal::new(format!("`return {}`", config.status))
+            .with_help("a status has three digits"));
+    }
+    let text = config.text.as_ref().map(|text| cx.template(text));
+    Ok(Answer {
+        status: config.status,
+        text: text.transpose()?,
+    })
+}
+
+fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
+    let then = match config.then.as_str() {
+        "" => Then::GoOn,
+        "last" => Then::Last,
+        "break" => Then::Break,
+        "301" => Then::Redirect(Status::MOVED_PERMANENTLY),
+        "302" => Then::Redirect(Status::FOUND),
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is nothing that a `rewrite` does"
+            )));
+        }
+    };
+    Ok(Change {
+        pattern: Pattern::new("rewrite", &config.pattern, Case::Kept, cx.recorder)?,
+        path: cx.template(&config.path)?,
+        query: cx.template(&config.query)?,
+        drops_query: config.drops_query,
+        then,
+    })
+}
+
+fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Refusal> {
+    let test = match config.test.as_str() {
+        "is set" => Test::IsSet,
+        "=" => Test::Equals(cx.template(&config.with)?),
+        "~" => Test::Matches(Pattern::new("if", &config.with, Case::Kept, cx.recorder)?),
+        "~*" => Test::Matches(Pattern::new("if", &config.with, Case::Folded, cx.recorder)?),
+        "file" => Test::File,
+        "directory" => Test::Directory,
+        "exists" => Test::Exists,
+        "executable" => Test::Executable,
+        other => {
+            return Err(Refusal::new(format!(
+                "`{other}` is not a condition of an `if`"
+            )));
+        }
+    };
+    Ok(Condition {
+        subject: cx.template(&config.subject)?,
+        test,
+        negated: config.negated,
+        links: Links::build(&config.links, cx)?,
+    })
+}

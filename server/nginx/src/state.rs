@@ -1,0 +1,362 @@
+//! Routing state of a request among virtual servers and locations.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sluice_diag::OriginId;
+use sluice_message::{Fields, Status};
+
+use sluice_route::Provenance;
+
+use super::captures::Captures;
+use super::connection_zone::Held as Counted;
+use super::piece::Piece;
+use super::ssi::Shared as Pages;
+use super::user_id_value::Known;
+use sluice_handlers::filters::encode::Counts;
+use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::seldom::{Empty, Seldom};
+
+/// Maximum number of internal redirects and repeated location lookups, as in nginx.
+pub const REDIRECTS_MAX: u8 = 10;
+
+/// The outcome of rate or connection limits. A request is counted once, in the first scope that has limits, and not
+/// again after an internal redirect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Limited {
+    /// No limit has been evaluated.
+    #[default]
+    No,
+    /// Within the limits.
+    Passed,
+    /// Delayed.
+    Delayed,
+    /// Rejected.
+    Rejected,
+    /// Would have been delayed (dry run).
+    DelayedDryRun,
+    /// Would have been rejected (dry run).
+    RejectedDryRun,
+}
+
+impl Limited {
+    /// The value of `$limit_req_status` and `$limit_conn_status`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Limited::No => "",
+            Limited::Passed => "PASSED",
+            Limited::Delayed => "DELAYED",
+            Limited::Rejected => "REJECTED",
+            Limited::DelayedDryRun => "DELAYED_DRY_RUN",
+            Limited::RejectedDryRun => "REJECTED_DRY_RUN",
+        }
+    }
+}
+
+/// Which component applies the `Range` of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// The handler that responds.
+    #[default]
+    AtOnce,
+    /// The filter, if the handler offers ranges.
+    Later,
+    /// The filter; the handler has offered ranges.
+    Offered,
+    /// None: the response becomes part of another one.
+    Never,
+}
+
+/// The routing state of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// The virtual server, once selected.
+    pub(super) server: Option<u32>,
+    /// The index of the scope in effect.
+    pub(super) place: u32,
+    /// The named location that the request was sent to.
+    pub(super) named: Option<u32>,
+    /// The response of a `return`, pending until the headers of its scope are added.
+    pub(super) pending: Option<u32>,
+    /// The status that replaces that of the response; 0 for none.
+    pub(super) status: u16,
+    /// Internal redirects and repeated location lookups so far.
+    pub(super) redirects: u8,
+    /// Nesting depth of includes.
+    pub(super) depth: u8,
+    /// The code of the problem with the client certificate; 0 for none.
+    pub(super) doubt: u8,
+    /// The client port reported by a trusted proxy, 0 if it reported only an address; `None` while the peer is the
+    /// client.
+    pub(super) real_port: Option<u16>,
+    /// Which component applies the `Range` of the request.
+    pub(super) ranges: Taking,
+    /// The outcome of rate limits.
+    pub limited_requests: Limited,
+    /// The outcome of connection limits.
+    pub limited_connections: Limited,
+    /// Whether the request was redirected internally: `internal` locations are accessible.
+    pub(super) internal: bool,
+    /// Whether the request is for an error page.
+    pub(super) is_error_page: bool,
+    /// Whether the target has changed since the last location lookup.
+    pub(super) changed: bool,
+    /// Whether the charset requested by an upstream is evaluated.
+    pub(super) heeds_charset: bool,
+    /// Whether the reason for the request's failure has been logged.
+    pub is_told: bool,
+    /// Whether the target differs from the one that was sent.
+    pub(super) rewritten: bool,
+    /// Whether this is a subrequest.
+    pub(super) subrequest: bool,
+    /// Whether this is a subrequest for a slice, bound to the scope of the first slice.
+    pub(super) is_piece: bool,
+    /// Whether `rewrite … break` set the path that upstreams receive.
+    pub(super) has_final_path: bool,
+    /// Whether the request is being explained.
+    pub(super) is_explained: bool,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State::INITIAL
+    }
+}
+
+impl State {
+    /// The state of a request that no server has been selected for.
+    const INITIAL: State = State {
+        server: None,
+        place: 0,
+        named: None,
+        pending: None,
+        status: 0,
+        redirects: 0,
+        depth: 0,
+        doubt: 0,
+        real_port: None,
+        ranges: Taking::AtOnce,
+        limited_requests: Limited::No,
+        limited_connections: Limited::No,
+        internal: false,
+        is_error_page: false,
+        changed: false,
+        heeds_charset: false,
+        is_told: false,
+        rewritten: false,
+        subrequest: false,
+        is_piece: false,
+        has_final_path: false,
+        is_explained: false,
+    };
+
+    /// Whether this is a subrequest.
+    pub fn is_subrequest(&self) -> bool {
+        self.subrequest
+    }
+
+    /// Whether a `rewrite … break` changed the path, so that the path of `proxy_pass` replaces no part of it.
+    pub fn has_final_path(&self) -> bool {
+        self.has_final_path
+    }
+
+    /// Whether the target is still the one that was sent, apart from normalization.
+    pub fn is_as_sent(&self) -> bool {
+        !self.rewritten
+    }
+}
+
+/// Everything that a server of an nginx.conf keeps for a request, in the context of the request.
+#[derive(Default)]
+pub struct RequestState {
+    /// The current location.
+    pub(super) state: State,
+    /// The lookup tables of the configuration, if it has any.
+    pub(super) tables: Option<Arc<dyn Lookup>>,
+    /// The captures of the latest regular expression that matched.
+    pub(super) captures: Seldom<Captures>,
+    /// State that few requests need.
+    pub(super) occasional: Seldom<Occasional>,
+    /// Its entries in connection limits, until the response has ended.
+    pub(super) counted: Vec<Counted>,
+}
+
+/// Access to the state that a server of an nginx.conf keeps for a request. Other requests have the default state.
+pub trait NginxContext {
+    /// The routing state.
+    fn nginx(&self) -> &State;
+    /// The routing state, for changes.
+    fn nginx_mut(&mut self) -> &mut State;
+    /// The lookup tables of the configuration, if it has any.
+    fn tables(&self) -> Option<&Arc<dyn Lookup>>;
+    /// Sets the lookup tables.
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>);
+    /// The captures of the latest regular expression that matched.
+    fn captures(&self) -> &Captures;
+    /// The captures, for changes.
+    fn captures_mut(&mut self) -> &mut Seldom<Captures>;
+    /// State that few requests need.
+    fn occasional(&self) -> &Occasional;
+    /// State that few requests need, for changes.
+    fn occasional_mut(&mut self) -> &mut Occasional;
+    /// The entries in connection limits.
+    fn counted_mut(&mut self) -> &mut Vec<Counted>;
+}
+
+impl NginxContext for Context {
+    fn nginx(&self) -> &State {
+        static INITIAL: State = State::INITIAL;
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.state,
+            None => &INITIAL,
+        }
+    }
+
+    fn nginx_mut(&mut self) -> &mut State {
+        &mut self.dialect.state::<RequestState>().state
+    }
+
+    fn tables(&self) -> Option<&Arc<dyn Lookup>> {
+        self.dialect.find::<RequestState>()?.tables.as_ref()
+    }
+
+    fn set_tables(&mut self, tables: Option<&Arc<dyn Lookup>>) {
+        self.dialect.state::<RequestState>().tables = tables.cloned();
+    }
+
+    fn captures(&self) -> &Captures {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.captures,
+            None => Captures::empty(),
+        }
+    }
+
+    fn captures_mut(&mut self) -> &mut Seldom<Captures> {
+        &mut self.dialect.state::<RequestState>().captures
+    }
+
+    fn occasional(&self) -> &Occasional {
+        match self.dialect.find::<RequestState>() {
+            Some(request) => &request.occasional,
+            None => Occasional::empty(),
+        }
+    }
+
+    fn occasional_mut(&mut self) -> &mut Occasional {
+        &mut self.dialect.state::<RequestState>().occasional
+    }
+
+    fn counted_mut(&mut self) -> &mut Vec<Counted> {
+        &mut self.dialect.state::<RequestState>().counted
+    }
+}
+
+/// One configuration line that was evaluated.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// Where the line was written; `None` stands for the handler's own line.
+    pub origin: Option<OriginId>,
+    /// Whether the line had an effect, as opposed to being evaluated only.
+    pub took_part: bool,
+    /// What it matched or did.
+    pub text: String,
+}
+
+/// The variables of lookup tables (`map`, `geo` and others).
+pub trait Lookup: Send + Sync {
+    /// Whether there is a variable of this name.
+    fn know(&self, name: &str) -> bool;
+
+    /// Appends the value of the variable; returns its provenance.
+    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
+}
+
+/// State that few requests need.
+#[derive(Clone, Debug, Default)]
+pub struct Occasional {
+    /// The upstream address, if it contains variables.
+    pub(super) pass: Pass,
+    /// How long a rate limit delays the request.
+    pub held_for: Duration,
+    /// Sizes before and after compression.
+    pub(super) gzip: Option<Arc<Counts>>,
+    /// The first line of a request with a malformed head.
+    pub(super) refused_line: Option<Box<[u8]>>,
+    /// The `userid` cookie of the client.
+    pub(super) user_id: Option<Box<Known>>,
+    /// The slice that the request is for.
+    pub(super) slice: Option<Arc<Piece>>,
+    /// State shared by the SSI pages of the response.
+    pub(super) ssi: Option<Arc<Pages>>,
+    /// The charset requested by an upstream.
+    pub(super) charset_wanted: Vec<u8>,
+    /// The charset of the page that includes the response.
+    pub(super) charset_of_page: Vec<u8>,
+    /// Notes for `explain`.
+    pub(super) explained: Vec<Told>,
+    /// The trailers added to the response.
+    pub(super) trailers: Fields,
+}
+
+/// An upstream address that contains variables, after expansion.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pass {
+    pub(super) dial: Vec<u8>,
+    pub(super) host: Vec<u8>,
+    pub(super) port: u16,
+    pub(super) uri: Vec<u8>,
+}
+
+impl Empty for Occasional {
+    fn empty() -> &'static Self {
+        static EMPTY: Occasional = Occasional {
+            pass: Pass {
+                dial: Vec::new(),
+                host: Vec::new(),
+                port: 0,
+                uri: Vec::new(),
+            },
+            held_for: Duration::ZERO,
+            gzip: None,
+            refused_line: None,
+            user_id: None,
+            slice: None,
+            ssi: None,
+            charset_wanted: Vec::new(),
+            charset_of_page: Vec::new(),
+            explained: Vec::new(),
+            trailers: Fields::new(),
+        };
+        &EMPTY
+    }
+
+    fn clear(&mut self) {
+        let Pass {
+            dial,
+            host,
+            port,
+            uri,
+        } = &mut self.pass;
+        *port = 0;
+        self.held_for = Duration::ZERO;
+        self.gzip = None;
+        self.refused_line = None;
+        self.user_id = None;
+        self.slice = None;
+        self.ssi = None;
+        self.charset_wanted.clear();
+        self.charset_of_page.clear();
+        self.explained.clear();
+        self.trailers.clear();
+        for text in [dial, host, uri] {
+            text.clear();
+        }
+    }
+}
+
+/// Sets the status requested by `error_page`.
+pub fn set_status(x: &mut Exchange) {
+    if let Some(status) = Status::new(x.context.nginx().status) {
+        x.res.status = status;
+    }
+}

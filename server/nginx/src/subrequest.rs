@@ -1,0 +1,103 @@
+//! Subrequests on behalf of another request, with its headers, variables and client address. One that the parent
+//! waits for is a GET without a body. The caller handles the response.
+
+use sluice_message::{FieldId, Method};
+use sluice_net::{Exchange as Of, RequestBody};
+
+use super::state::{State, Taking};
+use crate::state::NginxContext;
+use sluice_pipeline::context::{Context, Exchange};
+
+/// Headers that describe the parent's body and connection, which subrequests do not inherit.
+const OF_BODY: [FieldId; 4] = [
+    FieldId::ContentLength,
+    FieldId::TransferEncoding,
+    FieldId::Expect,
+    FieldId::Upgrade,
+];
+
+/// Creates a subrequest of `x` for `path`. It holds the variables of `x` until [`end`] returns them: as in nginx,
+/// variables set in the subrequest are visible to the parent.
+pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
+    let mut req = x.req.clone();
+    let method = std::mem::replace(&mut req.method, Method::Get);
+    for id in OF_BODY {
+        req.fields.remove(id);
+    }
+    req.uri.set_path(path);
+    req.uri.set_query(None);
+    let mut context = Context {
+        original_method: x.context.original_method.clone(),
+        client_ip: x.context.client_ip,
+        from_trusted_proxy: x.context.from_trusted_proxy,
+        uuid: x.context.uuid.clone(),
+        ..Context::default()
+    };
+    context
+        .original_method
+        .get_or_insert_with(|| Box::new(method));
+    std::mem::swap(&mut context.vars, &mut x.context.vars);
+    context.set_tables(x.context.tables());
+    *context.nginx_mut() = state_for(x.context.nginx());
+    Of {
+        req,
+        body: RequestBody::None,
+        res: Default::default(),
+        inline: Vec::new(),
+        conn: x.conn.clone(),
+        worker: x.worker.clone(),
+        started: x.started,
+        came: Default::default(),
+        close: false,
+        context,
+    }
+}
+
+/// Creates a detached copy of `x` for `path` with its method and query. It announces a body of `body_bytes`, if
+/// any, which the caller has to supply.
+pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
+    let mut copy = Of::new(x.conn.clone(), x.worker.clone());
+    copy.req = x.req.clone();
+    for id in OF_BODY {
+        copy.req.fields.remove(id);
+    }
+    if let Some(bytes) = body_bytes {
+        let digits = bytes.to_string();
+        copy.req
+            .fields
+            .push(FieldId::ContentLength, digits.as_bytes());
+    }
+    copy.req.uri.set_path(path);
+    copy.started = x.started;
+    copy.context = x.context.apart();
+    *copy.context.nginx_mut() = state_for(x.context.nginx());
+    if copy.context.occasional().slice.is_some() {
+        copy.context.occasional_mut().slice = None;
+    }
+    copy
+}
+
+/// The initial routing state of a subrequest.
+fn state_for(state: &State) -> State {
+    State {
+        server: state.server,
+        internal: true,
+        rewritten: true,
+        subrequest: true,
+        depth: state.depth,
+        ranges: Taking::Never,
+        real_port: state.real_port,
+        // Limits that counted the parent do not count the subrequest.
+        limited_requests: state.limited_requests,
+        limited_connections: state.limited_connections,
+        ..State::default()
+    }
+}
+
+/// Returns the variables and the client address to the parent: as in nginx, both share them.
+pub fn end(x: &mut Exchange, mut sub: Exchange) {
+    x.context.client_ip = sub.context.client_ip;
+    x.context.from_trusted_proxy = sub.context.from_trusted_proxy;
+    x.context.nginx_mut().real_port = sub.context.nginx().real_port;
+    std::mem::swap(&mut sub.context.vars, &mut x.context.vars);
+}

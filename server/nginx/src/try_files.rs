@@ -1,0 +1,153 @@
+//! `nginx_try_files`: the first of several files that exists, else another path, a named location or a status.
+
+use sluice_cache::{Kind, Missing};
+use sluice_message::Status;
+use sluice_model::nginx::TryFiles as Config;
+use sluice_route::{Template, UnfitPath};
+
+use super::links::Links;
+use super::{Query, TreeRef, explained, go_on_at};
+use crate::shared::Shared;
+use crate::state::NginxContext;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::files;
+use sluice_pipeline::handler::{Handler, Step};
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::values::{expand_path, expanded};
+
+struct TryFiles {
+    files: Vec<Candidate>,
+    root: Template,
+    alias_of: Box<[u8]>,
+    otherwise: Otherwise,
+    links: Links,
+    tree: TreeRef,
+}
+
+struct Candidate {
+    path: Template,
+    /// Whether a directory is looked for.
+    is_folder: bool,
+}
+
+/// The fallback if no candidate exists.
+enum Otherwise {
+    Fail(Status),
+    GoTo(Template),
+}
+
+/// Builds the handler.
+pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let candidate = |text: &String| {
+        Ok(Candidate {
+            // A directory is entered without its slash, so that a request without the slash is redirected.
+            path: cx.template(text.strip_suffix('/').unwrap_or(text))?,
+            is_folder: text.ends_with('/'),
+        })
+    };
+    let otherwise = match Status::new(config.status) {
+        Some(status) => Otherwise::Fail(status),
+        None => Otherwise::GoTo(cx.template(&config.fallback)?),
+    };
+    Ok(Box::new(TryFiles {
+        files: config
+            .files
+            .iter()
+            .map(candidate)
+            .collect::<Result<_, Refusal>>()?,
+        root: cx.template(&config.root)?,
+        alias_of: config.alias_of.as_bytes().into(),
+        otherwise,
+        links: Links::build(&config.links, cx)?,
+        tree: Shared::of(cx).tree,
+    }))
+}
+
+impl TryFiles {
+    /// Appends the expanded candidate to `text` and the path of its file to `path`.
+    fn write(
+        &self,
+        candidate: &Candidate,
+        x: &Exchange,
+        text: &mut Vec<u8>,
+        path: &mut Vec<u8>,
+    ) -> Result<(), UnfitPath> {
+        expand_path(&candidate.path, x, text)?;
+        expand_path(&self.root, x, path)?;
+        // An alias replaces the path of its location.
+        let below = match text.strip_prefix(&*self.alias_of) {
+            // `location /a { alias /b/; }` would let `/a../c` escape the directory.
+            Some([b'.', b'.'] | [b'.', b'.', b'/', ..]) if !self.alias_of.is_empty() => {
+                return Err(UnfitPath);
+            }
+            below => below.unwrap_or(text),
+        };
+        path.extend_from_slice(below);
+        Ok(())
+    }
+}
+
+impl Handler for TryFiles {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        let now = x.worker.clock.coarse();
+        for candidate in &self.files {
+            let mut text = Vec::new();
+            let found = files::with_path(|path| {
+                self.write(candidate, x, &mut text, path)
+                    .map_err(|UnfitPath| Missing::Impossible)?;
+                files::facts(path, self.links.reach(x, path), now)
+            });
+            let wanted = match candidate.is_folder {
+                true => Kind::Directory,
+                false => Kind::File,
+            };
+            let is_there = found.is_ok_and(|facts| facts.kind == wanted);
+            explained::own(x, is_there, || {
+                let kind = if candidate.is_folder {
+                    "folder"
+                } else {
+                    "file"
+                };
+                let is = if is_there { "is a" } else { "is not a" };
+                format!("{} {is} {kind}", explained::quoted(&text))
+            });
+            if is_there {
+                x.req.uri.set_path(&text);
+                x.context.nginx_mut().rewritten = true;
+                return Step::Next;
+            }
+        }
+        match &self.otherwise {
+            Otherwise::Fail(status) => Step::Fail(Fault::new(*status, "none of the files exists")),
+            Otherwise::GoTo(target) => {
+                let target = expanded(target, x);
+                explained::own(x, true, || {
+                    format!("goes on with {}", explained::quoted(&target))
+                });
+                match target.starts_with(b"@") {
+                    true => go_to_named(&self.tree, x, &target),
+                    false => go_on_at(x, &target, Query::Goes),
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
+    let location = tree.get().and_then(|tree| {
+        let name = std::str::from_utf8(name).ok()?;
+        tree.named(x, name)
+    });
+    match location {
+        Some(location) => {
+            x.context.nginx_mut().named = Some(location);
+            super::start_again(x)
+        }
+        None => Step::Fail(Fault::new(
+            Status::INTERNAL_SERVER_ERROR,
+            "a location is named that is not there",
+        )),
+    }
+}

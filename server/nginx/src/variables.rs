@@ -1,0 +1,448 @@
+//! nginx variables that no Caddy placeholder provides.
+
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sluice_message::layout::LocalTime;
+use sluice_message::{FieldId, Fields, IpText, Remote, Version};
+use sluice_net::clock;
+use sluice_net::sys::tcp_info::tcp_info;
+use sluice_route::placeholder::nginx::{NginxKey, PassKey};
+use sluice_route::values::origin_form;
+use sluice_route::{Found, Provenance};
+
+use super::shown::{join, seconds, show};
+use super::state::{RequestState, State};
+use super::user_id_value::Which;
+use crate::state::NginxContext;
+use sluice_pipeline::context::CacheStatus;
+use sluice_pipeline::context::{DialectState, Exchange};
+use sluice_pipeline::values::{client_ip, remote_ip};
+
+impl DialectState for RequestState {
+    fn clear(&mut self) {
+        self.state = State::default();
+        self.tables = None;
+        self.captures.clear();
+        self.occasional.clear();
+        self.counted.clear();
+    }
+
+    fn apart(&self) -> Box<dyn DialectState> {
+        Box::new(RequestState {
+            state: self.state,
+            tables: self.tables.clone(),
+            captures: self.captures.clone(),
+            occasional: self.occasional.clone(),
+            counted: Vec::new(),
+        })
+    }
+
+    fn is_subrequest(&self) -> bool {
+        self.state.is_subrequest()
+    }
+
+    fn is_part(&self, key: &[u8]) -> bool {
+        let piece = self.occasional.slice.as_ref();
+        piece.is_some_and(|piece| {
+            piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
+        })
+    }
+
+    fn leaves_ranges(&mut self, fields: &mut Fields) -> bool {
+        self.state.leaves_ranges(fields)
+    }
+
+    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+        value(x, key, out)
+    }
+
+    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
+        match key {
+            NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
+            NginxKey::Table(name) => Some(match &self.tables {
+                Some(tables) => tables.value(x, name, &mut Vec::new()),
+                None => Provenance::Configured,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// Appends the value of a variable.
+pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    match key {
+        NginxKey::Host(fallback) => host(x, fallback, out),
+        NginxKey::RequestUri => out.extend_from_slice(sent(x)),
+        NginxKey::Request => request_line(x, out),
+        NginxKey::IsArgs => {
+            if x.req.uri.query().is_some_and(|query| !query.is_empty()) {
+                out.push(b'?');
+            }
+        }
+        NginxKey::Argument(name) => argument(x, name.as_bytes(), out),
+        NginxKey::Field(name) if name.eq_ignore_ascii_case("host") => {
+            out.extend_from_slice(&x.req.authority);
+        }
+        NginxKey::Field(name) => join(&x.req.fields, name.as_bytes(), out),
+        NginxKey::SentField(name) => join(&x.res.fields, name.as_bytes(), out),
+        NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
+        NginxKey::Capture(index) => x.context.captures().write(*index, out),
+        NginxKey::UriFrom(cut) => {
+            let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
+            // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
+            if rest == b".." || rest.starts_with(b"../") {
+                out.push(0);
+            }
+            out.extend_from_slice(rest);
+        }
+        NginxKey::Pass(key) => passed(x, *key, out),
+        NginxKey::Table(name) => {
+            if let Some(tables) = x.context.tables() {
+                let _ = tables.value(x, name, out);
+            }
+        }
+        NginxKey::AddForwardedFor => {
+            join(&x.req.fields, b"X-Forwarded-For", out);
+            if let Some(ip) = client_ip(x).or_else(|| remote_ip(&x.conn)) {
+                if !out.is_empty() && x.req.fields.has(FieldId::XForwardedFor) {
+                    out.extend_from_slice(b", ");
+                }
+                out.extend_from_slice(IpText::new(ip).as_bytes());
+            }
+        }
+        NginxKey::Https => {
+            if x.conn.tls.is_some() {
+                out.extend_from_slice(b"on");
+            }
+        }
+        NginxKey::RemoteUser => remote_user(x, out),
+        NginxKey::RemotePort => remote_port(x, out),
+        NginxKey::Status => show(out, format_args!("{:03}", x.res.status.code())),
+        NginxKey::BodyBytesSent => {
+            let log = &x.context.log;
+            let body = log.bytes_sent.saturating_sub(log.head_bytes_sent);
+            show(out, format_args!("{body}"));
+        }
+        NginxKey::RequestCompletion if x.context.log.is_complete => out.extend_from_slice(b"OK"),
+        NginxKey::RequestCompletion => {}
+        NginxKey::Pipe => out.push(if x.came.is_pipelined { b'p' } else { b'.' }),
+        NginxKey::RequestTime => {
+            // Measured from the first byte of the request head.
+            seconds(clock::now().since(x.started) + x.came.head_time, out);
+        }
+        NginxKey::TimeLocal => time(x, "02/Jan/2006:15:04:05 -0700", out),
+        NginxKey::TimeIso => time(x, "2006-01-02T15:04:05-07:00", out),
+        NginxKey::Msec => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            seconds(now.unwrap_or_default(), out);
+        }
+        _ => return of_process_and_session(x, key, out),
+    }
+    Found::Known
+}
+
+/// The port of the client; empty if a trusted proxy reported an address without a port.
+fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
+    let port = match (x.context.nginx().real_port, x.conn.remote) {
+        (Some(port), _) => port,
+        (None, Remote::Ip(peer)) => peer.port(),
+        (None, Remote::Unix) => 0,
+    };
+    if port != 0 {
+        show(out, format_args!("{port}"));
+    }
+}
+
+/// `$tcpinfo_*`: kernel data of the client's connection; empty if it is not TCP.
+fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
+    let Some(info) = x.conn.facts.socket.and_then(tcp_info) else {
+        return;
+    };
+    let number = match key {
+        NginxKey::TcpRtt => info.rtt,
+        NginxKey::TcpRttVar => info.rtt_variation,
+        NginxKey::TcpSndCwnd => info.congestion_window,
+        _ => info.receive_space,
+    };
+    show(out, format_args!("{number}"));
+}
+
+/// Variables that depend on the process or on the connection.
+fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    match key {
+        NginxKey::Upstream(key) => super::upstream_vars::push(x, *key, out),
+        NginxKey::UpstreamCookie(name) => super::upstream_vars::cookie(x, name.as_bytes(), out),
+        NginxKey::UpstreamTrailer(name) => super::upstream_vars::trailer(x, name.as_bytes(), out),
+        NginxKey::SentTrailer(name) => super::upstream_vars::sent_trailer(x, name.as_bytes(), out),
+        NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
+        NginxKey::TlsProtocol => {
+            if let Some(tls) = &x.conn.tls {
+                out.extend_from_slice(match tls.version {
+                    "tls1.2" => b"TLSv1.2",
+                    "tls1.3" => b"TLSv1.3",
+                    other => other.as_bytes(),
+                });
+            }
+        }
+        NginxKey::TlsReused => {
+            if let Some(tls) = &x.conn.tls {
+                out.push(if tls.resumed { b'r' } else { b'.' });
+            }
+        }
+        NginxKey::Tls(key) => super::tls::push(x, *key, out),
+        NginxKey::RequestId => request_id(x, out),
+        NginxKey::CacheStatus => {
+            let status = x.context.upstream.cache;
+            out.extend_from_slice(status.map_or("", CacheStatus::as_str).as_bytes());
+        }
+        _ => return of_connection(x, key, out),
+    }
+    Found::Known
+}
+
+/// The number of a connection. Each worker counts by itself, and their numbers interleave.
+pub(super) fn connection_number(x: &Exchange) -> u64 {
+    let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
+    x.conn.facts.serial * count + index
+}
+
+/// Variables of the connection, and counters.
+fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    let facts = &x.conn.facts;
+    match key {
+        NginxKey::Connection => {
+            show(out, format_args!("{}", connection_number(x)));
+        }
+        NginxKey::ConnectionRequests => show(out, format_args!("{}", facts.requests.get())),
+        NginxKey::ConnectionTime => seconds(clock::now().since(facts.began), out),
+        NginxKey::TcpRtt | NginxKey::TcpRttVar | NginxKey::TcpSndCwnd | NginxKey::TcpRcvSpace => {
+            tcp(x, key, out)
+        }
+        NginxKey::Http2 => {
+            if x.req.version == Version::Http2 {
+                let secure = x.conn.tls.is_some();
+                out.extend_from_slice(if secure { b"h2" } else { b"h2c" });
+            }
+        }
+        NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
+            if let Some(end) = told_end(x, key) {
+                out.extend_from_slice(IpText::new(end.ip()).as_bytes());
+            }
+        }
+        NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
+            if let Some(end) = told_end(x, key) {
+                show(out, format_args!("{}", end.port()));
+            }
+        }
+        _ => return of_message(x, key, out),
+    }
+    Found::Known
+}
+
+/// The source or destination reported by the PROXY protocol.
+fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
+    let told = x.conn.facts.told.as_ref()?;
+    Some(match key {
+        NginxKey::ProxyAddr | NginxKey::ProxyPort => told.source,
+        _ => told.destination,
+    })
+}
+
+/// Variables of the request and the response messages.
+fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    match key {
+        // Empty for a request with a malformed request line, until an error page is requested with GET.
+        NginxKey::RequestMethod
+            if x.req.target.is_empty()
+                && x.context.occasional().refused_line.is_some()
+                && x.context.nginx().is_as_sent() => {}
+        NginxKey::RequestMethod => {
+            let own = &x.req.method;
+            let method = match x.context.nginx().is_subrequest() {
+                true => x.context.original_method.as_deref().unwrap_or(own),
+                false => own,
+            };
+            out.extend_from_slice(method.as_str().as_bytes());
+        }
+        NginxKey::RequestPort => {
+            if let Some(port) = host_port(x) {
+                show(out, format_args!("{port}"));
+            }
+        }
+        NginxKey::IsRequestPort => {
+            if host_port(x).is_some() {
+                out.push(b':');
+            }
+        }
+        NginxKey::LimitReqStatus => {
+            out.extend_from_slice(x.context.nginx().limited_requests.as_str().as_bytes());
+        }
+        NginxKey::LimitConnStatus => {
+            out.extend_from_slice(x.context.nginx().limited_connections.as_str().as_bytes());
+        }
+        NginxKey::RequestLength => {
+            show(out, format_args!("{}", request_length(x)));
+        }
+        NginxKey::BytesSent => show(out, format_args!("{}", x.context.log.bytes_sent)),
+        NginxKey::UidGot | NginxKey::UidSet => {
+            let which = match key {
+                NginxKey::UidGot => Which::Got,
+                _ => Which::Set,
+            };
+            if let Some(known) = &x.context.occasional().user_id {
+                known.push(which, out);
+            }
+        }
+        NginxKey::GzipRatio => super::gzip::push_ratio(x, out),
+        NginxKey::SliceRange => super::slice::push(x, out),
+        NginxKey::IsMsie => {
+            let agent = x.req.fields.first(FieldId::UserAgent).unwrap_or_default();
+            if super::browser::is_msie(agent) {
+                out.push(b'1');
+            }
+        }
+        NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
+        _ => return Found::Unknown,
+    }
+    Found::Known
+}
+
+/// Bytes of the request read so far; the head is estimated where its size was not recorded.
+fn request_length(x: &Exchange) -> u64 {
+    let is_known = x.came.head_bytes > 0 || x.context.occasional().refused_line.is_some();
+    let head = match is_known {
+        true => x.came.head_bytes as u64,
+        false => {
+            let line = x.req.method.as_str().len() + x.req.target.len();
+            let fields = x.req.fields.iter();
+            // Colon, space and line end.
+            let fields = fields.map(|field| (field.name.len() + field.value.len() + 4) as u64);
+            (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + fields.sum::<u64>()
+        }
+    };
+    head + x.context.log.body_bytes_read
+}
+
+/// A part of the upstream address.
+fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
+    let pass = &x.context.occasional().pass;
+    match key {
+        PassKey::Dial => out.extend_from_slice(&pass.dial),
+        PassKey::Host => out.extend_from_slice(&pass.host),
+        PassKey::Port => show(out, format_args!("{}", pass.port)),
+        PassKey::Uri => out.extend_from_slice(&pass.uri),
+    }
+}
+
+/// The port in the `Host` header.
+fn host_port(x: &Exchange) -> Option<u16> {
+    sluice_message::head::split_port(&x.req.authority).1
+}
+
+fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
+    // A trailing dot marks a name as fully qualified and is dropped.
+    let host = &x.req.host[..];
+    match host.strip_suffix(b".").unwrap_or(host) {
+        b"" => out.extend_from_slice(fallback.as_bytes()),
+        host if host.contains(&b':') => {
+            out.push(b'[');
+            out.extend_from_slice(host);
+            out.push(b']');
+        }
+        host => out.extend_from_slice(host),
+    }
+}
+
+/// The path and query as sent by the client.
+pub fn sent(x: &Exchange) -> &[u8] {
+    let target = &x.req.target[..];
+    if target.starts_with(b"/") {
+        return target;
+    }
+    let (path, query) = origin_form(target);
+    let behind = if query.is_empty() { 0 } else { query.len() + 1 };
+    match target.len().checked_sub(path.len() + behind) {
+        Some(start) if !path.is_empty() => &target[start..],
+        _ => b"/",
+    }
+}
+
+fn request_line(x: &Exchange, out: &mut Vec<u8>) {
+    if let Some(line) = &x.context.occasional().refused_line {
+        return out.extend_from_slice(line);
+    }
+    let method = x
+        .context
+        .original_method
+        .as_deref()
+        .unwrap_or(&x.req.method);
+    out.extend_from_slice(method.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(&x.req.target);
+    out.push(b' ');
+    out.extend_from_slice(x.req.version.as_str().as_bytes());
+}
+
+/// Appends an argument as sent; names are compared without case.
+pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let query = x.req.uri.query().unwrap_or_default();
+    let mut pairs = query.split(|byte| *byte == b'&');
+    let found = pairs.find_map(|pair| {
+        let (known, value) = (pair.get(..name.len())?, pair.get(name.len() + 1..)?);
+        (pair[name.len()] == b'=' && known.eq_ignore_ascii_case(name)).then_some(value)
+    });
+    out.extend_from_slice(found.unwrap_or_default());
+}
+
+pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let mut pairs = x
+        .req
+        .fields
+        .all(FieldId::Cookie)
+        .flat_map(|line| line.split(|byte| *byte == b';'));
+    let found = pairs.find_map(|pair| {
+        let pair = pair.trim_ascii();
+        let equals = memchr::memchr(b'=', pair)?;
+        pair[..equals]
+            .eq_ignore_ascii_case(name)
+            .then(|| &pair[equals + 1..])
+    });
+    out.extend_from_slice(found.unwrap_or_default());
+}
+
+/// The user name in the credentials of a request, if they can be decoded.
+fn remote_user(x: &Exchange, out: &mut Vec<u8>) {
+    let Some(field) = x.req.fields.first(FieldId::Authorization) else {
+        return;
+    };
+    let scheme = field
+        .get(..6)
+        .filter(|scheme| scheme.eq_ignore_ascii_case(b"basic "));
+    if scheme.is_none() {
+        return;
+    }
+    let Ok(text) = STANDARD.decode(field[6..].trim_ascii()) else {
+        return;
+    };
+    if let Some(colon) = memchr::memchr(b':', &text) {
+        out.extend_from_slice(&text[..colon]);
+    }
+}
+
+fn time(x: &Exchange, layout: &str, out: &mut Vec<u8>) {
+    let seconds = i64::try_from(x.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
+    LocalTime::utc(seconds, 0).push(layout, out);
+}
+
+/// The ID that `{http.request.uuid}` shows as well, in hexadecimal.
+fn request_id(x: &Exchange, out: &mut Vec<u8>) {
+    let [mut high, mut low] = x.context.uuid.get();
+    if high == 0 && low == 0 {
+        let bits = sluice_observe::random::bits();
+        (high, low) = ((bits >> 64) as u64, bits as u64);
+        x.context.uuid.set([high, low]);
+    }
+    show(out, format_args!("{high:016x}{low:016x}"));
+}

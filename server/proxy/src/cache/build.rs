@@ -1,0 +1,202 @@
+//! Builds the `cache` handler from the model.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sluice_cache::store::{Settings, Store};
+use sluice_message::Method;
+use sluice_message::caching::Rules;
+use sluice_model::cache::{Cache as Config, CacheStore};
+use sluice_route::Template;
+
+use super::{Cache, Patience, Rule, UseStale, Valid};
+use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
+use crate::reverse_proxy;
+use crate::reverse_proxy::language::Language;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::handler::Handler;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+
+/// Builds `cache`.
+pub fn build<'m>(
+    config: &'m Config,
+    language: &dyn Language,
+    cx: &mut Builder<'m>,
+) -> Result<Box<dyn Handler>, Refusal> {
+    if config.origin.coalesce || !config.origin.handle_response.is_empty() {
+        return Err(
+            Refusal::new("`coalesce` or `handle_response` together with a cache").with_help(
+                "a cache coalesces requests itself, and stores responses before other handlers change them",
+            ),
+        );
+    }
+    let settings = settings(&config.store)?;
+    let store = open(&settings, cx)?;
+    let origin = cx.within(".origin", |cx| {
+        reverse_proxy::proxy(&config.origin, language, cx)
+    })?;
+    let methods = config.methods.iter().map(|name| {
+        let method = Method::from_token(name.as_bytes());
+        method.ok_or_else(|| Refusal::new(format!("`{name}` is not a valid method")))
+    });
+    Ok(Box::new(Cache(Arc::new(Rule {
+        store,
+        origin,
+        key: cx.template(&config.key)?,
+        methods: methods.collect::<Result<_, _>>()?,
+        bypass: templates(&config.bypass, cx)?,
+        no_store: templates(&config.no_store, cx)?,
+        purge: templates(&config.purge, cx)?,
+        rules: rules(config)?,
+        is_buffered: !config.unbuffered,
+        ignores_buffering: config.ignore.iter().any(|name| is_buffering(name)),
+        valid: config
+            .valid
+            .iter()
+            .map(|valid| Valid {
+                codes: valid.codes.as_slice().into(),
+                seconds: seconds(valid.time),
+            })
+            .collect(),
+        min_uses: config.min_uses.max(1),
+        use_stale: use_stale(&config.use_stale)?,
+        lock: config.lock.as_ref().map(|lock| Patience {
+            age: given(lock.age).unwrap_or_default(),
+            timeout: given(lock.timeout).unwrap_or_default(),
+        }),
+        revalidate: config.revalidate,
+        updates_in_background: config.background_update,
+        keeps_head: config.keep_head,
+        stores_head: config.keep_head && config.store_head,
+        max_range_offset: config.max_range_offset,
+    }))))
+}
+
+fn templates(texts: &[String], cx: &Builder<'_>) -> Result<Box<[Template]>, Refusal> {
+    texts.iter().map(|text| cx.template(text)).collect()
+}
+
+fn seconds(time: sluice_model::Duration) -> u32 {
+    let time = given(time).unwrap_or_default();
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
+    let refuse = |what: &str, help: &str| Err(Refusal::new(what).with_help(help));
+    if config.path.is_empty() {
+        return refuse(
+            "a cache without a folder",
+            "set the directory for cached responses",
+        );
+    }
+    let is_level = |level: &u8| matches!(level, 1 | 2);
+    if config.levels.len() > 3 || !config.levels.iter().all(is_level) {
+        return refuse(
+            "these levels of folders are none",
+            "up to three levels of one or two digits each",
+        );
+    }
+    let index_bytes = usize::try_from(config.index_size).unwrap_or(usize::MAX);
+    if index_bytes < CACHE_INDEX_BYTES_MIN {
+        return refuse(
+            "the index of the cache has no room",
+            "use at least 32 KiB; 8,000 cached responses need about 1 MiB",
+        );
+    }
+    let (files, pause) = CACHE_LOADER;
+    Ok(Settings {
+        path: PathBuf::from(&config.path),
+        levels: config.levels.clone(),
+        index_bytes,
+        inactive: given(config.inactive).unwrap_or(CACHE_INACTIVE),
+        bytes_max: config.max_size,
+        free_min: config.min_free,
+        loader: (
+            match config.loader_files {
+                0 => files,
+                files => files as usize,
+            },
+            given(config.loader_sleep).unwrap_or(pause),
+        ),
+    })
+}
+
+/// Opens the cache, unless the configuration is only validated.
+fn open(settings: &Settings, cx: &Builder<'_>) -> Result<Option<Arc<Store>>, Refusal> {
+    let Some(recorder) = cx.recorder else {
+        return Ok(None);
+    };
+    let log = recorder.log().clone();
+    let tell = move |what: &str, path: &std::path::Path, error: &std::io::Error| {
+        log.error("http.cache", what)
+            .shown("path", path.display())
+            .shown("error", error)
+            .send();
+    };
+    match recorder.stores().open(settings, Box::new(tell)) {
+        Ok(Some(store)) => Ok(Some(store)),
+        Ok(None) => Err(Refusal::new(format!(
+            "the cache `{}` is in use with other levels of folders",
+            settings.path.display()
+        ))
+        .with_help("restart the server to change them, or choose another folder")),
+        Err(error) => Err(Refusal::new(format!(
+            "the cache `{}` cannot be opened: {error}",
+            settings.path.display()
+        ))
+        .with_help("the folder must be there, or its parent be writable")),
+    }
+}
+
+fn rules(config: &Config) -> Result<Rules, Refusal> {
+    let mut rules = Rules {
+        ignores_authorization: config.ignore_authorization,
+        ..Rules::default()
+    };
+    for name in config.ignore.iter().filter(|name| !is_buffering(name)) {
+        match name.to_ascii_lowercase().as_str() {
+            "x-accel-expires" => rules.ignores_accel_expires = true,
+            "expires" => rules.ignores_expires = true,
+            "cache-control" => rules.ignores_cache_control = true,
+            "set-cookie" => rules.ignores_set_cookie = true,
+            "vary" => rules.ignores_vary = true,
+            _ => {
+                return Err(Refusal::new(format!("a cache does not look at `{name}`")).with_help(
+                    "it can ignore X-Accel-Buffering, X-Accel-Expires, Expires, Cache-Control, Set-Cookie and Vary",
+                ));
+            }
+        }
+    }
+    Ok(rules)
+}
+
+fn is_buffering(name: &str) -> bool {
+    name.eq_ignore_ascii_case("X-Accel-Buffering")
+}
+
+fn use_stale(words: &[String]) -> Result<UseStale, Refusal> {
+    let mut found = UseStale::default();
+    let mut statuses = Vec::new();
+    for word in words {
+        match word.as_str() {
+            "error" => found.on_error = true,
+            "timeout" => found.on_timeout = true,
+            "invalid_header" => found.on_invalid_header = true,
+            "updating" => found.while_updating = true,
+            other => {
+                let code = other
+                    .strip_prefix("http_")
+                    .and_then(|code| code.parse().ok());
+                let code = code.filter(|code| (400..600).contains(code));
+                statuses.push(code.ok_or_else(|| {
+                    Refusal::new(format!(
+                        "`{other}` is not a condition for serving stale responses"
+                    ))
+                })?);
+            }
+        }
+    }
+    found.statuses = statuses.into();
+    Ok(found)
+}

@@ -1,0 +1,329 @@
+//! `cache`: caches responses of an upstream (RFC 9111). `sluice-message` decides whether a response may be cached and
+//! how long it is fresh, `sluice-cache` stores it, and `reverse_proxy` sends requests to the upstream.
+
+mod ask;
+mod build;
+pub mod cached_response;
+pub mod tee;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use sluice_cache::store::{Found, Lead, Opened, Outcome, Place, Store, Stored, Turn, Wait};
+use sluice_message::caching::Rules;
+use sluice_message::{FieldId, Method, Moment, Status};
+use sluice_net::Body;
+use sluice_route::Template;
+
+pub use build::build;
+
+use crate::limits::{CACHE_LOOK_PAUSE, CACHE_TURNS_MAX};
+use crate::reverse_proxy::ReverseProxy;
+use ask::Ask;
+use sluice_pipeline::context::{CacheStatus, Exchange};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
+use sluice_pipeline::values::{expanded, is_set};
+
+/// The handler. Background requests, which outlive the client's request, share its settings.
+struct Cache(Arc<Rule>);
+
+/// The cache settings of one location.
+struct Rule {
+    /// `None` if the configuration is only validated.
+    store: Option<Arc<Store>>,
+    origin: ReverseProxy,
+    key: Template,
+    /// Methods to cache besides GET and HEAD.
+    methods: Box<[Method]>,
+    bypass: Box<[Template]>,
+    no_store: Box<[Template]>,
+    purge: Box<[Template]>,
+    rules: Rules,
+    /// Whether to cache responses without `X-Accel-Buffering` (`proxy_buffering`).
+    is_buffered: bool,
+    ignores_buffering: bool,
+    valid: Box<[Valid]>,
+    min_uses: u32,
+    use_stale: UseStale,
+    lock: Option<Patience>,
+    revalidate: bool,
+    updates_in_background: bool,
+    keeps_head: bool,
+    stores_head: bool,
+    max_range_offset: Option<u64>,
+}
+
+/// The default lifetime of responses with certain statuses.
+struct Valid {
+    /// Empty for all statuses.
+    codes: Box<[u16]>,
+    seconds: u32,
+}
+
+/// When to use a stale response.
+#[derive(Clone, Default)]
+struct UseStale {
+    on_error: bool,
+    on_timeout: bool,
+    on_invalid_header: bool,
+    while_updating: bool,
+    statuses: Box<[u16]>,
+}
+
+/// Timeouts for waiting for another request (`proxy_cache_lock_age`, `proxy_cache_lock_timeout`).
+#[derive(Clone, Copy)]
+struct Patience {
+    age: Duration,
+    timeout: Duration,
+}
+
+impl Handler for Cache {
+    fn serve(&self, x: &mut Exchange) -> Step {
+        self.0.at_once(x).unwrap_or(Step::Later)
+    }
+
+    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.0.run(x))
+    }
+
+    fn account(&self, x: &mut Exchange) -> Account {
+        let key = expanded(&self.0.key, x);
+        let mut account = self.0.origin.account(x);
+        let says = format!(
+            "would look up the cache key `{}`; on a miss:",
+            String::from_utf8_lossy(&key)
+        );
+        account.says.insert(0, says);
+        account
+    }
+}
+
+impl Rule {
+    /// Responds from the cache if it has a fresh response.
+    fn at_once(&self, x: &mut Exchange) -> Option<Step> {
+        let store = self.store.as_ref()?;
+        if !self.is_meant(x) || is_any_set(&self.purge, x) || is_any_set(&self.bypass, x) {
+            return None;
+        }
+        let key = expanded(&self.key, x);
+        match self.find(store, x, &key) {
+            (_, Found::Stored(stored)) if stored.times().is_fresh(now(x)) => {
+                Some(self.answer(x, store, &stored, CacheStatus::Hit))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether such requests use the cache. Content in a GET request does not have defined semantics (RFC 9110, section
+    /// 9.3.1) and is not part of the key, so such requests do not.
+    fn is_meant(&self, x: &Exchange) -> bool {
+        match &x.req.method {
+            Method::Get | Method::Head => x.body.is_empty(),
+            other => self.methods.contains(other),
+        }
+    }
+
+    fn find(&self, store: &Store, x: &Exchange, key: &[u8]) -> (Place, Found) {
+        let opened = x.worker.local::<Opened>();
+        let times = (now(x), x.worker.clock.coarse());
+        store.find(&opened, key, &x.req.fields, times)
+    }
+
+    async fn run(self: &Arc<Self>, x: &mut Exchange) -> Step {
+        let Some(store) = &self.store else {
+            return self.origin.wait(x).await;
+        };
+        if !self.is_meant(x) {
+            return self.pass(x, store).await;
+        }
+        let key = expanded(&self.key, x);
+        if is_any_set(&self.purge, x) {
+            return purge(x, store, &key);
+        }
+        let mut ask = Ask::new(store, key);
+        if is_any_set(&self.bypass, x) {
+            ask.status = CacheStatus::Bypass;
+            return self.ask(x, ask).await;
+        }
+        let mut waited = Waited::default();
+        // Each iteration either produces a response or waits for another request.
+        for turn in 0..CACHE_TURNS_MAX {
+            let (place, found) = self.find(store, x, &ask.key);
+            match found {
+                Found::Failed(status) => {
+                    count(x, store, CacheStatus::Hit);
+                    let status = Status::new(status).unwrap_or(Status::BAD_GATEWAY);
+                    return Step::Fail(Fault::new(status, "the upstream has failed lately"));
+                }
+                Found::Stored(stored) if stored.times().is_fresh(now(x)) => {
+                    return self.answer(x, store, &stored, CacheStatus::Hit);
+                }
+                Found::Stored(stored) => return self.renew(x, ask, place, stored).await,
+                Found::Nothing => {}
+            }
+            if turn == 0 && self.min_uses > 1 {
+                ask.stores = store.count_use(&place, now(x)) >= self.min_uses;
+            }
+            ask.place = Some(place);
+            match self.turn(x, store, &mut ask, &mut waited).await {
+                Outcome::Look => {}
+                Outcome::Pass => break,
+            }
+        }
+        self.ask(x, ask).await
+    }
+
+    /// Waits while another request fills the same entry; returns whether to look at the cache again.
+    async fn turn(
+        &self,
+        x: &Exchange,
+        store: &Arc<Store>,
+        ask: &mut Ask,
+        waited: &mut Waited,
+    ) -> Outcome {
+        let (Some(lock), Some(place)) = (self.lock.filter(|_| ask.stores), &ask.place) else {
+            return Outcome::Pass;
+        };
+        match store.turn(place, lock.age, x.worker.clock.coarse()) {
+            Turn::Lead(lead) => {
+                ask.lead = Some(lead);
+                Outcome::Pass
+            }
+            Turn::Full => {
+                ask.stores = false;
+                Outcome::Pass
+            }
+            Turn::Wait(wait) => {
+                let now = x.worker.clock.coarse();
+                let since = *waited.since.get_or_insert(now);
+                let left = lock.timeout.saturating_sub(now.since(since));
+                // The other request may exceed the lock age; then one more request may try, possibly this one.
+                let turn = lock.age.saturating_sub(now.since(wait.since()));
+                match wait_for(x, wait, left.min(turn.max(CACHE_LOOK_PAUSE))).await {
+                    Some(outcome) => outcome,
+                    None if left > turn => Outcome::Look,
+                    None => {
+                        ask.stores = false;
+                        Outcome::Pass
+                    }
+                }
+            }
+        }
+    }
+
+    /// Handles a stale cached response.
+    async fn renew(
+        self: &Arc<Self>,
+        x: &mut Exchange,
+        mut ask: Ask,
+        place: Place,
+        stored: std::rc::Rc<Stored>,
+    ) -> Step {
+        let store = ask.store.clone();
+        let times = stored.times();
+        let may_wait = self.use_stale.while_updating && !times.lifetime.is_strict;
+        let may_be_used = may_wait || times.outlasts_updates(now(x));
+        let updating = store.begin_update(&place);
+        if updating.is_none() && may_be_used {
+            return self.answer(x, &store, &stored, CacheStatus::Updating);
+        }
+        let is_alone = updating.is_some();
+        ask.updating = updating;
+        ask.place = Some(place);
+        ask.stale = Some(stored.clone());
+        ask.status = CacheStatus::Expired;
+        if is_alone && may_be_used && self.updates_in_background && x.body.is_none() {
+            return match self.ask_in_background(x, ask) {
+                Ok(()) => self.answer(x, &store, &stored, CacheStatus::Stale),
+                Err(ask) => self.ask(x, ask).await,
+            };
+        }
+        self.ask(x, ask).await
+    }
+
+    /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
+    /// 9111, section 4.4).
+    async fn pass(&self, x: &mut Exchange, store: &Store) -> Step {
+        if x.req.method.is_safe() {
+            return self.origin.wait(x).await;
+        }
+        let method = std::mem::replace(&mut x.req.method, Method::Get);
+        let key = expanded(&self.key, x);
+        x.req.method = method;
+        let step = self.origin.wait(x).await;
+        if matches!(step, Step::Done(_)) && matches!(x.res.status.code(), 200..=399) {
+            store.purge(&key);
+        }
+        step
+    }
+}
+
+/// How long a request has waited for others.
+#[derive(Default)]
+struct Waited {
+    since: Option<Moment>,
+}
+
+/// Waits for another request; `None` on timeout.
+async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
+    let timer = x.worker.timers.timer();
+    timer.set(&x.worker.clock, patience);
+    poll_fn(|cx| match wait.poll(cx) {
+        Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
+        Poll::Pending => timer.poll_expired(cx).map(|()| None),
+    })
+    .await
+}
+
+/// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
+fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
+    let count = match key.split_last() {
+        Some((b'*', beginning)) => {
+            store.purge_beginning(beginning);
+            // As in nginx, purging by prefix always succeeds: the number of entries is unknown.
+            1
+        }
+        _ => store.purge(key),
+    };
+    if count == 0 {
+        return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
+    }
+    x.res.status = Status::NO_CONTENT;
+    Step::Done(Body::Empty)
+}
+
+/// Whether one of the texts is neither empty nor `0`.
+fn is_any_set(texts: &[Template], x: &Exchange) -> bool {
+    texts.iter().any(|text| is_set(&expanded(text, x)))
+}
+
+/// Unix time in seconds.
+fn now(x: &Exchange) -> u64 {
+    x.worker.clock.unix_seconds()
+}
+
+fn count(x: &mut Exchange, store: &Store, status: CacheStatus) {
+    x.context.upstream.cache = Some(status);
+    store.counts.requests[status as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether a header makes a request conditional or restricts it to a range. The upstream gets requests without them,
+/// for the complete response.
+fn is_of_part(id: FieldId) -> bool {
+    matches!(
+        id,
+        FieldId::IfMatch
+            | FieldId::IfModifiedSince
+            | FieldId::IfNoneMatch
+            | FieldId::IfRange
+            | FieldId::IfUnmodifiedSince
+            | FieldId::Range
+    )
+}
+
+/// The lock for filling a cache entry.
+type Turns = Option<Lead>;

@@ -1,0 +1,146 @@
+//! Limits of the reverse proxy and its cache, each with its rationale.
+
+use std::time::Duration;
+
+/// Maximum size of a request body without `Content-Length` that is buffered for a FastCGI application, which needs the
+/// length, unless `request_buffers` sets another limit. The size of one body buffer; Caddy uses 4 KiB.
+pub const CGI_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a health check response that are examined by default; a page that says "ok" has only a few.
+pub const HEALTH_ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Maximum number of sources in `dynamic multi`; each may have to be awaited.
+pub const SOURCES_MAX: usize = 16;
+
+/// How long upstreams from DNS are used unless the configuration or the TTL of the records is shorter; Caddy's default.
+pub const SOURCE_LIFETIME: Duration = Duration::from_secs(60);
+
+/// Minimum of that time: records with TTL 0 would require a DNS query for each request.
+pub const SOURCE_LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+/// How long upstreams stay in use while DNS servers do not respond. A name that is known not to exist is dropped at
+/// once.
+pub const SOURCE_STALE_MAX: Duration = Duration::from_secs(3600);
+
+/// The delay before retrying a failed DNS query.
+pub const SOURCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Maximum number of servers for one name in an upstream group; larger services use a load balancer of their own.
+pub const PEERS_OF_NAME_MAX: usize = 256;
+
+/// How long the first request of a group waits for the addresses of all its names if some servers are known. DNS
+/// servers normally respond within milliseconds; a slow one should not delay requests.
+pub const FIRST_ADDRESSES_WAIT: Duration = Duration::from_secs(1);
+
+/// Sticky sessions remembered per upstream group; each takes about a hundred bytes.
+pub const SESSIONS_MAX: usize = 1_000_000;
+
+/// Default lifetime of an unused session; nginx's default.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Maximum number of names cached by a source whose name contains placeholders.
+pub const SOURCE_NAMES_MAX: usize = 256;
+
+/// The longest domain name to resolve (RFC 1035, section 2.3.4, in dotted notation).
+pub const NAME_BYTES_MAX: usize = 253;
+
+/// Upstreams remembered per directive for addresses with placeholders; the least recently used one is evicted. Each
+/// takes about a kilobyte, and clients may be able to choose the names.
+pub const NAMED_UPSTREAMS_MAX: usize = 1024;
+
+/// Redirects that a health check follows; the default of Go and Caddy.
+pub const HEALTH_REDIRECTS_MAX: usize = 10;
+
+/// Bytes of a request body that are buffered for a retry. Forms and API calls fit; ten thousand requests in flight hold
+/// at most 640 MB, and only if all of them may be retried.
+pub const REPLAY_BYTES_MAX: usize = 64 * 1024;
+
+/// Allowed range of `read_buffer`, the size of one read from a response body. Below a page, system calls cost more than
+/// the data; larger buffers would let a thousand slow clients hold gigabytes.
+pub const READ_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 4 * 1024..=1024 * 1024;
+
+/// Allowed range of the buffer of a tunnel in each direction. Smaller buffers cost more in system calls than the data
+/// is worth; with larger ones a thousand tunnels would hold gigabytes.
+pub const STREAM_BUFFER_BYTES: std::ops::RangeInclusive<usize> = 512..=1024 * 1024;
+
+/// Share of its weight, in thousandths, that an upstream gets at the start of its slow start: enough to show whether it
+/// is healthy.
+pub const SLOW_START_SHARE_MIN: f64 = 100.0;
+
+/// Default window of results for a circuit breaker; common in circuit breaker libraries.
+pub const BREAKER_WINDOW: Duration = Duration::from_secs(10);
+
+/// Minimum number of results before a circuit breaker may open: one failure of two requests is not significant.
+pub const BREAKER_REQUESTS_MIN: u32 = 20;
+
+/// Default time that a circuit breaker stays open; the default of Caddy's former module.
+pub const BREAKER_TRIP: Duration = Duration::from_secs(5);
+
+/// Maximum size of a response shared by several requests (`coalesce`), in bytes. It is buffered first, so it should be
+/// short; typical pages and API responses fit.
+pub const COALESCE_BYTES_MAX: usize = 256 * 1024;
+
+/// Maximum number of distinct in-flight requests that others may join; clients can create any number of keys.
+pub const COALESCE_KEYS_MAX: usize = 4096;
+
+/// Maximum number of requests that wait for one response; further requests are sent to the upstream.
+pub const COALESCE_FOLLOWERS_MAX: usize = 1024;
+
+/// How often one request may wait for others that fill the same cache entry, each of which may fail. Its wait timeout
+/// ends well before that.
+pub const CACHE_TURNS_MAX: usize = 1000;
+
+/// Minimum time before a waiting request looks at the cache again: the lag of the coarse clock is larger.
+pub const CACHE_LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// Responses that one worker continues to read into its cache after the client has left. A higher limit would let
+/// clients that disconnect at once keep many upstream connections busy.
+pub const CACHE_LEFT_MAX: usize = 256;
+
+/// Bytes of a response buffered in memory (twice at most) while it is written to the cache and its client reads slowly:
+/// the default size of nginx's upstream buffers. Beyond that, the client reads from the cache file.
+pub const CACHE_AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of one response to write to the cache before other tasks of the worker run: a few milliseconds of work.
+pub const CACHE_PUMP_BYTES: usize = 1024 * 1024;
+
+/// Default time after which unused cached responses are removed (`inactive`); nginx's default.
+pub const CACHE_INACTIVE: Duration = Duration::from_secs(600);
+
+/// Minimum memory of the index of a cache: nginx's minimum, eight pages of the usual size.
+pub const CACHE_INDEX_BYTES_MIN: usize = 32 * 1024;
+
+/// Number of files that the cache loader reads per iteration, and the pause after it (`loader_files`, `loader_sleep`);
+/// nginx's defaults.
+pub const CACHE_LOADER: (usize, Duration) = (100, Duration::from_millis(50));
+
+/// Default size of a request body buffered in memory before a temporary file is used (`client_body_buffer_size`): one
+/// body buffer. nginx uses 16 KiB; a body of a few pages is not worth a file.
+pub const BUFFER_REQUEST_BYTES: u64 = 64 * 1024;
+
+/// Responses whose `Content-Length` is at most this are not buffered: they arrive with their head or fit into one read.
+pub const BUFFER_RESPONSE_BYTES_MIN: u64 = 8 * 1024;
+
+/// Default size of one write to a temporary file (`*_temp_file_write_size`): one body buffer. nginx uses 16 KiB; here
+/// each write goes through another thread.
+pub const BUFFER_WRITE_BYTES: u64 = 64 * 1024;
+
+/// Allowed range of the size of one write. Smaller writes cost more in system calls than the data is worth; larger ones
+/// take memory for each buffered body.
+pub const BUFFER_WRITE_BYTES_RANGE: std::ops::RangeInclusive<u64> = 4 * 1024..=1024 * 1024;
+
+/// Default maximum size of a response's temporary file (`*_max_temp_file_size`), in bytes; nginx's default. Beyond it,
+/// sluice stops reading from the upstream.
+pub const BUFFER_FILE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes to read from a temporary file at a time.
+pub const BUFFER_PIECE_BYTES: usize = 64 * 1024;
+
+/// The smallest buffer of bytes that wait: a page.
+pub const BUFFER_PIECE_BYTES_MIN: usize = 4 * 1024;
+
+/// Bytes of one body to read ahead before other tasks of the worker run.
+pub const BUFFER_TURN_BYTES: usize = 256 * 1024;
+
+/// Interval between log messages about bodies that cannot be buffered: a full disk affects all of them.
+pub const BUFFER_TOLD_EVERY: Duration = Duration::from_secs(10);

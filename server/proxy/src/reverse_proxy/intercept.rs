@@ -1,0 +1,146 @@
+//! `handle_response` and `replace_status`: replaces responses of upstreams. The handlers of the routes produce the
+//! replacement.
+
+use sluice_message::ResponseHead;
+use sluice_model::Route;
+use sluice_model::handler::ResponseHandler as Config;
+use sluice_route::matcher::ResponseMatcher;
+use sluice_upstream::{Answer, Call, Pool};
+
+use super::ReverseProxy;
+use super::request::Switch;
+use sluice_handlers::headers::response_matcher;
+use sluice_pipeline::build::Builder;
+use sluice_pipeline::context::{Exchange, Held};
+use sluice_pipeline::failure::Fault;
+use sluice_pipeline::handler::Step;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::status::StatusText;
+
+/// A rule: which responses it applies to, and what it does.
+pub struct Interception {
+    /// `None` matches all responses.
+    when: Option<ResponseMatcher>,
+    then: Then,
+}
+
+enum Then {
+    /// Replaces the status.
+    Replace(StatusText),
+    /// Runs the routes of this list, which respond or continue with the request.
+    Enter {
+        list: usize,
+        /// Whether the routes may use `copy_response`, so that the body has to be kept.
+        keeps: bool,
+    },
+}
+
+impl Interception {
+    /// Parses the settings.
+    pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Interception, Refusal> {
+        let when = config.r#match.as_ref().map(response_matcher).transpose()?;
+        let then = match StatusText::build(config.status_code.as_str(), cx)? {
+            Some(status) => Then::Replace(status),
+            None => Then::Enter {
+                keeps: may_copy(&config.routes),
+                list: cx.add_list(&config.routes),
+            },
+        };
+        Ok(Interception { when, then })
+    }
+
+    /// The list of routes that it runs, if any.
+    pub fn list(&self) -> Option<usize> {
+        match self.then {
+            Then::Enter { list, .. } => Some(list),
+            Then::Replace(_) => None,
+        }
+    }
+
+    /// Describes the responses that it applies to.
+    pub fn when(&self) -> String {
+        let statuses = self
+            .when
+            .as_ref()
+            .map_or(&[][..], ResponseMatcher::statuses);
+        let word = |status: &u16| match status {
+            class @ 0..=9 => format!("{class}xx"),
+            code => code.to_string(),
+        };
+        match statuses {
+            [] => "anything else".to_owned(),
+            statuses => statuses.iter().map(word).collect::<Vec<_>>().join(" or "),
+        }
+    }
+
+    fn is_meant(&self, head: &ResponseHead, x: &Exchange) -> bool {
+        self.when
+            .as_ref()
+            .is_none_or(|when| when.matches(head, &x.context.scratch))
+    }
+}
+
+/// Whether routes contain `copy_response`.
+fn may_copy(routes: &[Route]) -> bool {
+    let text = serde_json::to_string(routes);
+    text.is_ok_and(|text| text.contains(r#""handler":"copy_response""#))
+}
+
+impl ReverseProxy {
+    /// Returns the response and its call if no rule replaces it, otherwise the step to take.
+    pub(super) fn intercept(
+        &self,
+        x: &mut Exchange,
+        call: Call,
+        mut answer: Answer,
+        switch: &Switch,
+    ) -> Result<(Call, Answer), Step> {
+        let rule = self
+            .interceptions
+            .iter()
+            .find(|rule| rule.is_meant(&answer.head, x));
+        let Some(rule) = rule else {
+            return Ok((call, answer));
+        };
+        x.context.upstream.status = Some(answer.head.status);
+        x.context.upstream.fields.clear();
+        x.context.upstream.fields.append(&answer.head.fields);
+        match &rule.then {
+            Then::Replace(status) => match status.resolve(x) {
+                Some(status) => {
+                    answer.head.status = status;
+                    Ok((call, answer))
+                }
+                None => {
+                    let status = sluice_message::Status::INTERNAL_SERVER_ERROR;
+                    Err(Step::Fail(Fault::new(
+                        status,
+                        "the replaced status is not a number",
+                    )))
+                }
+            },
+            Then::Enter { list, keeps: true } => {
+                let under_way = std::mem::take(&mut x.res);
+                let step = self.pass_back(x, call, answer, switch);
+                let head = std::mem::replace(&mut x.res, under_way);
+                let Step::Done(body) = step else {
+                    return Err(step);
+                };
+                x.context.aside.get_or_insert_default().of_upstream = Some(Held {
+                    head,
+                    body,
+                    inline: std::mem::take(&mut x.inline),
+                });
+                Err(Step::Enter(*list))
+            }
+            Then::Enter { list, keeps: false } => {
+                Pool::of(&x.worker).give_back(answer.head);
+                // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
+                // closed.
+                let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());
+                drop(unwanted);
+                Err(Step::Enter(*list))
+            }
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Local CAs of the configuration. `sluice-certs` implements them; `plans` selects the CA for each name.
+
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::SystemTime;
+
+use sluice_certs::{
+    AcmeDesk, AcmeServer, CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage,
+};
+use sluice_model::Config;
+use sluice_model::pki::{CertificateAuthority, KeyPair};
+use sluice_model::tls::InternalIssuer;
+
+use super::{Https, LOGGER};
+use sluice_observe::log::Log;
+use sluice_pipeline::keys::Authorities;
+use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
+
+/// The settings of the CA that an `internal` issuer refers to.
+pub(super) fn options(config: &Config, issuer: &InternalIssuer) -> Result<LocalCaOptions, Refusal> {
+    let mut options = LocalCaOptions {
+        sign_with_root: issuer.sign_with_root,
+        ..Default::default()
+    };
+    if !issuer.ca.is_empty() {
+        options.id.clone_from(&issuer.ca);
+    }
+    if let Some(lifetime) = given(issuer.lifetime) {
+        options.leaf_lifetime = lifetime;
+    }
+    let pki = config.apps.pki.as_ref();
+    if let Some(authority) = pki.and_then(|pki| pki.certificate_authorities.get(&options.id)) {
+        apply(authority, &mut options)?;
+    }
+    Ok(options)
+}
+
+fn apply(config: &CertificateAuthority, options: &mut LocalCaOptions) -> Result<(), Refusal> {
+    let set = |to: &mut String, from: &String| {
+        if !from.is_empty() {
+            to.clone_from(from);
+        }
+    };
+    set(&mut options.name, &config.name);
+    set(&mut options.root_common_name, &config.root_common_name);
+    set(
+        &mut options.intermediate_common_name,
+        &config.intermediate_common_name,
+    );
+    if let Some(lifetime) = given(config.intermediate_lifetime) {
+        options.intermediate_lifetime = lifetime;
+    }
+    if config.renewal_window_ratio > 0.0 {
+        options.renewal_share = config.renewal_window_ratio;
+    }
+    options.root = config.root.as_ref().map(files).transpose()?;
+    options.intermediate = config.intermediate.as_ref().map(files).transpose()?;
+    if config.storage.is_some() {
+        return Err(Refusal::not_yet("`storage` of a CA", "remove it"));
+    }
+    Ok(())
+}
+
+fn files(pair: &KeyPair) -> Result<CaFiles, Refusal> {
+    if !matches!(pair.format.as_str(), "" | "pem_file") {
+        return Err(
+            Refusal::new(format!("unknown key format `{}`", pair.format))
+                .with_help("there is `pem_file`"),
+        );
+    }
+    Ok(CaFiles {
+        certificate: (&pair.certificate).into(),
+        key: (&pair.private_key).into(),
+    })
+}
+
+/// Opens a CA and registers it for renewal. Logs the creation of a root certificate, which clients have to be
+/// configured to trust.
+pub(super) fn open(
+    maintainer: &Arc<Maintainer>,
+    storage: &Storage,
+    options: &LocalCaOptions,
+    log: &Log,
+) -> Result<Arc<LocalCa>, CertsError> {
+    let ca = LocalCa::open(storage.clone(), options.clone(), SystemTime::now())?;
+    if let Some(made) = ca.root_made() {
+        log.warn(
+            LOGGER,
+            "new root certificate; `sluice trust` makes this machine trust it",
+        )
+        .shown("what", made)
+        .send();
+    }
+    let ca = Arc::new(ca);
+    let issuer: Arc<dyn Issuer> = ca.clone();
+    maintainer.add_issuer(&issuer);
+    Ok(ca)
+}
+
+/// The local CAs, for handlers of a configuration that is being built.
+pub struct LocalAuthorities<'a> {
+    https: &'a Https,
+    config: &'a Config,
+}
+
+impl<'a> LocalAuthorities<'a> {
+    /// The local CAs of `config`.
+    pub fn new(https: &'a Https, config: &'a Config) -> LocalAuthorities<'a> {
+        LocalAuthorities { https, config }
+    }
+}
+
+impl Authorities for LocalAuthorities<'_> {
+    fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
+        let Https {
+            storage,
+            maintainer,
+            log,
+            desks,
+            ..
+        } = self.https;
+        let issuer = InternalIssuer {
+            ca: id.to_owned(),
+            ..InternalIssuer::default()
+        };
+        let ca = open(maintainer, storage, &options(self.config, &issuer)?, log)
+            .map_err(|error| super::authority_fails(&error))?;
+        let mut desks = desks.lock().unwrap_or_else(PoisonError::into_inner);
+        let desk = match desks.get(id).and_then(Weak::upgrade) {
+            Some(desk) => desk,
+            None => {
+                let desk = Arc::new(AcmeDesk::new(storage.clone(), id));
+                desks.retain(|_, desk| desk.strong_count() > 0);
+                desks.insert(id.to_owned(), Arc::downgrade(&desk));
+                desk
+            }
+        };
+        Ok(Arc::new(AcmeServer::new(ca, desk)))
+    }
+}

@@ -1,0 +1,327 @@
+//! Automatic HTTPS: determines which servers use TLS because they have host names, which names need certificates, and
+//! where plain HTTP is redirected. It transforms a configuration; `sluice-certs` obtains certificates.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use sluice_model::handler::StaticResponse;
+use sluice_model::matcher::Matcher;
+use sluice_model::tls::ConnectionPolicy;
+use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server};
+
+/// The result of automatic HTTPS.
+#[derive(Debug, Default)]
+pub struct Auto {
+    /// The configuration to run.
+    pub config: Config,
+    /// Names that need a managed certificate.
+    pub names: BTreeSet<String>,
+}
+
+/// The name of the server that only redirects.
+const REDIRECTS: &str = "remaining_auto_https_redirects";
+
+/// Applies automatic HTTPS as documented by Caddy. `loaded` are the names in certificates from files.
+pub fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
+    let mut auto = Auto {
+        config: config.clone(),
+        ..Auto::default()
+    };
+    let Some(http) = &mut auto.config.apps.http else {
+        return auto;
+    };
+    let http_port = nonzero(http.http_port, sluice_model::http::HTTP_PORT);
+    let https_port = nonzero(http.https_port, sluice_model::http::HTTPS_PORT);
+    let mut redirects: BTreeMap<(String, u16), BTreeSet<String>> = BTreeMap::new();
+    for server in http.servers.values_mut() {
+        let settings = server.automatic_https.clone().unwrap_or_default();
+        let ports = listen_ports(server);
+        if settings.disable || is_http_only(server, &ports, http_port) {
+            continue;
+        }
+        let names = named_hosts(server, &settings.skip);
+        if names.is_empty() && server.tls_connection_policies.is_empty() {
+            continue;
+        }
+        if server.tls_connection_policies.is_empty() {
+            server
+                .tls_connection_policies
+                .push(ConnectionPolicy::default());
+        }
+        for name in names.iter().filter(|name| qualifies(name)) {
+            let skipped =
+                settings.disable_certificates || settings.skip_certificates.contains(name);
+            if skipped || !settings.ignore_loaded_certificates && covers(loaded, name) {
+                continue;
+            }
+            auto.names.insert(name.clone());
+        }
+        if !settings.disable_redirects {
+            for (host, port) in ports.iter().filter(|(_, port)| *port != http_port) {
+                redirects
+                    .entry((host.clone(), *port))
+                    .or_default()
+                    .extend(names.iter().cloned());
+            }
+        }
+    }
+    add_redirects(http, http_port, https_port, redirects);
+    let tls = config.apps.tls.as_ref();
+    let forced = tls.map_or(&[][..], |tls| &tls.certificates.automate);
+    auto.names
+        .extend(forced.iter().filter(|name| qualifies(name)).cloned());
+    drop_covered(&mut auto.names, forced);
+    auto
+}
+
+fn nonzero(port: u16, default: u16) -> u16 {
+    if port == 0 { default } else { port }
+}
+
+fn listen_ports(server: &Server) -> Vec<(String, u16)> {
+    let parsed = server
+        .listen
+        .iter()
+        .filter_map(|text| Address::parse(text).ok());
+    let ports = |address: Address| {
+        let PortRange { first, last } = address.ports?;
+        Some((first..=last).map(move |port| (address.host.clone(), port)))
+    };
+    parsed.filter_map(ports).flatten().collect()
+}
+
+/// Whether the server listens only on the plain HTTP port. As in Caddy, this excludes sockets without ports: a named
+/// site has its certificate there too, and without a port nothing can redirect to it.
+fn is_http_only(server: &Server, ports: &[(String, u16)], http_port: u16) -> bool {
+    let parsed = server.listen.iter().map(|text| Address::parse(text));
+    let is_portless = |address: Address| !address.has_ports();
+    let mut sockets = parsed.flatten().map(is_portless);
+    !sockets.any(|is_portless| is_portless) && ports.iter().all(|(_, port)| *port == http_port)
+}
+
+/// The hosts in the matchers of a server's routes.
+fn named_hosts(server: &Server, skip: &[String]) -> BTreeSet<String> {
+    let skip: BTreeSet<&String> = skip.iter().collect();
+    let sets = server.routes.iter().flat_map(|route| &route.r#match);
+    let hosts = sets
+        .flat_map(|set| &set.0)
+        .filter_map(|matcher| match matcher {
+            Matcher::Host(hosts) => Some(hosts),
+            _ => None,
+        });
+    hosts
+        .flatten()
+        .filter(|host| !host.contains('{') && !skip.contains(host))
+        .cloned()
+        .collect()
+}
+
+/// Whether a certificate can be issued for a name: only its first label may be a wildcard.
+fn qualifies(name: &str) -> bool {
+    let rest = name.strip_prefix("*.").unwrap_or(name);
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':');
+    !rest.is_empty() && !rest.starts_with('.') && !rest.ends_with('.') && rest.bytes().all(plain)
+}
+
+/// Whether one of the loaded certificates is valid for `name`.
+fn covers(loaded: &BTreeSet<String>, name: &str) -> bool {
+    let wildcard = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+    loaded.contains(name) || wildcard.is_some_and(|wildcard| loaded.contains(&wildcard))
+}
+
+/// Whether public CAs do not issue certificates for a name: IP addresses, `localhost` and names of home networks.
+pub fn is_local(name: &str) -> bool {
+    const ENDS: [&str; 4] = [".localhost", ".local", ".internal", ".home.arpa"];
+    name.parse::<std::net::IpAddr>().is_ok()
+        || !name.contains('.')
+        || ENDS.iter().any(|end| name.ends_with(end))
+}
+
+/// Removes names covered by a wildcard in the list, unless they are in `forced`.
+fn drop_covered(names: &mut BTreeSet<String>, forced: &[String]) {
+    let wildcards: BTreeSet<String> = names
+        .iter()
+        .filter_map(|name| name.strip_prefix("*.").map(str::to_owned))
+        .collect();
+    names.retain(|name| {
+        let rest = name.split_once('.').map(|(_, rest)| rest);
+        let is_covered = !name.starts_with("*.") && rest.is_some_and(|r| wildcards.contains(r));
+        !is_covered || forced.contains(name)
+    });
+}
+
+fn add_redirects(
+    http: &mut sluice_model::HttpApp,
+    http_port: u16,
+    https_port: u16,
+    redirects: BTreeMap<(String, u16), BTreeSet<String>>,
+) {
+    let mut routes: BTreeMap<String, Vec<Route>> = BTreeMap::new();
+    for ((host, port), names) in redirects {
+        if names.is_empty() {
+            continue;
+        }
+        let route = redirect(names, (port != https_port).then_some(port));
+        routes
+            .entry(listen_text(&host, http_port))
+            .or_default()
+            .push(route);
+    }
+    for (listen, routes) in routes {
+        let there = http
+            .servers
+            .values_mut()
+            .find(|server| server.listen.contains(&listen));
+        match there {
+            // The routes of the configuration come first, except its catch-all routes.
+            Some(server) => {
+                let catch_all = server
+                    .routes
+                    .iter()
+                    .position(|route| route.r#match.is_empty());
+                let at = catch_all.unwrap_or(server.routes.len());
+                server.routes.splice(at..at, routes);
+            }
+            None => {
+                let server = http.servers.entry(REDIRECTS.to_owned()).or_default();
+                server.listen.push(listen);
+                server.routes.extend(routes);
+            }
+        }
+    }
+}
+
+fn listen_text(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
+    let mut answer = StaticResponse {
+        status_code: 308.into(),
+        close: true,
+        ..Default::default()
+    };
+    answer.headers.insert("Location".to_owned(), vec![location]);
+    let hosts = Matcher::Host(names.into_iter().collect());
+    Route {
+        r#match: vec![MatcherSet(vec![
+            hosts,
+            Matcher::Protocol("http".to_owned()),
+        ])],
+        handle: vec![Handler::StaticResponse(answer)],
+        terminal: true,
+        ..Route::default()
+    }
+}
+
+/// The names of client certificates that proxies present to upstreams (`tls_client_auth <name>`).
+pub(super) fn client_names(config: &Config) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (_, server) in config.servers() {
+        // Any handler may contain a proxy, so search the JSON.
+        let written = serde_json::to_string(server).unwrap_or_default();
+        if written.contains(CLIENT_NAME) {
+            let value = serde_json::from_str(&written).unwrap_or_default();
+            gather_client_names(&value, &mut names);
+        }
+    }
+    names
+}
+
+const CLIENT_NAME: &str = "client_certificate_automate";
+
+fn gather_client_names(value: &Value, names: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            let named = map.get(CLIENT_NAME).and_then(Value::as_str);
+            names.extend(named.map(str::to_owned));
+            map.values()
+                .for_each(|inner| gather_client_names(inner, names));
+        }
+        Value::Array(list) => list
+            .iter()
+            .for_each(|inner| gather_client_names(inner, names)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(json: &str) -> Config {
+        Config::from_json(json).unwrap()
+    }
+
+    fn site(listen: &str, host: &str) -> String {
+        format!(
+            r#"{{"apps":{{"http":{{"servers":{{"srv0":{{"listen":["{listen}"],
+            "routes":[{{"match":[{{"host":["{host}"]}}]}}]}}}}}}}}}}"#
+        )
+    }
+
+    #[test]
+    fn a_named_site_gets_tls_a_certificate_and_a_redirect() {
+        let auto = expand(&config(&site(":443", "localhost")), &BTreeSet::new());
+        let servers = &auto.config.apps.http.unwrap().servers;
+        assert_eq!(servers["srv0"].tls_connection_policies.len(), 1);
+        assert_eq!(servers[REDIRECTS].listen, [":80"]);
+        assert!(auto.names.contains("localhost"));
+    }
+
+    #[test]
+    fn a_redirect_names_a_port_that_is_not_the_usual_one() {
+        let auto = expand(&config(&site(":8443", "a.example")), &BTreeSet::new());
+        assert!(auto.names.contains("a.example"));
+        let text = auto.config.to_json();
+        assert!(
+            text.contains("https://{http.request.host}:8443{http.request.uri}"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn plain_ports_and_sites_without_names_stay_plain() {
+        for text in [site(":80", "localhost"), site(":8080", "{env.HOST}")] {
+            let before = config(&text);
+            let auto = expand(&before, &BTreeSet::new());
+            assert_eq!(auto.config, before);
+            assert!(auto.names.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_named_site_on_a_socket_without_port_gets_tls_and_no_redirect() {
+        for listen in ["unix//run/a.sock", "fd/3"] {
+            let auto = expand(&config(&site(listen, "localhost")), &BTreeSet::new());
+            let servers = &auto.config.apps.http.unwrap().servers;
+            assert_eq!(servers["srv0"].tls_connection_policies.len(), 1, "{listen}");
+            assert_eq!(servers.len(), 1, "{listen}");
+            assert!(auto.names.contains("localhost"), "{listen}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_covers_its_names_unless_they_are_forced() {
+        let names = ["*.a.test", "b.a.test", "c.a.test", "d.c.a.test", "a.test"];
+        let mut names = names.map(str::to_owned).into_iter().collect();
+        drop_covered(&mut names, &["c.a.test".to_owned()]);
+        let left: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(left, ["*.a.test", "a.test", "c.a.test", "d.c.a.test"]);
+    }
+
+    #[test]
+    fn loaded_certificates_cover_their_names() {
+        let loaded = BTreeSet::from(["*.example.com".to_owned()]);
+        let auto = expand(&config(&site(":443", "a.example.com")), &loaded);
+        assert!(auto.names.is_empty());
+        let servers = auto.config.apps.http.unwrap().servers;
+        assert_eq!(servers["srv0"].tls_connection_policies.len(), 1);
+    }
+}

@@ -1,0 +1,468 @@
+//! TLS of the running server: its certificates and their renewal. `auto` transforms the configuration, `policies`
+//! converts handshake settings, `sluice-certs` manages certificates.
+
+mod acme;
+mod around;
+mod authorities;
+mod auto;
+mod by_variable;
+pub mod handshakes;
+pub mod limits;
+mod loading;
+mod plans;
+mod policies;
+pub mod protocols;
+mod sources;
+pub mod trust_pool;
+mod zerossl;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, SystemTime};
+
+use sluice_certs::limits::FILES_PAUSE;
+use sluice_certs::{
+    AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
+    OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, Tickets,
+    TlsPolicies, WatchedFiles,
+};
+use sluice_model::Config;
+use sluice_model::tls::InternalIssuer;
+use sluice_net::Protocols;
+use sluice_net::tls::Acceptor;
+
+pub use acme::resolver;
+pub use authorities::LocalAuthorities;
+pub use auto::expand;
+use handshakes::HandshakeRules;
+use plans::Scheme;
+use policies::TicketScheme;
+use sluice_observe::log::Log;
+use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
+use sluice_pipeline::refusal::Refusal;
+
+const LOGGER: &str = "tls";
+
+/// The purpose of preparing a configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To run it: certificates are created.
+    Serve,
+    /// To validate it: nothing is written.
+    Check,
+}
+
+/// The certificates of a process. They outlive configurations.
+pub struct Https {
+    storage: Storage,
+    maintainer: Arc<Maintainer>,
+    log: Log,
+    /// What the configuration languages add to handshakes.
+    rules: &'static (dyn HandshakeRules + Sync),
+    /// The active policies; their session ticket keys survive a reload.
+    current: Policies,
+    store: Option<Arc<CertStore>>,
+    shared_keys: Option<Arc<SharedKeys>>,
+    /// ACME accounts and orders of local CAs, by CA ID.
+    desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
+}
+
+/// TLS policies by server name and by the HTTP versions enabled on the address.
+type Policies = HashMap<(String, Protocols), Arc<TlsPolicies>>;
+
+/// Certificates and policies of a configuration before it takes effect.
+pub struct Prepared {
+    policies: Policies,
+    store: Arc<CertStore>,
+    /// Certificates in watched files.
+    files: WatchedFiles,
+    /// Certificates to manage once the configuration runs.
+    provisions: Vec<Provision>,
+    rhythm: Rhythm,
+    stapling: Option<Stapling>,
+    /// Session ticket keys shared with other instances.
+    shared_keys: Option<Arc<SharedKeys>>,
+}
+
+impl Https {
+    /// Creates an empty state; certificates are stored below `data_dir` and renewed in the background.
+    pub fn new(data_dir: &Path, log: Log, rules: &'static (dyn HandshakeRules + Sync)) -> Https {
+        let storage = Storage::new(data_dir);
+        let maintainer = Arc::new(Maintainer::new(storage.clone()));
+        Https {
+            storage,
+            maintainer,
+            log,
+            rules,
+            current: HashMap::new(),
+            store: None,
+            shared_keys: None,
+            desks: Mutex::default(),
+        }
+    }
+
+    /// Starts the thread that renews certificates; it ends when this is dropped.
+    pub fn start_maintenance(&self) -> std::io::Result<()> {
+        let (maintainer, log) = (Arc::downgrade(&self.maintainer), self.log.clone());
+        let bell = self.maintainer.bell();
+        std::thread::Builder::new()
+            .name("certificates".to_owned())
+            .spawn(move || maintain(&maintainer, &bell, &log))
+            .map(drop)
+    }
+
+    /// The pending ACME challenges.
+    pub fn challenges(&self) -> Arc<Challenges> {
+        self.maintainer.challenges()
+    }
+
+    /// Applies automatic HTTPS and prepares the certificates. Failures are added to `refusals`.
+    pub fn prepare(
+        &mut self,
+        config: &Config,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> (Config, Prepared) {
+        let loaded = loading::load(config, &self.storage, &self.log, refusals);
+        let names: BTreeSet<String> = loaded
+            .pairs()
+            .flat_map(|pair| &pair.subjects)
+            .map(Subject::to_string)
+            .collect();
+        let mut auto = auto::expand(config, &names);
+        auto.names.extend(auto::client_names(config));
+        let is_later = |name: &str| plans::is_on_demand(&auto.config, name);
+        auto.names = auto
+            .names
+            .iter()
+            .filter(|name| !is_later(name))
+            .cloned()
+            .collect();
+        let store = CertStore::new(loaded.pairs().cloned());
+        let provisions = match plans::schemes(&auto.config, &auto.names) {
+            Ok(schemes) if purpose == Purpose::Serve && refusals.is_empty() => {
+                self.provide(&schemes, &store, refusals)
+            }
+            Ok(_) => Vec::new(),
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation.policies".to_owned(),
+                    ..refusal
+                });
+                Vec::new()
+            }
+        };
+        let on_demand = self.on_demand(&auto.config, &store, purpose, refusals);
+        let tickets = self.tickets(config, purpose).unwrap_or_else(|refusal| {
+            refusals.push(Refusal {
+                place: "apps.tls.session_tickets".to_owned(),
+                ..refusal
+            });
+            Tickets::Off
+        });
+        let shared_keys = match &tickets {
+            Tickets::Shared(keys) => Some(keys.clone()),
+            Tickets::Own(_) | Tickets::Given(_) | Tickets::Kept | Tickets::Off => None,
+        };
+        let authority = |name: &str, which| self.authority_file(&auto.config, purpose, name, which);
+        let keys = Keys {
+            storage: &self.storage,
+            store: &store,
+            authority: &authority,
+        };
+        let around = around::Around {
+            keys: &keys,
+            purpose,
+            log: &self.log,
+            tickets,
+            rules: self.rules,
+        };
+        let policies = self.policies(&auto.config, &around, on_demand.as_ref(), refusals);
+        let prepared = Prepared {
+            policies,
+            files: WatchedFiles::new(loaded.files, &store),
+            store,
+            provisions,
+            rhythm: plans::rhythm(config),
+            stapling: plans::stapling(config),
+            shared_keys,
+        };
+        (auto.config, prepared)
+    }
+
+    /// The session ticket settings. Shared keys survive a reload, and are not created for validation only.
+    fn tickets(&self, config: &Config, purpose: Purpose) -> Result<Tickets, Refusal> {
+        let (folder, rotation) = match policies::ticket_scheme(config)? {
+            TicketScheme::Off => return Ok(Tickets::Off),
+            TicketScheme::Own(rotation) => return Ok(Tickets::Own(rotation)),
+            TicketScheme::Shared(folder, rotation) => (folder, rotation),
+        };
+        if purpose == Purpose::Check {
+            return Ok(Tickets::Own(rotation));
+        }
+        let storage = folder.map_or_else(|| self.storage.clone(), Storage::new);
+        if let Some(keys) = &self.shared_keys
+            && keys.are_of(&storage, rotation)
+        {
+            return Ok(Tickets::Shared(keys.clone()));
+        }
+        let opened = SharedKeys::open(storage, rotation, SystemTime::now());
+        opened.map(Tickets::Shared).map_err(|error| {
+            Refusal::new(format!(
+                "the keys of session tickets cannot be shared: {error}"
+            ))
+        })
+    }
+
+    /// The TLS policies of each server, separately for addresses with different HTTP versions.
+    fn policies(
+        &self,
+        config: &Config,
+        around: &around::Around<'_>,
+        on_demand: Option<&Arc<OnDemand>>,
+        refusals: &mut Vec<Refusal>,
+    ) -> Policies {
+        let mut policies = Policies::new();
+        let secure = config.servers();
+        for (name, server) in secure.filter(|(_, s)| !s.tls_connection_policies.is_empty()) {
+            let place = format!("apps.http.servers.{name}.tls_connection_policies");
+            let entries = 0..server.listen.len().max(1);
+            // An invalid list is refused when the server's addresses are built.
+            let spoken: HashSet<Protocols> = entries
+                .filter_map(|entry| protocols::on_entry(server, entry).ok())
+                .collect();
+            for protocols in spoken {
+                let key = (name.clone(), protocols);
+                let previous = self.current.get(&key).map(|policies| &**policies);
+                let built = policies::build(server, protocols, &place, around, previous);
+                match built {
+                    Ok(built) => {
+                        let built = built.with_challenges(self.challenges());
+                        let built = built.with_on_demand(on_demand.cloned());
+                        policies.insert(key, Arc::new(built));
+                    }
+                    Err(refusal) => {
+                        refusals.push(refusal);
+                        break;
+                    }
+                }
+            }
+        }
+        policies
+    }
+
+    /// The certificate file of the CA called `name`. It is not created if the configuration is only validated.
+    pub fn authority_file(
+        &self,
+        config: &Config,
+        purpose: Purpose,
+        name: &str,
+        which: Signer,
+    ) -> Result<Option<PathBuf>, Refusal> {
+        let issuer = InternalIssuer {
+            ca: name.to_owned(),
+            ..InternalIssuer::default()
+        };
+        let options = authorities::options(config, &issuer)?;
+        let (given, file) = match which {
+            Signer::Root => (&options.root, "root.crt"),
+            Signer::Intermediate => (&options.intermediate, "intermediate.crt"),
+        };
+        if let Some(files) = given {
+            return Ok(Some(files.certificate.clone()));
+        }
+        let path = self
+            .storage
+            .path(&format!("pki/authorities/{}/{file}", options.id));
+        if !path.exists() {
+            if purpose == Purpose::Check {
+                return Ok(None);
+            }
+            authorities::open(&self.maintainer, &self.storage, &options, &self.log)
+                .map_err(|error| authority_fails(&error))?;
+        }
+        Ok(Some(path))
+    }
+
+    /// Makes the prepared configuration take effect.
+    pub fn commit(&mut self, prepared: Prepared) {
+        self.maintainer.set_rhythm(prepared.rhythm);
+        let stapling = prepared.stapling;
+        self.maintainer.set_stapling(stapling, &prepared.store);
+        self.current = prepared.policies;
+        self.store = Some(prepared.store);
+        self.maintainer.share_tickets(prepared.shared_keys.clone());
+        self.shared_keys = prepared.shared_keys;
+        self.maintainer.watch(prepared.files);
+        for provision in prepared.provisions {
+            self.maintainer.keep(provision);
+        }
+    }
+
+    /// On-demand certificates for `store`; `None` if they are not configured.
+    fn on_demand(
+        &self,
+        config: &Config,
+        store: &Arc<CertStore>,
+        purpose: Purpose,
+        refusals: &mut Vec<Refusal>,
+    ) -> Option<Arc<OnDemand>> {
+        let scheme = match plans::on_demand(config) {
+            Ok(scheme) => scheme?,
+            Err(refusal) => {
+                refusals.push(Refusal {
+                    place: "apps.tls.automation".to_owned(),
+                    ..refusal
+                });
+                return None;
+            }
+        };
+        if purpose == Purpose::Check || !refusals.is_empty() {
+            return None;
+        }
+        let open =
+            |scheme: &Scheme| plans::plan(scheme, &self.maintainer, &self.storage, &self.log);
+        let mut rules = Vec::new();
+        for rule in scheme.rules {
+            let plans = rule.ways.map(|[public, local]| {
+                Ok(OnDemandPlans {
+                    public: open(&public)?,
+                    local: open(&local)?,
+                })
+            });
+            match plans.transpose() {
+                Ok(plans) => rules.push(OnDemandRule {
+                    subjects: rule.subjects,
+                    sources: rule.sources.iter().map(Source::new).collect(),
+                    plans,
+                }),
+                Err(error) => {
+                    refusals.push(authority_fails(&error));
+                    return None;
+                }
+            }
+        }
+        let maintainer = &self.maintainer;
+        Some(OnDemand::new(
+            rules,
+            scheme.ask,
+            auto::is_local,
+            store,
+            maintainer,
+        ))
+    }
+
+    /// Adds a certificate for each name of the configuration to `store`, if one is available.
+    fn provide(
+        &self,
+        schemes: &[Scheme],
+        store: &Arc<CertStore>,
+        refusals: &mut Vec<Refusal>,
+    ) -> Vec<Provision> {
+        let mut provisions = Vec::new();
+        for scheme in schemes {
+            let provided = plans::plan(scheme, &self.maintainer, &self.storage, &self.log)
+                .and_then(|plan| {
+                    let subjects = scheme
+                        .names
+                        .iter()
+                        .map(|name| Subject::parse(name))
+                        .collect::<Result<Vec<_>, _>>()?;
+                    self.maintainer
+                        .provide(store, &plan, &subjects, SystemTime::now())
+                });
+            match provided {
+                Ok(provision) => provisions.push(provision),
+                Err(error) => refusals.push(authority_fails(&error)),
+            }
+        }
+        tell(&self.maintainer, &self.log);
+        provisions
+    }
+}
+
+fn authority_fails(error: &CertsError) -> Refusal {
+    Refusal::new(format!("the local certificate authority fails: {error}"))
+        .with_help("make the data folder writable, or set XDG_DATA_HOME")
+}
+
+impl Prepared {
+    /// Access to certificates for handlers.
+    pub fn keys<'a>(&'a self, https: &'a Https, authority: &'a AuthorityFile<'a>) -> Keys<'a> {
+        Keys {
+            storage: &https.storage,
+            store: &self.store,
+            authority,
+        }
+    }
+
+    /// Creates TLS sessions of a server on an address with these `protocols`; `None` if it uses plain HTTP.
+    pub fn acceptor(&self, server: &str, protocols: Protocols) -> Option<Arc<dyn Acceptor>> {
+        self.policies
+            .get(&(server.to_owned(), protocols))
+            .map(|policies| policies.clone().acceptor())
+    }
+}
+
+/// Obtains and renews certificates for as long as the maintainer exists.
+fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
+    /// Maximum delay until the end of the maintainer is noticed.
+    const LOOK: Duration = Duration::from_secs(5);
+    /// Minimum pause between attempts.
+    const BREATH: Duration = Duration::from_millis(100);
+    /// How often to check whether the storage has to be cleaned.
+    const CLEAN_LOOK: Duration = Duration::from_secs(60);
+    let mut next = SystemTime::now();
+    let mut look = next + FILES_PAUSE;
+    // Do not clean during startup.
+    let mut clean = next + CLEAN_LOOK;
+    while let Some(maintainer) = maintainer.upgrade() {
+        let now = SystemTime::now();
+        if now >= next {
+            for outcome in maintainer.tick(now) {
+                if let Err(error) = outcome.result {
+                    log.error(
+                        LOGGER,
+                        "certificate could not be renewed; the old one is served",
+                    )
+                    .shown("error", error)
+                    .send();
+                }
+            }
+            next = maintainer.wake_at(now);
+        }
+        maintainer.staple(now);
+        if now >= look {
+            maintainer.refresh_files();
+            maintainer.refresh_ticket_keys(now);
+            look = now + FILES_PAUSE;
+        }
+        if now >= clean {
+            if let Err(error) = maintainer.clean(now) {
+                let entry = log.warn(LOGGER, "storage could not be cleaned");
+                entry.shown("error", error).send();
+            }
+            clean = now + CLEAN_LOOK;
+        }
+        tell(&maintainer, log);
+        drop(maintainer);
+        let pause = next.duration_since(SystemTime::now()).unwrap_or_default();
+        if bell.wait(pause.clamp(BREATH, LOOK)) {
+            next = SystemTime::now();
+        }
+        // New certificates may be due earlier than the known ones.
+        next = next.min(SystemTime::now() + Duration::from_secs(60));
+    }
+}
+
+fn tell(maintainer: &Maintainer, log: &Log) {
+    for notice in maintainer.take_notices() {
+        let entry = match notice {
+            notice if notice.is_failure() => log.error(LOGGER, "certificate").shown("what", notice),
+            notice @ Notice::Passed { .. } => log.warn(LOGGER, "certificate").shown("what", notice),
+            notice => log.info(LOGGER, "certificate").shown("what", notice),
+        };
+        entry.send();
+    }
+}
