@@ -11,7 +11,7 @@ use sluice_route::Provenance;
 use super::captures::Captures;
 use super::connection_zone::Held as Counted;
 use super::piece::Piece;
-use super::ssi::Shared as Pages;
+use super::ssi::page_state::Shared as Pages;
 use super::user_id_value::Known;
 use sluice_handlers::filters::encode::Counts;
 use sluice_pipeline::context::{Context, Exchange};

@@ -2,7 +2,7 @@
 //! and `variables` evaluate their parameters.
 
 mod page;
-mod page_state;
+pub mod page_state;
 mod parse;
 pub mod variables;
 mod words;
@@ -23,7 +23,6 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::subrequests::ServerRef;
 
 use page::Page;
-pub use page_state::Shared;
 use variables::Names;
 
 /// The filter.

@@ -1,7 +1,7 @@
 //! Addresses of upstreams in a configuration.
 
 use sluice_route::{Found, Key, Template, Unknown, Values};
-use sluice_upstream::Address;
+use sluice_upstream::{Address, Family, Reach};
 
 use sluice_pipeline::refusal::Refusal;
 
@@ -73,4 +73,13 @@ pub enum Sockets {
     Named,
     /// It may not.
     Refused,
+}
+
+/// How to connect to upstreams that are not in the configuration.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// The IP version.
+    pub family: Family,
+    /// Which addresses are allowed.
+    pub reach: Reach,
 }

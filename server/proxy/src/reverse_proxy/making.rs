@@ -8,9 +8,10 @@ use sluice_model::proxy::{SelectionPolicy, Upstream as Config};
 use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::health::PassivePolicy;
-use sluice_upstream::{Endpoint, Family, Reach};
+use sluice_upstream::Endpoint;
 
 use super::active::Checks;
+use super::addresses::Way;
 use super::addresses::{address_of, tcp};
 use super::breaking::Breaking;
 use super::group::Member;
@@ -33,15 +34,6 @@ pub struct Maker {
     pub(super) counted: Counted,
     /// Where the state of upstreams is published, except those that requests select.
     pub(super) hub: Option<Arc<Hub>>,
-}
-
-/// How to connect to upstreams that are not in the configuration.
-#[derive(Clone, Copy)]
-pub struct Way {
-    /// The IP version.
-    pub family: Family,
-    /// Which addresses are allowed.
-    pub reach: Reach,
 }
 
 impl Maker {

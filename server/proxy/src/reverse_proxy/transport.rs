@@ -15,10 +15,10 @@ use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identit
 use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
 
+use super::addresses::Way;
 use super::dialling;
 use super::fastcgi::FastCgi;
 use super::group::Shared;
-use super::making::Way;
 use super::memcached::Memcached;
 use super::params::Dialect;
 use super::upstream::ProxyHeader;

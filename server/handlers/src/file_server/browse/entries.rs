@@ -11,7 +11,7 @@ use std::path::Path;
 use sluice_cache::Time;
 
 use super::Links;
-use super::listing::{Order, SortBy};
+use super::order::{Order, SortBy};
 use crate::file_server::hide::Hidden;
 use sluice_pipeline::context::Exchange;
 

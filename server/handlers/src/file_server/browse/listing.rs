@@ -2,21 +2,8 @@
 
 use super::Page;
 use super::entries::Entry;
+use super::order::{Order, SortBy};
 use crate::limits::LISTING_BYTES_MAX;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SortBy {
-    Name,
-    NameFoldersFirst,
-    Size,
-    Time,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    Ascending,
-    Descending,
-}
 
 /// A listing ready to be formatted.
 pub(super) struct Listing {

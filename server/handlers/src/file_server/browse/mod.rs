@@ -2,6 +2,7 @@
 
 mod entries;
 mod listing;
+mod order;
 pub(super) mod page;
 mod template;
 mod text;
@@ -27,7 +28,8 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::subrequests::ServerRef;
 
 use entries::Entry;
-use listing::{Listing, Order, SortBy, Totals};
+use listing::{Listing, Totals};
+use order::{Order, SortBy};
 use template::Template;
 
 /// Creates folder listings.

@@ -5,7 +5,8 @@ use std::io::Write;
 
 use super::super::escape::escape;
 use super::entries::Entry;
-use super::listing::{Listing, Order, SortBy, has_room};
+use super::listing::{Listing, has_room};
+use super::order::{Order, SortBy};
 use super::text::{human_size, shown_name, url, write_time};
 
 /// Writes the page; `nonce` is the one in the Content-Security-Policy of the response.

@@ -156,7 +156,7 @@ fn write_string(text: &[u8], out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::super::entries::example;
-    use super::super::listing::{Order, SortBy};
+    use super::super::order::{Order, SortBy};
     use super::*;
 
     fn listing(entries: Vec<Entry>) -> Listing {

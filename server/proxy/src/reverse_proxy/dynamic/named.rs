@@ -10,8 +10,8 @@ use sluice_model::proxy::Upstream as Config;
 use sluice_route::Template;
 use sluice_upstream::{Family, Reach};
 
-use super::super::addresses::{Sockets, at_load};
-use super::super::making::{Maker, Way};
+use super::super::addresses::{Sockets, Way, at_load};
+use super::super::making::Maker;
 use super::super::upstream::Upstream;
 use super::Set;
 use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};

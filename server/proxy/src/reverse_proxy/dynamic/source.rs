@@ -16,8 +16,9 @@ use sluice_net::worker::Worker;
 use sluice_route::Template;
 use sluice_upstream::{Answered, Family, Reach, Resolver};
 
+use super::super::addresses::Way;
 use super::super::dialling::resolver;
-use super::super::making::{Maker, Way};
+use super::super::making::Maker;
 use super::{Member, Set};
 use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
