@@ -25,7 +25,7 @@ fn messages_and_pages_are_the_same() {
         "config/caddyfile/src",
         "config/nginx/src",
         "bin/sluice/src",
-        "server/serve/src/expression",
+        "server/pipeline/src/expression",
     ] {
         slugs.extend(support::slugs(&repository().join(folder)));
     }

@@ -131,7 +131,7 @@ impl Tree {
 }
 
 impl TreeRef {
-    /// As [`Tree::tell`], for handlers.
+    /// As `Tree::tell`, for handlers.
     pub fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
         if let Some(tree) = self.get() {
             tree.tell(x, grade, message, upstream);

@@ -38,7 +38,7 @@ use options::GlobalOptions;
 use routes::DirectiveOrder;
 use scope::Scopes;
 
-/// What [`adapt`](crate::adapt) made of a text.
+/// What [`adapt`](crate::adapt()) made of a text.
 #[derive(Clone, Debug)]
 pub struct Adapted {
     /// The model; there is none when the report holds an error.
