@@ -31,25 +31,25 @@ pub trait Service: Send + Sync + 'static {
     fn reset(&self, context: &mut Self::Context);
 
     /// Starts producing the response.
-    fn serve<'a>(&'a self, x: &'a mut Exchange<Self::Context>) -> Answer<'a, Self::Outcome>;
+    fn serve<'a>(&'a self, exchange: &'a mut Exchange<Self::Context>) -> Answer<'a, Self::Outcome>;
 
     /// Continues after an awaited step.
     fn resume<'a>(
         &'a self,
-        x: &'a mut Exchange<Self::Context>,
+        exchange: &'a mut Exchange<Self::Context>,
         outcome: Self::Outcome,
     ) -> Answer<'a, Self::Outcome>;
 
-    /// Responds to a request whose head was rejected by the codec or did not arrive in time; `x.req` is empty. In
+    /// Responds to a request whose head was rejected by the codec or did not arrive in time; `exchange.req` is empty. In
     /// HTTP/1 the connection is closed afterwards.
     fn refuse<'a>(
         &'a self,
-        x: &'a mut Exchange<Self::Context>,
+        exchange: &'a mut Exchange<Self::Context>,
         refused: &Refused<'_>,
     ) -> Answer<'a, Self::Outcome>;
 
     /// Called exactly once for each request, when its response has ended in any way.
-    fn record(&self, x: &mut Exchange<Self::Context>, completion: &Completion);
+    fn record(&self, exchange: &mut Exchange<Self::Context>, completion: &Completion);
 
     /// The deadline for sending the response, in addition to [`ClientLimits::write_idle_timeout`]; `None` for no
     /// deadline.

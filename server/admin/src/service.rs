@@ -43,19 +43,19 @@ impl AdminService {
         }
     }
 
-    async fn act(&self, x: &mut Exchange<()>, task: Task) -> Reply {
+    async fn act(&self, exchange: &mut Exchange<()>, task: Task) -> Reply {
         let body = match task.wants_body() {
-            true => read(&mut x.body).await,
+            true => read(&mut exchange.body).await,
             false => Ok(Vec::new()),
         };
         let body = match body {
             Ok(body) => body,
             Err(reply) => {
-                x.close = true;
+                exchange.close = true;
                 return reply;
             }
         };
-        match perform(task, &x.req, &body, &self.orders, &self.current) {
+        match perform(task, &exchange.req, &body, &self.orders, &self.current) {
             Next::Answer(reply) => reply,
             Next::Await(waiter) => match waiter.await {
                 Ok(()) => Reply::done(),
@@ -71,29 +71,37 @@ impl Service for AdminService {
 
     fn reset(&self, _context: &mut ()) {}
 
-    fn serve<'a>(&'a self, x: &'a mut Exchange<()>) -> Answer<'a, Reply> {
-        if let Err(why) = self.access.check(&x.req) {
-            return Answer::Ready(write(x, Reply::error(Status::FORBIDDEN, why)));
+    fn serve<'a>(&'a self, exchange: &'a mut Exchange<()>) -> Answer<'a, Reply> {
+        if let Err(why) = self.access.check(&exchange.req) {
+            return Answer::Ready(write(exchange, Reply::error(Status::FORBIDDEN, why)));
         }
-        match Task::of(&x.req) {
-            Ok(task) => Answer::Later(Box::pin(self.act(x, task))),
-            Err(reply) => Answer::Ready(write(x, reply)),
+        match Task::of(&exchange.req) {
+            Ok(task) => Answer::Later(Box::pin(self.act(exchange, task))),
+            Err(reply) => Answer::Ready(write(exchange, reply)),
         }
     }
 
-    fn resume<'a>(&'a self, x: &'a mut Exchange<()>, reply: Reply) -> Answer<'a, Reply> {
-        Answer::Ready(write(x, reply))
+    fn resume<'a>(&'a self, exchange: &'a mut Exchange<()>, reply: Reply) -> Answer<'a, Reply> {
+        Answer::Ready(write(exchange, reply))
     }
 
-    fn refuse<'a>(&'a self, x: &'a mut Exchange<()>, refused: &Refused<'_>) -> Answer<'a, Reply> {
+    fn refuse<'a>(
+        &'a self,
+        exchange: &'a mut Exchange<()>,
+        refused: &Refused<'_>,
+    ) -> Answer<'a, Reply> {
         let reply = Reply::error(refused.status, refused.why.to_string());
-        Answer::Ready(write(x, reply))
+        Answer::Ready(write(exchange, reply))
     }
 
-    fn record(&self, x: &mut Exchange<()>, _completion: &Completion) {
+    fn record(&self, exchange: &mut Exchange<()>, _completion: &Completion) {
         if let Some(counts) = self.current.counts() {
-            let path = String::from_utf8_lossy(x.req.uri.path());
-            counts.count(x.req.method.as_str(), &path, x.res.status.code());
+            let path = String::from_utf8_lossy(exchange.req.uri.path());
+            counts.count(
+                exchange.req.method.as_str(),
+                &path,
+                exchange.res.status.code(),
+            );
         }
     }
 
@@ -102,17 +110,20 @@ impl Service for AdminService {
     }
 }
 
-fn write(x: &mut Exchange<()>, reply: Reply) -> Body {
-    x.res.status = reply.status;
+fn write(exchange: &mut Exchange<()>, reply: Reply) -> Body {
+    exchange.res.status = reply.status;
     if !reply.allow.is_empty() {
-        x.res.fields.set(FieldId::Allow, reply.allow.as_bytes());
+        exchange
+            .res
+            .fields
+            .set(FieldId::Allow, reply.allow.as_bytes());
     }
     if reply.body.is_empty() {
         return Body::Empty;
     }
     let media_type = reply.media_type.as_bytes();
-    x.res.fields.set(FieldId::ContentType, media_type);
-    x.inline.extend_from_slice(&reply.body);
+    exchange.res.fields.set(FieldId::ContentType, media_type);
+    exchange.inline.extend_from_slice(&reply.body);
     Body::Inline
 }
 

@@ -45,14 +45,18 @@ struct AcmeHandler {
 }
 
 impl AcmeHandler {
-    fn request(&self, x: &Exchange, path: &str, body: Option<Vec<u8>>) -> AcmeRequest {
+    fn request(&self, exchange: &Exchange, path: &str, body: Option<Vec<u8>>) -> AcmeRequest {
         let host = match self.host.as_str() {
-            "" => String::from_utf8_lossy(&x.req.authority).into_owned(),
+            "" => String::from_utf8_lossy(&exchange.req.authority).into_owned(),
             host => host.to_owned(),
         };
-        let media_type = x.req.fields.first(FieldId::ContentType).unwrap_or_default();
+        let media_type = exchange
+            .req
+            .fields
+            .first(FieldId::ContentType)
+            .unwrap_or_default();
         AcmeRequest {
-            method: match x.req.method {
+            method: match exchange.req.method {
                 Method::Get => AcmeMethod::Get,
                 Method::Head => AcmeMethod::Head,
                 Method::Post => AcmeMethod::Post,
@@ -66,8 +70,8 @@ impl AcmeHandler {
         }
     }
 
-    async fn answer(&self, x: &mut Exchange) -> Step {
-        let body = match x.body.take() {
+    async fn answer(&self, exchange: &mut Exchange) -> Step {
+        let body = match exchange.body.take() {
             RequestBody::Stream(stream) => match collect(stream, ACME_BODY_BYTES_MAX + 1).await {
                 Ok(collected) => {
                     let bytes = collected.bytes();
@@ -77,8 +81,8 @@ impl AcmeHandler {
             },
             RequestBody::None => Some(Vec::new()),
         };
-        let path = String::from_utf8_lossy(x.req.uri.path()).into_owned();
-        let request = self.request(x, &path, body);
+        let path = String::from_utf8_lossy(exchange.req.uri.path()).into_owned();
+        let request = self.request(exchange, &path, body);
         let Some(server) = &self.server else {
             let reason = "the CA is not ready";
             return Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, reason));
@@ -87,16 +91,16 @@ impl AcmeHandler {
             Ok(answering) => answering.await,
             Err(_) => AcmeAnswer::busy(),
         };
-        self.send(x, answer)
+        self.send(exchange, answer)
     }
 
-    fn send(&self, x: &mut Exchange, answer: AcmeAnswer) -> Step {
+    fn send(&self, exchange: &mut Exchange, answer: AcmeAnswer) -> Step {
         if let (Some(cause), Some(recorder)) = (&answer.cause, &self.recorder) {
             let entry = recorder.log().error(LOGGER, "cannot respond to a request");
             entry.shown("error", cause).send();
         }
-        x.res.status = Status::new(answer.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
-        let fields = &mut x.res.fields;
+        exchange.res.status = Status::new(answer.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        let fields = &mut exchange.res.fields;
         // RFC 8555, section 6.5: intermediaries must not cache a nonce.
         fields.set(FieldId::CacheControl, b"no-store");
         if !answer.media_type.is_empty() {
@@ -125,20 +129,20 @@ impl AcmeHandler {
 }
 
 impl Handler for AcmeHandler {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.req.uri.path().starts_with(self.prefix.as_bytes()) {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.req.uri.path().starts_with(self.prefix.as_bytes()) {
             Step::Later
         } else {
             Step::Next
         }
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(self.answer(x))
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.answer(exchange))
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
-        if !x.req.uri.path().starts_with(self.prefix.as_bytes()) {
+    fn account(&self, exchange: &mut Exchange) -> Account {
+        if !exchange.req.uri.path().starts_with(self.prefix.as_bytes()) {
             return Account::default();
         }
         Account {

@@ -77,41 +77,47 @@ impl Authentication {
         })
     }
 
-    fn refuse(&self, x: &mut Exchange) -> Step {
-        x.res.fields.set(FieldId::WwwAuthenticate, &self.challenge);
+    fn refuse(&self, exchange: &mut Exchange) -> Step {
+        exchange
+            .res
+            .fields
+            .set(FieldId::WwwAuthenticate, &self.challenge);
         Step::Fail(Fault::new(Status::UNAUTHORIZED, "not authenticated"))
     }
 
-    async fn check(&self, x: &mut Exchange) -> Step {
-        let Some(credentials) = Credentials::of(x) else {
-            return self.refuse(x);
+    async fn check(&self, exchange: &mut Exchange) -> Step {
+        let Some(credentials) = Credentials::of(exchange) else {
+            return self.refuse(exchange);
         };
         let account = self.accounts.get(&credentials.name);
         let hash = account.unwrap_or(&self.decoy).clone();
-        let key = x.worker.local::<Remembered>().key(&hash, &credentials);
+        let key = exchange
+            .worker
+            .local::<Remembered>()
+            .key(&hash, &credentials);
         let right = match password::check(hash, credentials.password) {
             Ok(checking) => checking.await,
             Err(Busy) => {
-                x.res.fields.set(FieldId::RetryAfter, b"1");
+                exchange.res.fields.set(FieldId::RetryAfter, b"1");
                 let message = "too many passwords are being checked";
                 return Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, message));
             }
         };
         if !right || account.is_none() {
-            return self.refuse(x);
+            return self.refuse(exchange);
         }
         if self.remembers {
-            x.worker.local::<Remembered>().insert(key);
+            exchange.worker.local::<Remembered>().insert(key);
         }
-        x.context.log.user = Some(credentials.name);
+        exchange.context.log.user = Some(credentials.name);
         Step::Next
     }
 }
 
 impl Handler for Authentication {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let Some(credentials) = Credentials::of(x) else {
-            return self.refuse(x);
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let Some(credentials) = Credentials::of(exchange) else {
+            return self.refuse(exchange);
         };
         if !self.remembers {
             return Step::Later;
@@ -119,32 +125,32 @@ impl Handler for Authentication {
         let Some(hash) = self.accounts.get(&credentials.name) else {
             return Step::Later;
         };
-        let remembered = x.worker.local::<Remembered>();
+        let remembered = exchange.worker.local::<Remembered>();
         if !remembered.has(&remembered.key(hash, &credentials)) {
             return Step::Later;
         }
-        x.context.log.user = Some(credentials.name);
+        exchange.context.log.user = Some(credentials.name);
         Step::Next
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(self.check(x))
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.check(exchange))
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
-        let Some(credentials) = Credentials::of(x) else {
+    fn account(&self, exchange: &mut Exchange) -> Account {
+        let Some(credentials) = Credentials::of(exchange) else {
             return Account::default();
         };
         let name = sluice_diag::shown(&credentials.name);
         if !self.accounts.contains_key(&credentials.name) {
-            let step = self.refuse(x);
+            let step = self.refuse(exchange);
             return Account {
                 says: vec![format!("has no account `{name}`")],
                 assumed: Some(Assumed::Step(step)),
             };
         }
         // Do not verify: hashes are slow by design, and the user of `explain` need not know the password.
-        x.context.log.user = Some(credentials.name);
+        exchange.context.log.user = Some(credentials.name);
         Account {
             says: vec![format!(
                 "would check the password of `{name}`, which is assumed to be right"
@@ -164,8 +170,8 @@ pub struct Credentials {
 
 impl Credentials {
     /// The credentials in the request, if there are well-formed ones.
-    pub fn of(x: &Exchange) -> Option<Credentials> {
-        let field = x.req.fields.first(FieldId::Authorization)?;
+    pub fn of(exchange: &Exchange) -> Option<Credentials> {
+        let field = exchange.req.fields.first(FieldId::Authorization)?;
         let (scheme, token) = field.split_at_checked(6)?;
         if !scheme.eq_ignore_ascii_case(b"Basic ") || token.len() > CREDENTIALS_BYTES_MAX {
             return None;

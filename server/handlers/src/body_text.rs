@@ -24,43 +24,43 @@ pub fn before(inner: Box<dyn Handler>) -> Box<dyn Handler> {
 ///
 /// The body is incomplete or exceeds its limit. While an error is being handled this is not reported, because it may be
 /// the cause of that error.
-pub async fn read(x: &mut Exchange) -> Result<(), Fault> {
-    if x.context.body_text().is_some() {
+pub async fn read(exchange: &mut Exchange) -> Result<(), Fault> {
+    if exchange.context.body_text().is_some() {
         return Ok(());
     }
-    let RequestBody::Stream(stream) = x.body.take() else {
+    let RequestBody::Stream(stream) = exchange.body.take() else {
         return Ok(());
     };
     let (collected, failure) = collect_some(stream, BODY_TEXT_BYTES_MAX).await;
     let text = collected.bytes().into();
-    x.context.aside.get_or_insert_default().body_text = Some(text);
-    x.body = RequestBody::Stream(Box::new(collected));
+    exchange.context.aside.get_or_insert_default().body_text = Some(text);
+    exchange.body = RequestBody::Stream(Box::new(collected));
     match failure {
-        Some(failure) if x.context.error.is_none() => Err(failure.into()),
+        Some(failure) if exchange.context.error.is_none() => Err(failure.into()),
         Some(_) | None => Ok(()),
     }
 }
 
 impl Handler for WithBody {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.body.is_empty() || x.context.body_text().is_some() {
-            self.inner.serve(x)
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.body.is_empty() || exchange.context.body_text().is_some() {
+            self.inner.serve(exchange)
         } else {
             Step::Later
         }
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async {
             // The inner handler itself may wait, and be called again by the pipeline.
-            if x.context.body_text().is_some() || x.body.is_empty() {
-                return self.inner.wait(x).await;
+            if exchange.context.body_text().is_some() || exchange.body.is_empty() {
+                return self.inner.wait(exchange).await;
             }
-            if let Err(fault) = read(x).await {
+            if let Err(fault) = read(exchange).await {
                 return Step::Fail(fault);
             }
-            match self.inner.serve(x) {
-                Step::Later => self.inner.wait(x).await,
+            match self.inner.serve(exchange) {
+                Step::Later => self.inner.wait(exchange).await,
                 step => step,
             }
         })

@@ -18,23 +18,23 @@ struct Copy {
 }
 
 impl Handler for Copy {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let aside = x.context.aside.as_mut();
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let aside = exchange.context.aside.as_mut();
         let Some(answer) = aside.and_then(|aside| aside.of_upstream.take()) else {
             return outside("copy_response");
         };
         let Held { head, body, inline } = answer;
-        x.res.status = match &self.status {
+        exchange.res.status = match &self.status {
             None => head.status,
-            Some(status) => match status.resolve(x) {
+            Some(status) => match status.resolve(exchange) {
                 Some(status) => status,
                 None => return Step::Fail(no_number()),
             },
         };
         // It is the upstream's response, so its `Server` header applies.
-        x.res.fields.remove(FieldId::Server);
-        x.res.fields.append(&head.fields);
-        x.inline = inline;
+        exchange.res.fields.remove(FieldId::Server);
+        exchange.res.fields.append(&head.fields);
+        exchange.inline = inline;
         Step::Done(body)
     }
 }
@@ -57,11 +57,11 @@ struct CopyFields {
 }
 
 impl Handler for CopyFields {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.upstream.status.is_none() {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.context.upstream.status.is_none() {
             return outside("copy_response_headers");
         }
-        let mut fields = x.context.upstream.fields.clone();
+        let mut fields = exchange.context.upstream.fields.clone();
         // Drop headers about the connection to the upstream and about its body.
         strip_hop_by_hop(&mut fields);
         fields.remove(FieldId::ContentLength);
@@ -72,7 +72,7 @@ impl Handler for CopyFields {
         fields.retain(|field| {
             (self.only.is_empty() || among(&self.only, field.name)) && !among(&self.but, field.name)
         });
-        x.res.fields.append(&fields);
+        exchange.res.fields.append(&fields);
         Step::Next
     }
 }

@@ -54,8 +54,8 @@ pub fn build(config: &Config, _cx: &mut Builder<'_>) -> Result<Box<dyn Handler>,
 }
 
 impl Handler for Encode {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let fields = &x.req.fields;
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let fields = &exchange.req.fields;
         let names = self
             .filters
             .iter()
@@ -67,8 +67,8 @@ impl Handler for Encode {
         let excluded = fields.has(FieldId::SecWebsocketKey) || forbids_transform(fields);
         if !excluded {
             let filter = &self.filters[chosen];
-            filter.restore_tags(x);
-            x.context.filters.push(filter.clone());
+            filter.restore_tags(exchange);
+            exchange.context.filters.push(filter.clone());
         }
         Step::Next
     }

@@ -18,14 +18,15 @@ struct StaticError {
 }
 
 impl Handler for StaticError {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         let default = Status::INTERNAL_SERVER_ERROR;
         let status = self
             .status
             .as_ref()
-            .map_or(Some(default), |status| status.resolve(x));
+            .map_or(Some(default), |status| status.resolve(exchange));
         let mut message = Vec::new();
-        self.message.expand(&At(x), Unknown::Keep, &mut message);
+        self.message
+            .expand(&At(exchange), Unknown::Keep, &mut message);
         let message = String::from_utf8_lossy(&message).into_owned();
         Step::Fail(Fault::new(status.unwrap_or(default), message))
     }

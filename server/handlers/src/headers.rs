@@ -111,30 +111,30 @@ impl Ops {
     }
 
     /// Applies the changes.
-    pub fn apply(&self, x: &mut Exchange, of: Of) {
+    pub fn apply(&self, exchange: &mut Exchange, of: Of) {
         if self.delete_all {
-            fields(x, of).clear();
+            fields(exchange, of).clear();
         }
         if of == Of::Request {
-            self.remove_aliases(&mut x.req.fields);
+            self.remove_aliases(&mut exchange.req.fields);
         }
         for (name, values) in &self.add {
             for value in values {
-                with_value(value, x, of, |x, text| {
+                with_value(value, exchange, of, |exchange, text| {
                     if !(self.skips_empty && text.is_empty()) {
-                        fields(x, of).push_name(name, text);
+                        fields(exchange, of).push_name(name, text);
                     }
                 });
             }
         }
         for (name, values) in &self.set {
-            self.apply_set(x, of, name, values);
+            self.apply_set(exchange, of, name, values);
         }
         for pattern in &self.delete {
-            fields(x, of).retain(|field| !pattern.matches(field.name));
+            fields(exchange, of).retain(|field| !pattern.matches(field.name));
         }
         for replace in &self.replace {
-            replace.apply(x, of);
+            replace.apply(exchange, of);
         }
     }
 
@@ -155,31 +155,31 @@ impl Ops {
         }
     }
 
-    fn apply_set(&self, x: &mut Exchange, of: Of, name: &FieldName, values: &[Template]) {
+    fn apply_set(&self, exchange: &mut Exchange, of: Of, name: &FieldName, values: &[Template]) {
         let mut first = true;
         for value in values {
-            with_value(value, x, of, |x, text| {
+            with_value(value, exchange, of, |exchange, text| {
                 match (std::mem::take(&mut first), of) {
                     // The host of a request is its `:authority`, however it was sent (RFC 9110, section 7.2).
                     (_, Of::Request) if name.id() == FieldId::Host => {
-                        x.req.set_authority(text);
-                        x.req.fields.set(FieldId::Host, text);
+                        exchange.req.set_authority(text);
+                        exchange.req.fields.set(FieldId::Host, text);
                     }
                     (true, _) if self.skips_empty && text.is_empty() => {
-                        fields(x, of).remove_name(name.as_str().as_bytes());
+                        fields(exchange, of).remove_name(name.as_str().as_bytes());
                     }
-                    (true, _) => fields(x, of).set_name(name, text),
-                    (false, _) => fields(x, of).push_name(name, text),
+                    (true, _) => fields(exchange, of).set_name(name, text),
+                    (false, _) => fields(exchange, of).push_name(name, text),
                 }
             });
         }
     }
 }
 
-fn fields(x: &mut Exchange, of: Of) -> &mut Fields {
+fn fields(exchange: &mut Exchange, of: Of) -> &mut Fields {
     match of {
-        Of::Request => &mut x.req.fields,
-        Of::Answer => &mut x.res.fields,
+        Of::Request => &mut exchange.req.fields,
+        Of::Answer => &mut exchange.res.fields,
     }
 }
 
@@ -187,14 +187,19 @@ fn fields(x: &mut Exchange, of: Of) -> &mut Fields {
 ///
 /// In a response, control characters, which only placeholders can introduce, are replaced by spaces as in Caddy. A
 /// request keeps them, but it is never sent to an upstream, because encoding it fails.
-fn with_value(value: &Template, x: &mut Exchange, of: Of, f: impl FnOnce(&mut Exchange, &[u8])) {
+fn with_value(
+    value: &Template,
+    exchange: &mut Exchange,
+    of: Of,
+    f: impl FnOnce(&mut Exchange, &[u8]),
+) {
     match (value.literal(), of) {
-        (Some(text), _) => f(x, text),
-        (None, Of::Request) => f(x, &values::expanded_or_kept(value, x)),
+        (Some(text), _) => f(exchange, text),
+        (None, Of::Request) => f(exchange, &values::expanded_or_kept(value, exchange)),
         (None, Of::Answer) => {
             let mut text = Vec::new();
-            push_value(value, Unknown::Keep, x, &mut text);
-            f(x, &text);
+            push_value(value, Unknown::Keep, exchange, &mut text);
+            f(exchange, &text);
         }
     }
 }
@@ -255,9 +260,9 @@ impl Replace {
         })
     }
 
-    fn apply(&self, x: &mut Exchange, of: Of) {
-        for index in 0..fields(x, of).len() {
-            let field = fields(x, of)
+    fn apply(&self, exchange: &mut Exchange, of: Of) {
+        for index in 0..fields(exchange, of).len() {
+            let field = fields(exchange, of)
                 .at(index)
                 .expect("the index is below the length");
             if self.name.as_ref().is_some_and(|name| !name.is(field.name)) {
@@ -266,17 +271,21 @@ impl Replace {
             let value = field.value.to_vec();
             let mut changed = match &self.find {
                 Find::Text(find) => {
-                    let find = values::expanded(find, x);
+                    let find = values::expanded(find, exchange);
                     let mut with = Vec::new();
-                    self.with.expand(&At(x), Unknown::Keep, &mut with);
+                    self.with.expand(&At(exchange), Unknown::Keep, &mut with);
                     replace_text(&value, &find, &with, 0)
                 }
                 Find::Pattern(regexp) => {
                     let mut with = Vec::new();
-                    self.with
-                        .expand_each(&At(x), Unknown::Keep, &mut with, |_, out, start| {
+                    self.with.expand_each(
+                        &At(exchange),
+                        Unknown::Keep,
+                        &mut with,
+                        |_, out, start| {
                             escape_replacement(out, start);
-                        });
+                        },
+                    );
                     regexp.replace_all(&value, &with)
                 }
             };
@@ -284,7 +293,7 @@ impl Replace {
                 if of == Of::Answer {
                     clean_value(&mut changed);
                 }
-                fields(x, of).replace_at(index, &changed);
+                fields(exchange, of).replace_at(index, &changed);
             }
         }
     }
@@ -337,13 +346,15 @@ enum When {
 }
 
 impl Handler for Headers {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         if let Some(request) = &self.request {
-            request.apply(x, Of::Request);
+            request.apply(exchange, Of::Request);
         }
         match &self.response {
-            Some(response) if response.when == When::Now => response.ops.apply(x, Of::Answer),
-            Some(response) => x.context.filters.push(response.clone()),
+            Some(response) if response.when == When::Now => {
+                response.ops.apply(exchange, Of::Answer)
+            }
+            Some(response) => exchange.context.filters.push(response.clone()),
             None => {}
         }
         Step::Next
@@ -351,10 +362,11 @@ impl Handler for Headers {
 }
 
 impl Filter for ResponseOps {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
         let required = self.require.as_ref();
-        if required.is_none_or(|require| require.matches(&x.res, &x.context.scratch)) {
-            self.ops.apply(x, Of::Answer);
+        if required.is_none_or(|require| require.matches(&exchange.res, &exchange.context.scratch))
+        {
+            self.ops.apply(exchange, Of::Answer);
         }
         body
     }

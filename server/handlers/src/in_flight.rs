@@ -44,30 +44,30 @@ pub struct Held {
 const NEVER_POISONED: &str = "nothing panics while it holds the gates";
 
 impl Handler for InFlight {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let mut held = self.hold(x);
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let mut held = self.hold(exchange);
         let Some(pass) = held.gate.as_ref().and_then(|gate| gate.try_enter()) else {
             return Step::Later;
         };
         held.pass = Some(pass);
-        keep(x, held);
+        keep(exchange, held);
         Step::Next
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async move {
-            let mut held = self.hold(x);
+            let mut held = self.hold(exchange);
             let Some(gate) = held.gate.clone() else {
-                return self.refuse(x, Shut::QueueFull);
+                return self.refuse(exchange, Shut::QueueFull);
             };
-            let worker = Rc::clone(&x.worker);
+            let worker = Rc::clone(&exchange.worker);
             match gate.enter(&worker, self.timeout).await {
                 Ok(pass) => {
                     held.pass = Some(pass);
-                    keep(x, held);
+                    keep(exchange, held);
                     Step::Next
                 }
-                Err(shut) => self.refuse(x, shut),
+                Err(shut) => self.refuse(exchange, shut),
             }
         })
     }
@@ -75,8 +75,8 @@ impl Handler for InFlight {
 
 impl InFlight {
     /// The gate for the request's key, which exists as long as a request refers to it.
-    fn hold(&self, x: &Exchange) -> Held {
-        let mut key = values::expanded(&self.key, x);
+    fn hold(&self, exchange: &Exchange) -> Held {
+        let mut key = values::expanded(&self.key, exchange);
         key.truncate(FLIGHT_KEY_BYTES_MAX);
         let key: Box<[u8]> = key.into();
         let mut gates = self.gates.0.lock().expect(NEVER_POISONED);
@@ -92,16 +92,19 @@ impl InFlight {
         }
     }
 
-    fn refuse(&self, x: &mut Exchange, shut: Shut) -> Step {
+    fn refuse(&self, exchange: &mut Exchange, shut: Shut) -> Step {
         let seconds = self.timeout.as_secs().max(1).to_string();
-        x.res.fields.set(FieldId::RetryAfter, seconds.as_bytes());
+        exchange
+            .res
+            .fields
+            .set(FieldId::RetryAfter, seconds.as_bytes());
         Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, shut.as_str()))
     }
 }
 
 /// Keeps the slot until the response has ended.
-fn keep(x: &mut Exchange, held: Held) {
-    let aside = x.context.aside.get_or_insert_default();
+fn keep(exchange: &mut Exchange, held: Held) {
+    let aside = exchange.context.aside.get_or_insert_default();
     aside.guards.push(Box::new(held));
 }
 

@@ -33,24 +33,24 @@ enum Then {
 }
 
 impl Handler for Intercept {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.rules.clone());
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        exchange.context.filters.push(self.rules.clone());
         Step::Next
     }
 }
 
 impl Filter for Rules {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if let Some(Then::Replace(status)) = self.meant(x)
-            && let Some(status) = status.resolve(x)
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if let Some(Then::Replace(status)) = self.meant(exchange)
+            && let Some(status) = status.resolve(exchange)
         {
-            x.res.status = status;
+            exchange.res.status = status;
         }
         body
     }
 
-    fn diverts(&self, x: &mut Exchange) -> Option<usize> {
-        match self.meant(x)? {
+    fn diverts(&self, exchange: &mut Exchange) -> Option<usize> {
+        match self.meant(exchange)? {
             Then::Replace(_) => None,
             Then::Enter(list) => Some(*list),
         }
@@ -59,10 +59,10 @@ impl Filter for Rules {
 
 impl Rules {
     /// The action of the first rule that matches the response.
-    fn meant(&self, x: &Exchange) -> Option<&Then> {
+    fn meant(&self, exchange: &Exchange) -> Option<&Then> {
         let meant = |rule: &&Rule| {
             let when = rule.when.as_ref();
-            when.is_none_or(|when| when.matches(&x.res, &x.context.scratch))
+            when.is_none_or(|when| when.matches(&exchange.res, &exchange.context.scratch))
         };
         self.0.iter().find(meant).map(|rule| &rule.then)
     }

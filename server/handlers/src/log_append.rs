@@ -33,33 +33,33 @@ struct Append {
 }
 
 impl Append {
-    fn append(&self, x: &mut Exchange) {
+    fn append(&self, exchange: &mut Exchange) {
         let var = self
             .var
             .as_deref()
-            .and_then(|name| x.context.vars.find(name));
+            .and_then(|name| exchange.context.vars.find(name));
         let value = match var {
             Some(value) => value.to_vec(),
-            None => values::expanded(&self.value, x),
+            None => values::expanded(&self.value, exchange),
         };
         let text = String::from_utf8_lossy(&value).into_owned();
-        x.context.log.fields.push((self.key.clone(), text));
+        exchange.context.log.fields.push((self.key.clone(), text));
     }
 }
 
 impl Handler for LogAppend {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         match self.when {
-            When::Now => self.append.append(x),
-            When::AtEnd => x.context.log.late.push(self.append.clone()),
+            When::Now => self.append.append(exchange),
+            When::AtEnd => exchange.context.log.late.push(self.append.clone()),
         }
         Step::Next
     }
 }
 
 impl Late for Append {
-    fn add(&self, x: &mut Exchange) {
-        self.append(x);
+    fn add(&self, exchange: &mut Exchange) {
+        self.append(exchange);
     }
 }
 

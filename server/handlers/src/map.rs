@@ -44,19 +44,23 @@ enum Row {
 }
 
 impl Handler for Map {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let source = values::expanded(&self.source, x);
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let source = values::expanded(&self.source, exchange);
         for (column, destination) in self.destinations.iter().enumerate() {
             let value = self
                 .rows
                 .iter()
-                .find_map(|row| row.output(&source, column, x));
+                .find_map(|row| row.output(&source, column, exchange));
             let (value, provenance) = value.unwrap_or_else(|| match self.defaults.get(column) {
-                Some(default) => values::expanded_traced(default, x),
+                Some(default) => values::expanded_traced(default, exchange),
                 None => (Vec::new(), Provenance::Configured),
             });
             destination
-                .slot(&mut x.context.vars, &mut x.context.mapped, provenance)
+                .slot(
+                    &mut exchange.context.vars,
+                    &mut exchange.context.mapped,
+                    provenance,
+                )
                 .extend_from_slice(&value);
         }
         Step::Next
@@ -65,11 +69,17 @@ impl Handler for Map {
 
 impl Row {
     /// The output for a column, if the row matches and has one.
-    fn output(&self, source: &[u8], column: usize, x: &Exchange) -> Option<(Vec<u8>, Provenance)> {
+    fn output(
+        &self,
+        source: &[u8],
+        column: usize,
+        exchange: &Exchange,
+    ) -> Option<(Vec<u8>, Provenance)> {
         match self {
-            Row::Exact { input, outputs } if input == source => {
-                Some(values::expanded_traced(outputs.get(column)?.as_ref()?, x))
-            }
+            Row::Exact { input, outputs } if input == source => Some(values::expanded_traced(
+                outputs.get(column)?.as_ref()?,
+                exchange,
+            )),
             Row::Pattern { input, outputs } if input.is_match(source) => {
                 let output = outputs.get(column)?.as_ref()?;
                 let value = input.expand_first(source, output);

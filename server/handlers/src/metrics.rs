@@ -21,19 +21,23 @@ struct Metrics {
 }
 
 impl Handler for Metrics {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if !matches!(x.req.method, Method::Get | Method::Head) {
-            x.res.status = Status::METHOD_NOT_ALLOWED;
-            x.res.fields.set(FieldId::Allow, b"GET, HEAD");
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if !matches!(exchange.req.method, Method::Get | Method::Head) {
+            exchange.res.status = Status::METHOD_NOT_ALLOWED;
+            exchange.res.fields.set(FieldId::Allow, b"GET, HEAD");
             return Step::Done(Body::Empty);
         }
-        let accept = x.req.fields.first(FieldId::Accept).unwrap_or_default();
+        let accept = exchange
+            .req
+            .fields
+            .first(FieldId::Accept)
+            .unwrap_or_default();
         let format = match Format::accepted(accept) {
             Format::OpenMetrics if self.open_metrics => Format::OpenMetrics,
             Format::OpenMetrics | Format::Prometheus => Format::Prometheus,
         };
         let media_type = format.media_type().as_bytes();
-        x.res.fields.set(FieldId::ContentType, media_type);
+        exchange.res.fields.set(FieldId::ContentType, media_type);
         let text = match &self.recorder {
             Some(recorder) => page(recorder, format),
             None => String::new(),

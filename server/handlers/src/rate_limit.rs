@@ -61,21 +61,21 @@ struct Prefixes {
 const EXCEEDED: &str = "http.rate_limit.exceeded.name";
 
 impl Handler for RateLimit {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         for limited in &self.zones {
             let is_meant = match &limited.when {
                 None => Ok(true),
-                Some(when) => values::matches(when, x),
+                Some(when) => values::matches(when, exchange),
             };
             match is_meant {
                 Ok(true) => {}
                 Ok(false) => continue,
                 Err(fault) => return Step::Fail(fault),
             }
-            let key = limited.key_of(x);
+            let key = limited.key_of(exchange);
             if let Some(wait) = limited.zone.take(&key).refused {
-                self.tell(x, limited, &key, wait);
-                return self.refuse(x, limited, wait);
+                self.tell(exchange, limited, &key, wait);
+                return self.refuse(exchange, limited, wait);
             }
         }
         Step::Next
@@ -83,14 +83,14 @@ impl Handler for RateLimit {
 }
 
 impl RateLimit {
-    fn tell(&self, x: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
+    fn tell(&self, exchange: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
         let zone = &limited.zone;
         if let Some(log) = &self.log {
             let entry = log
                 .debug("http.handlers.rate_limit", "rate limit exceeded")
                 .text("zone", &*zone.name)
                 .duration("wait", wait);
-            let entry = match values::client_ip(x) {
+            let entry = match values::client_ip(exchange) {
                 Some(ip) => entry.shown("remote_ip", ip),
                 None => entry,
             };
@@ -102,15 +102,18 @@ impl RateLimit {
     }
 
     /// Refuses a request.
-    pub fn refuse(&self, x: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
+    pub fn refuse(&self, exchange: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
         let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
         // Round up: a client that returns slightly too early would be rejected again.
         let seconds = (wait + spread).as_millis().div_ceil(1000);
         let text = seconds.to_string();
-        x.res.fields.set(FieldId::RetryAfter, text.as_bytes());
-        let slot = x.context.mapped.slot(&Arc::from(EXCEEDED));
+        exchange
+            .res
+            .fields
+            .set(FieldId::RetryAfter, text.as_bytes());
+        let slot = exchange.context.mapped.slot(&Arc::from(EXCEEDED));
         slot.extend_from_slice(zone.name.as_bytes());
         let message = format!("the rate limit `{}` is exceeded", zone.name);
         Step::Fail(Fault::new(self.status, message))
@@ -153,8 +156,8 @@ impl Limited {
     }
 
     /// What the zone counts the request by.
-    pub fn key_of(&self, x: &Exchange) -> Vec<u8> {
-        let mut key = values::expanded(&self.key, x);
+    pub fn key_of(&self, exchange: &Exchange) -> Vec<u8> {
+        let mut key = values::expanded(&self.key, exchange);
         if self.prefixes.v4 < 32 || self.prefixes.v6 < 128 {
             let text = std::str::from_utf8(&key).ok();
             if let Some(ip) = text.and_then(|text| text.parse::<IpAddr>().ok()) {

@@ -28,36 +28,36 @@ struct Limit {
 }
 
 impl Handler for Limit {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         if let Some(max) = self.max {
-            let declared = x.body.len();
+            let declared = exchange.body.len();
             // The limit stays in place while an error is handled, because placeholders may read the body then.
-            if let RequestBody::Stream(inner) = x.body.take() {
+            if let RequestBody::Stream(inner) = exchange.body.take() {
                 let limited = Limited { inner, left: max };
-                x.body = RequestBody::Stream(Box::new(limited));
+                exchange.body = RequestBody::Stream(Box::new(limited));
             }
             // An earlier handler may have read a body of unknown length for a placeholder.
-            let read = x.context.body_text().map(|text| text.len() as u64);
+            let read = exchange.context.body_text().map(|text| text.len() as u64);
             if declared.max(read).is_some_and(|length| length > max) {
-                x.context.shorten_body_text(max);
+                exchange.context.shorten_body_text(max);
                 let reason = "the body is longer than the limit";
                 return Step::Fail(Fault::new(Status::CONTENT_TOO_LARGE, reason));
             }
         }
         if let Some(timeout) = self.read_timeout
-            && let RequestBody::Stream(inner) = x.body.take()
+            && let RequestBody::Stream(inner) = exchange.body.take()
         {
-            let timer = x.worker.timers.timer();
-            timer.set(&x.worker.clock, timeout);
-            x.body = RequestBody::Stream(Box::new(Timely { inner, timer }));
+            let timer = exchange.worker.timers.timer();
+            timer.set(&exchange.worker.clock, timeout);
+            exchange.body = RequestBody::Stream(Box::new(Timely { inner, timer }));
         }
         if let Some(timeout) = self.write_timeout {
-            let until = x.worker.clock.coarse() + timeout;
-            x.context.aside.get_or_insert_default().write_until = Some(until);
+            let until = exchange.worker.clock.coarse() + timeout;
+            exchange.context.aside.get_or_insert_default().write_until = Some(until);
         }
         if let Some(set) = &self.set {
-            let bytes = values::expanded(set, x);
-            x.body = RequestBody::Stream(Box::new(Text::of(bytes)));
+            let bytes = values::expanded(set, exchange);
+            exchange.body = RequestBody::Stream(Box::new(Text::of(bytes)));
         }
         Step::Next
     }

@@ -17,17 +17,17 @@ struct Rewriter {
 }
 
 impl Handler for Rewriter {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let change = match self.ops.apply(&At(x).input()) {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let change = match self.ops.apply(&At(exchange).input()) {
             Ok(change) => change,
             Err(refusal) => {
                 return Step::Fail(Fault::new(refusal.status, refusal.reason));
             }
         };
-        if let Some(method) = change.write(&mut x.req)
-            && x.context.original_method.is_none()
+        if let Some(method) = change.write(&mut exchange.req)
+            && exchange.context.original_method.is_none()
         {
-            x.context.original_method = Some(Box::new(method));
+            exchange.context.original_method = Some(Box::new(method));
         }
         Step::Next
     }

@@ -36,15 +36,16 @@ enum Ending {
 }
 
 impl Handler for StaticResponse {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         if self.ending == Ending::Abort {
             return Step::Done(Body::Abort);
         }
-        x.close |= self.ending == Ending::Close;
+        exchange.close |= self.ending == Ending::Close;
         let status = match &self.status {
-            Some(status) => status.resolve(x),
+            Some(status) => status.resolve(exchange),
             None => Some(
-                x.context
+                exchange
+                    .context
                     .error
                     .as_ref()
                     .map_or(Status::OK, |error| error.status),
@@ -56,19 +57,19 @@ impl Handler for StaticResponse {
                 "the status is not a number from 200 to 999",
             ));
         };
-        x.res.status = status;
-        self.set_headers(x);
-        self.write_body(x);
-        if x.inline.is_empty() {
+        exchange.res.status = status;
+        self.set_headers(exchange);
+        self.write_body(exchange);
+        if exchange.inline.is_empty() {
             return Step::Done(Body::Empty);
         }
-        if !x.res.fields.has(FieldId::ContentType) {
+        if !exchange.res.fields.has(FieldId::ContentType) {
             match &self.content_type {
-                Some(said) => x.res.fields.push_fixed(said),
-                None => x
+                Some(said) => exchange.res.fields.push_fixed(said),
+                None => exchange
                     .res
                     .fields
-                    .push(FieldId::ContentType, content_type_of(&x.inline)),
+                    .push(FieldId::ContentType, content_type_of(&exchange.inline)),
             }
         }
         Step::Done(Body::Inline)
@@ -76,32 +77,32 @@ impl Handler for StaticResponse {
 }
 
 impl StaticResponse {
-    fn set_headers(&self, x: &mut Exchange) {
+    fn set_headers(&self, exchange: &mut Exchange) {
         for (name, values) in &self.headers {
-            x.res.fields.remove_name(name.as_str().as_bytes());
+            exchange.res.fields.remove_name(name.as_str().as_bytes());
             for value in values {
                 let text = match name.id() {
-                    FieldId::Location => location::of(value, x),
+                    FieldId::Location => location::of(value, exchange),
                     _ => {
                         let mut text = Vec::new();
-                        push_value(value, Unknown::Empty, x, &mut text);
+                        push_value(value, Unknown::Empty, exchange, &mut text);
                         text
                     }
                 };
-                x.res.fields.push_name(name, &text);
+                exchange.res.fields.push_name(name, &text);
             }
         }
     }
 
-    fn write_body(&self, x: &mut Exchange) {
+    fn write_body(&self, exchange: &mut Exchange) {
         // Taken out, because expanding placeholders borrows the exchange.
-        let mut body = std::mem::take(&mut x.inline);
+        let mut body = std::mem::take(&mut exchange.inline);
         body.clear();
         match self.body.literal() {
             Some(text) => body.extend_from_slice(text),
-            None => self.body.expand(&At(x), Unknown::Keep, &mut body),
+            None => self.body.expand(&At(exchange), Unknown::Keep, &mut body),
         }
-        x.inline = body;
+        exchange.inline = body;
     }
 }
 

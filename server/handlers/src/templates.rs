@@ -65,15 +65,15 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
 struct Handle(Arc<Templates>);
 
 impl Handler for Handle {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let fields = &mut x.req.fields;
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let fields = &mut exchange.req.fields;
         let mut asked = Vec::new();
         // A partial or compressed template cannot be executed.
         for id in [FieldId::AcceptEncoding, FieldId::Range, FieldId::IfRange] {
             asked.extend(fields.all(id).map(|value| (id, value.to_vec())));
             fields.remove(id);
         }
-        x.context.filters.push(Arc::new(Rendering {
+        exchange.context.filters.push(Arc::new(Rendering {
             templates: self.0.clone(),
             asked,
         }));
@@ -100,16 +100,16 @@ struct Rendering {
 
 impl Rendering {
     /// Restores the request headers.
-    fn give_back(&self, x: &mut Exchange) {
+    fn give_back(&self, exchange: &mut Exchange) {
         for (id, value) in &self.asked {
-            x.req.fields.push(*id, value);
+            exchange.req.fields.push(*id, value);
         }
     }
 
     /// Whether to execute the response as a template.
-    fn includes(&self, x: &Exchange) -> bool {
-        let fields = &x.res.fields;
-        if x.res.status.is_bodiless() || is_encoded(fields) {
+    fn includes(&self, exchange: &Exchange) -> bool {
+        let fields = &exchange.res.fields;
+        if exchange.res.status.is_bodiless() || is_encoded(fields) {
             return false;
         }
         let content_type = fields.first(FieldId::ContentType).unwrap_or_default();
@@ -118,14 +118,14 @@ impl Rendering {
         self.templates.mime_types.iter().any(contains)
     }
 
-    async fn render(&self, x: &mut Exchange, body: Body) -> Result<Body, Fault> {
-        let source = template_functions::collect(x, body).await?;
+    async fn render(&self, exchange: &mut Exchange, body: Body) -> Result<Body, Fault> {
+        let source = template_functions::collect(exchange, body).await?;
         // Template functions cannot await. The body limit applies to templates as well.
         if memchr::memmem::find(&source, b"http.request.body").is_some() {
-            body_text::read(x).await?;
+            body_text::read(exchange).await?;
         }
         let mut root = Vec::new();
-        let fits = self.templates.root.write(&At(x), &mut root);
+        let fits = self.templates.root.write(&At(exchange), &mut root);
         fits.map_err(files::unfit)?;
         let setting = Setting {
             root,
@@ -135,15 +135,15 @@ impl Rendering {
             },
             site: &self.templates.site,
         };
-        let written = template_functions::write(x, &source, &setting).await?;
-        x.res.fields = written.fields;
-        forget_source(&mut x.res.fields);
+        let written = template_functions::write(exchange, &source, &setting).await?;
+        exchange.res.fields = written.fields;
+        forget_source(&mut exchange.res.fields);
         // Do not keep a long page in the connection's buffer for short bodies.
         if written.body.len() > BODY_BUFFER_BYTES {
             let shared = Rc::from(written.body);
             return Ok(Body::Shared(SharedSlice::new(shared)));
         }
-        x.inline = written.body;
+        exchange.inline = written.body;
         Ok(Body::Inline)
     }
 }
@@ -167,32 +167,32 @@ fn is_encoded(fields: &Fields) -> bool {
 }
 
 impl Filter for Rendering {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        self.give_back(x);
-        if !self.includes(x) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        self.give_back(exchange);
+        if !self.includes(exchange) {
             return body;
         }
-        forget_source(&mut x.res.fields);
+        forget_source(&mut exchange.res.fields);
         // The length is known only after executing the template, which is not done for HEAD.
         Body::Stream(Box::new(Silence))
     }
 
-    fn give_up(&self, x: &mut Exchange) {
-        self.give_back(x);
+    fn give_up(&self, exchange: &mut Exchange) {
+        self.give_back(exchange);
     }
 
-    fn waits(&self, x: &Exchange, body: &Body) -> bool {
+    fn waits(&self, exchange: &Exchange, body: &Body) -> bool {
         let has_content = !matches!(body, Body::Tunnel(_) | Body::Abort);
-        x.req.method != Method::Head && has_content && self.includes(x)
+        exchange.req.method != Method::Head && has_content && self.includes(exchange)
     }
 
-    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
+    fn wait<'a>(self: Arc<Self>, exchange: &'a mut Exchange, body: Body) -> Waiting<'a> {
         Box::pin(async move {
-            self.give_back(x);
-            match self.render(x, body).await {
+            self.give_back(exchange);
+            match self.render(exchange, body).await {
                 Ok(body) => Step::Done(body),
                 Err(fault) => {
-                    forget_source(&mut x.res.fields);
+                    forget_source(&mut exchange.res.fields);
                     Step::Fail(fault)
                 }
             }

@@ -34,19 +34,19 @@ struct Names {
 const NAME_DEFAULT: &str = "handler";
 
 impl Handler for Tracing {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         let Some(exporter) = &self.exporter else {
             return Step::Next;
         };
         let propagates = exporter.settings().propagates;
-        let outer = x.context.log.trace.take();
+        let outer = exchange.context.log.trace.take();
         let (parent, state) = if propagates && outer.is_none() {
-            let parent = x
+            let parent = exchange
                 .req
                 .fields
                 .find_first(b"traceparent")
                 .and_then(Parent::parse);
-            let state = x.req.fields.find_first(b"tracestate");
+            let state = exchange.req.fields.find_first(b"tracestate");
             let state =
                 state.filter(|state| parent.is_some() && state.len() <= TRACE_STATE_BYTES_MAX);
             (parent, state.unwrap_or_default().to_vec())
@@ -55,27 +55,27 @@ impl Handler for Tracing {
         };
         let mut span = Span::begin(exporter, outer, parent, state);
         let (trace_id, span_id) = (span.trace_id(), span.span_id());
-        let vars = &mut x.context.vars;
+        let vars = &mut exchange.context.vars;
         vars.slot(&self.names.trace_var)
             .extend_from_slice(trace_id.as_bytes());
         vars.slot(&self.names.span_var)
             .extend_from_slice(span_id.as_bytes());
-        let fields = &mut x.context.log.fields;
+        let fields = &mut exchange.context.log.fields;
         fields.retain(|(key, _)| *key != self.names.trace_log && *key != self.names.span_log);
         fields.push((self.names.trace_log.clone(), trace_id));
         fields.push((self.names.span_log.clone(), span_id));
         if span.is_sampled() {
-            span.set_name(values::expanded(&self.name, x));
+            span.set_name(values::expanded(&self.name, exchange));
             for (key, value) in &self.attributes {
-                span.add(key, values::expanded(value, x));
+                span.add(key, values::expanded(value, exchange));
             }
         }
         if propagates {
             let value = span.traceparent();
-            let fields = &mut x.req.fields;
+            let fields = &mut exchange.req.fields;
             fields.set_raw(FieldId::Other, b"Traceparent", value.as_bytes());
         }
-        x.context.log.trace = Some(Box::new(span));
+        exchange.context.log.trace = Some(Box::new(span));
         Step::Next
     }
 }

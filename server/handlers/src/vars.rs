@@ -22,22 +22,26 @@ struct Vars {
 }
 
 impl Handler for Vars {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         for (name, kind, value) in &self.entries {
             match value.literal() {
-                Some(text) => x.context.vars.slot_of(name, *kind).extend_from_slice(text),
+                Some(text) => exchange
+                    .context
+                    .vars
+                    .slot_of(name, *kind)
+                    .extend_from_slice(text),
                 None => {
-                    let (text, provenance) = values::expanded_traced(value, x);
-                    let slot = x.context.vars.slot_from(name, provenance);
+                    let (text, provenance) = values::expanded_traced(value, exchange);
+                    let slot = exchange.context.vars.slot_from(name, provenance);
                     slot.extend_from_slice(&text);
                 }
             }
         }
         if let Some(skip) = self.skip {
-            x.context.log.skip = skip;
+            exchange.context.log.skip = skip;
         }
         if !self.loggers.is_empty() {
-            x.context.log.names.clone_from(&self.loggers);
+            exchange.context.log.names.clone_from(&self.loggers);
         }
         Step::Next
     }

@@ -43,10 +43,10 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Addition {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         // Subrequests are not added to.
-        if !x.context.nginx().is_subrequest() {
-            x.context.filters.push(self.0.clone());
+        if !exchange.context.nginx().is_subrequest() {
+            exchange.context.filters.push(self.0.clone());
         }
         Step::Next
     }
@@ -67,44 +67,44 @@ impl Handler for Addition {
 
 impl Settings {
     /// Whether the filter applies. Adding to a compressed body would corrupt it.
-    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
-        x.res.status == Status::OK
+    fn is_for(&self, exchange: &Exchange, body: &Body) -> bool {
+        exchange.res.status == Status::OK
             && !matches!(body, Body::Tunnel(_) | Body::Abort)
-            && !x.res.fields.has(FieldId::ContentEncoding)
-            && self.types.include(&x.res.fields)
+            && !exchange.res.fields.has(FieldId::ContentEncoding)
+            && self.types.include(&exchange.res.fields)
     }
 
     /// The body of a location's response; `None` if it has none.
-    async fn ask(&self, x: &mut Exchange, uri: &[u8]) -> Option<Source> {
+    async fn ask(&self, exchange: &mut Exchange, uri: &[u8]) -> Option<Source> {
         let site = self.site.get().filter(|_| !uri.is_empty())?;
-        let mut sub = subrequest::begin(x, uri);
+        let mut sub = subrequest::begin(exchange, uri);
         let body = Box::pin(site.fetch(&mut sub)).await;
         let source = Source::of(&mut sub, body).ok();
-        subrequest::end(x, sub);
+        subrequest::end(exchange, sub);
         source
     }
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if !self.is_for(x, &body) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(exchange, &body) {
             return body;
         }
-        changed::note(&mut x.res.fields);
+        changed::note(&mut exchange.res.fields);
         // The length is only known by running the subrequests, which HEAD does not do.
         Body::Stream(Box::new(Silence))
     }
 
-    fn waits(&self, x: &Exchange, body: &Body) -> bool {
-        x.req.method != Method::Head && self.is_for(x, body)
+    fn waits(&self, exchange: &Exchange, body: &Body) -> bool {
+        exchange.req.method != Method::Head && self.is_for(exchange, body)
     }
 
-    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
+    fn wait<'a>(self: Arc<Self>, exchange: &'a mut Exchange, body: Body) -> Waiting<'a> {
         Box::pin(async move {
-            let own = Source::of(x, body).ok();
-            let before = self.ask(x, &self.before).await;
-            let after = self.ask(x, &self.after).await;
-            changed::note(&mut x.res.fields);
+            let own = Source::of(exchange, body).ok();
+            let before = self.ask(exchange, &self.before).await;
+            let after = self.ask(exchange, &self.after).await;
+            changed::note(&mut exchange.res.fields);
             Step::Done(Body::Stream(Box::new(Joined {
                 parts: [before, own, after],
                 at: 0,

@@ -79,18 +79,23 @@ impl Listing {
     }
 
     /// Responds with the listing of a directory.
-    pub fn answer(self, x: &mut Exchange, folder: &[u8], media_type: Option<FixedField>) -> Step {
-        let Ok(callback) = self.callback(x) else {
+    pub fn answer(
+        self,
+        exchange: &mut Exchange,
+        folder: &[u8],
+        media_type: Option<FixedField>,
+    ) -> Step {
+        let Ok(callback) = self.callback(exchange) else {
             return Step::Fail(Fault::new(Status::BAD_REQUEST, "no name of a function"));
         };
         let Ok(entries) = entries(folder) else {
             return Step::Fail(Fault::new(Status::FORBIDDEN, "the folder may not be read"));
         };
-        let mut page = std::mem::take(&mut x.inline);
+        let mut page = std::mem::take(&mut exchange.inline);
         page.clear();
         let media_type = match self.format {
             Format::Html => {
-                self.html(x, &entries, &mut page);
+                self.html(exchange, &entries, &mut page);
                 media_type.unwrap_or_else(|| known_type("text/html"))
             }
             Format::Xml => {
@@ -112,20 +117,20 @@ impl Listing {
                 }
             },
         };
-        x.inline = page;
-        x.res.status = Status::OK;
-        set_status(x);
-        x.res.fields.push_fixed(&media_type);
+        exchange.inline = page;
+        exchange.res.status = Status::OK;
+        set_status(exchange);
+        exchange.res.fields.push_fixed(&media_type);
         Step::Done(Body::Inline)
     }
 
     /// The callback name, or an error if the argument is not a valid identifier.
-    fn callback(self, x: &Exchange) -> Result<Option<Vec<u8>>, ()> {
+    fn callback(self, exchange: &Exchange) -> Result<Option<Vec<u8>>, ()> {
         if self.format != Format::Jsonp {
             return Ok(None);
         }
         let mut name = Vec::new();
-        argument(x, b"callback", &mut name);
+        argument(exchange, b"callback", &mut name);
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');
         match name.len() {
             0 => Ok(None),
@@ -134,9 +139,9 @@ impl Listing {
         }
     }
 
-    fn html(self, x: &Exchange, entries: &[Entry], page: &mut Vec<u8>) {
+    fn html(self, exchange: &Exchange, entries: &[Entry], page: &mut Vec<u8>) {
         let mut title = Vec::new();
-        push_escaped(x.req.uri.path(), &mut title);
+        push_escaped(exchange.req.uri.path(), &mut title);
         page.extend_from_slice(b"<html>\r\n<head><title>Index of ");
         page.extend_from_slice(&title);
         page.extend_from_slice(b"</title></head>\r\n<body>\r\n<h1>Index of ");

@@ -80,14 +80,18 @@ impl Patience {
     }
 
     /// Whether the connection is closed after the response because of the browser.
-    pub fn turns_away(&self, x: &Exchange) -> bool {
-        (self.disables_msie6 && x.req.method == Method::Post && is_msie6(agent(x)))
-            || (self.disables_safari && is_safari(agent(x)))
+    pub fn turns_away(&self, exchange: &Exchange) -> bool {
+        (self.disables_msie6 && exchange.req.method == Method::Post && is_msie6(agent(exchange)))
+            || (self.disables_safari && is_safari(agent(exchange)))
     }
 }
 
-fn agent(x: &Exchange) -> &[u8] {
-    x.req.fields.first(FieldId::UserAgent).unwrap_or_default()
+fn agent(exchange: &Exchange) -> &[u8] {
+    exchange
+        .req
+        .fields
+        .first(FieldId::UserAgent)
+        .unwrap_or_default()
 }
 
 /// nginx's criterion: MSIE 4 to 6, except version 6 with `SV1`.

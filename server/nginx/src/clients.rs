@@ -53,8 +53,8 @@ impl Clients {
     }
 
     /// Checks the client certificate of a request; the error holds a status and the reason.
-    pub fn judge(&self, x: &mut Exchange) -> Result<(), (u16, &'static str)> {
-        let Some(tls) = &x.conn.tls else {
+    pub fn judge(&self, exchange: &mut Exchange) -> Result<(), (u16, &'static str)> {
+        let Some(tls) = &exchange.conn.tls else {
             return Ok(());
         };
         if tls.client_certs.is_empty() {
@@ -63,19 +63,19 @@ impl Clients {
                 false => Ok(()),
             };
         }
-        let number = match x.conn.facts.judged.get() {
+        let number = match exchange.conn.facts.judged.get() {
             Some(judged) if judged.by == self.trust.id() => judged.doubt,
             Some(_) | None => {
                 let judged = self.trust.judge(&tls.client_certs, SystemTime::now());
                 let doubt = judged.err().map_or(0, Doubt::number);
-                x.conn.facts.judged.set(Some(Judged {
+                exchange.conn.facts.judged.set(Some(Judged {
                     by: self.trust.id(),
                     doubt,
                 }));
                 doubt
             }
         };
-        x.context.nginx_mut().doubt = number;
+        exchange.context.nginx_mut().doubt = number;
         match Doubt::from_number(number) {
             None => Ok(()),
             Some(doubt) if !self.needs_issuer && doubt.is_of_issuer() => Ok(()),
@@ -85,10 +85,10 @@ impl Clients {
 }
 
 /// Whether the SNI name of the handshake differs from the host of the request.
-pub fn names_another_host(x: &Exchange) -> bool {
-    let tls = x.conn.tls.as_ref();
+pub fn names_another_host(exchange: &Exchange) -> bool {
+    let tls = exchange.conn.tls.as_ref();
     tls.is_some_and(|tls| {
         let name = tls.server_name.as_bytes();
-        !name.is_empty() && name != &x.req.host[..]
+        !name.is_empty() && name != &exchange.req.host[..]
     })
 }

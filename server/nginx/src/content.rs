@@ -41,39 +41,45 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Content {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if !matches!(x.req.method, Method::Get | Method::Head) {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if !matches!(exchange.req.method, Method::Get | Method::Head) {
             let status = Status::METHOD_NOT_ALLOWED;
             return Step::Fail(Fault::new(status, "it is only read"));
         }
-        x.res.status = Status::OK;
-        set_status(x);
+        exchange.res.status = Status::OK;
+        set_status(exchange);
         match self {
             Content::Status(recorder) => {
                 let text = counts(recorder.as_deref());
-                x.res.fields.push(FieldId::ContentType, b"text/plain");
-                answer(x, text.as_bytes())
+                exchange
+                    .res
+                    .fields
+                    .push(FieldId::ContentType, b"text/plain");
+                answer(exchange, text.as_bytes())
             }
             Content::Gif => {
-                x.res.fields.push(FieldId::LastModified, GIF_MODIFIED);
-                let now = x.worker.clock.unix_seconds();
-                let known = x.req.fields.first(FieldId::IfModifiedSince);
+                exchange
+                    .res
+                    .fields
+                    .push(FieldId::LastModified, GIF_MODIFIED);
+                let now = exchange.worker.clock.unix_seconds();
+                let known = exchange.req.fields.first(FieldId::IfModifiedSince);
                 let is_known = known.and_then(|value| date::parse_http(value, now))
                     == date::parse_http(GIF_MODIFIED, now);
-                if is_known && x.res.status == Status::OK {
-                    x.res.status = Status::NOT_MODIFIED;
+                if is_known && exchange.res.status == Status::OK {
+                    exchange.res.status = Status::NOT_MODIFIED;
                     return Step::Done(Body::Empty);
                 }
-                x.res.fields.push(FieldId::ContentType, b"image/gif");
-                answer(x, GIF)
+                exchange.res.fields.push(FieldId::ContentType, b"image/gif");
+                answer(exchange, GIF)
             }
         }
     }
 }
 
-fn answer(x: &mut Exchange, content: &[u8]) -> Step {
-    x.inline.clear();
-    x.inline.extend_from_slice(content);
+fn answer(exchange: &mut Exchange, content: &[u8]) -> Step {
+    exchange.inline.clear();
+    exchange.inline.extend_from_slice(content);
     Step::Done(Body::Inline)
 }
 

@@ -107,23 +107,23 @@ pub(super) fn grade_of(status: Status, message: &str) -> Grade {
 
 impl Tree {
     /// Writes to the error log of the request's scope. `upstream` is the upstream concerned, or empty.
-    pub(super) fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
+    pub(super) fn tell(&self, exchange: &Exchange, grade: Grade, message: &str, upstream: &str) {
         let Some(log) = &self.log else { return };
-        let place = &self.places[x.context.nginx().place as usize];
+        let place = &self.places[exchange.context.nginx().place as usize];
         let logger = match &*place.error_log {
             "" => format!("http.log.error.{}", grade.as_str()),
             name => format!("http.log.error.{name}.{}", grade.as_str()),
         };
-        let server = x.context.nginx().server.unwrap_or_default();
+        let server = exchange.context.nginx().server.unwrap_or_default();
         tell(
             log,
-            x,
+            exchange,
             &Remark {
                 logger: &logger,
                 level: grade.level(),
                 message,
                 server: &self.servers[server as usize].name,
-                connection: super::variables::connection_number(x),
+                connection: super::variables::connection_number(exchange),
                 upstream,
             },
         );
@@ -132,15 +132,15 @@ impl Tree {
 
 impl TreeRef {
     /// As `Tree::tell`, for handlers.
-    pub fn tell(&self, x: &Exchange, grade: Grade, message: &str, upstream: &str) {
+    pub fn tell(&self, exchange: &Exchange, grade: Grade, message: &str, upstream: &str) {
         if let Some(tree) = self.get() {
-            tree.tell(x, grade, message, upstream);
+            tree.tell(exchange, grade, message, upstream);
         }
     }
 
     /// As `tell`, for the reason that ends a request; nothing more is logged about it.
-    pub fn tell_end(&self, x: &mut Exchange, grade: Grade, message: &str) {
-        self.tell(x, grade, message, "");
-        x.context.nginx_mut().is_told = true;
+    pub fn tell_end(&self, exchange: &mut Exchange, grade: Grade, message: &str) {
+        self.tell(exchange, grade, message, "");
+        exchange.context.nginx_mut().is_told = true;
     }
 }

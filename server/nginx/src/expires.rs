@@ -78,16 +78,16 @@ pub(super) fn is_good(status: Status) -> bool {
 }
 
 impl Filter for Fresh {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if self.on == On::Good && !is_good(x.res.status) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if self.on == On::Good && !is_good(exchange.res.status) {
             return body;
         }
         let span = match &self.value {
             None => Some(self.span),
-            Some(value) => Span::parse(&expanded(value, x), self.span),
+            Some(value) => Span::parse(&expanded(value, exchange), self.span),
         };
         if let Some(span) = span {
-            span.tell(x);
+            span.tell(exchange);
         }
         body
     }
@@ -118,16 +118,22 @@ impl Span {
         })
     }
 
-    fn tell(self, x: &mut Exchange) {
-        let unix = x.worker.clock.unix_seconds();
+    fn tell(self, exchange: &mut Exchange) {
+        let unix = exchange.worker.clock.unix_seconds();
         let now = i64::try_from(unix).unwrap_or(i64::MAX);
         let modified = || {
-            let modified = x.res.fields.first(FieldId::LastModified);
+            let modified = exchange.res.fields.first(FieldId::LastModified);
             modified.and_then(|value| date::parse_http(value, unix))
         };
         let (until, length) = match self {
-            Span::Epoch => return set(x, b"Thu, 01 Jan 1970 00:00:01 GMT", "no-cache"),
-            Span::Max => return set(x, b"Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000"),
+            Span::Epoch => return set(exchange, b"Thu, 01 Jan 1970 00:00:01 GMT", "no-cache"),
+            Span::Max => {
+                return set(
+                    exchange,
+                    b"Thu, 31 Dec 2037 23:55:55 GMT",
+                    "max-age=315360000",
+                );
+            }
             Span::Access(length) => (now.saturating_add(length), length),
             Span::Modified(length) => (modified().unwrap_or(now).saturating_add(length), length),
             Span::Daily(second) => {
@@ -138,8 +144,8 @@ impl Span {
         let left = until.saturating_sub(now);
         let field = date::format_http(u64::try_from(until).unwrap_or(0));
         match length < 0 || left < 0 {
-            true => set(x, &field, "no-cache"),
-            false => set(x, &field, &format!("max-age={left}")),
+            true => set(exchange, &field, "no-cache"),
+            false => set(exchange, &field, &format!("max-age={left}")),
         }
     }
 }
@@ -188,9 +194,10 @@ fn seconds(text: &[u8]) -> Option<i64> {
 }
 
 /// Replaces the headers of an upstream.
-fn set(x: &mut Exchange, expires: &[u8], cache_control: &str) {
-    x.res.fields.set(FieldId::Expires, expires);
-    x.res
+fn set(exchange: &mut Exchange, expires: &[u8], cache_control: &str) {
+    exchange.res.fields.set(FieldId::Expires, expires);
+    exchange
+        .res
         .fields
         .set(FieldId::CacheControl, cache_control.as_bytes());
 }

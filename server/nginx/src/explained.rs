@@ -7,35 +7,43 @@ use super::state::{NginxContext, Told};
 use sluice_pipeline::context::Exchange;
 
 /// Starts recording: the request is explained, not served.
-pub fn begin(x: &mut Exchange) {
-    x.context.nginx_mut().is_explained = true;
+pub fn begin(exchange: &mut Exchange) {
+    exchange.context.nginx_mut().is_explained = true;
 }
 
 /// Records a line that had an effect, if the request is explained.
-pub(super) fn tell(x: &mut Exchange, origin: &RouteOrigin, text: impl FnOnce(&Exchange) -> String) {
-    note(x, origin, true, text);
+pub(super) fn tell(
+    exchange: &mut Exchange,
+    origin: &RouteOrigin,
+    text: impl FnOnce(&Exchange) -> String,
+) {
+    note(exchange, origin, true, text);
 }
 
 /// Records a line that was evaluated without effect.
-pub(super) fn pass(x: &mut Exchange, origin: &RouteOrigin, text: impl FnOnce(&Exchange) -> String) {
-    note(x, origin, false, text);
+pub(super) fn pass(
+    exchange: &mut Exchange,
+    origin: &RouteOrigin,
+    text: impl FnOnce(&Exchange) -> String,
+) {
+    note(exchange, origin, false, text);
 }
 
 /// Records the handler's own line.
-pub(super) fn own(x: &mut Exchange, took_part: bool, text: impl FnOnce() -> String) {
-    note(x, &RouteOrigin::default(), took_part, |_| text());
+pub(super) fn own(exchange: &mut Exchange, took_part: bool, text: impl FnOnce() -> String) {
+    note(exchange, &RouteOrigin::default(), took_part, |_| text());
 }
 
 fn note(
-    x: &mut Exchange,
+    exchange: &mut Exchange,
     origin: &RouteOrigin,
     took_part: bool,
     text: impl FnOnce(&Exchange) -> String,
 ) {
-    if x.context.nginx().is_explained {
-        let text = text(x);
+    if exchange.context.nginx().is_explained {
+        let text = text(exchange);
         let origin = origin.route();
-        x.context.occasional_mut().explained.push(Told {
+        exchange.context.occasional_mut().explained.push(Told {
             origin,
             took_part,
             text,
@@ -44,9 +52,11 @@ fn note(
 }
 
 /// The notes recorded since the last call.
-pub fn take(x: &mut Exchange) -> Vec<Told> {
-    match x.context.nginx().is_explained && !x.context.occasional().explained.is_empty() {
-        true => std::mem::take(&mut x.context.occasional_mut().explained),
+pub fn take(exchange: &mut Exchange) -> Vec<Told> {
+    match exchange.context.nginx().is_explained
+        && !exchange.context.occasional().explained.is_empty()
+    {
+        true => std::mem::take(&mut exchange.context.occasional_mut().explained),
         false => Vec::new(),
     }
 }

@@ -127,17 +127,20 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Files {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if !matches!(x.req.method, Method::Get | Method::Head | Method::Post) {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if !matches!(
+            exchange.req.method,
+            Method::Get | Method::Head | Method::Post
+        ) {
             return not_allowed();
         }
         files::with_path(|path| {
-            if expand_path(&self.path, x, path).is_err() {
+            if expand_path(&self.path, exchange, path).is_err() {
                 return refused(Missing::Impossible, path);
             }
-            match x.req.uri.path().ends_with(b"/") {
-                true => self.folder(x, path),
-                false => self.file(x, path),
+            match exchange.req.uri.path().ends_with(b"/") {
+                true => self.folder(exchange, path),
+                false => self.file(exchange, path),
             }
         })
     }
@@ -145,43 +148,44 @@ impl Handler for Files {
 
 impl Files {
     /// Continues with the first index file that exists in a directory.
-    fn folder(&self, x: &mut Exchange, path: &mut Vec<u8>) -> Step {
-        let now = x.worker.clock.coarse();
+    fn folder(&self, exchange: &mut Exchange, path: &mut Vec<u8>) -> Step {
+        let now = exchange.worker.clock.coarse();
         let length = path.len();
         if self.folders == Folders::AnyFile
             && let Some(name) = any_file(path)
         {
-            let mut target = x.req.uri.path().to_vec();
+            let mut target = exchange.req.uri.path().to_vec();
             target.extend_from_slice(&name);
-            return self.go_on(x, &target);
+            return self.go_on(exchange, &target);
         }
         for name in &self.index {
-            let name = match index_name(name, x) {
+            let name = match index_name(name, exchange) {
                 Ok(name) => name,
                 Err(UnfitPath) => continue,
             };
             if name.starts_with(b"/") {
-                return go_on_at(x, &name, Query::Stays);
+                return go_on_at(exchange, &name, Query::Stays);
             }
             path.truncate(length);
             path.extend_from_slice(&name);
-            let found = files::facts(path, self.links.reach(x, path), now);
+            let found = files::facts(path, self.links.reach(exchange, path), now);
             if let Err(missing @ Missing::Denied) = found {
                 return refused(missing, path);
             }
             if found.is_ok() {
-                let mut target = x.req.uri.path().to_vec();
+                let mut target = exchange.req.uri.path().to_vec();
                 target.extend_from_slice(&name);
-                return self.go_on(x, &target);
+                return self.go_on(exchange, &target);
             }
         }
         path.truncate(length);
         match (files::facts(path, Reach::Anywhere, now), &self.listing) {
             (Ok(facts), Some(listing))
-                if x.req.method != Method::Post && facts.kind == sluice_cache::Kind::Directory =>
+                if exchange.req.method != Method::Post
+                    && facts.kind == sluice_cache::Kind::Directory =>
             {
                 let media_type = self.types.of(b"x.html").cloned();
-                listing.answer(x, path, media_type)
+                listing.answer(exchange, path, media_type)
             }
             (Ok(facts), _) if facts.kind != sluice_cache::Kind::Directory => {
                 Step::Fail(Fault::new(Status::NOT_FOUND, "a file is not a directory"))
@@ -196,70 +200,70 @@ impl Files {
     }
 
     /// Continues with a path that is used literally, without a query.
-    fn go_on(&self, x: &mut Exchange, target: &[u8]) -> Step {
-        x.req.uri.set_path(target);
-        x.context.nginx_mut().rewritten = true;
-        super::start_again(x)
+    fn go_on(&self, exchange: &mut Exchange, target: &[u8]) -> Step {
+        exchange.req.uri.set_path(target);
+        exchange.context.nginx_mut().rewritten = true;
+        super::start_again(exchange)
     }
 
-    fn file(&self, x: &mut Exchange, path: &[u8]) -> Step {
-        let now = x.worker.clock.coarse();
+    fn file(&self, exchange: &mut Exchange, path: &[u8]) -> Step {
+        let now = exchange.worker.clock.coarse();
         if self.compressed != Compressed::Off
-            && let Some(step) = self.compressed(x, path, now)
+            && let Some(step) = self.compressed(exchange, path, now)
         {
             return step;
         }
-        match files::open(path, self.links.reach(x, path), now) {
+        match files::open(path, self.links.reach(exchange, path), now) {
             Found::Missing(missing) => refused(missing, path),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
-            Found::Directory(_) => redirect::add_slash(&self.naming, x),
-            Found::File(_) if x.req.method == Method::Post => not_allowed(),
-            Found::File(file) => self.send(x, &file, now),
+            Found::Directory(_) => redirect::add_slash(&self.naming, exchange),
+            Found::File(_) if exchange.req.method == Method::Post => not_allowed(),
+            Found::File(file) => self.send(exchange, &file, now),
         }
     }
 
     /// Serves the precompressed file if it exists and the client accepts it.
-    fn compressed(&self, x: &mut Exchange, path: &[u8], now: Moment) -> Option<Step> {
-        let is_read = matches!(x.req.method, Method::Get | Method::Head);
+    fn compressed(&self, exchange: &mut Exchange, path: &[u8], now: Moment) -> Option<Step> {
+        let is_read = matches!(exchange.req.method, Method::Get | Method::Head);
         // Skip the lookup if the client cannot get the file and no `Vary` depends on it.
         let is_meant = self.compressed == Compressed::Always
             || self.clients.tell_variants()
-            || self.clients.include(x);
+            || self.clients.include(exchange);
         if !is_read || !is_meant {
             return None;
         }
         let beside = [path, b".gz"].concat();
-        let reach = self.links.reach(x, &beside);
+        let reach = self.links.reach(exchange, &beside);
         let Found::File(file) = files::open(&beside, reach, now) else {
             return None;
         };
         if self.compressed == Compressed::On {
-            let is_meant = self.clients.include(x);
+            let is_meant = self.clients.include(exchange);
             // Both variants need `Vary`.
-            self.clients.note_variants(&mut x.res.fields);
+            self.clients.note_variants(&mut exchange.res.fields);
             if !is_meant {
                 return None;
             }
         }
-        x.res.fields.push(FieldId::ContentEncoding, b"gzip");
-        Some(self.send(x, &file, now))
+        exchange.res.fields.push(FieldId::ContentEncoding, b"gzip");
+        Some(self.send(exchange, &file, now))
     }
 
-    fn send(&self, x: &mut Exchange, file: &Rc<OpenFile>, _now: Moment) -> Step {
-        x.res.status = Status::OK;
-        set_status(x);
+    fn send(&self, exchange: &mut Exchange, file: &Rc<OpenFile>, _now: Moment) -> Step {
+        exchange.res.status = Status::OK;
+        set_status(exchange);
         let mut tag = [0; TAG_BYTES_MAX];
         let tag = match self.tags {
             Tags::Sent => written_tag(file, &mut tag),
             Tags::Off => &[][..],
         };
         // Conditional headers apply to the client's request, not to subrequests.
-        if x.res.status == Status::OK && !x.context.nginx().subrequest {
-            match unchanged(x, file, tag, self.dates) {
+        if exchange.res.status == Status::OK && !exchange.context.nginx().subrequest {
+            match unchanged(exchange, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {
-                    self.validators(x, file, tag);
-                    x.res.status = Status::NOT_MODIFIED;
+                    self.validators(exchange, file, tag);
+                    exchange.res.status = Status::NOT_MODIFIED;
                     return Step::Done(Body::Empty);
                 }
                 Verdict::Failed => {
@@ -271,47 +275,52 @@ impl Files {
             }
         }
         // A `Content-Type` set earlier, such as by an upstream, wins.
-        if !x.res.fields.has(FieldId::ContentType)
-            && let Some(field) = self.types.of(base_name(x.req.uri.path()))
+        if !exchange.res.fields.has(FieldId::ContentType)
+            && let Some(field) = self.types.of(base_name(exchange.req.uri.path()))
         {
-            x.res.fields.push_fixed(field);
+            exchange.res.fields.push_fixed(field);
         }
-        match x.res.status == Status::OK {
+        match exchange.res.status == Status::OK {
             true => {
-                self.validators(x, file, tag);
-                self.part(x, file, tag)
+                self.validators(exchange, file, tag);
+                self.part(exchange, file, tag)
             }
             // An error page: no ranges, no `Last-Modified`.
             false => {
                 if !tag.is_empty() {
-                    x.res.fields.set(FieldId::Etag, tag);
+                    exchange.res.fields.set(FieldId::Etag, tag);
                 }
                 Step::Done(send::whole(file))
             }
         }
     }
 
-    fn validators(&self, x: &mut Exchange, file: &OpenFile, tag: &[u8]) {
+    fn validators(&self, exchange: &mut Exchange, file: &OpenFile, tag: &[u8]) {
         if let Some(modified) = &file.last_modified {
-            x.res.fields.push(FieldId::LastModified, modified);
+            exchange.res.fields.push(FieldId::LastModified, modified);
         }
         if !tag.is_empty() {
-            x.res.fields.push(FieldId::Etag, tag);
+            exchange.res.fields.push(FieldId::Etag, tag);
         }
     }
 
     /// Serves the requested ranges, or the complete file.
-    fn part(&self, x: &mut Exchange, file: &Rc<OpenFile>, tag: &[u8]) -> Step {
-        let now = x.worker.clock.unix_seconds();
+    fn part(&self, exchange: &mut Exchange, file: &Rc<OpenFile>, tag: &[u8]) -> Step {
+        let now = exchange.worker.clock.unix_seconds();
         let validators = Validators {
             etag: (!tag.is_empty()).then_some(tag),
             modified: file.last_modified.map(|_| file.facts.modified.seconds),
         };
         let size = file.facts.size;
-        if self.ranges_max == Some(0) || x.context.dialect.leaves_ranges(&mut x.res.fields) {
+        if self.ranges_max == Some(0)
+            || exchange
+                .context
+                .dialect
+                .leaves_ranges(&mut exchange.res.fields)
+        {
             return Step::Done(send::whole(file));
         }
-        let selection = match send::selection(x, validators, now, size) {
+        let selection = match send::selection(exchange, validators, now, size) {
             Selection::Many(ranges)
                 if self
                     .ranges_max
@@ -323,27 +332,35 @@ impl Files {
         };
         match selection {
             Selection::Whole => {
-                x.res.fields.push(FieldId::AcceptRanges, b"bytes");
+                exchange.res.fields.push(FieldId::AcceptRanges, b"bytes");
                 Step::Done(send::whole(file))
             }
             Selection::One(range) => {
-                x.res.status = Status::PARTIAL_CONTENT;
-                send::set_content_range(x, range, size);
+                exchange.res.status = Status::PARTIAL_CONTENT;
+                send::set_content_range(exchange, range, size);
                 Step::Done(send::part(file, range))
             }
             Selection::Many(ranges) => {
-                x.res.status = Status::PARTIAL_CONTENT;
-                let part_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
-                let parts = Multipart::new(x.worker.clone(), file, ranges, part_type);
+                exchange.res.status = Status::PARTIAL_CONTENT;
+                let part_type = exchange
+                    .res
+                    .fields
+                    .first(FieldId::ContentType)
+                    .map(<[u8]>::to_vec);
+                let parts = Multipart::new(exchange.worker.clone(), file, ranges, part_type);
                 let media_type = parts.media_type();
-                x.res
+                exchange
+                    .res
                     .fields
                     .set(FieldId::ContentType, media_type.as_bytes());
                 Step::Done(Body::Stream(Box::new(parts)))
             }
             Selection::Unsatisfiable | Selection::Malformed => {
                 let text = format!("bytes */{size}");
-                x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+                exchange
+                    .res
+                    .fields
+                    .set(FieldId::ContentRange, text.as_bytes());
                 let status = Status::RANGE_NOT_SATISFIABLE;
                 Step::Fail(Fault::new(status, "the file has no such part"))
             }
@@ -387,9 +404,9 @@ fn any_file(folder: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Evaluates the conditional headers of a request.
-fn unchanged(x: &Exchange, file: &OpenFile, tag: &[u8], dates: Dates) -> Verdict {
-    let fields = &x.req.fields;
-    let now = x.worker.clock.unix_seconds();
+fn unchanged(exchange: &Exchange, file: &OpenFile, tag: &[u8], dates: Dates) -> Verdict {
+    let fields = &exchange.req.fields;
+    let now = exchange.worker.clock.unix_seconds();
     let modified = file.facts.modified.seconds;
     let time = |id| fields.first(id).map(|value| date::parse_http(value, now));
     let names = |id, matches: fn(&[u8], &[u8]) -> bool| {
@@ -430,9 +447,9 @@ fn not_allowed() -> Step {
     ))
 }
 
-fn index_name(name: &Template, x: &Exchange) -> Result<Vec<u8>, UnfitPath> {
+fn index_name(name: &Template, exchange: &Exchange) -> Result<Vec<u8>, UnfitPath> {
     let mut text = Vec::new();
-    expand_path(name, x, &mut text)?;
+    expand_path(name, exchange, &mut text)?;
     Ok(text)
 }
 

@@ -65,10 +65,10 @@ impl Geo {
     }
 
     /// The value of an address; `source` is the client's address as text.
-    pub fn find(&self, x: &Exchange, source: &[u8]) -> Option<&Template> {
+    pub fn find(&self, exchange: &Exchange, source: &[u8]) -> Option<&Template> {
         let ip: IpAddr = std::str::from_utf8(source).ok()?.parse().ok()?;
         let ip = match &self.proxies {
-            Some(proxies) => proxies.behind(x, ip),
+            Some(proxies) => proxies.behind(exchange, ip),
             None => ip,
         };
         let (is_v6, number) = AddressSpan::number(ip);

@@ -124,9 +124,9 @@ impl Pattern {
 
 /// The result of a match where only a value is needed. One that exceeded the limit counts as no match, and makes
 /// the request fail before a response is sent.
-pub fn found_or_fails(x: &Exchange, found: Result<bool, Fault>) -> bool {
+pub fn found_or_fails(exchange: &Exchange, found: Result<bool, Fault>) -> bool {
     found.unwrap_or_else(|_| {
-        x.context.given_up.set(true);
+        exchange.context.given_up.set(true);
         false
     })
 }

@@ -33,26 +33,26 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
         // A range of a compressed body cannot be decompressed by itself, and `no-transform` forbids changes (RFC
         // 9110, section 7.7). nginx checks neither.
-        let is_part = x.res.status == Status::PARTIAL_CONTENT;
-        if !is_packed(&x.res.fields) || is_part || forbids_transform(&x.res.fields) {
+        let is_part = exchange.res.status == Status::PARTIAL_CONTENT;
+        if !is_packed(&exchange.res.fields) || is_part || forbids_transform(&exchange.res.fields) {
             return body;
         }
-        let is_meant = self.clients.include(x);
-        self.clients.note_variants(&mut x.res.fields);
+        let is_meant = self.clients.include(exchange);
+        self.clients.note_variants(&mut exchange.res.fields);
         if is_meant {
             return body;
         }
-        let fields = &mut x.res.fields;
+        let fields = &mut exchange.res.fields;
         fields.remove(FieldId::ContentEncoding);
         changed::note(fields);
-        if x.req.method == Method::Head {
+        if exchange.req.method == Method::Head {
             // The length is only known after decompression, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
-        match Source::of(x, body) {
+        match Source::of(exchange, body) {
             Ok(source) => Body::Stream(Box::new(Unpacked::new(source))),
             Err(other) => other,
         }

@@ -94,20 +94,23 @@ impl Clients {
 
     /// Whether the client gets a compressed response; evaluates request headers and the response headers set so
     /// far.
-    pub fn include(&self, x: &Exchange) -> bool {
-        let asked = &x.req.fields;
+    pub fn include(&self, exchange: &Exchange) -> bool {
+        let asked = &exchange.req.fields;
         // The response to a subrequest becomes part of one that is compressed as a whole.
-        !x.context.nginx().is_subrequest()
+        !exchange.context.nginx().is_subrequest()
             && takes_gzip(asked)
-            && x.req.version >= self.version_min
-            && (!asked.has(FieldId::Via) || self.proxied.include(x))
-            && !self.is_left_out(x, asked.first(FieldId::UserAgent).unwrap_or_default())
+            && exchange.req.version >= self.version_min
+            && (!asked.has(FieldId::Via) || self.proxied.include(exchange))
+            && !self.is_left_out(
+                exchange,
+                asked.first(FieldId::UserAgent).unwrap_or_default(),
+            )
     }
 
-    fn is_left_out(&self, x: &Exchange, agent: &[u8]) -> bool {
+    fn is_left_out(&self, exchange: &Exchange, agent: &[u8]) -> bool {
         self.not_for.iter().any(|browser| match browser {
             Browser::OldExplorer => is_old_explorer(agent),
-            Browser::Like(pattern) => found_or_fails(x, pattern.is_match(agent)),
+            Browser::Like(pattern) => found_or_fails(exchange, pattern.is_match(agent)),
         })
     }
 }
@@ -157,16 +160,16 @@ impl Proxied {
 
     /// In nginx's order: `Expires` decides first, then `Cache-Control`, then the absence of `Last-Modified` and
     /// `ETag`.
-    fn include(&self, x: &Exchange) -> bool {
-        let said = &x.res.fields;
+    fn include(&self, exchange: &Exchange) -> bool {
+        let said = &exchange.res.fields;
         if self.off {
             return false;
         }
-        if self.any || self.auth && x.req.fields.has(FieldId::Authorization) {
+        if self.any || self.auth && exchange.req.fields.has(FieldId::Authorization) {
             return true;
         }
         if let Some(expires) = said.first(FieldId::Expires) {
-            let now = x.worker.clock.unix_seconds();
+            let now = exchange.worker.clock.unix_seconds();
             let time = |value| date::parse_http(value, now);
             let sent = said.first(FieldId::Date).and_then(time);
             let sent = sent.unwrap_or_else(|| i64::try_from(now).unwrap_or(i64::MAX));
@@ -210,13 +213,13 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Settings {
-    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
-        let fields = &x.res.fields;
-        matches!(x.res.status.code(), 200 | 403 | 404)
-            && !x.context.nginx().is_subrequest()
+    fn is_for(&self, exchange: &Exchange, body: &Body) -> bool {
+        let fields = &exchange.res.fields;
+        matches!(exchange.res.status.code(), 200 | 403 | 404)
+            && !exchange.context.nginx().is_subrequest()
             && !fields.has(FieldId::ContentEncoding)
             && body
-                .len(x.inline.len())
+                .len(exchange.inline.len())
                 .is_none_or(|length| length >= self.bytes_min)
             && self.types.include(fields)
             // RFC 9110, section 7.7; nginx does not check it.
@@ -225,28 +228,28 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if !self.is_for(x, &body) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(exchange, &body) {
             return body;
         }
-        let is_meant = self.clients.include(x);
-        self.clients.note_variants(&mut x.res.fields);
+        let is_meant = self.clients.include(exchange);
+        self.clients.note_variants(&mut exchange.res.fields);
         if !is_meant {
             return body;
         }
         let counts = Arc::new(Counts::default());
-        let body = compress(&self.coding, Some(&counts), x, body, |fields| {
+        let body = compress(&self.coding, Some(&counts), exchange, body, |fields| {
             fields.set(FieldId::ContentEncoding, b"gzip");
             changed::note(fields);
         });
-        x.context.occasional_mut().gzip = Some(counts);
+        exchange.context.occasional_mut().gzip = Some(counts);
         body
     }
 }
 
 /// Appends `$gzip_ratio` with two decimals; nothing for a response that was not compressed.
-pub(super) fn push_ratio(x: &Exchange, out: &mut Vec<u8>) {
-    let counts = x.context.occasional().gzip.as_ref();
+pub(super) fn push_ratio(exchange: &Exchange, out: &mut Vec<u8>) {
+    let counts = exchange.context.occasional().gzip.as_ref();
     let Some((plain, coded)) = counts.map(|counts| counts.both()) else {
         return;
     };

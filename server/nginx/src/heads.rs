@@ -8,18 +8,18 @@ use sluice_pipeline::failure::Fault;
 
 /// Rejects requests as nginx does: methods with characters other than capitals, the target `*`, CONNECT and TRACE,
 /// and hosts with an empty label.
-pub(super) fn check(x: &Exchange) -> Result<(), Fault> {
-    let (status, why) = match &x.req.method {
+pub(super) fn check(exchange: &Exchange) -> Result<(), Fault> {
+    let (status, why) = match &exchange.req.method {
         Method::Connect => (Status::METHOD_NOT_ALLOWED, "client sent CONNECT method"),
         Method::Trace => (Status::METHOD_NOT_ALLOWED, "client sent TRACE method"),
-        Method::Options if &*x.req.target == b"*" => {
+        Method::Options if &*exchange.req.target == b"*" => {
             (Status::BAD_REQUEST, "client sent invalid request")
         }
         method @ Method::Other(_) if !method.as_str().bytes().all(is_of_method) => {
             (Status::BAD_REQUEST, "client sent invalid method")
         }
         // Servers could disagree on the host.
-        _ if memchr::memmem::find(&x.req.host, b"..").is_some() => {
+        _ if memchr::memmem::find(&exchange.req.host, b"..").is_some() => {
             (Status::BAD_REQUEST, "client sent invalid host header")
         }
         _ => return Ok(()),
@@ -33,17 +33,21 @@ fn is_of_method(byte: u8) -> bool {
 
 /// Removes headers whose names contain anything but letters, digits, hyphens and, if allowed, underscores. An
 /// application that maps names to variables could confuse them with other headers.
-pub(super) fn drop_odd_names(x: &mut Exchange, takes_underscores: bool) {
+pub(super) fn drop_odd_names(exchange: &mut Exchange, takes_underscores: bool) {
     let is_plain = |byte: &u8| {
         byte.is_ascii_alphanumeric() || *byte == b'-' || takes_underscores && *byte == b'_'
     };
     // No known header name has such characters.
     let is_odd = |id: FieldId, name: &[u8]| id == FieldId::Other && !name.iter().all(is_plain);
-    if x.req
+    if exchange
+        .req
         .fields
         .iter()
         .any(|field| is_odd(field.id, field.name))
     {
-        x.req.fields.retain(|field| !is_odd(field.id, field.name));
+        exchange
+            .req
+            .fields
+            .retain(|field| !is_odd(field.id, field.name));
     }
 }

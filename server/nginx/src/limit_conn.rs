@@ -61,39 +61,39 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Limits {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx().limited_connections != Limited::No {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.context.nginx().limited_connections != Limited::No {
             return Step::Next;
         }
         let mut counted = false;
         for limit in &self.limits {
-            let key = values::expanded(&limit.key, x);
+            let key = values::expanded(&limit.key, exchange);
             if key.is_empty() || key.len() > FLIGHT_KEY_BYTES_MAX {
                 continue;
             }
             counted = true;
             match limit.zone.enter(key.into(), limit.max) {
                 Some(held) => {
-                    x.context.counted_mut().push(held);
+                    exchange.context.counted_mut().push(held);
                 }
                 None => {
                     let trial = trial(self.dry_run);
                     let what = format!("limiting connections{trial} by zone \"{}\"", limit.name);
-                    self.told.tell(x, &what, self.dry_run);
+                    self.told.tell(exchange, &what, self.dry_run);
                     if self.dry_run {
-                        x.context.nginx_mut().limited_connections = Limited::RejectedDryRun;
+                        exchange.context.nginx_mut().limited_connections = Limited::RejectedDryRun;
                         return Step::Next;
                     }
-                    x.context.nginx_mut().limited_connections = Limited::Rejected;
+                    exchange.context.nginx_mut().limited_connections = Limited::Rejected;
                     // Release the slots of the zones counted before.
-                    x.context.counted_mut().clear();
+                    exchange.context.counted_mut().clear();
                     let why = format!("too many at a time for `{}`", limit.name);
                     return Step::Fail(Fault::new(self.status, why));
                 }
             }
         }
         if counted {
-            x.context.nginx_mut().limited_connections = Limited::Passed;
+            exchange.context.nginx_mut().limited_connections = Limited::Passed;
         }
         Step::Next
     }

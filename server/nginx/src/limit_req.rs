@@ -39,15 +39,15 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
 }
 
 impl Handler for LimitReq {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx().limited_requests != Outcome::No {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.context.nginx().limited_requests != Outcome::No {
             return Step::Next;
         }
         let keys = self
             .limits
             .zones
             .iter()
-            .map(|limited| (limited, limited.key_of(x)));
+            .map(|limited| (limited, limited.key_of(exchange)));
         let keyed: Vec<_> = keys.filter(|(_, key)| !key.is_empty()).collect();
         let Some(((last, last_key), others)) = keyed.split_last() else {
             return Step::Next;
@@ -78,24 +78,24 @@ impl Handler for LimitReq {
                             longest
                         }
                     });
-                return self.let_through(x, held.0, held.1);
+                return self.let_through(exchange, held.0, held.1);
             }
             Err(refused) => refused,
         };
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
         let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
-        self.told.tell(x, &what, self.dry_run);
+        self.told.tell(exchange, &what, self.dry_run);
         if self.dry_run {
-            x.context.nginx_mut().limited_requests = Outcome::RejectedDryRun;
+            exchange.context.nginx_mut().limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
         }
-        x.context.nginx_mut().limited_requests = Outcome::Rejected;
-        self.limits.refuse(x, limited, wait)
+        exchange.context.nginx_mut().limited_requests = Outcome::Rejected;
+        self.limits.refuse(exchange, limited, wait)
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(hold(x))
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(hold(exchange))
     }
 }
 
@@ -106,32 +106,32 @@ fn held_for(limited: &Limited, ahead: Duration) -> Duration {
 }
 
 impl LimitReq {
-    fn let_through(&self, x: &mut Exchange, limited: &Limited, held: Duration) -> Step {
+    fn let_through(&self, exchange: &mut Exchange, limited: &Limited, held: Duration) -> Step {
         let (outcome, step) = match (held.is_zero(), self.dry_run) {
             (true, _) => (Outcome::Passed, Step::Next),
             (false, true) => (Outcome::DelayedDryRun, Step::Next),
             (false, false) => (Outcome::Delayed, Step::Later),
         };
-        x.context.nginx_mut().limited_requests = outcome;
+        exchange.context.nginx_mut().limited_requests = outcome;
         if !held.is_zero() {
             let early = held + limited.at_once.unwrap_or_default();
             let excess = requests(limited.zone.rate.early_thousandths(early));
             let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
             let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
-            self.told.tell_held(x, &what);
-            x.context.occasional_mut().held_for = held;
+            self.told.tell_held(exchange, &what);
+            exchange.context.occasional_mut().held_for = held;
         }
         step
     }
 }
 
 /// Delays a request as determined before.
-async fn hold(x: &mut Exchange) -> Step {
-    let held = std::mem::take(&mut x.context.occasional_mut().held_for);
-    let timer = x.worker.timers.timer();
+async fn hold(exchange: &mut Exchange) -> Step {
+    let held = std::mem::take(&mut exchange.context.occasional_mut().held_for);
+    let timer = exchange.worker.timers.timer();
     // Measure from now: the worker's cached clock may be behind.
-    x.worker.clock.tick();
-    timer.set(&x.worker.clock, held);
+    exchange.worker.clock.tick();
+    timer.set(&exchange.worker.clock, held);
     poll_fn(|cx| timer.poll_expired(cx)).await;
     Step::Next
 }
@@ -147,15 +147,15 @@ impl Told {
     }
 
     /// Logs that a request is delayed.
-    fn tell_held(&self, x: &Exchange, what: &str) {
-        self.tree.tell(x, self.grade.softer(), what, "");
+    fn tell_held(&self, exchange: &Exchange, what: &str) {
+        self.tree.tell(exchange, self.grade.softer(), what, "");
     }
 
     /// Logs that a request is rejected, or would be.
-    pub fn tell(&self, x: &mut Exchange, what: &str, dry_run: bool) {
+    pub fn tell(&self, exchange: &mut Exchange, what: &str, dry_run: bool) {
         match dry_run {
-            true => self.tree.tell(x, self.grade, what, ""),
-            false => self.tree.tell_end(x, self.grade, what),
+            true => self.tree.tell(exchange, self.grade, what, ""),
+            false => self.tree.tell_end(exchange, self.grade, what),
         }
     }
 }

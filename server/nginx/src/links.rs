@@ -40,7 +40,7 @@ impl Links {
     }
 
     /// Which links may be followed on the way to `path`.
-    pub fn reach(&self, x: &Exchange, path: &[u8]) -> Reach {
+    pub fn reach(&self, exchange: &Exchange, path: &[u8]) -> Reach {
         let which = match self.which {
             Which::All => return Reach::Anywhere,
             Which::None => Reach::NoLinks,
@@ -49,7 +49,7 @@ impl Links {
         // If the expansion of `from` is not a valid path, every component is checked.
         let mut from = Vec::new();
         if let Some(text) = &self.from
-            && expand_path(text, x, &mut from).is_err()
+            && expand_path(text, exchange, &mut from).is_err()
         {
             from.clear();
         }

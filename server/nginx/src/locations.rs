@@ -169,7 +169,7 @@ impl Locations {
     /// The location of a path; `inside` returns the locations nested in another.
     pub fn find<'l>(
         &'l self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         path: &[u8],
         inside: &dyn Fn(u32) -> &'l Locations,
     ) -> Result<Found, Fault> {
@@ -186,7 +186,7 @@ impl Locations {
                 is_final = ends;
                 let nested = inside(location);
                 if !nested.is_empty() {
-                    match nested.find(x, path, inside)? {
+                    match nested.find(exchange, path, inside)? {
                         Found::Nothing => {}
                         // A nested exact or regular expression match is final; after a longer nested prefix the
                         // outer regular expressions are still tried.
@@ -204,11 +204,11 @@ impl Locations {
             return Ok(found);
         }
         for (pattern, location) in &self.patterns {
-            if pattern.matches(x, path, Provenance::Path)? {
+            if pattern.matches(exchange, path, Provenance::Path)? {
                 let nested = inside(*location);
                 return match nested.is_empty() {
                     true => Ok(Found::Location(*location)),
-                    false => match nested.find(x, path, inside)? {
+                    false => match nested.find(exchange, path, inside)? {
                         Found::Nothing => Ok(Found::Location(*location)),
                         inner => Ok(inner),
                     },

@@ -114,12 +114,12 @@ impl File {
     }
 
     /// Queues a line for the file that the request selects.
-    fn write(&self, x: &Exchange, log: &Log, mut line: Vec<u8>) {
+    fn write(&self, exchange: &Exchange, log: &Log, mut line: Vec<u8>) {
         line.push(b'\n');
         log.outputs().named().push(NamedLine {
             target: self.target.clone(),
-            path: log_path(&self.path, x),
-            root: log_path(&self.root, x),
+            path: log_path(&self.path, exchange),
+            root: log_path(&self.root, exchange),
             line,
         });
     }
@@ -127,11 +127,11 @@ impl File {
 
 /// Expands the path of a log file. A line is never lost because a value is unfit for a path: unsafe characters then
 /// become `_`, so that a client can neither choose another directory nor evade the log.
-fn log_path(text: &Template, x: &Exchange) -> PathBuf {
+fn log_path(text: &Template, exchange: &Exchange) -> PathBuf {
     let mut path = Vec::new();
-    if expand_path(text, x, &mut path).is_err() {
+    if expand_path(text, exchange, &mut path).is_err() {
         path.clear();
-        text.expand_each(&At(x), Unknown::Empty, &mut path, |_, out, start| {
+        text.expand_each(&At(exchange), Unknown::Empty, &mut path, |_, out, start| {
             let value = &mut out[start..];
             for byte in value.iter_mut() {
                 if !byte.is_ascii_alphanumeric() && !matches!(byte, b'-' | b'.') {
@@ -148,30 +148,34 @@ fn log_path(text: &Template, x: &Exchange) -> PathBuf {
 }
 
 impl Handler for Lines {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         let lines = self.lines.iter().map(|line| line.clone() as Arc<dyn Late>);
-        x.context.log.late.extend(lines);
+        exchange.context.log.late.extend(lines);
         Step::Next
     }
 }
 
 impl Late for Line {
-    fn add(&self, x: &mut Exchange) {
+    fn add(&self, exchange: &mut Exchange) {
         let Some(log) = &self.log else { return };
         if let Some(condition) = &self.condition
-            && !is_set(&expanded(condition, x))
+            && !is_set(&expanded(condition, exchange))
         {
             return;
         }
         let mut text = Vec::with_capacity(128);
-        self.format
-            .expand_each(&At(x), Unknown::Empty, &mut text, |key, out, start| {
+        self.format.expand_each(
+            &At(exchange),
+            Unknown::Empty,
+            &mut text,
+            |key, out, start| {
                 if out.len() > start || !is_empty_word(key) {
                     self.escape.apply(out, start);
                 }
-            });
+            },
+        );
         if let Some(file) = &self.file {
-            return file.write(x, log, text);
+            return file.write(exchange, log, text);
         }
         let route = self.route.get_or_init(|| log.plan().route(&self.logger));
         let message = String::from_utf8_lossy(&text);

@@ -10,23 +10,31 @@ use sluice_pipeline::failure::Fault;
 use sluice_pipeline::seldom::Empty;
 
 impl Pattern {
-    /// Whether `text` matches; if so its groups are stored in `x`. `from` is the provenance of the text.
-    pub fn matches(&self, x: &mut Exchange, text: &[u8], from: Provenance) -> Result<bool, Fault> {
+    /// Whether `text` matches; if so its groups are stored in `exchange`. `from` is the provenance of the text.
+    pub fn matches(
+        &self,
+        exchange: &mut Exchange,
+        text: &[u8],
+        from: Provenance,
+    ) -> Result<bool, Fault> {
         if self.groups_count() == 0 {
             let matches = self.is_match(text)?;
             if matches {
-                x.context.captures_mut().clear();
+                exchange.context.captures_mut().clear();
             }
             return Ok(matches);
         }
         let find = |text: &[u8], groups: &mut Vec<_>| self.find(text, groups);
-        if !x.context.captures_mut().keep(text, from, find)? {
+        if !exchange.context.captures_mut().keep(text, from, find)? {
             return Ok(false);
         }
         for (group, name) in &self.named {
-            let state = x.context.dialect.find::<RequestState>();
+            let state = exchange.context.dialect.find::<RequestState>();
             let captures = state.map_or(Captures::empty(), |state| &state.captures);
-            let slot = x.context.vars.slot_from(name, captures.provenance(*group));
+            let slot = exchange
+                .context
+                .vars
+                .slot_from(name, captures.provenance(*group));
             slot.extend_from_slice(captures.group(*group));
         }
         Ok(true)

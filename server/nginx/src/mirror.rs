@@ -58,29 +58,30 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Mirror {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         // Copies are not mirrored.
-        if x.context.nginx().is_subrequest() {
+        if exchange.context.nginx().is_subrequest() {
             return Step::Next;
         }
-        if self.bodies == Bodies::LeftOut || x.body.is_none() {
-            self.send(x, None);
+        if self.bodies == Bodies::LeftOut || exchange.body.is_none() {
+            self.send(exchange, None);
             return Step::Next;
         }
         // Skip the copy if the declared body length exceeds the limit.
-        if x.body
+        if exchange
+            .body
             .len()
             .is_some_and(|length| length > MIRROR_BODY_BYTES_MAX as u64)
         {
-            self.left_out(&x.worker);
+            self.left_out(&exchange.worker);
             return Step::Next;
         }
         Step::Later
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async move {
-            let RequestBody::Stream(body) = x.body.take() else {
+            let RequestBody::Stream(body) = exchange.body.take() else {
                 return Step::Next;
             };
             let collected = match collect(body, MIRROR_BODY_BYTES_MAX + 1).await {
@@ -88,10 +89,10 @@ impl Handler for Mirror {
                 Err(failure) => return Step::Fail(Fault::from(failure)),
             };
             match collected.is_whole() {
-                true => self.send(x, Some(collected.bytes())),
-                false => self.left_out(&x.worker),
+                true => self.send(exchange, Some(collected.bytes())),
+                false => self.left_out(&exchange.worker),
             }
-            x.body = RequestBody::Stream(Box::new(collected));
+            exchange.body = RequestBody::Stream(Box::new(collected));
             Step::Next
         })
     }
@@ -108,25 +109,25 @@ impl Handler for Mirror {
 
 impl Mirror {
     /// Sends the copies.
-    fn send(&self, x: &mut Exchange, body: Option<&[u8]>) {
+    fn send(&self, exchange: &mut Exchange, body: Option<&[u8]>) {
         // A draining process starts no new work.
-        let site = self.site.get().filter(|_| !x.worker.draining.get());
+        let site = self.site.get().filter(|_| !exchange.worker.draining.get());
         let Some(site) = site else { return };
         let body: Option<Rc<Sent>> = match body {
             None => None,
-            Some(bytes) => match Sent::keep(&x.worker, bytes) {
-                None => return self.left_out(&x.worker),
+            Some(bytes) => match Sent::keep(&exchange.worker, bytes) {
+                None => return self.left_out(&exchange.worker),
                 kept => kept.map(Rc::new),
             },
         };
         for uri in &self.uris {
-            let Some(turn) = Turn::enter(&x.worker) else {
-                self.left_out(&x.worker);
+            let Some(turn) = Turn::enter(&exchange.worker) else {
+                self.left_out(&exchange.worker);
                 continue;
             };
             let body = body.clone();
             let bytes = body.as_ref().map(|body| body.bytes.len());
-            let mut copy = subrequest::apart(x, uri, bytes);
+            let mut copy = subrequest::apart(exchange, uri, bytes);
             if let Some(sent) = body {
                 copy.body = RequestBody::Stream(Box::new(CopyBody { sent, taken: 0 }));
             }

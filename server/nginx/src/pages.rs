@@ -79,21 +79,21 @@ pub fn handlers(tree: &Arc<Tree>) -> Vec<Box<dyn Handler>> {
 }
 
 impl Handler for Errors {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let Some(status) = x.context.error.as_ref().map(|error| error.status) else {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let Some(status) = exchange.context.error.as_ref().map(|error| error.status) else {
             return Step::Next;
         };
-        self.note(x, status);
+        self.note(exchange, status);
         // If the error page itself fails, the response has the status of that failure.
-        x.context.nginx_mut().status = 0;
+        exchange.context.nginx_mut().status = 0;
         // The handler that responds instead sets its own log values.
-        x.context.log.late.clear();
-        let place = self.tree.place(x);
-        let state = *x.context.nginx();
+        exchange.context.log.late.clear();
+        let place = self.tree.place(exchange);
+        let state = *exchange.context.nginx();
         if !state.is_error_page
             && state.redirects < REDIRECTS_MAX
             && let Some(page) = place.pages.of(status.code())
-            && let Some(step) = self.go_to(x, status, page, place.pages.recursive)
+            && let Some(step) = self.go_to(exchange, status, page, place.pages.recursive)
         {
             return step;
         }
@@ -106,39 +106,39 @@ impl Handler for Errors {
 
 impl Errors {
     /// Logs the error. Responses requested by the configuration are not errors.
-    fn note(&self, x: &mut Exchange, status: Status) {
-        let Some(error) = x.context.log.error.take() else {
+    fn note(&self, exchange: &mut Exchange, status: Status) {
+        let Some(error) = exchange.context.log.error.take() else {
             return;
         };
         if matches!(&*error, rewrite::RETURNED | redirect::REDIRECTED) {
             return;
         }
-        if !std::mem::take(&mut x.context.nginx_mut().is_told) {
-            let place = self.tree.place(x);
+        if !std::mem::take(&mut exchange.context.nginx_mut().is_told) {
+            let place = self.tree.place(exchange);
             let message = match status {
-                Status::CONTENT_TOO_LARGE => too_large(x),
+                Status::CONTENT_TOO_LARGE => too_large(exchange),
                 _ => error.clone(),
             };
             let is_missing = status == Status::NOT_FOUND && message.starts_with("open() ");
             if place.tells_missing || !is_missing {
                 let grade = error_log::grade_of(status, &message);
-                self.tree.tell(x, grade, &message, "");
+                self.tree.tell(exchange, grade, &message, "");
             }
         }
-        x.context.log.error = Some(error);
-        x.context.log.is_told = true;
+        exchange.context.log.error = Some(error);
+        exchange.context.log.is_told = true;
     }
 
     /// Goes to the page; `None` if it is an external address, which is sent as a redirect at once.
     fn go_to(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         status: Status,
         page: &Page,
         recursive: bool,
     ) -> Option<Step> {
-        let target = expanded(&page.uri, x);
-        explained::tell(x, &page.origin, |_| {
+        let target = expanded(&page.uri, exchange);
+        explained::tell(exchange, &page.origin, |_| {
             format!(
                 "the page of {} is {}",
                 status.code(),
@@ -146,23 +146,23 @@ impl Errors {
             )
         });
         // The scope of the error decides whether errors of its page are handled again.
-        x.context.nginx_mut().is_error_page = !recursive;
-        x.context.nginx_mut().status = page.status.unwrap_or(status.code());
-        clear(x);
+        exchange.context.nginx_mut().is_error_page = !recursive;
+        exchange.context.nginx_mut().status = page.status.unwrap_or(status.code());
+        clear(exchange);
         match target.first() {
             Some(b'/') => {
-                if x.req.method != Method::Head {
-                    x.req.method = Method::Get;
+                if exchange.req.method != Method::Head {
+                    exchange.req.method = Method::Get;
                 }
-                Some(go_on_at(x, &target, Query::Goes))
+                Some(go_on_at(exchange, &target, Query::Goes))
             }
             Some(b'@') => {
                 let name = std::str::from_utf8(&target).ok();
-                let location = name.and_then(|name| self.tree.named(x, name));
+                let location = name.and_then(|name| self.tree.named(exchange, name));
                 Some(match location {
                     Some(location) => {
-                        x.context.nginx_mut().named = Some(location);
-                        start_again(x)
+                        exchange.context.nginx_mut().named = Some(location);
+                        start_again(exchange)
                     }
                     None => Step::Fail(Fault::new(
                         Status::INTERNAL_SERVER_ERROR,
@@ -171,17 +171,18 @@ impl Errors {
                 })
             }
             _ => {
-                let code = x.context.nginx().status;
+                let code = exchange.context.nginx().status;
                 let code = if redirect::is_redirect(code) {
                     code
                 } else {
                     302
                 };
-                x.context.nginx_mut().status = 0;
-                x.res
+                exchange.context.nginx_mut().status = 0;
+                exchange
+                    .res
                     .fields
                     .set(FieldId::Location, &redirect::as_value(target));
-                if let Some(error) = &mut x.context.error {
+                if let Some(error) = &mut exchange.context.error {
                     error.status = Status::new(code).unwrap_or(Status::FOUND);
                 }
                 None
@@ -191,8 +192,8 @@ impl Errors {
 }
 
 /// nginx's message for a body above the limit.
-fn too_large(x: &Exchange) -> String {
-    let length = x.req.fields.find_first(b"content-length");
+fn too_large(exchange: &Exchange) -> String {
+    let length = exchange.req.fields.find_first(b"content-length");
     match length.map(String::from_utf8_lossy) {
         Some(length) => format!("client intended to send too large body: {length} bytes"),
         None => "client intended to send too large chunked body".to_owned(),
@@ -200,13 +201,13 @@ fn too_large(x: &Exchange) -> String {
 }
 
 /// Removes the headers of a response that is not sent.
-fn clear(x: &mut Exchange) {
-    clear_content(x);
-    x.res.fields.remove(FieldId::Location);
+fn clear(exchange: &mut Exchange) {
+    clear_content(exchange);
+    exchange.res.fields.remove(FieldId::Location);
 }
 
 /// Removes the headers that describe its body.
-fn clear_content(x: &mut Exchange) {
+fn clear_content(exchange: &mut Exchange) {
     for id in [
         FieldId::ContentType,
         FieldId::ContentEncoding,
@@ -214,34 +215,34 @@ fn clear_content(x: &mut Exchange) {
         FieldId::Etag,
         FieldId::AcceptRanges,
     ] {
-        x.res.fields.remove(id);
+        exchange.res.fields.remove(id);
     }
 }
 
 impl Handler for Own {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let status = x
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let status = exchange
             .context
             .error
             .as_ref()
-            .map_or(x.res.status, |error| error.status);
-        x.res.status = status;
-        clear_content(x);
+            .map_or(exchange.res.status, |error| error.status);
+        exchange.res.status = status;
+        clear_content(exchange);
         let more = of_connection(status.code());
         if more.is_some() {
-            x.res.status = Status::BAD_REQUEST;
+            exchange.res.status = Status::BAD_REQUEST;
         }
-        let Some(heading) = title(x.res.status.code()) else {
+        let Some(heading) = title(exchange.res.status.code()) else {
             return Step::Done(Body::Empty);
         };
-        let place = self.tree.place(x);
+        let place = self.tree.place(exchange);
         // Built-in pages have the type of HTML files, with the charset of the scope.
         if let Some(field) = place.types.of(b"x.html") {
-            x.res.fields.push_fixed(field);
+            exchange.res.fields.push_fixed(field);
         }
-        let known = x.res.fields.first(FieldId::ContentType);
+        let known = exchange.res.fields.first(FieldId::ContentType);
         if !known.is_some_and(|known| known.starts_with(b"text/html;")) {
-            x.res.fields.set(FieldId::ContentType, b"text/html");
+            exchange.res.fields.set(FieldId::ContentType, b"text/html");
         }
         let title = more.map_or_else(|| heading.to_owned(), |more| format!("400 {more}"));
         let more = more.map_or_else(String::new, |more| format!("<center>{more}</center>\r\n"));
@@ -254,8 +255,8 @@ impl Handler for Own {
             "<html>\r\n<head><title>{title}</title></head>\r\n<body>\r\n<center><h1>{heading}</h1></center>\r\n\
              {more}{foot}</body>\r\n</html>\r\n"
         );
-        x.inline.clear();
-        x.inline.extend_from_slice(text.as_bytes());
+        exchange.inline.clear();
+        exchange.inline.extend_from_slice(text.as_bytes());
         Step::Done(Body::Inline)
     }
 }
@@ -312,8 +313,8 @@ fn of_connection(code: u16) -> Option<&'static str> {
 struct KeepStatus;
 
 impl Filter for KeepStatus {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        set_status(x);
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        set_status(exchange);
         body
     }
 }

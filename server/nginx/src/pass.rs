@@ -68,8 +68,8 @@ pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Han
 }
 
 impl Handler for Pass {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let text = expanded(&self.address, x);
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let text = expanded(&self.address, exchange);
         let shown = || sluice_diag::shown(&String::from_utf8_lossy(&text)).to_string();
         let parsed = match self.form {
             Form::Url => Address::of_url(&text),
@@ -86,7 +86,7 @@ impl Handler for Pass {
         let group = address.group_name();
         let group = group.and_then(|name| self.list(address.scheme, &name));
         if let Some(list) = group {
-            x.context.occasional_mut().pass = address.passed(Vec::new());
+            exchange.context.occasional_mut().pass = address.passed(Vec::new());
             return Step::Enter(list);
         }
         if !address.is_literal() && self.names == Names::Refused {
@@ -98,7 +98,7 @@ impl Handler for Pass {
         }
         match self.list(address.scheme, "") {
             Some(list) => {
-                x.context.occasional_mut().pass = address.passed(address.dial());
+                exchange.context.occasional_mut().pass = address.passed(address.dial());
                 Step::Enter(list)
             }
             None => {

@@ -41,13 +41,13 @@ impl Keep {
         })
     }
 
-    /// Stores the response whose head is in `x.res`, if it is a 200 with a body.
-    pub fn keep(&self, x: &mut Exchange, body: Body) -> Body {
-        if x.res.status != Status::OK || x.req.method == Method::Head {
+    /// Stores the response whose head is in `exchange.res`, if it is a 200 with a body.
+    pub fn keep(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if exchange.res.status != Status::OK || exchange.req.method == Method::Head {
             return body;
         }
         let mut path = Vec::new();
-        let fits = expand_path(&self.path, x, &mut path);
+        let fits = expand_path(&self.path, exchange, &mut path);
         let begun = match fits.ok().and_then(|()| target(&path)) {
             Some(target) => KeptFile::begin(target, self.mode),
             None => Err(io::ErrorKind::InvalidFilename.into()),
@@ -59,15 +59,15 @@ impl Keep {
                 return body;
             }
         };
-        file.modified = modified(x);
+        file.modified = modified(exchange);
         file.log.clone_from(&self.log);
         match body {
             Body::Stream(stream) => {
-                let tee = Tee::new(&x.worker, stream, Box::new(file), (None, None));
+                let tee = Tee::new(&exchange.worker, stream, Box::new(file), (None, None));
                 Body::Stream(Box::new(tee))
             }
             Body::Inline => {
-                file.write(&x.inline);
+                file.write(&exchange.inline);
                 Box::new(file).finish();
                 Body::Inline
             }
@@ -102,9 +102,9 @@ fn target(path: &[u8]) -> Option<PathBuf> {
 }
 
 /// The time of the `Last-Modified` header.
-fn modified(x: &Exchange) -> Option<SystemTime> {
-    let text = x.res.fields.first(FieldId::LastModified)?;
-    let seconds = parse_http(text, x.worker.clock.unix_seconds())?;
+fn modified(exchange: &Exchange) -> Option<SystemTime> {
+    let text = exchange.res.fields.first(FieldId::LastModified)?;
+    let seconds = parse_http(text, exchange.worker.clock.unix_seconds())?;
     let seconds = Duration::from_secs(u64::try_from(seconds).ok()?);
     SystemTime::UNIX_EPOCH.checked_add(seconds)
 }

@@ -35,13 +35,13 @@ pub fn build(config: &Config) -> Box<dyn Handler> {
 }
 
 impl Handler for Ranges {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         // Requests without `Range` need no filter.
-        if x.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
-            if x.context.nginx().ranges == Taking::AtOnce {
-                x.context.nginx_mut().ranges = Taking::Later;
+        if exchange.req.fields.has(FieldId::Range) || self.0.max == Some(0) {
+            if exchange.context.nginx().ranges == Taking::AtOnce {
+                exchange.context.nginx_mut().ranges = Taking::Later;
             }
-            x.context.filters.push(self.0.clone());
+            exchange.context.filters.push(self.0.clone());
         }
         Step::Next
     }
@@ -64,22 +64,22 @@ impl State {
 
 impl Settings {
     /// The part of the response that the request selects.
-    fn selected(&self, x: &Exchange, body: &Body) -> Selection {
-        let reads = matches!(x.req.method, Method::Get | Method::Head);
-        let is_offered = x.context.nginx().ranges == Taking::Offered
-            && x.res.fields.has(FieldId::AcceptRanges)
-            && x.res.status == Status::OK;
-        let length = body.len(x.inline.len());
+    fn selected(&self, exchange: &Exchange, body: &Body) -> Selection {
+        let reads = matches!(exchange.req.method, Method::Get | Method::Head);
+        let is_offered = exchange.context.nginx().ranges == Taking::Offered
+            && exchange.res.fields.has(FieldId::AcceptRanges)
+            && exchange.res.status == Status::OK;
+        let length = body.len(exchange.inline.len());
         let (true, Some(size), true) = (is_offered && reads, length, self.max != Some(0)) else {
             return Selection::Whole;
         };
-        let now = x.worker.clock.unix_seconds();
-        let modified = x.res.fields.first(FieldId::LastModified);
+        let now = exchange.worker.clock.unix_seconds();
+        let modified = exchange.res.fields.first(FieldId::LastModified);
         let validators = Validators {
-            etag: x.res.fields.first(FieldId::Etag),
+            etag: exchange.res.fields.first(FieldId::Etag),
             modified: modified.and_then(|text| parse_http(text, now)),
         };
-        match selection(x, validators, now, size) {
+        match selection(exchange, validators, now, size) {
             Selection::Many(ranges) if self.max.is_some_and(|max| ranges.len() > max as usize) => {
                 Selection::Whole
             }
@@ -89,41 +89,47 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let selected = self.selected(x, &body);
-        let size = body.len(x.inline.len());
-        let was = std::mem::take(&mut x.context.nginx_mut().ranges);
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        let selected = self.selected(exchange, &body);
+        let size = body.len(exchange.inline.len());
+        let was = std::mem::take(&mut exchange.context.nginx_mut().ranges);
         match (selected, size) {
             (Selection::One(range), Some(size)) => {
-                x.res.status = Status::PARTIAL_CONTENT;
-                x.res.fields.remove(FieldId::AcceptRanges);
-                set_content_range(x, range, size);
-                cut(x, body, range)
+                exchange.res.status = Status::PARTIAL_CONTENT;
+                exchange.res.fields.remove(FieldId::AcceptRanges);
+                set_content_range(exchange, range, size);
+                cut(exchange, body, range)
             }
-            (Selection::Many(ranges), Some(size)) => several(x, body, ranges, size),
+            (Selection::Many(ranges), Some(size)) => several(exchange, body, ranges, size),
             _ => {
                 // Ranges need a known length.
                 if was == Taking::Offered && (size.is_none() || self.max == Some(0)) {
-                    x.res.fields.remove(FieldId::AcceptRanges);
+                    exchange.res.fields.remove(FieldId::AcceptRanges);
                 }
                 body
             }
         }
     }
 
-    fn waits(&self, x: &Exchange, body: &Body) -> bool {
-        let selected = self.selected(x, body);
+    fn waits(&self, exchange: &Exchange, body: &Body) -> bool {
+        let selected = self.selected(exchange, body);
         matches!(selected, Selection::Unsatisfiable | Selection::Malformed)
     }
 
-    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, body: Body) -> Waiting<'a> {
-        let size = body.len(x.inline.len()).unwrap_or(0);
-        x.inline.clear();
-        x.context.nginx_mut().ranges = Taking::AtOnce;
+    fn wait<'a>(self: Arc<Self>, exchange: &'a mut Exchange, body: Body) -> Waiting<'a> {
+        let size = body.len(exchange.inline.len()).unwrap_or(0);
+        exchange.inline.clear();
+        exchange.context.nginx_mut().ranges = Taking::AtOnce;
         // Existing headers describe the response that is not sent; the scope adds its own to the error response.
-        x.res.fields.retain(|field| field.id == FieldId::Server);
+        exchange
+            .res
+            .fields
+            .retain(|field| field.id == FieldId::Server);
         let text = format!("bytes */{size}");
-        x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+        exchange
+            .res
+            .fields
+            .set(FieldId::ContentRange, text.as_bytes());
         let status = Status::RANGE_NOT_SATISFIABLE;
         Box::pin(async move {
             Step::Fail(Fault::new(
@@ -133,29 +139,41 @@ impl Filter for Settings {
         })
     }
 
-    fn give_up(&self, x: &mut Exchange) {
-        if x.context.nginx().ranges != Taking::Never {
-            x.context.nginx_mut().ranges = Taking::AtOnce;
+    fn give_up(&self, exchange: &mut Exchange) {
+        if exchange.context.nginx().ranges != Taking::Never {
+            exchange.context.nginx_mut().ranges = Taking::AtOnce;
         }
     }
 }
 
 /// Several ranges as `multipart/byteranges`; the complete body if it is a stream, which would have to be buffered
 /// (RFC 9110, section 14.2 allows that).
-fn several(x: &mut Exchange, body: Body, ranges: Vec<Range>, size: u64) -> Body {
+fn several(exchange: &mut Exchange, body: Body, ranges: Vec<Range>, size: u64) -> Body {
     let (content, base) = match &body {
-        Body::Inline => (Content::Bytes(Rc::from(&x.inline[..])), 0),
+        Body::Inline => (Content::Bytes(Rc::from(&exchange.inline[..])), 0),
         Body::Shared(slice) => (Content::Bytes(Rc::from(slice.as_bytes())), 0),
         Body::File(slice) => (Content::Handle(slice.file.clone()), slice.start),
         Body::Stream(_) | Body::Empty | Body::Tunnel(_) | Body::Abort => return body,
     };
-    x.inline.clear();
-    x.res.status = Status::PARTIAL_CONTENT;
-    x.res.fields.remove(FieldId::AcceptRanges);
-    let media_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
-    let parts = Multipart::of(x.worker.clone(), (content, base, size), ranges, media_type);
+    exchange.inline.clear();
+    exchange.res.status = Status::PARTIAL_CONTENT;
+    exchange.res.fields.remove(FieldId::AcceptRanges);
+    let media_type = exchange
+        .res
+        .fields
+        .first(FieldId::ContentType)
+        .map(<[u8]>::to_vec);
+    let parts = Multipart::of(
+        exchange.worker.clone(),
+        (content, base, size),
+        ranges,
+        media_type,
+    );
     let text = parts.media_type();
-    x.res.fields.set(FieldId::ContentType, text.as_bytes());
+    exchange
+        .res
+        .fields
+        .set(FieldId::ContentType, text.as_bytes());
     Body::Stream(Box::new(parts))
 }
 

@@ -40,18 +40,18 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Filter for Pace {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let rate = match x.context.vars.find(VARIABLE) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        let rate = match exchange.context.vars.find(VARIABLE) {
             Some(set) => bytes(set),
-            None => bytes(&expanded(&self.rate, x)),
+            None => bytes(&expanded(&self.rate, exchange)),
         };
-        let after = bytes(&expanded(&self.after, x));
-        paced(x, body, rate, after)
+        let after = bytes(&expanded(&self.after, exchange));
+        paced(exchange, body, rate, after)
     }
 }
 
 /// Limits the response to the rate in [`VARIABLE`], for scopes without the directive.
-pub fn pace(x: &mut Exchange) {
+pub fn pace(exchange: &mut Exchange) {
     static ONE: LazyLock<Arc<Pace>> = LazyLock::new(|| {
         let nothing = || Template::parse("").expect("an empty text has no placeholder");
         Arc::new(Pace {
@@ -59,7 +59,7 @@ pub fn pace(x: &mut Exchange) {
             after: nothing(),
         })
     });
-    x.context.filters.push(ONE.clone());
+    exchange.context.filters.push(ONE.clone());
 }
 
 /// Parses a size with an optional unit; 0 if invalid.
@@ -76,15 +76,17 @@ pub fn bytes(text: &[u8]) -> u64 {
 }
 
 /// Limits `body` to `rate` bytes per second after the first `after` bytes; a rate of 0 means no limit.
-pub fn paced(x: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
+pub fn paced(exchange: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
     let is_short = body
-        .len(x.inline.len())
+        .len(exchange.inline.len())
         .is_some_and(|length| length <= after);
     if rate == 0 || is_short {
         return body;
     }
     let source = match body {
-        Body::Inline => Source::Bytes(SharedSlice::new(Rc::from(std::mem::take(&mut x.inline)))),
+        Body::Inline => Source::Bytes(SharedSlice::new(Rc::from(std::mem::take(
+            &mut exchange.inline,
+        )))),
         Body::Shared(slice) => Source::Bytes(slice),
         Body::File(slice) => Source::File(slice, Vec::new()),
         Body::Stream(stream) => Source::Stream(stream),
@@ -95,9 +97,9 @@ pub fn paced(x: &mut Exchange, body: Body, rate: u64, after: u64) -> Body {
         consumed: 0,
         rate,
         after,
-        begun: x.worker.clock.coarse(),
-        timer: x.worker.timers.timer(),
-        worker: x.worker.clone(),
+        begun: exchange.worker.clock.coarse(),
+        timer: exchange.worker.timers.timer(),
+        worker: exchange.worker.clone(),
     }))
 }
 

@@ -52,10 +52,10 @@ pub fn build(config: &Config) -> Result<Box<dyn Handler>, Refusal> {
 }
 
 impl Handler for InPlace {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         // An address set at server level is not replaced, as in nginx.
-        if x.context.nginx().real_port.is_none() {
-            self.0.set(x);
+        if exchange.context.nginx().real_port.is_none() {
+            self.0.set(exchange);
         }
         Step::Next
     }
@@ -83,8 +83,8 @@ impl RealIp {
     }
 
     /// Sets the client address, if the peer is trusted.
-    pub fn set(&self, x: &mut Exchange) {
-        let is_trusted = match x.conn.remote {
+    pub fn set(&self, exchange: &mut Exchange) {
+        let is_trusted = match exchange.conn.remote {
             Remote::Unix => self.unix == Unix::Trusted,
             Remote::Ip(addr) => self.trusted.contains(addr.ip()),
         };
@@ -92,28 +92,28 @@ impl RealIp {
             return;
         }
         let found = match &self.told {
-            Told::Header => x.conn.facts.told.as_ref().map(|told| told.source),
+            Told::Header => exchange.conn.facts.told.as_ref().map(|told| told.source),
             Told::Field(name) => {
-                let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
+                let lines: Vec<&[u8]> = exchange.req.fields.find(name).collect();
                 self.find(&lines)
             }
         };
         if let Some(client) = found {
-            x.context.client_ip = Some(client.ip());
-            x.context.nginx_mut().real_port = Some(client.port());
-            x.context.from_trusted_proxy = true;
+            exchange.context.client_ip = Some(client.ip());
+            exchange.context.nginx_mut().real_port = Some(client.port());
+            exchange.context.from_trusted_proxy = true;
         }
     }
 
     /// The address reported by the proxy at `ip`, if it is trusted; else `ip`.
-    pub fn behind(&self, x: &Exchange, ip: IpAddr) -> IpAddr {
+    pub fn behind(&self, exchange: &Exchange, ip: IpAddr) -> IpAddr {
         let Told::Field(name) = &self.told else {
             return ip;
         };
         if !self.trusted.contains(ip) {
             return ip;
         }
-        let lines: Vec<&[u8]> = x.req.fields.find(name).collect();
+        let lines: Vec<&[u8]> = exchange.req.fields.find(name).collect();
         self.find(&lines).map_or(ip, |client| client.ip())
     }
 

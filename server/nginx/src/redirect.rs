@@ -41,22 +41,22 @@ impl Naming {
     }
 
     /// The absolute URL of a path on this server; other targets are returned unchanged.
-    pub fn absolute(&self, x: &Exchange, target: Vec<u8>) -> Vec<u8> {
+    pub fn absolute(&self, exchange: &Exchange, target: Vec<u8>) -> Vec<u8> {
         if self.relative || !target.starts_with(b"/") {
             return target;
         }
         let mut out = Vec::with_capacity(target.len() + 32);
-        let is_tls = x.conn.tls.is_some();
+        let is_tls = exchange.conn.tls.is_some();
         out.extend_from_slice(if is_tls { b"https://" } else { b"http://" });
-        let local = x.conn.local;
-        match (self.name.is_empty(), x.req.host.is_empty()) {
+        let local = exchange.conn.local;
+        match (self.name.is_empty(), exchange.req.host.is_empty()) {
             (false, _) => out.extend_from_slice(self.name.as_bytes()),
-            (true, false) if x.req.host.contains(&b':') => {
+            (true, false) if exchange.req.host.contains(&b':') => {
                 out.push(b'[');
-                out.extend_from_slice(&x.req.host);
+                out.extend_from_slice(&exchange.req.host);
                 out.push(b']');
             }
-            (true, false) => out.extend_from_slice(&x.req.host),
+            (true, false) => out.extend_from_slice(&exchange.req.host),
             (true, true) => {
                 let ip = local.map_or_else(String::new, |local| local.ip().to_string());
                 out.extend_from_slice(ip.as_bytes());
@@ -80,23 +80,23 @@ pub fn is_redirect(status: u16) -> bool {
 }
 
 /// A redirect to `target`. It is a `Fault`, so that `error_page` applies to redirects as well.
-pub fn to(naming: &Naming, x: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
-    let location = as_value(naming.absolute(x, target));
-    x.res.fields.set(FieldId::Location, &location);
+pub fn to(naming: &Naming, exchange: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
+    let location = as_value(naming.absolute(exchange, target));
+    exchange.res.fields.set(FieldId::Location, &location);
     Fault::new(status, REDIRECTED)
 }
 
 /// A redirect to the same path with a trailing slash.
-pub fn add_slash(naming: &Naming, x: &mut Exchange) -> Step {
+pub fn add_slash(naming: &Naming, exchange: &mut Exchange) -> Step {
     let mut target = Vec::new();
-    uri::escape(x.req.uri.path(), &mut target);
+    uri::escape(exchange.req.uri.path(), &mut target);
     target.push(b'/');
     naming.keep_here(&mut target);
-    if let Some(query) = x.req.uri.query().filter(|query| !query.is_empty()) {
+    if let Some(query) = exchange.req.uri.query().filter(|query| !query.is_empty()) {
         target.push(b'?');
         target.extend_from_slice(query);
     }
-    Step::Fail(to(naming, x, Status::MOVED_PERMANENTLY, target))
+    Step::Fail(to(naming, exchange, Status::MOVED_PERMANENTLY, target))
 }
 
 /// Makes a text safe for a header value: client input cannot start a new line.

@@ -19,21 +19,21 @@ impl Tree {
     /// Records what is known of a request without a head. It belongs to the server that the SNI name selects, or to
     /// the default server. Returns the fault to respond with; `None` if the request arrived too late to be
     /// reported.
-    pub(super) fn refused(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
-        x.context.set_tables(self.tables.as_ref());
-        let number = self.asked_by(&x.conn);
-        x.context.nginx_mut().server = Some(number);
-        x.context.nginx_mut().place = self.servers[number as usize].place;
-        x.context.occasional_mut().refused_line = Some(refused.line.into());
-        read_line(x, refused.line);
+    pub(super) fn refused(&self, exchange: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
+        exchange.context.set_tables(self.tables.as_ref());
+        let number = self.asked_by(&exchange.conn);
+        exchange.context.nginx_mut().server = Some(number);
+        exchange.context.nginx_mut().place = self.servers[number as usize].place;
+        exchange.context.occasional_mut().refused_line = Some(refused.line.into());
+        read_line(exchange, refused.line);
         if refused.status == Status::REQUEST_TIMEOUT {
-            self.tell(x, Grade::Info, "client timed out", "");
+            self.tell(exchange, Grade::Info, "client timed out", "");
             return None;
         }
         let status = match refused.status {
             Status::HEADERS_TOO_LARGE => Status::new(HEAD_TOO_LARGE).unwrap_or(refused.status),
             // nginx responds with 400 if the method cannot be read.
-            Status::NOT_IMPLEMENTED if x.req.target.is_empty() => Status::BAD_REQUEST,
+            Status::NOT_IMPLEMENTED if exchange.req.target.is_empty() => Status::BAD_REQUEST,
             status => status,
         };
         let why = format!("client sent an invalid request: {}", refused.why);
@@ -41,36 +41,36 @@ impl Tree {
     }
 
     /// Logs that the client disconnected or timed out.
-    pub(super) fn tell_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
+    pub(super) fn tell_gone(&self, exchange: &mut Exchange, failure: Option<&Failure>) {
         let message = match failure.is_some_and(Failure::is_slow_client) {
             true => "client timed out",
             false => "client prematurely closed connection",
         };
-        self.tell(x, Grade::Info, message, "");
-        x.context.log.is_told = true;
+        self.tell(exchange, Grade::Info, message, "");
+        exchange.context.log.is_told = true;
     }
 
     /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.
-    pub(super) fn note_ending(&self, x: &mut Exchange, completion: &Completion) {
+    pub(super) fn note_ending(&self, exchange: &mut Exchange, completion: &Completion) {
         let Ending::Failed(failure) = &completion.ending else {
             return;
         };
         if failure.side != Side::Client {
             return;
         }
-        self.tell_gone(x, Some(failure));
+        self.tell_gone(exchange, Some(failure));
         if completion.bytes_sent == 0 {
             let status = match failure.is_slow_client() {
                 true => Some(Status::REQUEST_TIMEOUT),
                 false => Status::new(CLIENT_LEFT),
             };
-            x.res.status = status.unwrap_or(x.res.status);
+            exchange.res.status = status.unwrap_or(exchange.res.status);
         }
     }
 }
 
 /// Reads method and target of a well-formed request line.
-fn read_line(x: &mut Exchange, line: &[u8]) {
+fn read_line(exchange: &mut Exchange, line: &[u8]) {
     let mut parts = line.split(|byte| *byte == b' ');
     let (Some(method), Some(target), Some(version), None) =
         (parts.next(), parts.next(), parts.next(), parts.next())
@@ -83,13 +83,13 @@ fn read_line(x: &mut Exchange, line: &[u8]) {
         return;
     };
     if target.starts_with(b"/") && version.starts_with(b"HTTP/1.") {
-        x.req.method = method;
-        x.req.target = target.into();
+        exchange.req.method = method;
+        exchange.req.target = target.into();
         let (path, query) = match memchr::memchr(b'?', target) {
             Some(at) => (&target[..at], Some(&target[at + 1..])),
             None => (target, None),
         };
-        x.req.uri.set_path(path);
-        x.req.uri.set_query(query);
+        exchange.req.uri.set_path(path);
+        exchange.req.uri.set_query(query);
     }
 }

@@ -105,41 +105,41 @@ pub struct Answer {
 
 impl Tree {
     /// Runs actions in order.
-    pub(super) fn run(&self, lines: &[Line], x: &mut Exchange) -> Flow {
+    pub(super) fn run(&self, lines: &[Line], exchange: &mut Exchange) -> Flow {
         for line in lines {
             let origin = &line.origin;
             let flow = match &line.action {
                 Action::Break => {
-                    x.context.nginx_mut().changed = false;
-                    explained::tell(x, origin, |_| "no more is rewritten here".to_owned());
+                    exchange.context.nginx_mut().changed = false;
+                    explained::tell(exchange, origin, |_| "no more is rewritten here".to_owned());
                     Flow::End
                 }
                 Action::Set(name, value) => {
-                    let (text, provenance) = expanded_traced(value, x);
-                    explained::tell(x, origin, |_| {
+                    let (text, provenance) = expanded_traced(value, exchange);
+                    explained::tell(exchange, origin, |_| {
                         format!("the value is {}", explained::quoted(&text))
                     });
-                    *x.context.vars.slot_from(name, provenance) = text;
+                    *exchange.context.vars.slot_from(name, provenance) = text;
                     Flow::On
                 }
                 Action::Return(answer) => {
-                    explained::tell(x, origin, |_| {
+                    explained::tell(exchange, origin, |_| {
                         "the response, whatever the location".to_owned()
                     });
                     Flow::Answer(*answer)
                 }
-                Action::Rewrite(change) => change.apply(self, x, origin),
+                Action::Rewrite(change) => change.apply(self, exchange, origin),
                 Action::If {
                     condition,
                     actions,
                     branch,
-                } => match condition.holds(self, x, origin) {
+                } => match condition.holds(self, exchange, origin) {
                     Err(fault) => Flow::Fail(fault),
                     Ok(true) => {
                         if let Some(place) = branch {
-                            x.context.nginx_mut().place = *place;
+                            exchange.context.nginx_mut().place = *place;
                         }
-                        self.run(actions, x)
+                        self.run(actions, exchange)
                     }
                     Ok(false) => Flow::On,
                 },
@@ -154,14 +154,14 @@ impl Tree {
 
 /// Messages of `rewrite_log`.
 impl Tree {
-    fn tell_rewritten(&self, x: &Exchange, what: impl FnOnce() -> String) {
-        if self.place(x).tells_rewrites {
-            self.tell(x, Grade::Notice, &what(), "");
+    fn tell_rewritten(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
+        if self.place(exchange).tells_rewrites {
+            self.tell(exchange, Grade::Notice, &what(), "");
         }
     }
 
-    fn tell_match(&self, x: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
-        self.tell_rewritten(x, || {
+    fn tell_match(&self, exchange: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
+        self.tell_rewritten(exchange, || {
             let verb = match matches {
                 true => "matches",
                 false => "does not match",
@@ -188,63 +188,80 @@ impl Change {
         format!("{from} → {to}{then}")
     }
 
-    fn apply(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Flow {
-        let path = x.req.uri.path().to_vec();
-        let matches = match self.pattern.matches(x, &path, Provenance::Path) {
-            Ok(matches) => matches,
-            Err(fault) => return Flow::Fail(fault),
-        };
-        tree.tell_match(x, &self.pattern, &path, matches);
-        if !matches {
-            explained::pass(x, origin, |_| {
-                format!("{} does not match", explained::quoted(&path))
-            });
-            return Flow::On;
-        }
-        let is_redirect = matches!(self.then, Then::Redirect(_));
-        let was_escaped = was_escaped(x);
-        x.context
-            .captures_mut()
-            .set_escapes(is_redirect && was_escaped);
-        let mut new = expanded(&self.path, x);
-        x.context.captures_mut().set_escapes(was_escaped);
-        let mut query = expanded(&self.query, x);
-        x.context.captures_mut().set_escapes(false);
+    /// The new query, followed by the one that was sent.
+    fn new_query(&self, exchange: &Exchange) -> Vec<u8> {
+        let mut query = expanded(&self.query, exchange);
         if !self.drops_query
-            && let Some(before) = x.req.uri.query().filter(|before| !before.is_empty())
+            && let Some(before) = exchange.req.uri.query().filter(|before| !before.is_empty())
         {
             if !query.is_empty() {
                 query.push(b'&');
             }
             query.extend_from_slice(before);
         }
+        query
+    }
+
+    fn apply(&self, tree: &Tree, exchange: &mut Exchange, origin: &RouteOrigin) -> Flow {
+        let path = exchange.req.uri.path().to_vec();
+        let matches = match self.pattern.matches(exchange, &path, Provenance::Path) {
+            Ok(matches) => matches,
+            Err(fault) => return Flow::Fail(fault),
+        };
+        tree.tell_match(exchange, &self.pattern, &path, matches);
+        if !matches {
+            explained::pass(exchange, origin, |_| {
+                format!("{} does not match", explained::quoted(&path))
+            });
+            return Flow::On;
+        }
+        let is_redirect = matches!(self.then, Then::Redirect(_));
+        let was_escaped = was_escaped(exchange);
+        let captures = exchange.context.captures_mut();
+        captures.set_escapes(is_redirect && was_escaped);
+        let mut new = expanded(&self.path, exchange);
+        exchange.context.captures_mut().set_escapes(was_escaped);
+        let query = self.new_query(exchange);
+        exchange.context.captures_mut().set_escapes(false);
         if let Then::Redirect(status) = self.then {
             if !query.is_empty() {
                 new.push(b'?');
                 new.extend_from_slice(&query);
             }
-            tree.tell_rewritten(x, || format!("rewritten redirect: \"{}\"", shown(&new)));
+            tree.tell_rewritten(exchange, || {
+                format!("rewritten redirect: \"{}\"", shown(&new))
+            });
             if !self.path.source().starts_with("//") {
-                tree.place(x).naming.keep_here(&mut new);
+                tree.place(exchange).naming.keep_here(&mut new);
             }
-            explained::tell(x, origin, |_| {
+            explained::tell(exchange, origin, |_| {
                 format!("{} is redirected", explained::quoted(&path))
             });
-            return Flow::Fail(redirect::to(&tree.place(x).naming, x, status, new));
+            return Flow::Fail(redirect::to(
+                &tree.place(exchange).naming,
+                exchange,
+                status,
+                new,
+            ));
         }
         let mut clean = Vec::with_capacity(new.len());
         if new.is_empty() || uri::clean(&new, false, &mut clean).is_err() {
             let why = "a rewrite gives a path that leads nowhere";
             return Flow::Fail(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
         }
-        x.req.uri.set_path(&clean);
-        x.req.uri.set_query((!query.is_empty()).then_some(&query));
-        tree.tell_rewritten(x, || {
+        exchange.req.uri.set_path(&clean);
+        exchange
+            .req
+            .uri
+            .set_query((!query.is_empty()).then_some(&query));
+        tree.tell_rewritten(exchange, || {
             let (path, args) = (shown(&clean), shown(&query));
             format!("rewritten data: \"{path}\", args: \"{args}\"")
         });
-        explained::tell(x, origin, |x| self.words(&path, x.req.uri.as_bytes()));
-        let state = x.context.nginx_mut();
+        explained::tell(exchange, origin, |exchange| {
+            self.words(&path, exchange.req.uri.as_bytes())
+        });
+        let state = exchange.context.nginx_mut();
         state.internal = true;
         state.rewritten = true;
         state.changed = self.then != Then::Break;
@@ -257,36 +274,44 @@ impl Change {
 }
 
 /// Whether the path was sent percent-encoded: only then are groups escaped when they become part of a query.
-fn was_escaped(x: &Exchange) -> bool {
-    let sent = super::variables::sent(x).split(|byte| *byte == b'?').next();
+fn was_escaped(exchange: &Exchange) -> bool {
+    let sent = super::variables::sent(exchange)
+        .split(|byte| *byte == b'?')
+        .next();
     sent.is_some_and(|path| memchr::memchr2(b'%', b'+', path).is_some())
 }
 
 impl Condition {
-    fn holds(&self, tree: &Tree, x: &mut Exchange, origin: &RouteOrigin) -> Result<bool, Fault> {
-        let (subject, provenance) = expanded_traced(&self.subject, x);
-        let now = x.worker.clock.coarse();
-        let facts = |x: &Exchange| match expand_path(&self.subject, x, &mut Vec::new()) {
-            Ok(()) => files::facts(&subject, self.links.reach(x, &subject), now),
-            Err(UnfitPath) => Err(Missing::Impossible),
-        };
-        let is = |x: &Exchange, kind| facts(x).is_ok_and(|facts| facts.kind == kind);
+    fn holds(
+        &self,
+        tree: &Tree,
+        exchange: &mut Exchange,
+        origin: &RouteOrigin,
+    ) -> Result<bool, Fault> {
+        let (subject, provenance) = expanded_traced(&self.subject, exchange);
+        let now = exchange.worker.clock.coarse();
+        let facts =
+            |exchange: &Exchange| match expand_path(&self.subject, exchange, &mut Vec::new()) {
+                Ok(()) => files::facts(&subject, self.links.reach(exchange, &subject), now),
+                Err(UnfitPath) => Err(Missing::Impossible),
+            };
+        let is = |exchange: &Exchange, kind| facts(exchange).is_ok_and(|facts| facts.kind == kind);
         let holds = match &self.test {
             Test::IsSet => is_set(&subject),
-            Test::Equals(text) => expanded(text, x) == subject,
+            Test::Equals(text) => expanded(text, exchange) == subject,
             Test::Matches(pattern) => {
                 let from = match provenance {
                     Provenance::Configured | Provenance::Path => Provenance::Path,
                     Provenance::Name | Provenance::Unfit => Provenance::Name,
                 };
-                let matches = pattern.matches(x, &subject, from)?;
-                tree.tell_match(x, pattern, &subject, matches);
+                let matches = pattern.matches(exchange, &subject, from)?;
+                tree.tell_match(exchange, pattern, &subject, matches);
                 matches
             }
-            Test::File => is(x, sluice_cache::Kind::File),
-            Test::Directory => is(x, sluice_cache::Kind::Directory),
-            Test::Exists => facts(x).is_ok(),
-            Test::Executable => facts(x).is_ok_and(|facts| facts.mode & 0o111 != 0),
+            Test::File => is(exchange, sluice_cache::Kind::File),
+            Test::Directory => is(exchange, sluice_cache::Kind::Directory),
+            Test::Exists => facts(exchange).is_ok(),
+            Test::Executable => facts(exchange).is_ok_and(|facts| facts.mode & 0o111 != 0),
         };
         let holds = holds != self.negated;
         let text = |_: &Exchange| {
@@ -294,8 +319,8 @@ impl Condition {
             format!("it {is} for {}", explained::quoted(&subject))
         };
         match holds {
-            true => explained::tell(x, origin, text),
-            false => explained::pass(x, origin, text),
+            true => explained::tell(exchange, origin, text),
+            false => explained::pass(exchange, origin, text),
         }
         Ok(holds)
     }
@@ -303,37 +328,42 @@ impl Condition {
 
 impl Answer {
     /// Sends the response.
-    pub(super) fn give(&self, tree: &Tree, x: &mut Exchange) -> Step {
+    pub(super) fn give(&self, tree: &Tree, exchange: &mut Exchange) -> Step {
         if self.status == CLOSE {
             // The connection is closed without a response; the status is only logged.
-            x.res.status = Status::new(CLOSE).unwrap_or(x.res.status);
+            exchange.res.status = Status::new(CLOSE).unwrap_or(exchange.res.status);
             return Step::Done(Body::Abort);
         }
         // Statuses were validated during the build.
         let status = Status::new(self.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
         match &self.text {
             Some(text) if redirect::is_redirect(self.status) => {
-                let mut target = expanded(text, x);
+                let mut target = expanded(text, exchange);
                 if !text.source().starts_with("//") {
-                    tree.place(x).naming.keep_here(&mut target);
+                    tree.place(exchange).naming.keep_here(&mut target);
                 }
-                Step::Fail(redirect::to(&tree.place(x).naming, x, status, target))
+                Step::Fail(redirect::to(
+                    &tree.place(exchange).naming,
+                    exchange,
+                    status,
+                    target,
+                ))
             }
             None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),
             None => {
                 if status != Status::NO_CONTENT {
-                    add_type(tree, x);
+                    add_type(tree, exchange);
                 }
-                empty(x, status)
+                empty(exchange, status)
             }
             Some(text) => {
-                let mut body = std::mem::take(&mut x.inline);
+                let mut body = std::mem::take(&mut exchange.inline);
                 body.clear();
-                expand(text, x, &mut body);
-                x.inline = body;
-                x.res.status = status;
-                add_type(tree, x);
-                set_status(x);
+                expand(text, exchange, &mut body);
+                exchange.inline = body;
+                exchange.res.status = status;
+                add_type(tree, exchange);
+                set_status(exchange);
                 Step::Done(Body::Inline)
             }
         }
@@ -341,11 +371,11 @@ impl Answer {
 }
 
 /// Sets the `Content-Type` by the extension of the path.
-pub(super) fn add_type(tree: &Tree, x: &mut Exchange) {
-    if !x.res.fields.has(FieldId::ContentType)
-        && let Some(field) = tree.place(x).types.of(x.req.uri.path())
+pub(super) fn add_type(tree: &Tree, exchange: &mut Exchange) {
+    if !exchange.res.fields.has(FieldId::ContentType)
+        && let Some(field) = tree.place(exchange).types.of(exchange.req.uri.path())
     {
-        x.res.fields.push_fixed(field);
+        exchange.res.fields.push_fixed(field);
     }
 }
 

@@ -38,11 +38,11 @@ const DIGEST_TEXT_MAX: usize = 24;
 
 impl SecureLink {
     /// Appends a variable for the link `given`: digest and, after a comma, expiration time for `secure_link_md5`.
-    pub fn push(&self, x: &Exchange, given: &[u8], asked: Asked, out: &mut Vec<u8>) {
+    pub fn push(&self, exchange: &Exchange, given: &[u8], asked: Asked, out: &mut Vec<u8>) {
         match self {
             SecureLink::Secret(secret) => {
                 if asked == Asked::Verdict
-                    && let Some(link) = link_of(x.req.uri.path(), secret)
+                    && let Some(link) = link_of(exchange.req.uri.path(), secret)
                 {
                     out.extend_from_slice(link);
                 }
@@ -61,13 +61,13 @@ impl SecureLink {
                 if asked == Asked::Expires {
                     return out.extend_from_slice(until.unwrap_or_default());
                 }
-                let right = Md5::digest(expanded(text, x));
+                let right = Md5::digest(expanded(text, exchange));
                 let given = (digest.len() <= DIGEST_TEXT_MAX).then(|| URL.decode(digest).ok());
                 let is_right = given
                     .flatten()
                     .is_some_and(|given| is_same(&given, right.as_ref()));
                 if is_right {
-                    let now = x.worker.clock.unix_seconds();
+                    let now = exchange.worker.clock.unix_seconds();
                     let is_over = time.is_some_and(|time| time < now);
                     out.push(if is_over { b'0' } else { b'1' });
                 }

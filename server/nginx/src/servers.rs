@@ -125,8 +125,12 @@ impl Names {
     }
 
     /// The index of the server for the host of a request.
-    pub fn choose(&self, x: &mut Exchange) -> Result<(u32, By), Fault> {
-        let host = x.req.host.strip_suffix(b".").unwrap_or(&x.req.host);
+    pub fn choose(&self, exchange: &mut Exchange) -> Result<(u32, By), Fault> {
+        let host = exchange
+            .req
+            .host
+            .strip_suffix(b".")
+            .unwrap_or(&exchange.req.host);
         if let Some(found) = self.by_text(host) {
             return Ok(found);
         }
@@ -135,7 +139,7 @@ impl Names {
         }
         let host = host.to_vec();
         for (pattern, index) in &self.patterns {
-            if pattern.matches(x, &host, Provenance::Name)? {
+            if pattern.matches(exchange, &host, Provenance::Name)? {
                 return Ok((*index, By::Pattern));
             }
         }
@@ -153,8 +157,8 @@ impl Names {
     ///
     /// # Errors
     /// A regular expression exceeds its match limit.
-    pub fn knows_sni(&self, x: &mut Exchange) -> Result<bool, Fault> {
-        let tls = x.conn.tls.as_ref();
+    pub fn knows_sni(&self, exchange: &mut Exchange) -> Result<bool, Fault> {
+        let tls = exchange.conn.tls.as_ref();
         let name = tls.map(|tls| tls.server_name.clone()).unwrap_or_default();
         let is_only = self.exact.is_empty()
             && self.endings.is_empty()
@@ -164,7 +168,7 @@ impl Names {
             return Ok(!name.is_empty());
         }
         for (pattern, _) in &self.patterns {
-            if pattern.matches(x, name.as_bytes(), Provenance::Name)? {
+            if pattern.matches(exchange, name.as_bytes(), Provenance::Name)? {
                 return Ok(true);
             }
         }

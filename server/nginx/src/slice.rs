@@ -50,34 +50,34 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 /// Appends `$slice_range`.
-pub(super) fn push(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(piece) = &x.context.occasional().slice {
+pub(super) fn push(exchange: &Exchange, out: &mut Vec<u8>) {
+    if let Some(piece) = &exchange.context.occasional().slice {
         piece.tell();
         out.extend_from_slice(piece.text().as_bytes());
     }
 }
 
 impl Handler for Slices {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx().is_piece {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.context.nginx().is_piece {
             // Filters apply to the reassembled response, not to each slice.
-            while let Some(filter) = x.context.filters.pop() {
-                filter.give_up(x);
+            while let Some(filter) = exchange.context.filters.pop() {
+                filter.give_up(exchange);
             }
-        } else if !x.context.nginx().is_subrequest() {
-            let start = first_byte(x).unwrap_or(0) / self.0.size * self.0.size;
-            x.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
-            x.context.filters.push(self.0.clone());
+        } else if !exchange.context.nginx().is_subrequest() {
+            let start = first_byte(exchange).unwrap_or(0) / self.0.size * self.0.size;
+            exchange.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
+            exchange.context.filters.push(self.0.clone());
         }
         Step::Next
     }
 }
 
 /// The first byte that a request for a single range wants, if the range can be relied on.
-fn first_byte(x: &Exchange) -> Option<u64> {
-    let fields = &x.req.fields;
+fn first_byte(exchange: &Exchange) -> Option<u64> {
+    let fields = &exchange.req.fields;
     let is_sure =
-        !fields.has(FieldId::IfRange) && matches!(x.req.method, Method::Get | Method::Head);
+        !fields.has(FieldId::IfRange) && matches!(exchange.req.method, Method::Get | Method::Head);
     let range = fields.first(FieldId::Range).filter(|_| is_sure)?;
     let unit = range.get(..6)?;
     let set = range[6..].trim_ascii_start();
@@ -139,10 +139,10 @@ fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, S
 }
 
 /// The slice of a request, if the response is one.
-fn piece_of(x: &Exchange) -> Option<&Arc<Piece>> {
-    let piece = x.context.occasional().slice.as_ref()?;
+fn piece_of(exchange: &Exchange) -> Option<&Arc<Piece>> {
+    let piece = exchange.context.occasional().slice.as_ref()?;
     // An upstream that ignores slices has sent the complete response or an error.
-    (piece.is_told() && x.res.status == Status::PARTIAL_CONTENT).then_some(piece)
+    (piece.is_told() && exchange.res.status == Status::PARTIAL_CONTENT).then_some(piece)
 }
 
 /// What to do with the first slice.
@@ -158,21 +158,21 @@ enum Wanted {
 }
 
 impl Settings {
-    fn wanted(&self, x: &Exchange) -> Wanted {
-        let Some(piece) = piece_of(x) else {
+    fn wanted(&self, exchange: &Exchange) -> Wanted {
+        let Some(piece) = piece_of(exchange) else {
             return Wanted::Untouched;
         };
-        let extent = match extent_of(&x.res.fields, x.res.status, piece) {
+        let extent = match extent_of(&exchange.res.fields, exchange.res.status, piece) {
             Ok(extent) => extent,
             Err(why) => return Wanted::Failed(Fault::new(Status::BAD_GATEWAY, why), None),
         };
-        let now = x.worker.clock.unix_seconds();
-        let modified = x.res.fields.first(FieldId::LastModified);
+        let now = exchange.worker.clock.unix_seconds();
+        let modified = exchange.res.fields.first(FieldId::LastModified);
         let validators = Validators {
-            etag: x.res.fields.first(FieldId::Etag),
+            etag: exchange.res.fields.first(FieldId::Etag),
             modified: modified.and_then(|text| parse_http(text, now)),
         };
-        match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
+        match condition::evaluate(&exchange.req.method, &exchange.req.fields, validators, now) {
             Verdict::NotModified => return Wanted::NotModified,
             Verdict::Failed => {
                 let status = Status::PRECONDITION_FAILED;
@@ -180,7 +180,7 @@ impl Settings {
             }
             Verdict::Proceed => {}
         }
-        match selection(x, validators, now, extent.whole) {
+        match selection(exchange, validators, now, extent.whole) {
             // Several ranges would have to be buffered.
             Selection::Whole | Selection::Many(_) => Wanted::Part(extent, None),
             Selection::One(range) => Wanted::Part(extent, Some(range)),
@@ -192,38 +192,44 @@ impl Settings {
         }
     }
 
-    fn give(&self, x: &mut Exchange, body: Body, extent: Extent, range: Option<Range>) -> Body {
-        x.res.fields.remove(FieldId::ContentRange);
-        x.res.fields.remove(FieldId::ContentLength);
+    fn give(
+        &self,
+        exchange: &mut Exchange,
+        body: Body,
+        extent: Extent,
+        range: Option<Range>,
+    ) -> Body {
+        exchange.res.fields.remove(FieldId::ContentRange);
+        exchange.res.fields.remove(FieldId::ContentLength);
         let wanted = range.unwrap_or(Range {
             start: 0,
             len: extent.whole,
         });
         match range {
             Some(range) => {
-                x.res.fields.remove(FieldId::AcceptRanges);
-                set_content_range(x, range, extent.whole);
+                exchange.res.fields.remove(FieldId::AcceptRanges);
+                set_content_range(exchange, range, extent.whole);
             }
             None => {
-                x.res.status = Status::OK;
-                x.res.fields.set(FieldId::AcceptRanges, b"bytes");
+                exchange.res.status = Status::OK;
+                exchange.res.fields.set(FieldId::AcceptRanges, b"bytes");
             }
         }
         // The range has been applied.
-        x.context.nginx_mut().ranges = Taking::Never;
-        let first = Source::of(x, body).ok();
+        exchange.context.nginx_mut().ranges = Taking::Never;
+        let first = Source::of(exchange, body).ok();
         let Some(site) = self.site.get() else {
             return Body::Abort;
         };
-        let path = x.req.uri.path().to_vec();
-        let mut asking = subrequest::apart(x, &path, None);
+        let path = exchange.req.uri.path().to_vec();
+        let mut asking = subrequest::apart(exchange, &path, None);
         asking.req.method = Method::Get;
         *asking.context.nginx_mut() = State {
-            place: x.context.nginx().place,
+            place: exchange.context.nginx().place,
             is_piece: true,
             ..*asking.context.nginx()
         };
-        let tag = x.res.fields.first(FieldId::Etag).map(<[u8]>::to_vec);
+        let tag = exchange.res.fields.first(FieldId::Etag).map(<[u8]>::to_vec);
         Body::Stream(Box::new(Pieces {
             at: wanted.start,
             end: wanted.start + wanted.len,
@@ -243,9 +249,9 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        match self.wanted(x) {
-            Wanted::Part(extent, range) => self.give(x, body, extent, range),
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        match self.wanted(exchange) {
+            Wanted::Part(extent, range) => self.give(exchange, body, extent, range),
             Wanted::NotModified => {
                 for id in [
                     FieldId::AcceptRanges,
@@ -253,31 +259,37 @@ impl Filter for Settings {
                     FieldId::ContentEncoding,
                     FieldId::ContentRange,
                 ] {
-                    x.res.fields.remove(id);
+                    exchange.res.fields.remove(id);
                 }
-                x.inline.clear();
-                x.res.status = Status::NOT_MODIFIED;
+                exchange.inline.clear();
+                exchange.res.status = Status::NOT_MODIFIED;
                 Body::Empty
             }
             Wanted::Untouched | Wanted::Failed(..) => body,
         }
     }
 
-    fn waits(&self, x: &Exchange, _body: &Body) -> bool {
-        matches!(self.wanted(x), Wanted::Failed(..))
+    fn waits(&self, exchange: &Exchange, _body: &Body) -> bool {
+        matches!(self.wanted(exchange), Wanted::Failed(..))
     }
 
-    fn wait<'a>(self: Arc<Self>, x: &'a mut Exchange, _body: Body) -> Waiting<'a> {
-        let (fault, whole) = match self.wanted(x) {
+    fn wait<'a>(self: Arc<Self>, exchange: &'a mut Exchange, _body: Body) -> Waiting<'a> {
+        let (fault, whole) = match self.wanted(exchange) {
             Wanted::Failed(fault, whole) => (fault, whole),
             _ => (Fault::new(Status::BAD_GATEWAY, "no piece"), None),
         };
-        x.inline.clear();
+        exchange.inline.clear();
         // Existing headers describe the response that is not sent.
-        x.res.fields.retain(|field| field.id == FieldId::Server);
+        exchange
+            .res
+            .fields
+            .retain(|field| field.id == FieldId::Server);
         if let Some(whole) = whole {
             let text = format!("bytes */{whole}");
-            x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+            exchange
+                .res
+                .fields
+                .set(FieldId::ContentRange, text.as_bytes());
         }
         Box::pin(async move { Step::Fail(fault) })
     }

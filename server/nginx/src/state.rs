@@ -268,7 +268,7 @@ pub trait Lookup: Send + Sync {
     fn know(&self, name: &str) -> bool;
 
     /// Appends the value of the variable; returns its provenance.
-    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
+    fn value(&self, exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
 }
 
 /// State that few requests need.
@@ -355,8 +355,8 @@ impl Empty for Occasional {
 }
 
 /// Sets the status requested by `error_page`.
-pub fn set_status(x: &mut Exchange) {
-    if let Some(status) = Status::new(x.context.nginx().status) {
-        x.res.status = status;
+pub fn set_status(exchange: &mut Exchange) {
+    if let Some(status) = Status::new(exchange.context.nginx().status) {
+        exchange.res.status = status;
     }
 }

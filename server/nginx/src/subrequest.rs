@@ -16,10 +16,10 @@ const OF_BODY: [FieldId; 4] = [
     FieldId::Upgrade,
 ];
 
-/// Creates a subrequest of `x` for `path`. It holds the variables of `x` until [`end`] returns them: as in nginx,
+/// Creates a subrequest of `exchange` for `path`. It holds the variables of `exchange` until [`end`] returns them: as in nginx,
 /// variables set in the subrequest are visible to the parent.
-pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
-    let mut req = x.req.clone();
+pub fn begin(exchange: &mut Exchange, path: &[u8]) -> Exchange {
+    let mut req = exchange.req.clone();
     let method = std::mem::replace(&mut req.method, Method::Get);
     for id in OF_BODY {
         req.fields.remove(id);
@@ -27,37 +27,37 @@ pub fn begin(x: &mut Exchange, path: &[u8]) -> Exchange {
     req.uri.set_path(path);
     req.uri.set_query(None);
     let mut context = Context {
-        original_method: x.context.original_method.clone(),
-        client_ip: x.context.client_ip,
-        from_trusted_proxy: x.context.from_trusted_proxy,
-        uuid: x.context.uuid.clone(),
+        original_method: exchange.context.original_method.clone(),
+        client_ip: exchange.context.client_ip,
+        from_trusted_proxy: exchange.context.from_trusted_proxy,
+        uuid: exchange.context.uuid.clone(),
         ..Context::default()
     };
     context
         .original_method
         .get_or_insert_with(|| Box::new(method));
-    std::mem::swap(&mut context.vars, &mut x.context.vars);
-    context.set_tables(x.context.tables());
-    *context.nginx_mut() = state_for(x.context.nginx());
+    std::mem::swap(&mut context.vars, &mut exchange.context.vars);
+    context.set_tables(exchange.context.tables());
+    *context.nginx_mut() = state_for(exchange.context.nginx());
     Of {
         req,
         body: RequestBody::None,
         res: Default::default(),
         inline: Vec::new(),
-        conn: x.conn.clone(),
-        worker: x.worker.clone(),
-        started: x.started,
+        conn: exchange.conn.clone(),
+        worker: exchange.worker.clone(),
+        started: exchange.started,
         came: Default::default(),
         close: false,
         context,
     }
 }
 
-/// Creates a detached copy of `x` for `path` with its method and query. It announces a body of `body_bytes`, if
+/// Creates a detached copy of `exchange` for `path` with its method and query. It announces a body of `body_bytes`, if
 /// any, which the caller has to supply.
-pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
-    let mut copy = Of::new(x.conn.clone(), x.worker.clone());
-    copy.req = x.req.clone();
+pub fn apart(exchange: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
+    let mut copy = Of::new(exchange.conn.clone(), exchange.worker.clone());
+    copy.req = exchange.req.clone();
     for id in OF_BODY {
         copy.req.fields.remove(id);
     }
@@ -68,9 +68,9 @@ pub fn apart(x: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exchange {
             .push(FieldId::ContentLength, digits.as_bytes());
     }
     copy.req.uri.set_path(path);
-    copy.started = x.started;
-    copy.context = x.context.apart();
-    *copy.context.nginx_mut() = state_for(x.context.nginx());
+    copy.started = exchange.started;
+    copy.context = exchange.context.apart();
+    *copy.context.nginx_mut() = state_for(exchange.context.nginx());
     if copy.context.occasional().slice.is_some() {
         copy.context.occasional_mut().slice = None;
     }
@@ -95,9 +95,9 @@ fn state_for(state: &State) -> State {
 }
 
 /// Returns the variables and the client address to the parent: as in nginx, both share them.
-pub fn end(x: &mut Exchange, mut sub: Exchange) {
-    x.context.client_ip = sub.context.client_ip;
-    x.context.from_trusted_proxy = sub.context.from_trusted_proxy;
-    x.context.nginx_mut().real_port = sub.context.nginx().real_port;
-    std::mem::swap(&mut sub.context.vars, &mut x.context.vars);
+pub fn end(exchange: &mut Exchange, mut sub: Exchange) {
+    exchange.context.client_ip = sub.context.client_ip;
+    exchange.context.from_trusted_proxy = sub.context.from_trusted_proxy;
+    exchange.context.nginx_mut().real_port = sub.context.nginx().real_port;
+    std::mem::swap(&mut sub.context.vars, &mut exchange.context.vars);
 }

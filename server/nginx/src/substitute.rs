@@ -48,10 +48,10 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Settings {
     /// Whether the filter applies: an uncompressed body of a configured type.
-    fn is_for(&self, x: &Exchange, body: &Body) -> bool {
-        let fields = &x.res.fields;
-        if x.res.status.is_bodiless()
-            || body.len(x.inline.len()) == Some(0)
+    fn is_for(&self, exchange: &Exchange, body: &Body) -> bool {
+        let fields = &exchange.res.fields;
+        if exchange.res.status.is_bodiless()
+            || body.len(exchange.inline.len()) == Some(0)
             || fields.has(FieldId::ContentEncoding)
         {
             return false;
@@ -60,8 +60,8 @@ impl Settings {
     }
 
     /// Removes headers that described the original bytes.
-    fn change_fields(&self, x: &mut Exchange) {
-        let fields = &mut x.res.fields;
+    fn change_fields(&self, exchange: &mut Exchange) {
+        let fields = &mut exchange.res.fields;
         changed::note(fields);
         if !self.keeps_last_modified {
             fields.remove(FieldId::LastModified);
@@ -71,27 +71,27 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if !self.is_for(x, &body) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if !self.is_for(exchange, &body) {
             return body;
         }
         let mut search = Search::new(self.how_often);
         for (text, with) in &self.texts {
-            search.add(&expanded(text, x), expanded(with, x));
+            search.add(&expanded(text, exchange), expanded(with, exchange));
         }
-        let source = match Source::of(x, body) {
+        let source = match Source::of(exchange, body) {
             Ok(source) => source,
             Err(other) => return other,
         };
-        self.change_fields(x);
-        if x.req.method == Method::Head {
+        self.change_fields(exchange);
+        if exchange.req.method == Method::Head {
             // The length is only known after replacement, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
         if source.is_at_hand() {
             search.read(source.at_hand());
             search.end();
-            x.inline = search.out;
+            exchange.inline = search.out;
             return Body::Inline;
         }
         Body::Stream(Box::new(SubstituteStream {

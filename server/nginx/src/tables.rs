@@ -139,7 +139,7 @@ impl Lookup for Tables {
         self.0.contains_key(name)
     }
 
-    fn value(&self, x: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
+    fn value(&self, exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
         let Some(table) = self.0.get(name) else {
             return Provenance::Configured;
         };
@@ -150,12 +150,12 @@ impl Lookup for Tables {
         STEPS.set(steps + 1);
         let (source, from) = match table.rows {
             // Symbolic links are resolved for each request.
-            Rows::RealPath => real_path(&table.source, x),
-            _ => expanded_traced(&table.source, x),
+            Rows::RealPath => real_path(&table.source, exchange),
+            _ => expanded_traced(&table.source, exchange),
         };
         let provenance = match (&table.rows, from) {
             (Rows::RealPath, Provenance::Unfit) => from,
-            _ => table.find(x, &source, from, out),
+            _ => table.find(exchange, &source, from, out),
         };
         STEPS.set(steps);
         provenance
@@ -163,7 +163,13 @@ impl Lookup for Tables {
 }
 
 impl Table {
-    fn find(&self, x: &Exchange, source: &[u8], from: Provenance, out: &mut Vec<u8>) -> Provenance {
+    fn find(
+        &self,
+        exchange: &Exchange,
+        source: &[u8],
+        from: Provenance,
+        out: &mut Vec<u8>,
+    ) -> Provenance {
         let found = match &self.rows {
             Rows::Map(map) => match map.find(source) {
                 Match::Value(value) => Some(value),
@@ -172,7 +178,7 @@ impl Table {
                     // Matched before.
                     let _ = pattern.find(source, &mut groups);
                     let values = Groups {
-                        at: At(x),
+                        at: At(exchange),
                         text: source,
                         groups: &groups,
                         pattern,
@@ -182,17 +188,17 @@ impl Table {
                 }
                 Match::Nothing => None,
             },
-            Rows::Geo(geo) => geo.find(x, source),
+            Rows::Geo(geo) => geo.find(exchange, source),
             Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
             Rows::Browser(..) => return Provenance::Configured,
             Rows::Referer(referers) => {
-                if !found_or_fails(x, referers.welcome(source)) {
+                if !found_or_fails(exchange, referers.welcome(source)) {
                     out.push(b'1');
                 }
                 return Provenance::Configured;
             }
             Rows::Link(link, asked) => {
-                link.push(x, source, *asked, out);
+                link.push(exchange, source, *asked, out);
                 return Provenance::Name;
             }
             Rows::RealPath => {
@@ -204,7 +210,7 @@ impl Table {
                 return Provenance::Configured;
             }
             Rows::Script(script) => {
-                script.push(x, source, out);
+                script.push(exchange, source, out);
                 return Provenance::Path;
             }
             Rows::Split(shares) => {
@@ -215,14 +221,16 @@ impl Table {
                     .map(|(_, value)| value)
             }
         };
-        found.unwrap_or(&self.default).expand_traced(&At(x), out)
+        found
+            .unwrap_or(&self.default)
+            .expand_traced(&At(exchange), out)
     }
 }
 
 /// Resolves all symbolic links of a path; empty if it does not exist.
-fn real_path(text: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
+fn real_path(text: &Template, exchange: &Exchange) -> (Vec<u8>, Provenance) {
     let mut path = Vec::new();
-    if expand_path(text, x, &mut path).is_err() {
+    if expand_path(text, exchange, &mut path).is_err() {
         return (Vec::new(), Provenance::Unfit);
     }
     let real = std::fs::canonicalize(OsStr::from_bytes(&path));
@@ -292,10 +300,11 @@ impl Script {
         })
     }
 
-    fn push(&self, x: &Exchange, path: &[u8], out: &mut Vec<u8>) {
+    fn push(&self, exchange: &Exchange, path: &[u8], out: &mut Vec<u8>) {
         let mut groups = Vec::new();
         let split = self.split.as_ref();
-        let is_split = split.is_some_and(|split| found_or_fails(x, split.find(path, &mut groups)));
+        let is_split =
+            split.is_some_and(|split| found_or_fails(exchange, split.find(path, &mut groups)));
         let group = |index: usize| {
             let found = groups.get(index).copied().flatten();
             found.map_or(&[][..], |(start, end)| &path[start as usize..end as usize])
@@ -306,7 +315,7 @@ impl Script {
                 let script = if is_split { group(1) } else { path };
                 out.extend_from_slice(script);
                 if script.ends_with(b"/") {
-                    self.index.expand(&At(x), Unknown::Empty, out);
+                    self.index.expand(&At(exchange), Unknown::Empty, out);
                 }
             }
         }

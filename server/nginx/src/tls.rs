@@ -21,8 +21,8 @@ use sluice_pipeline::openssl_names::{group_name, push_name, push_slashes, suite_
 type NameOf = fn(u16) -> Option<&'static str>;
 
 /// Appends a value; nothing without TLS.
-pub fn push(x: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
-    let Some(tls) = &x.conn.tls else {
+pub fn push(exchange: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
+    let Some(tls) = &exchange.conn.tls else {
         return;
     };
     match key {
@@ -35,7 +35,7 @@ pub fn push(x: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
         }
         TlsKey::Ciphers | TlsKey::Curves | TlsKey::Id => push_offered(tls, key, out),
         TlsKey::Client(ClientKey::Verify) => {
-            let doubt = Doubt::from_number(x.context.nginx().doubt);
+            let doubt = Doubt::from_number(exchange.context.nginx().doubt);
             match doubt {
                 _ if tls.client_certs.is_empty() => out.extend_from_slice(b"NONE"),
                 None => out.extend_from_slice(b"SUCCESS"),

@@ -46,31 +46,35 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let is_good = is_good(x.res.status);
-        let has_none = x.res.status.is_bodiless()
-            || x.req.method == Method::Head
-            || x.context.nginx().is_subrequest()
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        let is_good = is_good(exchange.res.status);
+        let has_none = exchange.res.status.is_bodiless()
+            || exchange.req.method == Method::Head
+            || exchange.context.nginx().is_subrequest()
             || !(is_good || self.fields.iter().any(|field| field.always));
         if has_none {
             return body;
         }
         let mut fields = Fields::new();
         for field in self.fields.iter().filter(|field| is_good || field.always) {
-            let mut value = expanded(&field.value, x);
+            let mut value = expanded(&field.value, exchange);
             clean_value(&mut value);
             if !value.is_empty() {
                 fields.push_name(&field.name, &value);
             }
         }
-        x.context.occasional_mut().trailers.clone_from(&fields);
-        let source = match Source::of(x, body) {
+        exchange
+            .context
+            .occasional_mut()
+            .trailers
+            .clone_from(&fields);
+        let source = match Source::of(exchange, body) {
             Ok(source) => Some(source),
             Err(Body::Empty) => None,
             Err(other) => return other,
         };
         // Trailers need a body without `Content-Length`.
-        x.res.fields.remove(FieldId::ContentLength);
+        exchange.res.fields.remove(FieldId::ContentLength);
         Body::Stream(Box::new(Followed { source, fields }))
     }
 }

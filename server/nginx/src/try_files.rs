@@ -70,12 +70,12 @@ impl TryFiles {
     fn write(
         &self,
         candidate: &Candidate,
-        x: &Exchange,
+        exchange: &Exchange,
         text: &mut Vec<u8>,
         path: &mut Vec<u8>,
     ) -> Result<(), UnfitPath> {
-        expand_path(&candidate.path, x, text)?;
-        expand_path(&self.root, x, path)?;
+        expand_path(&candidate.path, exchange, text)?;
+        expand_path(&self.root, exchange, path)?;
         // An alias replaces the path of its location.
         let below = match text.strip_prefix(&*self.alias_of) {
             // `location /a { alias /b/; }` would let `/a../c` escape the directory.
@@ -90,21 +90,21 @@ impl TryFiles {
 }
 
 impl Handler for TryFiles {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        let now = x.worker.clock.coarse();
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        let now = exchange.worker.clock.coarse();
         for candidate in &self.files {
             let mut text = Vec::new();
             let found = files::with_path(|path| {
-                self.write(candidate, x, &mut text, path)
+                self.write(candidate, exchange, &mut text, path)
                     .map_err(|UnfitPath| Missing::Impossible)?;
-                files::facts(path, self.links.reach(x, path), now)
+                files::facts(path, self.links.reach(exchange, path), now)
             });
             let wanted = match candidate.is_folder {
                 true => Kind::Directory,
                 false => Kind::File,
             };
             let is_there = found.is_ok_and(|facts| facts.kind == wanted);
-            explained::own(x, is_there, || {
+            explained::own(exchange, is_there, || {
                 let kind = if candidate.is_folder {
                     "folder"
                 } else {
@@ -114,36 +114,36 @@ impl Handler for TryFiles {
                 format!("{} {is} {kind}", explained::quoted(&text))
             });
             if is_there {
-                x.req.uri.set_path(&text);
-                x.context.nginx_mut().rewritten = true;
+                exchange.req.uri.set_path(&text);
+                exchange.context.nginx_mut().rewritten = true;
                 return Step::Next;
             }
         }
         match &self.otherwise {
             Otherwise::Fail(status) => Step::Fail(Fault::new(*status, "none of the files exists")),
             Otherwise::GoTo(target) => {
-                let target = expanded(target, x);
-                explained::own(x, true, || {
+                let target = expanded(target, exchange);
+                explained::own(exchange, true, || {
                     format!("goes on with {}", explained::quoted(&target))
                 });
                 match target.starts_with(b"@") {
-                    true => go_to_named(&self.tree, x, &target),
-                    false => go_on_at(x, &target, Query::Goes),
+                    true => go_to_named(&self.tree, exchange, &target),
+                    false => go_on_at(exchange, &target, Query::Goes),
                 }
             }
         }
     }
 }
 
-pub(super) fn go_to_named(tree: &TreeRef, x: &mut Exchange, name: &[u8]) -> Step {
+pub(super) fn go_to_named(tree: &TreeRef, exchange: &mut Exchange, name: &[u8]) -> Step {
     let location = tree.get().and_then(|tree| {
         let name = std::str::from_utf8(name).ok()?;
-        tree.named(x, name)
+        tree.named(exchange, name)
     });
     match location {
         Some(location) => {
-            x.context.nginx_mut().named = Some(location);
-            super::start_again(x)
+            exchange.context.nginx_mut().named = Some(location);
+            super::start_again(exchange)
         }
         None => Step::Fail(Fault::new(
             Status::INTERNAL_SERVER_ERROR,

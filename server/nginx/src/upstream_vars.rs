@@ -8,8 +8,8 @@ use crate::state::NginxContext;
 use sluice_pipeline::context::{Exchange, ProxyTry};
 
 /// Appends the values, separated by `, `, or by ` : ` between attempts before and after an internal redirect.
-pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
-    let upstream = &x.context.upstream;
+pub fn push(exchange: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
+    let upstream = &exchange.context.upstream;
     let tries = upstream
         .facts
         .as_ref()
@@ -29,8 +29,8 @@ pub fn push(x: &Exchange, key: UpstreamKey, out: &mut Vec<u8>) {
 }
 
 /// The value of a cookie set by the last upstream, without attributes.
-pub fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
-    let lines = x.context.upstream.fields.all(FieldId::SetCookie);
+pub fn cookie(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let lines = exchange.context.upstream.fields.all(FieldId::SetCookie);
     let mut values = lines.filter_map(|line| {
         let pair = line.split(|byte| *byte == b';').next()?.trim_ascii();
         let (known, value) = pair.split_at(pair.iter().position(|byte| *byte == b'=')?);
@@ -43,8 +43,8 @@ pub fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A trailer of the last upstream's response.
-pub fn trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
-    let facts = x.context.upstream.facts.as_ref();
+pub fn trailer(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let facts = exchange.context.upstream.facts.as_ref();
     let last = facts.and_then(|facts| facts.tries.last());
     if let Some(fields) = last.and_then(|last| last.body.trailers.borrow().clone()) {
         join(&fields, name, out);
@@ -52,11 +52,11 @@ pub fn trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A trailer of the response, from `add_trailer` or from the upstream.
-pub fn sent_trailer(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+pub fn sent_trailer(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    trailer(x, name, out);
+    trailer(exchange, name, out);
     let mut own = Vec::new();
-    join(&x.context.occasional().trailers, name, &mut own);
+    join(&exchange.context.occasional().trailers, name, &mut own);
     if out.len() > start && !own.is_empty() {
         out.extend_from_slice(b", ");
     }

@@ -99,22 +99,22 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for UserId {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        if x.context.nginx().is_subrequest() {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        if exchange.context.nginx().is_subrequest() {
             return Step::Next;
         }
         let mut text = Vec::new();
-        cookie(x, self.0.name.as_bytes(), &mut text);
+        cookie(exchange, self.0.name.as_bytes(), &mut text);
         let mut known = Known {
             name: self.0.name.clone(),
             got: decoded(&text),
             set: None,
         };
         if self.0.mode != Mode::Log {
-            known.set = self.0.to_set(x, &known, &text);
-            x.context.filters.push(self.0.clone());
+            known.set = self.0.to_set(exchange, &known, &text);
+            exchange.context.filters.push(self.0.clone());
         }
-        x.context.occasional_mut().user_id = Some(Box::new(known));
+        exchange.context.occasional_mut().user_id = Some(Box::new(known));
         Step::Next
     }
 }
@@ -129,9 +129,9 @@ fn decoded(text: &[u8]) -> Option<[u8; 16]> {
 
 impl Settings {
     /// The cookie to send: if the client has none, or one without the mark.
-    fn to_set(&self, x: &Exchange, known: &Known, text: &[u8]) -> Option<[u8; 16]> {
+    fn to_set(&self, exchange: &Exchange, known: &Known, text: &[u8]) -> Option<[u8; 16]> {
         let is_reset = self.reset.as_ref().is_some_and(|reset| {
-            let reset = expanded(reset, x);
+            let reset = expanded(reset, exchange);
             !matches!(&reset[..], b"" | b"0")
         });
         let has_mark = |mark: u8| text.get(LETTERS..LETTERS + 2) == Some(&[mark, b'=']);
@@ -140,20 +140,20 @@ impl Settings {
                 true => None,
                 false => Some(got),
             },
-            _ => Some(self.made(x)),
+            _ => Some(self.made(exchange)),
         }
     }
 
-    fn made(&self, x: &Exchange) -> [u8; 16] {
+    fn made(&self, exchange: &Exchange) -> [u8; 16] {
         // Unique within a process; `start` distinguishes processes.
         static LAST: AtomicU32 = AtomicU32::new(0x0303_0302);
         let last = LAST.fetch_add(0x100, Ordering::Relaxed).max(0x0303_0302);
-        let now = x.worker.clock.unix_seconds() as u32;
+        let now = exchange.worker.clock.unix_seconds() as u32;
         let start = sluice_observe::random::word() as u32;
         let numbers = match self.mode {
             Mode::One => [self.service.unwrap_or(0), now, start, last].map(u32::to_ne_bytes),
             Mode::Two | Mode::Log => {
-                let local = x.conn.local.map(|local| local.ip());
+                let local = exchange.conn.local.map(|local| local.ip());
                 let service = self.service.unwrap_or_else(|| match local {
                     Some(IpAddr::V4(ip)) => u32::from(ip),
                     Some(IpAddr::V6(ip)) => (u128::from(ip) & 0xffff_ffff) as u32,
@@ -169,8 +169,8 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let known = x.context.occasional().user_id.as_deref();
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        let known = exchange.context.occasional().user_id.as_deref();
         let Some(set) = known.and_then(|known| known.set) else {
             return body;
         };
@@ -180,17 +180,20 @@ impl Filter for Settings {
             Ends::WithBrowser => {}
             Ends::Never => value.push_str("; expires=Thu, 31-Dec-37 23:55:55 GMT"),
             Ends::After(seconds) => {
-                let now = i64::try_from(x.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
+                let now = i64::try_from(exchange.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
                 value.push_str("; expires=");
                 value.push_str(&cookie_time(now.saturating_add(seconds)));
             }
         }
         value.push_str(&self.attributes);
-        x.res.fields.push(FieldId::SetCookie, value.as_bytes());
+        exchange
+            .res
+            .fields
+            .push(FieldId::SetCookie, value.as_bytes());
         if let Some((name, text)) = &self.p3p {
-            let mut text = expanded(text, x);
+            let mut text = expanded(text, exchange);
             clean_value(&mut text);
-            x.res.fields.push_name(name, &text);
+            exchange.res.fields.push_name(name, &text);
         }
         body
     }

@@ -54,15 +54,15 @@ impl DialectState for RequestState {
         self.state.leaves_ranges(fields)
     }
 
-    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
-        value(x, key, out)
+    fn value(&self, exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+        value(exchange, key, out)
     }
 
-    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance> {
+    fn provenance(&self, exchange: &Exchange, key: &NginxKey) -> Option<Provenance> {
         match key {
             NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
             NginxKey::Table(name) => Some(match &self.tables {
-                Some(tables) => tables.value(x, name, &mut Vec::new()),
+                Some(tables) => tables.value(exchange, name, &mut Vec::new()),
                 None => Provenance::Configured,
             }),
             _ => None,
@@ -71,81 +71,96 @@ impl DialectState for RequestState {
 }
 
 /// Appends the value of a variable.
-pub fn value(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
-        NginxKey::Host(fallback) => host(x, fallback, out),
-        NginxKey::RequestUri => out.extend_from_slice(sent(x)),
-        NginxKey::Request => request_line(x, out),
+        NginxKey::Host(fallback) => host(exchange, fallback, out),
+        NginxKey::RequestUri => out.extend_from_slice(sent(exchange)),
+        NginxKey::Request => request_line(exchange, out),
         NginxKey::IsArgs => {
-            if x.req.uri.query().is_some_and(|query| !query.is_empty()) {
-                out.push(b'?');
-            }
+            let query = exchange.req.uri.query();
+            out.extend(query.filter(|query| !query.is_empty()).map(|_| b'?'));
         }
-        NginxKey::Argument(name) => argument(x, name.as_bytes(), out),
+        NginxKey::Argument(name) => argument(exchange, name.as_bytes(), out),
         NginxKey::Field(name) if name.eq_ignore_ascii_case("host") => {
-            out.extend_from_slice(&x.req.authority);
+            out.extend_from_slice(&exchange.req.authority);
         }
-        NginxKey::Field(name) => join(&x.req.fields, name.as_bytes(), out),
-        NginxKey::SentField(name) => join(&x.res.fields, name.as_bytes(), out),
-        NginxKey::Cookie(name) => cookie(x, name.as_bytes(), out),
-        NginxKey::Capture(index) => x.context.captures().write(*index, out),
+        NginxKey::Field(name) => join(&exchange.req.fields, name.as_bytes(), out),
+        NginxKey::SentField(name) => join(&exchange.res.fields, name.as_bytes(), out),
+        NginxKey::Cookie(name) => cookie(exchange, name.as_bytes(), out),
+        NginxKey::Capture(index) => exchange.context.captures().write(*index, out),
         NginxKey::UriFrom(cut) => {
-            let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
-            // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
-            if rest == b".." || rest.starts_with(b"../") {
-                out.push(0);
-            }
-            out.extend_from_slice(rest);
+            let rest = exchange.req.uri.path().get(*cut..).unwrap_or_default();
+            path_below(rest, out);
         }
-        NginxKey::Pass(key) => passed(x, *key, out),
+        NginxKey::Pass(key) => passed(exchange, *key, out),
         NginxKey::Table(name) => {
-            if let Some(tables) = x.context.tables() {
-                let _ = tables.value(x, name, out);
+            if let Some(tables) = exchange.context.tables() {
+                let _ = tables.value(exchange, name, out);
             }
         }
         NginxKey::AddForwardedFor => {
-            join(&x.req.fields, b"X-Forwarded-For", out);
-            if let Some(ip) = client_ip(x).or_else(|| remote_ip(&x.conn)) {
-                if !out.is_empty() && x.req.fields.has(FieldId::XForwardedFor) {
-                    out.extend_from_slice(b", ");
-                }
-                out.extend_from_slice(IpText::new(ip).as_bytes());
-            }
+            add_forwarded_for(exchange, out);
         }
         NginxKey::Https => {
-            if x.conn.tls.is_some() {
+            if exchange.conn.tls.is_some() {
                 out.extend_from_slice(b"on");
             }
         }
-        NginxKey::RemoteUser => remote_user(x, out),
-        NginxKey::RemotePort => remote_port(x, out),
-        NginxKey::Status => show(out, format_args!("{:03}", x.res.status.code())),
+        NginxKey::RemoteUser => remote_user(exchange, out),
+        NginxKey::RemotePort => remote_port(exchange, out),
+        NginxKey::Status => show(out, format_args!("{:03}", exchange.res.status.code())),
         NginxKey::BodyBytesSent => {
-            let log = &x.context.log;
+            let log = &exchange.context.log;
             let body = log.bytes_sent.saturating_sub(log.head_bytes_sent);
             show(out, format_args!("{body}"));
         }
-        NginxKey::RequestCompletion if x.context.log.is_complete => out.extend_from_slice(b"OK"),
+        NginxKey::RequestCompletion if exchange.context.log.is_complete => {
+            out.extend_from_slice(b"OK")
+        }
         NginxKey::RequestCompletion => {}
-        NginxKey::Pipe => out.push(if x.came.is_pipelined { b'p' } else { b'.' }),
+        NginxKey::Pipe if exchange.came.is_pipelined => out.push(b'p'),
+        NginxKey::Pipe => out.push(b'.'),
         NginxKey::RequestTime => {
             // Measured from the first byte of the request head.
-            seconds(clock::now().since(x.started) + x.came.head_time, out);
+            seconds(
+                clock::now().since(exchange.started) + exchange.came.head_time,
+                out,
+            );
         }
-        NginxKey::TimeLocal => time(x, "02/Jan/2006:15:04:05 -0700", out),
-        NginxKey::TimeIso => time(x, "2006-01-02T15:04:05-07:00", out),
+        NginxKey::TimeLocal => time(exchange, "02/Jan/2006:15:04:05 -0700", out),
+        NginxKey::TimeIso => time(exchange, "2006-01-02T15:04:05-07:00", out),
         NginxKey::Msec => {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             seconds(now.unwrap_or_default(), out);
         }
-        _ => return of_process_and_session(x, key, out),
+        _ => return of_process_and_session(exchange, key, out),
     }
     Found::Known
 }
 
+/// Appends the rest of a path below a directory.
+fn path_below(rest: &[u8], out: &mut Vec<u8>) {
+    // `location /a { alias /b/; }` would let `/a../c` escape the directory; NUL makes the path invalid.
+    if rest == b".." || rest.starts_with(b"../") {
+        out.push(0);
+    }
+    out.extend_from_slice(rest);
+}
+
+/// `$proxy_add_x_forwarded_for`.
+fn add_forwarded_for(exchange: &Exchange, out: &mut Vec<u8>) {
+    join(&exchange.req.fields, b"X-Forwarded-For", out);
+    if let Some(ip) = client_ip(exchange).or_else(|| remote_ip(&exchange.conn)) {
+        if !out.is_empty() && exchange.req.fields.has(FieldId::XForwardedFor) {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(IpText::new(ip).as_bytes());
+    }
+}
+
 /// The port of the client; empty if a trusted proxy reported an address without a port.
-fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
-    let port = match (x.context.nginx().real_port, x.conn.remote) {
+fn remote_port(exchange: &Exchange, out: &mut Vec<u8>) {
+    let port = match (exchange.context.nginx().real_port, exchange.conn.remote) {
         (Some(port), _) => port,
         (None, Remote::Ip(peer)) => peer.port(),
         (None, Remote::Unix) => 0,
@@ -156,8 +171,8 @@ fn remote_port(x: &Exchange, out: &mut Vec<u8>) {
 }
 
 /// `$tcpinfo_*`: kernel data of the client's connection; empty if it is not TCP.
-fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
-    let Some(info) = x.conn.facts.socket.and_then(tcp_info) else {
+fn tcp(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
+    let Some(info) = exchange.conn.facts.socket.and_then(tcp_info) else {
         return;
     };
     let number = match key {
@@ -170,15 +185,21 @@ fn tcp(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
 }
 
 /// Variables that depend on the process or on the connection.
-fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+fn of_process_and_session(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
-        NginxKey::Upstream(key) => super::upstream_vars::push(x, *key, out),
-        NginxKey::UpstreamCookie(name) => super::upstream_vars::cookie(x, name.as_bytes(), out),
-        NginxKey::UpstreamTrailer(name) => super::upstream_vars::trailer(x, name.as_bytes(), out),
-        NginxKey::SentTrailer(name) => super::upstream_vars::sent_trailer(x, name.as_bytes(), out),
+        NginxKey::Upstream(key) => super::upstream_vars::push(exchange, *key, out),
+        NginxKey::UpstreamCookie(name) => {
+            super::upstream_vars::cookie(exchange, name.as_bytes(), out)
+        }
+        NginxKey::UpstreamTrailer(name) => {
+            super::upstream_vars::trailer(exchange, name.as_bytes(), out)
+        }
+        NginxKey::SentTrailer(name) => {
+            super::upstream_vars::sent_trailer(exchange, name.as_bytes(), out)
+        }
         NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
         NginxKey::TlsProtocol => {
-            if let Some(tls) = &x.conn.tls {
+            if let Some(tls) = &exchange.conn.tls {
                 out.extend_from_slice(match tls.version {
                     "tls1.2" => b"TLSv1.2",
                     "tls1.3" => b"TLSv1.3",
@@ -187,63 +208,66 @@ fn of_process_and_session(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Fo
             }
         }
         NginxKey::TlsReused => {
-            if let Some(tls) = &x.conn.tls {
+            if let Some(tls) = &exchange.conn.tls {
                 out.push(if tls.resumed { b'r' } else { b'.' });
             }
         }
-        NginxKey::Tls(key) => super::tls::push(x, *key, out),
-        NginxKey::RequestId => request_id(x, out),
+        NginxKey::Tls(key) => super::tls::push(exchange, *key, out),
+        NginxKey::RequestId => request_id(exchange, out),
         NginxKey::CacheStatus => {
-            let status = x.context.upstream.cache;
+            let status = exchange.context.upstream.cache;
             out.extend_from_slice(status.map_or("", CacheStatus::as_str).as_bytes());
         }
-        _ => return of_connection(x, key, out),
+        _ => return of_connection(exchange, key, out),
     }
     Found::Known
 }
 
 /// The number of a connection. Each worker counts by itself, and their numbers interleave.
-pub(super) fn connection_number(x: &Exchange) -> u64 {
-    let (index, count) = (x.worker.index as u64, x.worker.count.max(1) as u64);
-    x.conn.facts.serial * count + index
+pub(super) fn connection_number(exchange: &Exchange) -> u64 {
+    let (index, count) = (
+        exchange.worker.index as u64,
+        exchange.worker.count.max(1) as u64,
+    );
+    exchange.conn.facts.serial * count + index
 }
 
 /// Variables of the connection, and counters.
-fn of_connection(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
-    let facts = &x.conn.facts;
+fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+    let facts = &exchange.conn.facts;
     match key {
         NginxKey::Connection => {
-            show(out, format_args!("{}", connection_number(x)));
+            show(out, format_args!("{}", connection_number(exchange)));
         }
         NginxKey::ConnectionRequests => show(out, format_args!("{}", facts.requests.get())),
         NginxKey::ConnectionTime => seconds(clock::now().since(facts.began), out),
         NginxKey::TcpRtt | NginxKey::TcpRttVar | NginxKey::TcpSndCwnd | NginxKey::TcpRcvSpace => {
-            tcp(x, key, out)
+            tcp(exchange, key, out)
         }
         NginxKey::Http2 => {
-            if x.req.version == Version::Http2 {
-                let secure = x.conn.tls.is_some();
+            if exchange.req.version == Version::Http2 {
+                let secure = exchange.conn.tls.is_some();
                 out.extend_from_slice(if secure { b"h2" } else { b"h2c" });
             }
         }
         NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
-            if let Some(end) = told_end(x, key) {
+            if let Some(end) = told_end(exchange, key) {
                 out.extend_from_slice(IpText::new(end.ip()).as_bytes());
             }
         }
         NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
-            if let Some(end) = told_end(x, key) {
+            if let Some(end) = told_end(exchange, key) {
                 show(out, format_args!("{}", end.port()));
             }
         }
-        _ => return of_message(x, key, out),
+        _ => return of_message(exchange, key, out),
     }
     Found::Known
 }
 
 /// The source or destination reported by the PROXY protocol.
-fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
-    let told = x.conn.facts.told.as_ref()?;
+fn told_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
+    let told = exchange.conn.facts.told.as_ref()?;
     Some(match key {
         NginxKey::ProxyAddr | NginxKey::ProxyPort => told.source,
         _ => told.destination,
@@ -251,83 +275,90 @@ fn told_end(x: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
 }
 
 /// Variables of the request and the response messages.
-fn of_message(x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
+fn of_message(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         // Empty for a request with a malformed request line, until an error page is requested with GET.
         NginxKey::RequestMethod
-            if x.req.target.is_empty()
-                && x.context.occasional().refused_line.is_some()
-                && x.context.nginx().is_as_sent() => {}
+            if exchange.req.target.is_empty()
+                && exchange.context.occasional().refused_line.is_some()
+                && exchange.context.nginx().is_as_sent() => {}
         NginxKey::RequestMethod => {
-            let own = &x.req.method;
-            let method = match x.context.nginx().is_subrequest() {
-                true => x.context.original_method.as_deref().unwrap_or(own),
+            let own = &exchange.req.method;
+            let method = match exchange.context.nginx().is_subrequest() {
+                true => exchange.context.original_method.as_deref().unwrap_or(own),
                 false => own,
             };
             out.extend_from_slice(method.as_str().as_bytes());
         }
         NginxKey::RequestPort => {
-            if let Some(port) = host_port(x) {
+            if let Some(port) = host_port(exchange) {
                 show(out, format_args!("{port}"));
             }
         }
         NginxKey::IsRequestPort => {
-            if host_port(x).is_some() {
+            if host_port(exchange).is_some() {
                 out.push(b':');
             }
         }
         NginxKey::LimitReqStatus => {
-            out.extend_from_slice(x.context.nginx().limited_requests.as_str().as_bytes());
+            let outcome = exchange.context.nginx().limited_requests;
+            out.extend_from_slice(outcome.as_str().as_bytes());
         }
         NginxKey::LimitConnStatus => {
-            out.extend_from_slice(x.context.nginx().limited_connections.as_str().as_bytes());
+            let outcome = exchange.context.nginx().limited_connections;
+            out.extend_from_slice(outcome.as_str().as_bytes());
         }
         NginxKey::RequestLength => {
-            show(out, format_args!("{}", request_length(x)));
+            show(out, format_args!("{}", request_length(exchange)));
         }
-        NginxKey::BytesSent => show(out, format_args!("{}", x.context.log.bytes_sent)),
+        NginxKey::BytesSent => show(out, format_args!("{}", exchange.context.log.bytes_sent)),
         NginxKey::UidGot | NginxKey::UidSet => {
             let which = match key {
                 NginxKey::UidGot => Which::Got,
                 _ => Which::Set,
             };
-            if let Some(known) = &x.context.occasional().user_id {
+            if let Some(known) = &exchange.context.occasional().user_id {
                 known.push(which, out);
             }
         }
-        NginxKey::GzipRatio => super::gzip::push_ratio(x, out),
-        NginxKey::SliceRange => super::slice::push(x, out),
+        NginxKey::GzipRatio => super::gzip::push_ratio(exchange, out),
+        NginxKey::SliceRange => super::slice::push(exchange, out),
         NginxKey::IsMsie => {
-            let agent = x.req.fields.first(FieldId::UserAgent).unwrap_or_default();
+            let agent = exchange
+                .req
+                .fields
+                .first(FieldId::UserAgent)
+                .unwrap_or_default();
             if super::browser::is_msie(agent) {
                 out.push(b'1');
             }
         }
-        NginxKey::DateGmt => time(x, "Monday, 02-Jan-2006 15:04:05 GMT", out),
+        NginxKey::DateGmt => time(exchange, "Monday, 02-Jan-2006 15:04:05 GMT", out),
         _ => return Found::Unknown,
     }
     Found::Known
 }
 
 /// Bytes of the request read so far; the head is estimated where its size was not recorded.
-fn request_length(x: &Exchange) -> u64 {
-    let is_known = x.came.head_bytes > 0 || x.context.occasional().refused_line.is_some();
+fn request_length(exchange: &Exchange) -> u64 {
+    let is_known =
+        exchange.came.head_bytes > 0 || exchange.context.occasional().refused_line.is_some();
     let head = match is_known {
-        true => x.came.head_bytes as u64,
+        true => exchange.came.head_bytes as u64,
         false => {
-            let line = x.req.method.as_str().len() + x.req.target.len();
-            let fields = x.req.fields.iter();
+            let line = exchange.req.method.as_str().len() + exchange.req.target.len();
+            let fields = exchange.req.fields.iter();
             // Colon, space and line end.
             let fields = fields.map(|field| (field.name.len() + field.value.len() + 4) as u64);
             (line + "  HTTP/1.1\r\n\r\n".len()) as u64 + fields.sum::<u64>()
         }
     };
-    head + x.context.log.body_bytes_read
+    head + exchange.context.log.body_bytes_read
 }
 
 /// A part of the upstream address.
-fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
-    let pass = &x.context.occasional().pass;
+fn passed(exchange: &Exchange, key: PassKey, out: &mut Vec<u8>) {
+    let pass = &exchange.context.occasional().pass;
     match key {
         PassKey::Dial => out.extend_from_slice(&pass.dial),
         PassKey::Host => out.extend_from_slice(&pass.host),
@@ -337,13 +368,13 @@ fn passed(x: &Exchange, key: PassKey, out: &mut Vec<u8>) {
 }
 
 /// The port in the `Host` header.
-fn host_port(x: &Exchange) -> Option<u16> {
-    sluice_message::head::split_port(&x.req.authority).1
+fn host_port(exchange: &Exchange) -> Option<u16> {
+    sluice_message::head::split_port(&exchange.req.authority).1
 }
 
-fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
+fn host(exchange: &Exchange, fallback: &str, out: &mut Vec<u8>) {
     // A trailing dot marks a name as fully qualified and is dropped.
-    let host = &x.req.host[..];
+    let host = &exchange.req.host[..];
     match host.strip_suffix(b".").unwrap_or(host) {
         b"" => out.extend_from_slice(fallback.as_bytes()),
         host if host.contains(&b':') => {
@@ -356,8 +387,8 @@ fn host(x: &Exchange, fallback: &str, out: &mut Vec<u8>) {
 }
 
 /// The path and query as sent by the client.
-pub fn sent(x: &Exchange) -> &[u8] {
-    let target = &x.req.target[..];
+pub fn sent(exchange: &Exchange) -> &[u8] {
+    let target = &exchange.req.target[..];
     if target.starts_with(b"/") {
         return target;
     }
@@ -369,25 +400,25 @@ pub fn sent(x: &Exchange) -> &[u8] {
     }
 }
 
-fn request_line(x: &Exchange, out: &mut Vec<u8>) {
-    if let Some(line) = &x.context.occasional().refused_line {
+fn request_line(exchange: &Exchange, out: &mut Vec<u8>) {
+    if let Some(line) = &exchange.context.occasional().refused_line {
         return out.extend_from_slice(line);
     }
-    let method = x
+    let method = exchange
         .context
         .original_method
         .as_deref()
-        .unwrap_or(&x.req.method);
+        .unwrap_or(&exchange.req.method);
     out.extend_from_slice(method.as_str().as_bytes());
     out.push(b' ');
-    out.extend_from_slice(&x.req.target);
+    out.extend_from_slice(&exchange.req.target);
     out.push(b' ');
-    out.extend_from_slice(x.req.version.as_str().as_bytes());
+    out.extend_from_slice(exchange.req.version.as_str().as_bytes());
 }
 
 /// Appends an argument as sent; names are compared without case.
-pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
-    let query = x.req.uri.query().unwrap_or_default();
+pub(super) fn argument(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let query = exchange.req.uri.query().unwrap_or_default();
     let mut pairs = query.split(|byte| *byte == b'&');
     let found = pairs.find_map(|pair| {
         let (known, value) = (pair.get(..name.len())?, pair.get(name.len() + 1..)?);
@@ -396,8 +427,8 @@ pub(super) fn argument(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(found.unwrap_or_default());
 }
 
-pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
-    let mut pairs = x
+pub(super) fn cookie(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
+    let mut pairs = exchange
         .req
         .fields
         .all(FieldId::Cookie)
@@ -413,8 +444,8 @@ pub(super) fn cookie(x: &Exchange, name: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The user name in the credentials of a request, if they can be decoded.
-fn remote_user(x: &Exchange, out: &mut Vec<u8>) {
-    let Some(field) = x.req.fields.first(FieldId::Authorization) else {
+fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) {
+    let Some(field) = exchange.req.fields.first(FieldId::Authorization) else {
         return;
     };
     let scheme = field
@@ -431,18 +462,18 @@ fn remote_user(x: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-fn time(x: &Exchange, layout: &str, out: &mut Vec<u8>) {
-    let seconds = i64::try_from(x.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
+fn time(exchange: &Exchange, layout: &str, out: &mut Vec<u8>) {
+    let seconds = i64::try_from(exchange.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
     LocalTime::utc(seconds, 0).push(layout, out);
 }
 
 /// The ID that `{http.request.uuid}` shows as well, in hexadecimal.
-fn request_id(x: &Exchange, out: &mut Vec<u8>) {
-    let [mut high, mut low] = x.context.uuid.get();
+fn request_id(exchange: &Exchange, out: &mut Vec<u8>) {
+    let [mut high, mut low] = exchange.context.uuid.get();
     if high == 0 && low == 0 {
         let bits = sluice_observe::random::bits();
         (high, low) = ((bits >> 64) as u64, bits as u64);
-        x.context.uuid.set([high, low]);
+        exchange.context.uuid.set([high, low]);
     }
     show(out, format_args!("{high:016x}{low:016x}"));
 }

@@ -9,28 +9,28 @@ use sluice_pipeline::failure::Fault;
 use sluice_pipeline::virtual_servers::VirtualServers;
 
 impl VirtualServers for Tree {
-    fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
-        self.refused(x, refused)
+    fn refuse(&self, exchange: &mut Exchange, refused: &Refused<'_>) -> Option<Fault> {
+        self.refused(exchange, refused)
     }
 
-    fn notes_of(&self, x: &Exchange) -> Option<usize> {
-        self.place(x).errors
+    fn notes_of(&self, exchange: &Exchange) -> Option<usize> {
+        self.place(exchange).errors
     }
 
     fn drop_slow(&self) -> bool {
         true
     }
 
-    fn client_gone(&self, x: &mut Exchange, failure: Option<&Failure>) {
-        self.tell_gone(x, failure);
+    fn client_gone(&self, exchange: &mut Exchange, failure: Option<&Failure>) {
+        self.tell_gone(exchange, failure);
     }
 
-    fn ended(&self, x: &mut Exchange, completion: &Completion) {
-        self.note_ending(x, completion);
+    fn ended(&self, exchange: &mut Exchange, completion: &Completion) {
+        self.note_ending(exchange, completion);
     }
 
-    fn client_limits(&self, x: &Exchange) -> &ClientLimits {
-        self.patience_of(self.place(x)).limits()
+    fn client_limits(&self, exchange: &Exchange) -> &ClientLimits {
+        self.patience_of(self.place(exchange)).limits()
     }
 
     fn server_of(&self, conn: &ConnInfo) -> u32 {

@@ -65,8 +65,8 @@ pub struct Context {
 /// Changes a response on its way to the client; the filter added last runs first. Filters see responses only, not
 /// errors that have yet to be turned into one.
 pub trait Filter: Send + Sync {
-    /// Changes the head (`x.res`) or the body of a response.
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body;
+    /// Changes the head (`exchange.res`) or the body of a response.
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body;
 
     /// Whether the filter has to await the body or something else; if so, [`Filter::wait`] is called instead of
     /// `apply`.
@@ -131,10 +131,10 @@ pub trait DialectState: Any {
     fn leaves_ranges(&mut self, fields: &mut Fields) -> bool;
 
     /// Appends the value of a placeholder that only this language has.
-    fn value(&self, x: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found;
+    fn value(&self, exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found;
 
     /// The provenance of that value when it is used in paths; `None` for that of the key.
-    fn provenance(&self, x: &Exchange, key: &NginxKey) -> Option<Provenance>;
+    fn provenance(&self, exchange: &Exchange, key: &NginxKey) -> Option<Provenance>;
 }
 
 /// The state of at most one configuration language. It is allocated on first write and kept for later requests of the
@@ -395,8 +395,8 @@ pub struct ProxyBody {
 
 /// Adds access log fields after the response has ended.
 pub trait Late: std::fmt::Debug + Send + Sync {
-    /// Adds to `x.context.log.fields`.
-    fn add(&self, x: &mut Exchange);
+    /// Adds to `exchange.context.log.fields`.
+    fn add(&self, exchange: &mut Exchange);
 }
 
 /// Data for the access log, in addition to the request.

@@ -11,8 +11,8 @@ pub use crate::step::{Step, Waiting};
 /// A handler never calls the next one. To change the response of later handlers it adds a [`Filter`] to the context, so
 /// passing a request along requires neither nesting nor allocation.
 pub trait Handler: Send + Sync {
-    /// Handles the request as far as possible without awaiting. The response head goes to `x.res`.
-    fn serve(&self, x: &mut Exchange) -> Step;
+    /// Handles the request as far as possible without awaiting. The response head goes to `exchange.res`.
+    fn serve(&self, exchange: &mut Exchange) -> Step;
 
     /// Describes what the handler does, for `explain`. Implementations must not cause side effects outside the process
     /// and must not block; handlers without either need not implement this.
@@ -54,8 +54,8 @@ impl Filtering {
 }
 
 impl Handler for Filtering {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.filters.push(self.0.clone());
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        exchange.context.filters.push(self.0.clone());
         Step::Next
     }
 }

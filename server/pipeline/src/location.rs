@@ -10,14 +10,19 @@ use crate::values::At;
 
 /// Expands a `Location` header. Placeholders hold decoded paths, which are encoded again; a text that does not itself
 /// start with a host cannot redirect to a host chosen by the request.
-pub fn of(text: &Template, x: &Exchange) -> Vec<u8> {
+pub fn of(text: &Template, exchange: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
-    text.expand_each(&At(x), Unknown::Empty, &mut out, |key, out, start| {
-        if is_decoded_path(key, &x.context.scratch) {
-            let value = out.split_off(start);
-            encode_path(&value, out);
-        }
-    });
+    text.expand_each(
+        &At(exchange),
+        Unknown::Empty,
+        &mut out,
+        |key, out, start| {
+            if is_decoded_path(key, &exchange.context.scratch) {
+                let value = out.split_off(start);
+                encode_path(&value, out);
+            }
+        },
+    );
     if !text.source().starts_with("//") {
         keep_here(&mut out);
     }

@@ -65,8 +65,8 @@ pub trait Watch {
     const WAITS: bool = true;
 
     /// Runs the next handler, which is at this position.
-    fn serve(&mut self, _at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
-        handler.serve(x)
+    fn serve(&mut self, _at: Place, handler: &dyn Handler, exchange: &mut Exchange) -> Step {
+        handler.serve(exchange)
     }
 
     /// The routes from `from` up to, but not including, `to` cannot match by host or path.
@@ -79,8 +79,14 @@ pub trait Watch {
     fn failed(&mut self, _fault: &Fault, _errors: Option<usize>) {}
 
     /// Applies a filter to the response; `count` filters remain.
-    fn filter(&mut self, _count: usize, filter: &dyn Filter, x: &mut Exchange, body: Body) -> Body {
-        filter.apply(x, body)
+    fn filter(
+        &mut self,
+        _count: usize,
+        filter: &dyn Filter,
+        exchange: &mut Exchange,
+        body: Body,
+    ) -> Body {
+        filter.apply(exchange, body)
     }
 }
 
@@ -115,54 +121,54 @@ impl Watch for Unwatched {}
 
 impl Program {
     /// Starts the walk.
-    pub fn start<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
-        x.context.frames.push(Frame::at(0));
-        self.walk(x, &mut Unwatched).into_answer(x)
+    pub fn start<'a>(&'a self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
+        exchange.context.frames.push(Frame::at(0));
+        self.walk(exchange, &mut Unwatched).into_answer(exchange)
     }
 
     /// Like `start`, observed by `watch`, with handlers that do not await.
-    pub fn watched(&self, x: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
-        x.context.frames.push(Frame::at(0));
-        match self.walk(x, watch) {
+    pub fn watched(&self, exchange: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
+        exchange.context.frames.push(Frame::at(0));
+        match self.walk(exchange, watch) {
             Applied::Answer(body) => Some(body),
             Applied::Later(_) | Applied::Filter(..) => None,
         }
     }
 
     /// Continues with the step that a handler returned after awaiting.
-    pub fn go_on<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
-        let applied = self.apply(x, step, &mut Unwatched);
+    pub fn go_on<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+        let applied = self.apply(exchange, step, &mut Unwatched);
         applied
-            .unwrap_or_else(|| self.walk(x, &mut Unwatched))
-            .into_answer(x)
+            .unwrap_or_else(|| self.walk(exchange, &mut Unwatched))
+            .into_answer(exchange)
     }
 
     /// Produces the response for a request without a usable head: it fails before the first handler.
-    pub fn refuse<'a>(&'a self, x: &'a mut Exchange, fault: Fault) -> Answer<'a, Step> {
-        let applied = self.fail(x, fault, &mut Unwatched);
+    pub fn refuse<'a>(&'a self, exchange: &'a mut Exchange, fault: Fault) -> Answer<'a, Step> {
+        let applied = self.fail(exchange, fault, &mut Unwatched);
         applied
-            .unwrap_or_else(|| self.walk(x, &mut Unwatched))
-            .into_answer(x)
+            .unwrap_or_else(|| self.walk(exchange, &mut Unwatched))
+            .into_answer(exchange)
     }
 
     /// Runs the handlers of a list for a request that does not get a response, so that they can record their notes.
-    pub fn note(&self, x: &mut Exchange, list: usize) {
-        x.context.frames.push(Frame::at(list));
+    pub fn note(&self, exchange: &mut Exchange, list: usize) {
+        exchange.context.frames.push(Frame::at(list));
         // The responses of these handlers are discarded, including those that would have to be awaited.
-        let _ = self.walk(x, &mut Unwatched);
-        x.context.frames.clear();
-        x.context.filters.clear();
+        let _ = self.walk(exchange, &mut Unwatched);
+        exchange.context.frames.clear();
+        exchange.context.filters.clear();
     }
 
-    fn walk<W: Watch>(&self, x: &mut Exchange, watch: &mut W) -> Applied<'_> {
+    fn walk<W: Watch>(&self, exchange: &mut Exchange, watch: &mut W) -> Applied<'_> {
         loop {
-            let applied = match self.next_handler(x, watch) {
-                Ok(Some((place, handler))) => match watch.serve(place, handler, x) {
+            let applied = match self.next_handler(exchange, watch) {
+                Ok(Some((place, handler))) => match watch.serve(place, handler, exchange) {
                     Step::Later => Some(Applied::Later(handler)),
-                    step => self.apply(x, step, watch),
+                    step => self.apply(exchange, step, watch),
                 },
-                Ok(None) => fall_through(x, watch),
-                Err(fault) => self.fail(x, fault, watch),
+                Ok(None) => fall_through(exchange, watch),
+                Err(fault) => self.fail(exchange, fault, watch),
             };
             if let Some(applied) = applied {
                 return applied;
@@ -170,52 +176,57 @@ impl Program {
         }
     }
 
-    fn apply<W: Watch>(&self, x: &mut Exchange, step: Step, watch: &mut W) -> Option<Applied<'_>> {
+    fn apply<W: Watch>(
+        &self,
+        exchange: &mut Exchange,
+        step: Step,
+        watch: &mut W,
+    ) -> Option<Applied<'_>> {
         if !matches!(step, Step::Fail(_) | Step::Later)
-            && let Some(fault) = given_up(x)
+            && let Some(fault) = given_up(exchange)
         {
-            return self.fail(x, fault, watch);
+            return self.fail(exchange, fault, watch);
         }
         match step {
             Step::Next => None,
             Step::Done(body) => {
-                if x.context.metrics.kinds != 0 {
-                    let after = clock::now().since(x.started);
-                    x.context.metrics.answer_begins(after);
+                if exchange.context.metrics.kinds != 0 {
+                    let after = clock::now().since(exchange.started);
+                    exchange.context.metrics.answer_begins(after);
                 }
-                let applied = finish(x, body, watch);
-                match given_up(x) {
-                    Some(fault) => self.fail(x, fault, watch),
+                let applied = finish(exchange, body, watch);
+                match given_up(exchange) {
+                    Some(fault) => self.fail(exchange, fault, watch),
                     None => applied,
                 }
             }
-            Step::Fail(fault) => self.fail(x, fault, watch),
-            Step::Enter(_) if x.context.frames.len() >= FRAMES_MAX => {
+            Step::Fail(fault) => self.fail(exchange, fault, watch),
+            Step::Enter(_) if exchange.context.frames.len() >= FRAMES_MAX => {
                 let fault = Fault::new(Status::LOOP_DETECTED, "routes call each other without end");
-                self.fail(x, fault, watch)
+                self.fail(exchange, fault, watch)
             }
             Step::Enter(list) => {
-                self.enter(x, list);
+                self.enter(exchange, list);
                 None
             }
             // Reached only after awaiting: the same handler continues to await.
-            Step::Later => self.current_handler(x).map(Applied::Later),
+            Step::Later => self.current_handler(exchange).map(Applied::Later),
         }
     }
 
-    fn enter(&self, x: &mut Exchange, list: usize) {
+    fn enter(&self, exchange: &mut Exchange, list: usize) {
         if let Some(errors) = self.lists[list].errors {
-            x.context.scopes.push(Scope {
+            exchange.context.scopes.push(Scope {
                 errors,
-                outer: x.context.frames.clone(),
+                outer: exchange.context.frames.clone(),
             });
         }
-        x.context.frames.push(Frame::at(list));
+        exchange.context.frames.push(Frame::at(list));
     }
 
     /// The handler that returned the last step.
-    fn current_handler(&self, x: &Exchange) -> Option<&dyn Handler> {
-        let frame = x.context.frames.last()?;
+    fn current_handler(&self, exchange: &Exchange) -> Option<&dyn Handler> {
+        let frame = exchange.context.frames.last()?;
         let route = self.lists[frame.list].routes.get(frame.route)?;
         Some(&**route.handlers.get(frame.handler?.checked_sub(1)?)?)
     }
@@ -223,11 +234,11 @@ impl Program {
     /// The next handler of the walk; `None` at its end.
     fn next_handler<W: Watch>(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         watch: &mut W,
     ) -> Result<Option<(Place, &dyn Handler)>, Fault> {
         loop {
-            let Some(frame) = x.context.frames.last_mut() else {
+            let Some(frame) = exchange.context.frames.last_mut() else {
                 return Ok(None);
             };
             let list = &self.lists[frame.list];
@@ -244,7 +255,7 @@ impl Program {
                 }
                 if route.terminal {
                     // A terminal route ends the walk, including the lists around it.
-                    x.context.frames.clear();
+                    exchange.context.frames.clear();
                     return Ok(None);
                 }
                 *frame = Frame {
@@ -254,15 +265,16 @@ impl Program {
                 };
             }
             let from = *frame;
-            let chosen = self.choose(x, from, watch)?;
-            x.context.frames.pop();
+            let chosen = self.choose(exchange, from, watch)?;
+            exchange.context.frames.pop();
             if let Some(route) = chosen {
                 if let Some(metrics) = &self.metrics
                     && let Some(kind) = self.lists[from.list].routes[route].kind
                 {
-                    x.context.metrics = metrics.enter(x, x.context.metrics, kind);
+                    exchange.context.metrics =
+                        metrics.enter(exchange, exchange.context.metrics, kind);
                 }
-                x.context.frames.push(Frame {
+                exchange.context.frames.push(Frame {
                     list: from.list,
                     route,
                     handler: Some(0),
@@ -274,37 +286,39 @@ impl Program {
     /// The first matching route at or after `frame`.
     fn choose<W: Watch>(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         frame: Frame,
         watch: &mut W,
     ) -> Result<Option<usize>, Fault> {
         let (number, mut from) = (frame.list, frame.route);
         let list = &self.lists[number];
         loop {
-            let found = list.index.candidate(&x.req.host, x.req.uri.path(), from);
-            watch.left_out(x, number, from, found.unwrap_or(list.routes.len()));
+            let found = list
+                .index
+                .candidate(&exchange.req.host, exchange.req.uri.path(), from);
+            watch.left_out(exchange, number, from, found.unwrap_or(list.routes.len()));
             let Some(index) = found else { return Ok(None) };
             let route = &list.routes[index];
             let taken = route
                 .group
-                .is_some_and(|group| x.context.groups.contains(group));
+                .is_some_and(|group| exchange.context.groups.contains(group));
             let always = route.matchers.is_always();
             let verdict = match taken {
                 true => Verdict::GroupTaken,
                 false if always => Verdict::Taken,
-                false => match values::matches(&route.matchers, x) {
+                false => match values::matches(&route.matchers, exchange) {
                     Ok(true) => Verdict::Taken,
                     Ok(false) => Verdict::NotMatched,
                     Err(fault) => {
-                        watch.looked_at(x, number, index, Verdict::Refused);
+                        watch.looked_at(exchange, number, index, Verdict::Refused);
                         return Err(fault);
                     }
                 },
             };
-            watch.looked_at(x, number, index, verdict);
+            watch.looked_at(exchange, number, index, verdict);
             if verdict == Verdict::Taken {
                 if let Some(group) = route.group {
-                    x.context.groups.insert(group);
+                    exchange.context.groups.insert(group);
                 }
                 return Ok(Some(index));
             }
@@ -313,7 +327,12 @@ impl Program {
     }
 
     /// Continues the walk with the error routes; without error routes produces the default error response.
-    fn fail<W: Watch>(&self, x: &mut Exchange, fault: Fault, watch: &mut W) -> Option<Applied<'_>> {
+    fn fail<W: Watch>(
+        &self,
+        exchange: &mut Exchange,
+        fault: Fault,
+        watch: &mut W,
+    ) -> Option<Applied<'_>> {
         let virtual_servers = self.virtual_servers.as_deref();
         let gone = fault.failure.as_ref().is_some_and(|failure| {
             failure.side == Side::Client && failure.kind == FailureKind::Closed
@@ -322,49 +341,49 @@ impl Program {
         });
         // RFC 9110, section 15.5.9: after a request timeout the connection is closed rather than reading the rest of
         // the request. In HTTP/2 this affects only the stream.
-        x.close |= x.req.version < Version::Http2
+        exchange.close |= exchange.req.version < Version::Http2
             && fault.failure.as_ref().is_some_and(|failure| {
                 failure.side == Side::Client && failure.kind == FailureKind::Timeout
             });
-        x.context.log.error = Some(fault.message.to_string());
-        x.res.status = fault.status;
-        let handled_before = x.context.error.is_some();
-        let inner = x.context.scopes.last().map(|scope| scope.errors);
+        exchange.context.log.error = Some(fault.message.to_string());
+        exchange.res.status = fault.status;
+        let handled_before = exchange.context.error.is_some();
+        let inner = exchange.context.scopes.last().map(|scope| scope.errors);
         watch.failed(
             &fault,
             inner.or(self.errors.filter(|_| !handled_before || self.errors_recur)),
         );
-        x.context.error = Some(Box::new(ErrorInfo {
+        exchange.context.error = Some(Box::new(ErrorInfo {
             status: fault.status,
             message: fault.message.into_owned(),
             id: values::error_id(),
         }));
         // Filters and intercepted responses belong to the handlers that were abandoned.
-        if let Some(aside) = &mut x.context.aside {
+        if let Some(aside) = &mut exchange.context.aside {
             aside.intercepted.clear();
         }
-        while let Some(filter) = x.context.filters.pop() {
-            filter.give_up(x);
+        while let Some(filter) = exchange.context.filters.pop() {
+            filter.give_up(exchange);
         }
         if gone {
             if let Some(servers) = virtual_servers {
-                servers.client_gone(x, fault.failure.as_ref());
+                servers.client_gone(exchange, fault.failure.as_ref());
             }
             return Some(Applied::Answer(Body::Abort));
         }
-        if let Some(scope) = x.context.scopes.pop() {
-            x.context.frames = scope.outer;
-            x.context.frames.push(Frame::at(scope.errors));
+        if let Some(scope) = exchange.context.scopes.pop() {
+            exchange.context.frames = scope.outer;
+            exchange.context.frames.push(Frame::at(scope.errors));
             return None;
         }
         match self.errors {
             Some(errors) if !handled_before || self.errors_recur => {
-                x.context.frames.clear();
-                x.context.frames.push(Frame::at(errors));
-                x.context.groups.clear();
+                exchange.context.frames.clear();
+                exchange.context.frames.push(Frame::at(errors));
+                exchange.context.groups.clear();
                 None
             }
-            Some(_) | None => finish(x, Body::Empty, watch),
+            Some(_) | None => finish(exchange, Body::Empty, watch),
         }
     }
 }
@@ -377,19 +396,19 @@ enum Applied<'a> {
 }
 
 impl<'a> Applied<'a> {
-    fn into_answer(self, x: &'a mut Exchange) -> Answer<'a, Step> {
+    fn into_answer(self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
         match self {
             Applied::Answer(body) => Answer::Ready(body),
-            Applied::Later(handler) => Answer::Later(handler.wait(x)),
-            Applied::Filter(filter, body) => Answer::Later(filter.wait(x, body)),
+            Applied::Later(handler) => Answer::Later(handler.wait(exchange)),
+            Applied::Filter(filter, body) => Answer::Later(filter.wait(exchange, body)),
         }
     }
 }
 
 /// The fault of a request whose regular expression exceeded the matching limit while a value was computed. While an
 /// error is being handled the response is sent regardless.
-fn given_up(x: &Exchange) -> Option<Fault> {
-    let fails = x.context.given_up.take() && x.context.error.is_none();
+fn given_up(exchange: &Exchange) -> Option<Fault> {
+    let fails = exchange.context.given_up.take() && exchange.context.error.is_none();
     fails.then(|| {
         let why = "a pattern has too many ways to match";
         Fault::new(Status::INTERNAL_SERVER_ERROR, why)
@@ -398,70 +417,74 @@ fn given_up(x: &Exchange) -> Option<Fault> {
 
 /// The response if no handler produced one: the response held back by `intercept`, otherwise an empty one with the
 /// status of the error being handled, if any. `None` if a filter diverts to other routes.
-fn fall_through<'a, W: Watch>(x: &mut Exchange, watch: &mut W) -> Option<Applied<'a>> {
-    let aside = x.context.aside.as_mut();
+fn fall_through<'a, W: Watch>(exchange: &mut Exchange, watch: &mut W) -> Option<Applied<'a>> {
+    let aside = exchange.context.aside.as_mut();
     if let Some(answer) = aside.and_then(|aside| aside.intercepted.pop()) {
-        x.res.status = answer.head.status;
-        x.res.fields.append(&answer.head.fields);
-        x.inline = answer.inline;
-        return finish(x, answer.body, watch);
+        exchange.res.status = answer.head.status;
+        exchange.res.fields.append(&answer.head.fields);
+        exchange.inline = answer.inline;
+        return finish(exchange, answer.body, watch);
     }
-    if let Some(error) = &x.context.error {
-        x.res.status = error.status;
+    if let Some(error) = &exchange.context.error {
+        exchange.res.status = error.status;
     }
-    finish(x, Body::Empty, watch)
+    finish(exchange, Body::Empty, watch)
 }
 
 /// Applies the filters to a response, last added first. `None` if a filter diverts to routes that produce a response to
 /// replace it.
-fn finish<'a, W: Watch>(x: &mut Exchange, mut body: Body, watch: &mut W) -> Option<Applied<'a>> {
-    while let Some(filter) = x.context.filters.pop() {
+fn finish<'a, W: Watch>(
+    exchange: &mut Exchange,
+    mut body: Body,
+    watch: &mut W,
+) -> Option<Applied<'a>> {
+    while let Some(filter) = exchange.context.filters.pop() {
         if !matches!(body, Body::Tunnel(_) | Body::Abort)
-            && let Some(list) = filter.diverts(x)
+            && let Some(list) = filter.diverts(exchange)
         {
-            return divert(x, body, list).map(Applied::Answer);
+            return divert(exchange, body, list).map(Applied::Answer);
         }
-        if W::WAITS && filter.waits(x, &body) {
+        if W::WAITS && filter.waits(exchange, &body) {
             return Some(Applied::Filter(filter, body));
         }
-        body = watch.filter(x.context.filters.len(), &*filter, x, body);
+        body = watch.filter(exchange.context.filters.len(), &*filter, exchange, body);
     }
-    if let Some(aside) = &mut x.context.aside {
+    if let Some(aside) = &mut exchange.context.aside {
         aside.intercepted.clear();
     }
     Some(Applied::Answer(body))
 }
 
 /// Holds a response back and continues with the routes of `list`.
-fn divert(x: &mut Exchange, body: Body, list: usize) -> Option<Body> {
-    let aside = x.context.aside.get_or_insert_default();
+fn divert(exchange: &mut Exchange, body: Body, list: usize) -> Option<Body> {
+    let aside = exchange.context.aside.get_or_insert_default();
     if aside.intercepted.len() >= FRAMES_MAX {
         // The routes intercept responses that they produce themselves.
-        x.context.log.error = Some("responses are intercepted in a loop".to_owned());
-        x.context.filters.clear();
+        exchange.context.log.error = Some("responses are intercepted in a loop".to_owned());
+        exchange.context.filters.clear();
         aside.intercepted.clear();
-        x.res.status = Status::LOOP_DETECTED;
+        exchange.res.status = Status::LOOP_DETECTED;
         return Some(Body::Empty);
     }
-    aside.head = Some(x.res.clone());
+    aside.head = Some(exchange.res.clone());
     // These headers describe the content that is held back; all other headers apply to whichever response is sent.
     let mut head = ResponseHead {
-        status: x.res.status,
+        status: exchange.res.status,
         ..ResponseHead::default()
     };
     for id in [FieldId::ContentEncoding, FieldId::ContentRange] {
-        for value in x.res.fields.all(id) {
+        for value in exchange.res.fields.all(id) {
             head.fields.push(id, value);
         }
-        x.res.fields.remove(id);
+        exchange.res.fields.remove(id);
     }
-    x.res.status = Status::OK;
+    exchange.res.status = Status::OK;
     aside.intercepted.push(Held {
         head,
         body,
-        inline: std::mem::take(&mut x.inline),
+        inline: std::mem::take(&mut exchange.inline),
     });
-    x.context.frames.clear();
-    x.context.frames.push(Frame::at(list));
+    exchange.context.frames.clear();
+    exchange.context.frames.push(Frame::at(list));
     None
 }

@@ -22,55 +22,72 @@ struct LineScratch(RefCell<Vec<u8>>);
 /// Counts and logs the end of a request. Call it once for each [`Recorder::begin`].
 pub fn end(
     recorder: &Recorder,
-    x: &mut Exchange,
+    exchange: &mut Exchange,
     completion: &Completion,
     access: Option<&AccessLog>,
     metrics: Option<&SiteMetrics>,
 ) {
     let aborted = matches!(completion.ending, Ending::Aborted);
-    let status = if aborted { 0 } else { x.res.status.code() };
-    recorder.end(x.worker.index, status, completion);
+    let status = if aborted {
+        0
+    } else {
+        exchange.res.status.code()
+    };
+    recorder.end(exchange.worker.index, status, completion);
     if let Some(metrics) = metrics {
-        let failed = x.context.log.error.is_some();
-        metrics.leave(x, x.context.metrics, (completion, status), failed);
+        let failed = exchange.context.log.error.is_some();
+        metrics.leave(
+            exchange,
+            exchange.context.metrics,
+            (completion, status),
+            failed,
+        );
     }
-    if x.context.log.trace.is_some()
-        && let Some(span) = x.context.log.trace.take()
+    if exchange.context.log.trace.is_some()
+        && let Some(span) = exchange.context.log.trace.take()
     {
         let ended = Ended {
-            method: original_method(x),
-            client_ip: x.context.client_ip,
+            method: original_method(exchange),
+            client_ip: exchange.context.client_ip,
             status,
             body_bytes_sent: completion.body_bytes_sent,
         };
-        span.end(x, ended);
+        span.end(exchange, ended);
     }
-    if x.context.log.error.is_some() && !x.context.log.is_told {
-        log_error(recorder.log(), x, completion, status, access);
+    if exchange.context.log.error.is_some() && !exchange.context.log.is_told {
+        log_error(recorder.log(), exchange, completion, status, access);
     }
-    if let Some(access) = access.filter(|_| !x.context.log.skip) {
-        if !x.context.log.late.is_empty() {
-            x.context.log.body_bytes_sent = completion.body_bytes_sent;
-            x.context.log.body_bytes_read = completion.body_bytes_read;
-            x.context.log.bytes_sent = completion.bytes_sent;
-            x.context.log.head_bytes_sent = completion.head_bytes_sent;
-            x.context.log.is_complete = matches!(completion.ending, Ending::Complete);
+    if let Some(access) = access.filter(|_| !exchange.context.log.skip) {
+        if !exchange.context.log.late.is_empty() {
+            exchange.context.log.body_bytes_sent = completion.body_bytes_sent;
+            exchange.context.log.body_bytes_read = completion.body_bytes_read;
+            exchange.context.log.bytes_sent = completion.bytes_sent;
+            exchange.context.log.head_bytes_sent = completion.head_bytes_sent;
+            exchange.context.log.is_complete = matches!(completion.ending, Ending::Complete);
             // As with Caddy's nested handlers, the last directive adds its fields first.
-            for late in std::mem::take(&mut x.context.log.late).into_iter().rev() {
-                late.add(x);
+            for late in std::mem::take(&mut exchange.context.log.late)
+                .into_iter()
+                .rev()
+            {
+                late.add(exchange);
             }
         }
-        let scratch = x.worker.local::<LineScratch>();
+        let scratch = exchange.worker.local::<LineScratch>();
         let line = &mut *scratch.0.borrow_mut();
-        let facts = facts(x, completion, status);
-        access.write(&facts, &x.context.log.names, || recorder.log().plan(), line);
+        let facts = facts(exchange, completion, status);
+        access.write(
+            &facts,
+            &exchange.context.log.names,
+            || recorder.log().plan(),
+            line,
+        );
     }
 }
 
 /// Logs why a request failed; this is never shown to clients.
 fn log_error(
     log: &Log,
-    x: &Exchange,
+    exchange: &Exchange,
     completion: &Completion,
     status: u16,
     access: Option<&AccessLog>,
@@ -94,28 +111,32 @@ fn log_error(
                 message: "request failed",
                 caller: std::panic::Location::caller(),
             };
-            write_error(x, completion, status, &route, &head, access);
+            write_error(exchange, completion, status, &route, &head, access);
         }
     };
     // The logger names are the same as those of the access log entry.
-    match (x.context.log.names.as_slice(), access) {
+    match (exchange.context.log.names.as_slice(), access) {
         ([], None) => write(""),
-        ([], Some(access)) => access.names_for(&x.req.host).for_each(write),
+        ([], Some(access)) => access.names_for(&exchange.req.host).for_each(write),
         (names, _) => names.iter().for_each(|name| write(name)),
     }
 }
 
 fn write_error(
-    x: &Exchange,
+    exchange: &Exchange,
     completion: &Completion,
     status: u16,
     route: &Route,
     head: &Head<'_>,
     access: Option<&AccessLog>,
 ) {
-    let facts = facts(x, completion, status);
-    let message = x.context.log.error.as_deref().unwrap_or_default();
-    let id = x.context.error.as_ref().map_or("", |error| &error.id);
+    let facts = facts(exchange, completion, status);
+    let message = exchange.context.log.error.as_deref().unwrap_or_default();
+    let id = exchange
+        .context
+        .error
+        .as_ref()
+        .map_or("", |error| &error.id);
     let credentials = access.map_or(Credentials::Hidden, AccessLog::credentials);
     let mut line = Vec::new();
     route.write(&mut line, SystemTime::now(), head, |fields| {
@@ -144,7 +165,7 @@ pub struct Remark<'a> {
 }
 
 /// Logs the message.
-pub fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
+pub fn tell(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
     let route = log.plan().route(remark.logger);
     if !route.takes(remark.level) {
         return;
@@ -163,7 +184,7 @@ pub fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
         body_bytes_read: 0,
         duration: Duration::ZERO,
     };
-    let facts = facts(x, &completion, x.res.status.code());
+    let facts = facts(exchange, &completion, exchange.res.status.code());
     let mut line = Vec::new();
     route.write(&mut line, SystemTime::now(), &head, |fields| {
         fields.text("error", remark.message.as_bytes());
@@ -178,29 +199,29 @@ pub fn tell(log: &Log, x: &Exchange, remark: &Remark<'_>) {
 
 const ERRORS: &str = "http.log.error";
 
-fn facts<'a>(x: &'a Exchange, completion: &Completion, status: u16) -> RequestFacts<'a> {
+fn facts<'a>(exchange: &'a Exchange, completion: &Completion, status: u16) -> RequestFacts<'a> {
     RequestFacts {
-        remote: x.conn.remote,
-        client_ip: x.context.client_ip,
-        protocol: x.req.version.as_str(),
-        method: original_method(x).as_str(),
-        authority: &x.req.authority,
-        host: &x.req.host,
-        target: &x.req.target,
-        fields: &x.req.fields,
-        tls: x.conn.tls.as_deref(),
+        remote: exchange.conn.remote,
+        client_ip: exchange.context.client_ip,
+        protocol: exchange.req.version.as_str(),
+        method: original_method(exchange).as_str(),
+        authority: &exchange.req.authority,
+        host: &exchange.req.host,
+        target: &exchange.req.target,
+        fields: &exchange.req.fields,
+        tls: exchange.conn.tls.as_deref(),
         bytes_read: completion.body_bytes_read,
-        user: x.context.log.user.as_deref().unwrap_or_default(),
+        user: exchange.context.log.user.as_deref().unwrap_or_default(),
         duration: completion.duration,
         size: completion.body_bytes_sent,
         status,
-        answer_fields: &x.res.fields,
-        extra: &x.context.log.fields,
+        answer_fields: &exchange.res.fields,
+        extra: &exchange.context.log.fields,
     }
 }
 
 /// The method as the client sent it.
-fn original_method(x: &Exchange) -> &Method {
-    let original = x.context.original_method.as_deref();
-    original.unwrap_or(&x.req.method)
+fn original_method(exchange: &Exchange) -> &Method {
+    let original = exchange.context.original_method.as_deref();
+    original.unwrap_or(&exchange.req.method)
 }

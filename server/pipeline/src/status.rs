@@ -37,11 +37,11 @@ impl StatusText {
 
     /// The status for a request; `None` if the placeholder does not yield a number from 200 to 999. A status below 200
     /// is not valid for a final response: the client would wait for another one, or switch to another protocol.
-    pub fn resolve(&self, x: &Exchange) -> Option<Status> {
+    pub fn resolve(&self, exchange: &Exchange) -> Option<Status> {
         match self {
             StatusText::Fixed(status) => Some(*status),
             StatusText::Later(template) => {
-                let text = values::expanded(template, x);
+                let text = values::expanded(template, exchange);
                 let status = Status::new(std::str::from_utf8(&text).ok()?.parse().ok()?)?;
                 (!status.is_informational()).then_some(status)
             }

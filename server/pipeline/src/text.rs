@@ -8,13 +8,13 @@ use crate::values::At;
 
 /// Expands a template as a header value. Invalid bytes, which can only come from a client, are replaced by spaces, so a
 /// client cannot inject a new line (RFC 9110, section 5.5).
-pub fn push_value(template: &Template, unknown: Unknown, x: &Exchange, out: &mut Vec<u8>) {
+pub fn push_value(template: &Template, unknown: Unknown, exchange: &Exchange, out: &mut Vec<u8>) {
     if let Some(text) = template.literal() {
         out.extend_from_slice(text);
         return;
     }
     let start = out.len();
-    template.expand(&At(x), unknown, out);
+    template.expand(&At(exchange), unknown, out);
     clean_value(&mut out[start..]);
 }
 

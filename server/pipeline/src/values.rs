@@ -37,31 +37,31 @@ impl At<'_> {
 }
 
 /// Whether the request matches one of the matcher sets. A matcher may fail the request instead.
-pub fn matches(matchers: &MatcherSets, x: &Exchange) -> Result<bool, Fault> {
+pub fn matches(matchers: &MatcherSets, exchange: &Exchange) -> Result<bool, Fault> {
     matchers
-        .matches(&At(x).input())
+        .matches(&At(exchange).input())
         .map_err(|refusal| Fault::new(refusal.status, refusal.reason))
 }
 
 /// Expands a template for an exchange; unknown placeholders are replaced by nothing.
-pub fn expand(template: &Template, x: &Exchange, out: &mut Vec<u8>) {
+pub fn expand(template: &Template, exchange: &Exchange, out: &mut Vec<u8>) {
     match template.literal() {
         Some(text) => out.extend_from_slice(text),
-        None => template.expand(&At(x), Unknown::Empty, out),
+        None => template.expand(&At(exchange), Unknown::Empty, out),
     }
 }
 
 /// Like [`expand`], for texts that are rarely needed.
-pub fn expanded(template: &Template, x: &Exchange) -> Vec<u8> {
+pub fn expanded(template: &Template, exchange: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
-    expand(template, x, &mut out);
+    expand(template, exchange, &mut out);
     out
 }
 
 /// Like [`expanded`], with the provenance of the text.
-pub fn expanded_traced(template: &Template, x: &Exchange) -> (Vec<u8>, Provenance) {
+pub fn expanded_traced(template: &Template, exchange: &Exchange) -> (Vec<u8>, Provenance) {
     let mut out = Vec::new();
-    let provenance = template.expand_traced(&At(x), &mut out);
+    let provenance = template.expand_traced(&At(exchange), &mut out);
     (out, provenance)
 }
 
@@ -69,14 +69,18 @@ pub fn expanded_traced(template: &Template, x: &Exchange) -> (Vec<u8>, Provenanc
 ///
 /// # Errors
 /// A value of the request does not fit into the path.
-pub fn expand_path(template: &Template, x: &Exchange, out: &mut Vec<u8>) -> Result<(), UnfitPath> {
-    template.expand_path(&At(x), out)
+pub fn expand_path(
+    template: &Template,
+    exchange: &Exchange,
+    out: &mut Vec<u8>,
+) -> Result<(), UnfitPath> {
+    template.expand_path(&At(exchange), out)
 }
 
 /// Like [`expanded`], but unknown placeholders remain as written.
-pub fn expanded_or_kept(template: &Template, x: &Exchange) -> Vec<u8> {
+pub fn expanded_or_kept(template: &Template, exchange: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
-    template.expand(&At(x), Unknown::Keep, &mut out);
+    template.expand(&At(exchange), Unknown::Keep, &mut out);
     out
 }
 
@@ -86,8 +90,11 @@ pub fn is_set(value: &[u8]) -> bool {
 }
 
 /// The client address, taking trusted proxies into account.
-pub fn client_ip(x: &Exchange) -> Option<IpAddr> {
-    x.context.client_ip.or_else(|| remote_ip(&x.conn))
+pub fn client_ip(exchange: &Exchange) -> Option<IpAddr> {
+    exchange
+        .context
+        .client_ip
+        .or_else(|| remote_ip(&exchange.conn))
 }
 
 /// The address of the peer.
@@ -109,13 +116,17 @@ pub fn error_id() -> String {
 
 impl Values for At<'_> {
     fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
-        let x = self.0;
+        let exchange = self.0;
         match key {
-            Key::Var(name) if &**name == "trusted_proxy" => push(out, x.context.from_trusted_proxy),
-            Key::Var(name) if &**name != "client_ip" => known(x.context.vars.find(name), out),
-            Key::Other(name) => maybe(x.context.mapped.find(name), out),
-            Key::Nginx(key) => match x.context.dialect.any() {
-                Some(state) => state.value(x, key, out),
+            Key::Var(name) if &**name == "trusted_proxy" => {
+                push(out, exchange.context.from_trusted_proxy)
+            }
+            Key::Var(name) if &**name != "client_ip" => {
+                known(exchange.context.vars.find(name), out)
+            }
+            Key::Other(name) => maybe(exchange.context.mapped.find(name), out),
+            Key::Nginx(key) => match exchange.context.dialect.any() {
+                Some(state) => state.value(exchange, key, out),
                 None => Found::Unknown,
             },
             Key::Error(key) => self.error(*key, out),
@@ -123,7 +134,7 @@ impl Values for At<'_> {
             Key::Proxy(key) => self.proxy(key, out),
             Key::ResponseHeader(key) => self.response_header(key, out),
             Key::User(field) if &**field == "id" => {
-                maybe(x.context.log.user.as_deref().map(str::as_bytes), out)
+                maybe(exchange.context.log.user.as_deref().map(str::as_bytes), out)
             }
             Key::Env(name) => {
                 if let Some(value) = std::env::var_os(&**name) {
@@ -139,16 +150,17 @@ impl Values for At<'_> {
             Key::Uuid => self.uuid(out),
             Key::InterceptStatus | Key::InterceptHeader(_) => self.intercepted(key, out),
             Key::ShuttingDown => {
-                let ends = x.worker.draining.get() || x.worker.stop_at.get().is_some();
+                let ends =
+                    exchange.worker.draining.get() || exchange.worker.stop_at.get().is_some();
                 push(out, ends)
             }
-            Key::TimeUntilShutdown => match x.worker.stop_at.get() {
+            Key::TimeUntilShutdown => match exchange.worker.stop_at.get() {
                 Some(stop_at) => span(out, stop_at.since(clock::now())),
                 None => Found::Known,
             },
-            Key::Body => known(x.context.body_text(), out),
+            Key::Body => known(exchange.context.body_text(), out),
             Key::BodyBase64 => {
-                let body = x.context.body_text().unwrap_or_default();
+                let body = exchange.context.body_text().unwrap_or_default();
                 push(out, STANDARD.encode(body))
             }
             Key::Tls(key @ (TlsKey::Client(_) | TlsKey::ClientSan(..))) => {

@@ -10,22 +10,22 @@ use crate::failure::Fault;
 pub trait VirtualServers: Send + Sync {
     /// Records what is known of a request without a usable head. Returns the fault to respond with; `None` if there is
     /// no response.
-    fn refuse(&self, x: &mut Exchange, refused: &Refused<'_>) -> Option<Fault>;
+    fn refuse(&self, exchange: &mut Exchange, refused: &Refused<'_>) -> Option<Fault>;
 
     /// The list of routes that records notes about a request without a response.
-    fn notes_of(&self, x: &Exchange) -> Option<usize>;
+    fn notes_of(&self, exchange: &Exchange) -> Option<usize>;
 
     /// Whether a client that is too slow does not get a response.
     fn drop_slow(&self) -> bool;
 
     /// Logs that the client disconnected or was too slow.
-    fn client_gone(&self, x: &mut Exchange, failure: Option<&Failure>);
+    fn client_gone(&self, exchange: &mut Exchange, failure: Option<&Failure>);
 
     /// Notes how a response ended, before it is logged.
-    fn ended(&self, x: &mut Exchange, completion: &Completion);
+    fn ended(&self, exchange: &mut Exchange, completion: &Completion);
 
     /// The limits of the client during the rest of the request.
-    fn client_limits(&self, x: &Exchange) -> &ClientLimits;
+    fn client_limits(&self, exchange: &Exchange) -> &ClientLimits;
 
     /// The index of the server that a connection belongs to before its first request.
     fn server_of(&self, conn: &ConnInfo) -> u32;

@@ -71,37 +71,40 @@ impl Site {
         site
     }
 
-    async fn answered(&self, x: &mut Exchange) -> Body {
-        x.context.scratch.set_env(x.worker.clone());
-        let mut step = match self.rules.program.start(x) {
+    async fn answered(&self, exchange: &mut Exchange) -> Body {
+        exchange.context.scratch.set_env(exchange.worker.clone());
+        let mut step = match self.rules.program.start(exchange) {
             Answer::Ready(body) => return body,
             Answer::Later(later) => later.await,
         };
         loop {
-            step = match self.rules.program.go_on(x, step) {
+            step = match self.rules.program.go_on(exchange, step) {
                 Answer::Ready(body) => return body,
                 Answer::Later(later) => later.await,
             };
         }
     }
 
-    fn begin(&self, x: &mut Exchange) {
-        self.recorder.begin(x.worker.index);
+    fn begin(&self, exchange: &mut Exchange) {
+        self.recorder.begin(exchange.worker.index);
         if self.rules.program.metrics.is_some() {
-            x.context.metrics = Marks::counted();
+            exchange.context.metrics = Marks::counted();
         }
-        Rules::prepare(x);
+        Rules::prepare(exchange);
     }
 
     /// Responds to an ACME HTTP challenge. This comes before everything in the configuration, so that redirects and
     /// authentication do not interfere.
-    fn answer_challenge(&self, x: &mut Exchange) -> Option<Body> {
+    fn answer_challenge(&self, exchange: &mut Exchange) -> Option<Body> {
         if self.challenges.is_idle() {
             return None;
         }
-        let answer = self.challenges.http_answer(x.req.uri.path())?;
-        x.inline.extend_from_slice(answer.as_bytes());
-        x.res.fields.push(FieldId::ContentType, b"text/plain");
+        let answer = self.challenges.http_answer(exchange.req.uri.path())?;
+        exchange.inline.extend_from_slice(answer.as_bytes());
+        exchange
+            .res
+            .fields
+            .push(FieldId::ContentType, b"text/plain");
         Some(Body::Inline)
     }
 }
@@ -148,43 +151,43 @@ impl Rules {
     }
 
     /// Prepares a new exchange for the handlers.
-    pub(crate) fn prepare(x: &mut Exchange) {
-        if !x.context.scratch.has_env() {
-            let worker = x.worker.clone();
-            x.context.scratch.set_env(worker);
+    pub(crate) fn prepare(exchange: &mut Exchange) {
+        if !exchange.context.scratch.has_env() {
+            let worker = exchange.worker.clone();
+            exchange.context.scratch.set_env(worker);
         }
-        x.res.fields.push_fixed(&SERVER);
+        exchange.res.fields.push_fixed(&SERVER);
     }
 
     /// Determines the client address and checks whether the server accepts the request; the error is the status to
     /// respond with.
-    pub(crate) fn admit(&self, x: &mut Exchange) -> Result<(), Status> {
+    pub(crate) fn admit(&self, exchange: &mut Exchange) -> Result<(), Status> {
         if let Some(expected) = &self.expected_names {
-            expected.retain(&mut x.req.fields);
+            expected.retain(&mut exchange.req.fields);
             // A 2xx response would open a tunnel without a destination (RFC 9110, section 9.3.6), so the client's next
             // bytes would not be HTTP.
-            if x.req.method == Method::Connect {
-                x.res.fields.push(FieldId::Allow, ALLOWED);
-                x.close |= x.req.version < Version::Http2;
+            if exchange.req.method == Method::Connect {
+                exchange.res.fields.push(FieldId::Allow, ALLOWED);
+                exchange.close |= exchange.req.version < Version::Http2;
                 return Err(Status::METHOD_NOT_ALLOWED);
             }
         }
         if let Some(trusted) = &self.trusted_proxies {
-            x.context.client_ip = trusted.client_ip(&x.conn, &x.req.fields);
-            x.context.from_trusted_proxy = trusted.trusts(&x.conn);
+            exchange.context.client_ip = trusted.client_ip(&exchange.conn, &exchange.req.fields);
+            exchange.context.from_trusted_proxy = trusted.trusts(&exchange.conn);
         }
-        if self.is_misdirected(x) {
+        if self.is_misdirected(exchange) {
             return Err(Status::MISDIRECTED_REQUEST);
         }
-        match x.conn.tls.as_deref() {
-            Some(tls) if tls.is_early() => early::admit(x),
+        match exchange.conn.tls.as_deref() {
+            Some(tls) if tls.is_early() => early::admit(exchange),
             Some(_) | None => Ok(()),
         }
     }
 
     /// Whether `Host` differs from the server name of the TLS handshake.
-    fn is_misdirected(&self, x: &Exchange) -> bool {
-        let Some(tls) = x
+    fn is_misdirected(&self, exchange: &Exchange) -> bool {
+        let Some(tls) = exchange
             .conn
             .tls
             .as_deref()
@@ -192,15 +195,15 @@ impl Rules {
         else {
             return false;
         };
-        tls.server_name.as_bytes() != &*x.req.host
+        tls.server_name.as_bytes() != &*exchange.req.host
     }
 }
 
 impl Subrequests for Site {
-    fn fetch<'a>(&'a self, x: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>> {
+    fn fetch<'a>(&'a self, exchange: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>> {
         Box::pin(async move {
-            let worker = x.worker.clone();
-            let mut answered = pin!(self.answered(x));
+            let worker = exchange.worker.clone();
+            let mut answered = pin!(self.answered(exchange));
             poll_fn(|cx| worker.interims.apart(|| answered.as_mut().poll(cx))).await
         })
     }
@@ -214,63 +217,74 @@ impl Service for Site {
         context.reset();
     }
 
-    fn serve<'a>(&'a self, x: &'a mut Exchange) -> Answer<'a, Step> {
-        self.begin(x);
-        if let Some(body) = self.answer_challenge(x) {
+    fn serve<'a>(&'a self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
+        self.begin(exchange);
+        if let Some(body) = self.answer_challenge(exchange) {
             return Answer::Ready(body);
         }
-        if let Err(status) = self.rules.admit(x) {
-            x.res.status = status;
+        if let Err(status) = self.rules.admit(exchange) {
+            exchange.res.status = status;
             return Answer::Ready(Body::Empty);
         }
-        self.rules.program.start(x)
+        self.rules.program.start(exchange)
     }
 
-    fn resume<'a>(&'a self, x: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
-        self.rules.program.go_on(x, step)
+    fn resume<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+        self.rules.program.go_on(exchange, step)
     }
 
-    fn refuse<'a>(&'a self, x: &'a mut Exchange, refused: &Refused<'_>) -> Answer<'a, Step> {
-        self.begin(x);
+    fn refuse<'a>(&'a self, exchange: &'a mut Exchange, refused: &Refused<'_>) -> Answer<'a, Step> {
+        self.begin(exchange);
         let program = &self.rules.program;
         if let Some(servers) = &program.virtual_servers {
-            return match servers.refuse(x, refused) {
-                Some(fault) => program.refuse(x, fault),
+            return match servers.refuse(exchange, refused) {
+                Some(fault) => program.refuse(exchange, fault),
                 None => {
-                    if let Some(list) = servers.notes_of(x) {
-                        program.note(x, list);
+                    if let Some(list) = servers.notes_of(exchange) {
+                        program.note(exchange, list);
                     }
-                    x.res.status = refused.status;
+                    exchange.res.status = refused.status;
                     Answer::Ready(Body::Abort)
                 }
             };
         }
-        x.res.status = refused.status;
+        exchange.res.status = refused.status;
         let why = refused.why;
         if refused.status == Status::REQUEST_TIMEOUT {
-            x.context.log.error = Some(why.to_string());
+            exchange.context.log.error = Some(why.to_string());
             return Answer::Ready(Body::Empty);
         }
-        x.context.log.error = Some(format!("malformed request: {why}"));
-        let text = format!("{} {}\n", x.res.status.code(), x.res.status.reason());
-        x.inline.extend_from_slice(text.as_bytes());
-        x.res
+        exchange.context.log.error = Some(format!("malformed request: {why}"));
+        let text = format!(
+            "{} {}\n",
+            exchange.res.status.code(),
+            exchange.res.status.reason()
+        );
+        exchange.inline.extend_from_slice(text.as_bytes());
+        exchange
+            .res
             .fields
             .push(FieldId::ContentType, b"text/plain; charset=utf-8");
         Answer::Ready(Body::Inline)
     }
 
-    fn record(&self, x: &mut Exchange, completion: &Completion) {
+    fn record(&self, exchange: &mut Exchange, completion: &Completion) {
         match &self.rules.program.virtual_servers {
-            Some(servers) => servers.ended(x, completion),
-            None => note_slow_client(x, completion),
+            Some(servers) => servers.ended(exchange, completion),
+            None => note_slow_client(exchange, completion),
         }
         let metrics = self.rules.program.metrics.as_ref();
-        record::end(&self.recorder, x, completion, self.access.as_ref(), metrics);
+        record::end(
+            &self.recorder,
+            exchange,
+            completion,
+            self.access.as_ref(),
+            metrics,
+        );
     }
 
-    fn write_until(&self, x: &Exchange) -> Option<Moment> {
-        x.context.aside.as_ref()?.write_until
+    fn write_until(&self, exchange: &Exchange) -> Option<Moment> {
+        exchange.context.aside.as_ref()?.write_until
     }
 
     fn settings(&self) -> &Settings {
@@ -284,21 +298,21 @@ impl Service for Site {
             .unwrap_or(&self.settings)
     }
 
-    fn client_limits(&self, x: &Exchange) -> &ClientLimits {
+    fn client_limits(&self, exchange: &Exchange) -> &ClientLimits {
         match &self.rules.program.virtual_servers {
-            Some(servers) => servers.client_limits(x),
+            Some(servers) => servers.client_limits(exchange),
             None => &self.settings.client,
         }
     }
 }
 
 /// Records why a response was aborted if its client was too slow.
-fn note_slow_client(x: &mut Exchange, completion: &Completion) {
+fn note_slow_client(exchange: &mut Exchange, completion: &Completion) {
     if let Ending::Failed(failure) = &completion.ending
         && failure.is_slow_client()
-        && x.context.log.error.is_none()
+        && exchange.context.log.error.is_none()
     {
-        x.context.log.error = Some(failure.to_string());
+        exchange.context.log.error = Some(failure.to_string());
     }
 }
 

@@ -95,13 +95,13 @@ pub(super) fn build(
 impl NamesPairs for Names {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
         let worker = WORKER.with(Rc::clone);
-        let mut x = Exchange::new(Rc::new(connection(server_name, ends)), worker);
+        let mut exchange = Exchange::new(Rc::new(connection(server_name, ends)), worker);
         if let Some(prepare) = &self.prepare {
-            prepare(&mut x.context);
+            prepare(&mut exchange.context);
         }
         let named = |text: &Template| {
-            let name = expanded(text, &x);
-            if !name.starts_with(DATA) && expand_path(text, &x, &mut Vec::new()).is_err() {
+            let name = expanded(text, &exchange);
+            if !name.starts_with(DATA) && expand_path(text, &exchange, &mut Vec::new()).is_err() {
                 return NO_FILE.to_vec();
             }
             match name.first() {

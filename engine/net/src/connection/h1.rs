@@ -98,53 +98,56 @@ impl<S: Service> Connection<S> {
             }
         }
         let binding = self.slot.binding();
-        let mut x = take_exchange(&self.shared, &self.info);
-        x.came = Came {
+        let mut exchange = take_exchange(&self.shared, &self.info);
+        exchange.came = Came {
             is_pipelined,
             ..Came::default()
         };
         let settings = binding.service.settings_for(&self.info);
-        let awaited = poll_fn(|cx| self.poll_head(cx, &mut x.req, settings)).await;
+        let awaited = poll_fn(|cx| self.poll_head(cx, &mut exchange.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
             Awaited::Head(..) if !binding.protocols.h1 => {
                 let fault = RequestFault::VersionUnsupported;
                 let error = RequestError { fault, offset: 0 };
-                Box::pin(self.refuse(&binding, &mut x, Some(error))).await
+                Box::pin(self.refuse(&binding, &mut exchange, Some(error))).await
             }
             Awaited::Head(framing, length) => {
-                x.came.head_bytes = length;
-                self.begin(&mut x, framing, settings);
+                exchange.came.head_bytes = length;
+                self.begin(&mut exchange, framing, settings);
                 let service = &*binding.service;
-                let answered = answer(service, &mut x, None, &self.link.worker, &*self).await;
-                let mut sending = self.begin_sending(service, &mut x, answered);
-                let ended = poll_fn(|cx| sending.poll(cx, &x)).await;
+                let answered =
+                    answer(service, &mut exchange, None, &self.link.worker, &*self).await;
+                let mut sending = self.begin_sending(service, &mut exchange, answered);
+                let ended = poll_fn(|cx| sending.poll(cx, &exchange)).await;
                 drop(sending);
-                match self.end(service, &mut x, ended) {
+                match self.end(service, &mut exchange, ended) {
                     Next::Reuse if !self.is_body_finished() => {
-                        let limits = service.client_limits(&x);
+                        let limits = service.client_limits(&exchange);
                         Box::pin(self.clear_body(limits)).await
                     }
                     next => next,
                 }
             }
             Awaited::Refused(error) if self.is_preface(&error, &binding) => Next::Http2,
-            Awaited::Refused(error) => Box::pin(self.refuse(&binding, &mut x, Some(error))).await,
-            Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut x, None)).await,
+            Awaited::Refused(error) => {
+                Box::pin(self.refuse(&binding, &mut exchange, Some(error))).await
+            }
+            Awaited::TimedOut => Box::pin(self.refuse(&binding, &mut exchange, None)).await,
         };
         match next {
             Next::Reuse => {
-                let limits = binding.service.client_limits(&x);
+                let limits = binding.service.client_limits(&exchange);
                 let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
                 let link = &self.link;
                 link.timer.set_idle(&link.worker.clock, most, least);
             }
-            Next::Linger => *linger = binding.service.client_limits(&x).linger,
+            Next::Linger => *linger = binding.service.client_limits(&exchange).linger,
             Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
         }
-        binding.service.reset(&mut x.context);
-        x.body = RequestBody::None;
-        self.shared.give_back(x);
+        binding.service.reset(&mut exchange.context);
+        exchange.body = RequestBody::None;
+        self.shared.give_back(exchange);
         next
     }
 
@@ -176,55 +179,55 @@ impl<S: Service> Connection<S> {
     /// Prepares for a request whose head has been read.
     fn begin(
         &mut self,
-        x: &mut Exchange<S::Context>,
+        exchange: &mut Exchange<S::Context>,
         framing: RequestFraming,
         settings: &Settings,
     ) {
-        self.count_request(x, settings);
-        x.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
-        x.res.clear();
-        x.inline.clear();
+        self.count_request(exchange, settings);
+        exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
+        exchange.res.clear();
+        exchange.inline.clear();
         if framing.body != BodyFraming::None {
             let awaits = framing.expectation == Expectation::Continue;
             let client = &settings.client;
             let body = H1Body::new(&self.link, framing.body, &settings.h1, awaits, client);
-            x.body = RequestBody::Stream(Box::new(body));
+            exchange.body = RequestBody::Stream(Box::new(body));
         }
     }
 
     /// Counts a request and clears the state of the previous one.
-    fn count_request(&mut self, x: &mut Exchange<S::Context>, settings: &Settings) {
+    fn count_request(&mut self, exchange: &mut Exchange<S::Context>, settings: &Settings) {
         let link = &self.link;
         link.timer.clear();
         let requests = &self.info.facts.requests;
         requests.set(requests.get() + 1);
         link.body_bytes.set(0);
         *link.body.borrow_mut() = BodyState::Finished;
-        x.started = start_of(settings, &link.worker.clock);
+        exchange.started = start_of(settings, &link.worker.clock);
         if let HeadWait::Begun(since) = self.head_wait {
-            x.came.head_time = link.worker.clock.coarse().since(since);
+            exchange.came.head_time = link.worker.clock.coarse().since(since);
         }
     }
 
     /// Records how an exchange ended.
-    fn end(&self, service: &S, x: &mut Exchange<S::Context>, ended: Ended) -> Next {
+    fn end(&self, service: &S, exchange: &mut Exchange<S::Context>, ended: Ended) -> Next {
         // A body that a handler took and dropped is returned before its rest is inspected.
-        x.body = RequestBody::None;
+        exchange.body = RequestBody::None;
         let completion = Completion {
             ending: ended.ending,
             body_bytes_sent: ended.sent.content,
             bytes_sent: ended.sent.all,
             head_bytes_sent: ended.sent.head,
             body_bytes_read: self.link.body_bytes.get(),
-            duration: self.duration_of(x.started, service.settings().exact_times),
+            duration: self.duration_of(exchange.started, service.settings().exact_times),
         };
-        service.record(x, &completion);
+        service.record(exchange, &completion);
         match (ended.next, &completion.ending) {
             (Next::Drop, Ending::Aborted) => {}
             (Next::Drop, Ending::Failed(failure)) if failure.is_slow_client() => {}
             (next, _) => return next,
         }
-        match service.client_limits(x).slow {
+        match service.client_limits(exchange).slow {
             Slow::Close => Next::Drop,
             Slow::Reset => Next::Reset,
         }
@@ -243,7 +246,7 @@ impl<S: Service> Connection<S> {
     fn begin_sending(
         &self,
         service: &S,
-        x: &mut Exchange<S::Context>,
+        exchange: &mut Exchange<S::Context>,
         answered: Result<Body, Failure>,
     ) -> Sending<'_> {
         let body = match answered {
@@ -251,17 +254,17 @@ impl<S: Service> Connection<S> {
             Ok(Body::Abort) => return Sending::Nothing(Some(Ending::Aborted)),
             Ok(body) => body,
         };
-        if !self.is_body_finished() && !self.body_can_end(x) {
-            x.close = true;
+        if !self.is_body_finished() && !self.body_can_end(exchange) {
+            exchange.close = true;
         }
-        let limits = service.client_limits(x);
-        x.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
+        let limits = service.client_limits(exchange);
+        exchange.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
         let patience = Patience {
             idle: limits.write_idle_timeout,
             min_rate: limits.min_rate,
-            until: service.write_until(x),
+            until: service.write_until(exchange),
         };
-        Sending::new(&self.link, patience, limits.keep_alive_told, x, body)
+        Sending::new(&self.link, patience, limits.keep_alive_told, exchange, body)
     }
 
     fn is_body_finished(&self) -> bool {
@@ -269,11 +272,14 @@ impl<S: Service> Connection<S> {
     }
 
     /// Whether the unread rest of the request body is small enough to read it for the sake of keep-alive.
-    fn body_can_end(&self, x: &Exchange<S::Context>) -> bool {
+    fn body_can_end(&self, exchange: &Exchange<S::Context>) -> bool {
         match &*self.link.body.borrow() {
             BodyState::Finished => true,
             // Still in the exchange, or owned by the response body, which may read it to its end.
-            BodyState::Lent => x.body.len().is_none_or(|left| left <= DRAIN_BYTES_MAX),
+            BodyState::Lent => exchange
+                .body
+                .len()
+                .is_none_or(|left| left <= DRAIN_BYTES_MAX),
             BodyState::Unread(unread) => {
                 !unread.awaits_continue()
                     && unread.left().is_none_or(|left| left <= DRAIN_BYTES_MAX)
@@ -311,16 +317,16 @@ impl<S: Service> Connection<S> {
     async fn refuse(
         &mut self,
         binding: &Rc<Binding<S>>,
-        x: &mut Exchange<S::Context>,
+        exchange: &mut Exchange<S::Context>,
         error: Option<RequestError>,
     ) -> Next {
         let service = &*binding.service;
-        self.count_request(x, service.settings_for(&self.info));
-        x.res.clear();
-        x.inline.clear();
-        x.close = true;
+        self.count_request(exchange, service.settings_for(&self.info));
+        exchange.res.clear();
+        exchange.inline.clear();
+        exchange.close = true;
         let line = first_line(&self.link.input.borrow());
-        x.came.head_bytes = head_bytes(&self.link.input.borrow(), error.as_ref());
+        exchange.came.head_bytes = head_bytes(&self.link.input.borrow(), error.as_ref());
         let refused = match &error {
             Some(error) => Refused {
                 status: error.status(),
@@ -334,12 +340,12 @@ impl<S: Service> Connection<S> {
             },
         };
         let worker = &self.link.worker;
-        let answered = answer(service, x, Some(&refused), worker, &*self).await;
-        x.close = true;
-        let mut sending = self.begin_sending(service, x, answered);
-        let ended = poll_fn(|cx| sending.poll(cx, x)).await;
+        let answered = answer(service, exchange, Some(&refused), worker, &*self).await;
+        exchange.close = true;
+        let mut sending = self.begin_sending(service, exchange, answered);
+        let ended = poll_fn(|cx| sending.poll(cx, exchange)).await;
         drop(sending);
-        self.end(service, x, ended)
+        self.end(service, exchange, ended)
     }
 }
 

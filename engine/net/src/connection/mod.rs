@@ -325,9 +325,9 @@ fn poll_step(
 
 /// A pooled or new exchange for the next request of a connection.
 fn take_exchange<S: Service>(shared: &Shared<S>, info: &Rc<ConnInfo>) -> Box<Exchange<S::Context>> {
-    if let Some(mut x) = shared.exchanges.borrow_mut().pop() {
-        x.conn = info.clone();
-        return x;
+    if let Some(mut exchange) = shared.exchanges.borrow_mut().pop() {
+        exchange.conn = info.clone();
+        return exchange;
     }
     Box::new(Exchange::new(info.clone(), shared.worker.clone()))
 }

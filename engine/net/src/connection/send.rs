@@ -73,26 +73,28 @@ pub(super) struct Ended {
 
 impl<'a> Sending<'a> {
     /// Encodes the head and appends a short body. `told` is the timeout for the `Keep-Alive` header in seconds, 0 for
-    /// none. Sets `x.close` if the framing requires it.
+    /// none. Sets `exchange.close` if the framing requires it.
     pub(super) fn new<C>(
         link: &'a Link,
         patience: Patience,
         told: u32,
-        x: &mut Exchange<C>,
+        exchange: &mut Exchange<C>,
         body: Body,
     ) -> Sending<'a> {
         let mut sender = Sender::new(link, patience);
         if let Body::Tunnel(peer) = body {
-            sender.encode_head(x, BodyFraming::None, ConnectionHeader::Upgrade);
-            return sender.bytes(x, Source::None, Some(peer));
+            sender.encode_head(exchange, BodyFraming::None, ConnectionHeader::Upgrade);
+            return sender.bytes(exchange, Source::None, Some(peer));
         }
-        let framing = sender.frame(x, &body, told);
-        let silent = x.req.method == Method::Head || x.res.status.is_bodiless();
+        let framing = sender.frame(exchange, &body, told);
+        let silent = exchange.req.method == Method::Head || exchange.res.status.is_bodiless();
         match body {
-            _ if silent => sender.bytes(x, Source::None, None),
-            Body::Empty | Body::Abort | Body::Tunnel(_) => sender.bytes(x, Source::None, None),
-            Body::Inline => sender.bytes(x, Source::Inline, None),
-            Body::Shared(slice) => sender.bytes(x, Source::Shared(slice), None),
+            _ if silent => sender.bytes(exchange, Source::None, None),
+            Body::Empty | Body::Abort | Body::Tunnel(_) => {
+                sender.bytes(exchange, Source::None, None)
+            }
+            Body::Inline => sender.bytes(exchange, Source::Inline, None),
+            Body::Shared(slice) => sender.bytes(exchange, Source::Shared(slice), None),
             Body::File(file) => Sending::Flow(Box::pin(async move {
                 let result = sender.send_file(&file).await;
                 (result, sender.sent)
@@ -105,8 +107,8 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// Continues sending; `x` is the exchange passed to [`Sending::new`].
-    pub(super) fn poll<C>(&mut self, cx: &mut Context<'_>, x: &Exchange<C>) -> Poll<Ended> {
+    /// Continues sending; `exchange` is the exchange passed to [`Sending::new`].
+    pub(super) fn poll<C>(&mut self, cx: &mut Context<'_>, exchange: &Exchange<C>) -> Poll<Ended> {
         let (result, sent) = match self {
             Sending::Nothing(ending) => {
                 return Poll::Ready(Ended {
@@ -122,7 +124,7 @@ impl<'a> Sending<'a> {
                 done,
                 ..
             } => {
-                let content = source.content(&x.inline);
+                let content = source.content(&exchange.inline);
                 let parts = [content];
                 let parts = if content.is_empty() { &[] } else { &parts[..] };
                 let result = ready!(sender.poll_flush_with(cx, parts, done));
@@ -140,7 +142,7 @@ impl<'a> Sending<'a> {
             (Ok(()), Sending::Bytes { tunnel, .. }) if tunnel.is_some() => {
                 tunnel.take().map_or(Next::Drop, Next::Tunnel)
             }
-            (Ok(()), _) if x.close => Next::Linger,
+            (Ok(()), _) if exchange.close => Next::Linger,
             (Ok(()), _) => Next::Reuse,
         };
         Poll::Ready(Ended {
@@ -196,11 +198,11 @@ impl<'a> Sender<'a> {
     /// Sends a response that is complete in memory; a short body is appended to the head.
     fn bytes<C>(
         mut self,
-        x: &Exchange<C>,
+        exchange: &Exchange<C>,
         source: Source,
         tunnel: Option<Box<Tunnel>>,
     ) -> Sending<'a> {
-        let content = source.content(&x.inline);
+        let content = source.content(&exchange.inline);
         self.sent.content = content.len() as u64;
         let is_short = content.len() <= COPY_BYTES_MAX;
         if is_short {
@@ -215,36 +217,41 @@ impl<'a> Sender<'a> {
     }
 
     /// Decides the framing and encodes the head.
-    fn frame<C>(&mut self, x: &mut Exchange<C>, body: &Body, told: u32) -> BodyFraming {
-        let framing = match body.len(x.inline.len()) {
-            _ if x.res.status.is_bodiless() => BodyFraming::None,
+    fn frame<C>(&mut self, exchange: &mut Exchange<C>, body: &Body, told: u32) -> BodyFraming {
+        let framing = match body.len(exchange.inline.len()) {
+            _ if exchange.res.status.is_bodiless() => BodyFraming::None,
             // For HEAD, an empty body may mean that the handler made none: declare no length.
-            Some(0) if x.req.method == Method::Head => BodyFraming::None,
+            Some(0) if exchange.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
-            None if x.req.version == Version::Http10 => BodyFraming::UntilClose,
+            None if exchange.req.version == Version::Http10 => BodyFraming::UntilClose,
             None => BodyFraming::Chunked,
         };
-        x.close |= framing == BodyFraming::UntilClose && x.req.method != Method::Head;
-        let connection = match (x.close, x.req.version) {
+        exchange.close |= framing == BodyFraming::UntilClose && exchange.req.method != Method::Head;
+        let connection = match (exchange.close, exchange.req.version) {
             (true, _) => ConnectionHeader::Close,
             (false, _) if told > 0 => ConnectionHeader::KeepAliveFor(told),
             (false, Version::Http10) => ConnectionHeader::KeepAlive,
             (false, Version::Http11 | Version::Http2 | Version::Http3) => ConnectionHeader::None,
         };
-        self.encode_head(x, framing, connection);
+        self.encode_head(exchange, framing, connection);
         framing
     }
 
-    fn encode_head<C>(&mut self, x: &Exchange<C>, framing: BodyFraming, conn: ConnectionHeader) {
+    fn encode_head<C>(
+        &mut self,
+        exchange: &Exchange<C>,
+        framing: BodyFraming,
+        conn: ConnectionHeader,
+    ) {
         let date = self.link.worker.clock.date();
-        let res = &x.res;
+        let res = &exchange.res;
         h1::encode_response_head(
             res.status,
             &res.fields,
             framing,
             conn,
             &date,
-            x.req.version,
+            exchange.req.version,
             &mut self.out,
         );
         self.sent.head = self.out.len() as u64;

@@ -26,20 +26,20 @@ pub(super) trait Asker {
 /// Runs the service to produce a response or to refuse the request. A panic in it ends this request with 500.
 pub(super) async fn answer<S: Service>(
     service: &S,
-    x: &mut Exchange<S::Context>,
+    exchange: &mut Exchange<S::Context>,
     refused: Option<&Refused<'_>>,
     worker: &Worker,
     asker: &impl Asker,
 ) -> Result<Body, Failure> {
     let mut outcome = None;
-    let exchange = Lines::of(x);
+    let lines = Lines::of(exchange);
     let body = loop {
         // Reborrowed for each step: a step borrows the exchange until it ends.
-        let y = &mut *x;
+        let again = &mut *exchange;
         let step = guarded(move || match (outcome, refused) {
-            (None, None) => service.serve(y),
-            (None, Some(refused)) => service.refuse(y, refused),
-            (Some(outcome), _) => service.resume(y, outcome),
+            (None, None) => service.serve(again),
+            (None, Some(refused)) => service.refuse(again, refused),
+            (Some(outcome), _) => service.resume(again, outcome),
         });
         let mut future = match step {
             Some(Answer::Ready(body)) => break Some(body),
@@ -50,7 +50,7 @@ pub(super) async fn answer<S: Service>(
             // With thousands of connections, the data of this one has left the CPU caches when it is woken. Prefetching
             // all of it overlaps the misses with the system call that reads from the socket.
             Lines::of(&*future).fetch();
-            exchange.fetch();
+            lines.fetch();
             poll_step(cx, future.as_mut(), worker, asker)
         })
         .await?;
@@ -59,24 +59,24 @@ pub(super) async fn answer<S: Service>(
         }
     };
     if let Some(body) = body {
-        return Ok(final_response(x, body));
+        return Ok(final_response(exchange, body));
     }
     worker.counters.panics.up();
-    x.res.clear();
-    x.res.status = Status::INTERNAL_SERVER_ERROR;
-    x.close = true;
+    exchange.res.clear();
+    exchange.res.status = Status::INTERNAL_SERVER_ERROR;
+    exchange.close = true;
     Ok(Body::Empty)
 }
 
 /// A status below 200 cannot be final (RFC 9110, section 15.2) unless it switches protocols: the client would wait for
 /// another response. A configuration may ask for such a status, directly or through a placeholder that the client
 /// controls.
-fn final_response<C>(x: &mut Exchange<C>, body: Body) -> Body {
-    if !x.res.status.is_informational() || matches!(body, Body::Tunnel(_) | Body::Abort) {
+fn final_response<C>(exchange: &mut Exchange<C>, body: Body) -> Body {
+    if !exchange.res.status.is_informational() || matches!(body, Body::Tunnel(_) | Body::Abort) {
         return body;
     }
-    x.res.clear();
-    x.res.status = Status::INTERNAL_SERVER_ERROR;
+    exchange.res.clear();
+    exchange.res.status = Status::INTERNAL_SERVER_ERROR;
     Body::Empty
 }
 

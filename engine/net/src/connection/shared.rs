@@ -20,21 +20,21 @@ pub(crate) struct Shared<S: Service> {
 
 impl<S: Service> Shared<S> {
     /// Returns a used exchange to the pool.
-    pub(crate) fn give_back(&self, mut x: Box<Exchange<S::Context>>) {
+    pub(crate) fn give_back(&self, mut exchange: Box<Exchange<S::Context>>) {
         let mut kept = self.exchanges.borrow_mut();
         if kept.len() < EXCHANGES_KEPT_MAX {
-            if x.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.req = RequestHead::default();
+            if exchange.req.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                exchange.req = RequestHead::default();
             }
-            if x.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
-                x.res.fields = Fields::new();
+            if exchange.res.fields.capacity_bytes() > HEAD_KEPT_BYTES_MAX {
+                exchange.res.fields = Fields::new();
             }
-            x.req.clear();
-            x.res.clear();
-            if x.inline.capacity() > INLINE_KEPT_BYTES_MAX {
-                x.inline = Vec::new();
+            exchange.req.clear();
+            exchange.res.clear();
+            if exchange.inline.capacity() > INLINE_KEPT_BYTES_MAX {
+                exchange.inline = Vec::new();
             }
-            kept.push(x);
+            kept.push(exchange);
         }
     }
 }

@@ -45,9 +45,9 @@ impl Wake for Unpark {
     }
 }
 
-fn wait(handler: &Authentication, x: &mut Exchange) -> Step {
+fn wait(handler: &Authentication, exchange: &mut Exchange) -> Step {
     let waker = Waker::from(StdArc::new(Unpark(thread::current())));
-    let mut future = pin!(handler.wait(x));
+    let mut future = pin!(handler.wait(exchange));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(step) => return step,
@@ -56,18 +56,21 @@ fn wait(handler: &Authentication, x: &mut Exchange) -> Step {
     }
 }
 
-fn exchange(worker: &Rc<Worker>, authorization: Option<&str>) -> Exchange {
+fn new_exchange(worker: &Rc<Worker>, authorization: Option<&str>) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
         local: None,
         tls: None,
         facts: Default::default(),
     };
-    let mut x = Exchange::new(Rc::new(conn), worker.clone());
+    let mut exchange = Exchange::new(Rc::new(conn), worker.clone());
     if let Some(value) = authorization {
-        x.req.fields.push(FieldId::Authorization, value.as_bytes());
+        exchange
+            .req
+            .fields
+            .push(FieldId::Authorization, value.as_bytes());
     }
-    x
+    exchange
 }
 
 fn basic(credentials: &str) -> String {
@@ -80,15 +83,19 @@ fn ask(
     worker: &Rc<Worker>,
     field: Option<&str>,
 ) -> (Option<String>, bool) {
-    let mut x = exchange(worker, field);
-    let step = handler.serve(&mut x);
+    let mut exchange = new_exchange(worker, field);
+    let step = handler.serve(&mut exchange);
     let awaited = matches!(step, Step::Later);
-    let step = if awaited { wait(handler, &mut x) } else { step };
+    let step = if awaited {
+        wait(handler, &mut exchange)
+    } else {
+        step
+    };
     match step {
-        Step::Next => (x.context.log.user.take(), awaited),
+        Step::Next => (exchange.context.log.user.take(), awaited),
         Step::Fail(fault) => {
             assert_eq!(fault.status, Status::UNAUTHORIZED);
-            assert!(x.res.fields.has(FieldId::WwwAuthenticate));
+            assert!(exchange.res.fields.has(FieldId::WwwAuthenticate));
             (None, awaited)
         }
         Step::Done(_) | Step::Enter(_) | Step::Later => panic!("neither let in nor refused"),

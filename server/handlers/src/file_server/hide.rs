@@ -53,11 +53,11 @@ impl Hidden {
     }
 
     /// Whether the file at the absolute, normalized `path` is hidden.
-    pub(super) fn hides(&self, x: &Exchange, path: &[u8]) -> bool {
+    pub(super) fn hides(&self, exchange: &Exchange, path: &[u8]) -> bool {
         self.fixed.iter().any(|pattern| pattern.hides(path))
             || self.later.iter().any(|template| {
                 files::with_path(|text| {
-                    let text = template.resolve(&At(x), text);
+                    let text = template.resolve(&At(exchange), text);
                     // A pattern that depends on the request cannot be validated at startup; if it is malformed it does
                     // not hide anything.
                     self.compile(text)

@@ -91,34 +91,34 @@ impl FileServer {
         })
     }
 
-    fn locate(&self, x: &mut Exchange, full: &mut Vec<u8>) -> Step {
-        let now = x.worker.clock.coarse();
-        if let Err(unfit) = self.root.write(&At(x), full) {
+    fn locate(&self, exchange: &mut Exchange, full: &mut Vec<u8>) -> Step {
+        let now = exchange.worker.clock.coarse();
+        if let Err(unfit) = self.root.write(&At(exchange), full) {
             return Step::Fail(files::unfit(unfit));
         }
         let root_len = full.len();
-        path::clean(x.req.uri.path(), full);
+        path::clean(exchange.req.uri.path(), full);
         match files::open(full, Reach::Anywhere, now) {
-            Found::Missing(missing) => self.missing(x, missing),
+            Found::Missing(missing) => self.missing(exchange, missing),
             Found::Special => refused(),
-            Found::Directory(facts) => self.directory(x, full, root_len, facts, now),
+            Found::Directory(facts) => self.directory(exchange, full, root_len, facts, now),
             Found::File(file) => {
-                if self.hidden.hides(x, trimmed(full)) {
+                if self.hidden.hides(exchange, trimmed(full)) {
                     return self.not_found();
                 }
                 if self.canonical
-                    && let Some(step) = redirect::without_slash(x)
+                    && let Some(step) = redirect::without_slash(exchange)
                 {
                     return step;
                 }
-                self.send(x, trimmed(full), file, now)
+                self.send(exchange, trimmed(full), file, now)
             }
         }
     }
 
     fn directory(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         full: &mut Vec<u8>,
         root_len: usize,
         facts: Facts,
@@ -130,33 +130,33 @@ impl FileServer {
         let dir_len = full.len();
         for name in &self.index {
             full.truncate(dir_len);
-            if add_index(name, x, full).is_err() {
+            if add_index(name, exchange, full).is_err() {
                 continue;
             }
             let Found::File(file) = files::open(full, Reach::Anywhere, now) else {
                 continue;
             };
-            if self.hidden.hides(x, full) {
+            if self.hidden.hides(exchange, full) {
                 continue;
             }
             if self.canonical
-                && let Some(step) = redirect::with_slash(x)
+                && let Some(step) = redirect::with_slash(exchange)
             {
                 return step;
             }
-            return self.send(x, full, file, now);
+            return self.send(exchange, full, file, now);
         }
         full.truncate(dir_len);
-        let hidden = self.hidden.hides(x, full);
+        let hidden = self.hidden.hides(exchange, full);
         let Some(browse) = self.browse.as_ref().filter(|_| !hidden) else {
             return self.not_found();
         };
         if self.canonical
-            && let Some(step) = redirect::with_slash(x)
+            && let Some(step) = redirect::with_slash(exchange)
         {
             return step;
         }
-        if let Some(step) = self.refuse_method(x) {
+        if let Some(step) = self.refuse_method(exchange) {
             return step;
         }
         let folder = browse::Folder {
@@ -165,22 +165,22 @@ impl FileServer {
             is_root: dir_len == root_len,
             facts,
         };
-        browse.list(x, &self.hidden, folder)
+        browse.list(exchange, &self.hidden, folder)
     }
 
     /// Describes the file or folder that the request selects.
-    fn words(&self, x: &Exchange, full: &mut Vec<u8>) -> String {
-        let now = x.worker.clock.coarse();
-        if self.root.write(&At(x), full).is_err() {
+    fn words(&self, exchange: &Exchange, full: &mut Vec<u8>) -> String {
+        let now = exchange.worker.clock.coarse();
+        if self.root.write(&At(exchange), full).is_err() {
             return files::UNFIT.to_owned();
         }
-        path::clean(x.req.uri.path(), full);
+        path::clean(exchange.req.uri.path(), full);
         let text = |path: &[u8]| format!("`{}`", shown(&String::from_utf8_lossy(path)));
         match files::open(full, Reach::Anywhere, now) {
             Found::Missing(Missing::NotFound) => format!("{} does not exist", text(full)),
             Found::Missing(_) => format!("{} cannot be opened", text(full)),
             Found::Special => format!("{} is neither a file nor a folder", text(full)),
-            Found::File(_) if self.hidden.hides(x, trimmed(full)) => {
+            Found::File(_) if self.hidden.hides(exchange, trimmed(full)) => {
                 format!("{} is hidden", text(full))
             }
             Found::File(_) => format!("{} is a file", text(full)),
@@ -189,7 +189,7 @@ impl FileServer {
                 let folder = text(full);
                 for name in &self.index {
                     full.truncate(dir_len);
-                    if add_index(name, x, full).is_err() {
+                    if add_index(name, exchange, full).is_err() {
                         continue;
                     }
                     if matches!(files::open(full, Reach::Anywhere, now), Found::File(_)) {
@@ -201,7 +201,7 @@ impl FileServer {
         }
     }
 
-    fn missing(&self, x: &mut Exchange, missing: Missing) -> Step {
+    fn missing(&self, exchange: &mut Exchange, missing: Missing) -> Step {
         match missing {
             Missing::NotFound => self.not_found(),
             Missing::Denied => refused(),
@@ -210,7 +210,7 @@ impl FileServer {
                 "the path names no possible file",
             )),
             Missing::Exhausted => {
-                x.res.fields.set(FieldId::RetryAfter, b"5");
+                exchange.res.fields.set(FieldId::RetryAfter, b"5");
                 Step::Fail(Fault::new(
                     Status::SERVICE_UNAVAILABLE,
                     "too many open files",
@@ -232,12 +232,12 @@ impl FileServer {
 
     /// Responds with 405 to methods other than GET and HEAD (RFC 9110, section 15.5.6). While an error is being
     /// handled, the method is that of the failed request and does not matter.
-    fn refuse_method(&self, x: &mut Exchange) -> Option<Step> {
-        let reads = matches!(x.req.method, Method::Get | Method::Head);
-        if reads || x.context.error.is_some() {
+    fn refuse_method(&self, exchange: &mut Exchange) -> Option<Step> {
+        let reads = matches!(exchange.req.method, Method::Get | Method::Head);
+        if reads || exchange.context.error.is_some() {
             return None;
         }
-        x.res.fields.set(FieldId::Allow, b"GET, HEAD");
+        exchange.res.fields.set(FieldId::Allow, b"GET, HEAD");
         Some(Step::Fail(Fault::new(
             Status::METHOD_NOT_ALLOWED,
             "Method Not Allowed",
@@ -246,21 +246,21 @@ impl FileServer {
 }
 
 /// Appends the name of an index file to the path of its folder.
-fn add_index(name: &Template, x: &Exchange, full: &mut Vec<u8>) -> Result<(), UnfitPath> {
+fn add_index(name: &Template, exchange: &Exchange, full: &mut Vec<u8>) -> Result<(), UnfitPath> {
     files::with_path(|text| {
-        values::expand_path(name, x, text)?;
+        values::expand_path(name, exchange, text)?;
         path::clean(text, full);
         Ok(())
     })
 }
 
 impl Handler for FileServer {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        files::with_path(|full| self.locate(x, full))
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        files::with_path(|full| self.locate(exchange, full))
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
-        let text = files::with_path(|full| self.words(x, full));
+    fn account(&self, exchange: &mut Exchange) -> Account {
+        let text = files::with_path(|full| self.words(exchange, full));
         Account {
             says: vec![text],
             assumed: None,

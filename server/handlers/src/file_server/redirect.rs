@@ -11,27 +11,29 @@ use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::Step;
 
 /// Redirects to the path with a trailing slash, if it lacks one.
-pub(super) fn with_slash(x: &mut Exchange) -> Option<Step> {
-    let original = original_path(x);
-    if original.ends_with(b"/") || !names_the_same(x, &original) {
+pub(super) fn with_slash(exchange: &mut Exchange) -> Option<Step> {
+    let original = original_path(exchange);
+    if original.ends_with(b"/") || !names_the_same(exchange, &original) {
         return None;
     }
     let original = original.into_owned();
-    Some(to(x, &original, End::Slash))
+    Some(to(exchange, &original, End::Slash))
 }
 
 /// Redirects to the path without a trailing slash, if it has one.
-pub(super) fn without_slash(x: &mut Exchange) -> Option<Step> {
+pub(super) fn without_slash(exchange: &mut Exchange) -> Option<Step> {
     // Fast path: neither the current nor the original path ends with a slash.
-    if !x.req.uri.path().ends_with(b"/") && x.req.uri.as_bytes() == &x.req.target[..] {
+    if !exchange.req.uri.path().ends_with(b"/")
+        && exchange.req.uri.as_bytes() == &exchange.req.target[..]
+    {
         return None;
     }
-    let original = original_path(x);
-    if !original.ends_with(b"/") || !names_the_same(x, &original) {
+    let original = original_path(exchange);
+    if !original.ends_with(b"/") || !names_the_same(exchange, &original) {
         return None;
     }
     let original = original.into_owned();
-    Some(to(x, &original, End::Name))
+    Some(to(exchange, &original, End::Name))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -41,13 +43,13 @@ enum End {
 }
 
 /// Whether rewrites left the last segment unchanged: the client does not know about others.
-fn names_the_same(x: &Exchange, original: &[u8]) -> bool {
-    path::base_name(original) == path::base_name(x.req.uri.path())
+fn names_the_same(exchange: &Exchange, original: &[u8]) -> bool {
+    path::base_name(original) == path::base_name(exchange.req.uri.path())
 }
 
 /// The path as sent by the client, decoded.
-pub(super) fn original_path(x: &Exchange) -> Cow<'_, [u8]> {
-    let (sent, _) = split(&x.req.target);
+pub(super) fn original_path(exchange: &Exchange) -> Cow<'_, [u8]> {
+    let (sent, _) = split(&exchange.req.target);
     if !sent.contains(&b'%') {
         return Cow::Borrowed(sent);
     }
@@ -74,7 +76,7 @@ fn split(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     )
 }
 
-fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
+fn to(exchange: &mut Exchange, original: &[u8], end: End) -> Step {
     // Normalization leaves one leading slash and encoding escapes backslashes, so the target cannot be another host:
     // browsers treat `//host` and `/\host` as one.
     let (mut clean, mut location) = (Vec::new(), Vec::new());
@@ -87,23 +89,25 @@ fn to(x: &mut Exchange, original: &[u8], end: End) -> Step {
         End::Slash | End::Name => {}
     }
     encode_path(&clean, &mut location);
-    if let (_, Some(query)) = split(&x.req.target) {
+    if let (_, Some(query)) = split(&exchange.req.target) {
         location.push(b'?');
         location.extend_from_slice(query);
     }
-    x.res.status = Status::PERMANENT_REDIRECT;
-    x.res.fields.set(FieldId::Location, &location);
+    exchange.res.status = Status::PERMANENT_REDIRECT;
+    exchange.res.fields.set(FieldId::Location, &location);
     // Other methods do not expect a page; the redirect makes clients repeat them unchanged.
-    if !matches!(x.req.method, Method::Get | Method::Head) {
+    if !matches!(exchange.req.method, Method::Get | Method::Head) {
         return Step::Done(Body::Empty);
     }
-    x.res
+    exchange
+        .res
         .fields
         .set(FieldId::ContentType, b"text/html; charset=utf-8");
-    x.inline.clear();
-    x.inline.extend_from_slice(b"<a href=\"");
-    super::escape::escape(&location, &mut x.inline);
-    x.inline
+    exchange.inline.clear();
+    exchange.inline.extend_from_slice(b"<a href=\"");
+    super::escape::escape(&location, &mut exchange.inline);
+    exchange
+        .inline
         .extend_from_slice(b"\">Permanent Redirect</a>.\n\n");
     Step::Done(Body::Inline)
 }

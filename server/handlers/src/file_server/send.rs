@@ -75,40 +75,46 @@ impl FileServer {
     /// Sends the file opened at `full`.
     pub(super) fn send(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         full: &[u8],
         file: Rc<OpenFile>,
         now: Moment,
     ) -> Step {
         // The response may depend on `Accept-Encoding` as soon as a precompressed file exists, even if `encode` comes
         // first.
-        if !varies_by_coding(x) {
-            x.res.fields.push(FieldId::Vary, b"Accept-Encoding");
+        if !varies_by_coding(exchange) {
+            exchange.res.fields.push(FieldId::Vary, b"Accept-Encoding");
         }
-        if let Some(step) = self.refuse_method(x) {
+        if let Some(step) = self.refuse_method(exchange) {
             return step;
         }
         let media_type = file.media_type;
-        let variant = self.variant(x, full, file, now);
-        self.set_validators(x, full, &variant, now);
+        let variant = self.variant(exchange, full, file, now);
+        self.set_validators(exchange, full, &variant, now);
         let status = match &self.status {
-            Some(status) => status.resolve(x),
-            None => x.context.error.as_ref().map(|error| error.status),
+            Some(status) => status.resolve(exchange),
+            None => exchange.context.error.as_ref().map(|error| error.status),
         };
         match status {
             // Conditions and ranges apply only to 200 responses (RFC 9110, sections 13.2.1 and 14.2).
             Some(status) => {
-                set_type(x, media_type);
-                x.res.status = status;
+                set_type(exchange, media_type);
+                exchange.res.status = status;
                 Step::Done(whole(&variant.file))
             }
-            None => conditional(x, &variant, media_type),
+            None => conditional(exchange, &variant, media_type),
         }
     }
 
     /// The precompressed file that the client prefers, otherwise the file itself.
-    fn variant(&self, x: &Exchange, full: &[u8], file: Rc<OpenFile>, now: Moment) -> Variant {
-        if self.sidecars.is_empty() || !x.req.fields.has(FieldId::AcceptEncoding) {
+    fn variant(
+        &self,
+        exchange: &Exchange,
+        full: &[u8],
+        file: Rc<OpenFile>,
+        now: Moment,
+    ) -> Variant {
+        if self.sidecars.is_empty() || !exchange.req.fields.has(FieldId::AcceptEncoding) {
             return Variant { file, coding: None };
         }
         let mut ranked: Vec<_> = self
@@ -116,7 +122,7 @@ impl FileServer {
             .iter()
             .map(|s| {
                 (
-                    negotiate::coding_weight(&x.req.fields, s.coding.as_bytes()),
+                    negotiate::coding_weight(&exchange.req.fields, s.coding.as_bytes()),
                     s,
                 )
             })
@@ -139,8 +145,8 @@ impl FileServer {
         Variant { file, coding: None }
     }
 
-    fn set_validators(&self, x: &mut Exchange, full: &[u8], variant: &Variant, now: Moment) {
-        let fields = &mut x.res.fields;
+    fn set_validators(&self, exchange: &mut Exchange, full: &[u8], variant: &Variant, now: Moment) {
+        let fields = &mut exchange.res.fields;
         // Keep an ETag set by an earlier `header` directive.
         if !fields.has(FieldId::Etag) {
             let written = self
@@ -194,9 +200,14 @@ fn etag_file(
 }
 
 /// The ranges of a content of `size` bytes that a request asks for.
-pub fn selection(x: &Exchange, validators: Validators<'_>, now: u64, size: u64) -> Selection {
-    match x.req.fields.first(FieldId::Range) {
-        Some(field) if condition::range_applies(&x.req.fields, validators, now) => {
+pub fn selection(
+    exchange: &Exchange,
+    validators: Validators<'_>,
+    now: u64,
+    size: u64,
+) -> Selection {
+    match exchange.req.fields.first(FieldId::Range) {
+        Some(field) if condition::range_applies(&exchange.req.fields, validators, now) => {
             range::select(field, size)
         }
         Some(_) | None => Selection::Whole,
@@ -204,55 +215,64 @@ pub fn selection(x: &Exchange, validators: Validators<'_>, now: u64, size: u64) 
 }
 
 /// RFC 9110, section 13.2.2, then section 14.2.
-fn conditional(x: &mut Exchange, variant: &Variant, media_type: Option<&'static str>) -> Step {
-    let now = x.worker.clock.unix_seconds();
+fn conditional(
+    exchange: &mut Exchange,
+    variant: &Variant,
+    media_type: Option<&'static str>,
+) -> Step {
+    let now = exchange.worker.clock.unix_seconds();
     let validators = Validators {
-        etag: x.res.fields.first(FieldId::Etag),
+        etag: exchange.res.fields.first(FieldId::Etag),
         modified: variant
             .file
             .last_modified
             .map(|_| variant.file.facts.modified.seconds),
     };
-    match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
-        Verdict::NotModified => return not_modified(x),
+    match condition::evaluate(&exchange.req.method, &exchange.req.fields, validators, now) {
+        Verdict::NotModified => return not_modified(exchange),
         Verdict::Failed => {
-            x.res.status = Status::PRECONDITION_FAILED;
-            x.res.fields.remove(FieldId::AcceptRanges);
+            exchange.res.status = Status::PRECONDITION_FAILED;
+            exchange.res.fields.remove(FieldId::AcceptRanges);
             return Step::Done(Body::Empty);
         }
         Verdict::Proceed => {}
     }
     let size = variant.file.facts.size;
-    match selection(x, validators, now, size) {
+    match selection(exchange, validators, now, size) {
         Selection::Whole => {
-            set_type(x, media_type);
-            x.res.status = Status::OK;
+            set_type(exchange, media_type);
+            exchange.res.status = Status::OK;
             Step::Done(whole(&variant.file))
         }
         Selection::One(range) => {
-            set_type(x, media_type);
-            x.res.status = Status::PARTIAL_CONTENT;
-            set_content_range(x, range, size);
+            set_type(exchange, media_type);
+            exchange.res.status = Status::PARTIAL_CONTENT;
+            set_content_range(exchange, range, size);
             Step::Done(part(&variant.file, range))
         }
         Selection::Many(ranges) => {
-            set_type(x, media_type);
-            x.res.status = Status::PARTIAL_CONTENT;
-            let part_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
-            let parts = Multipart::new(x.worker.clone(), &variant.file, ranges, part_type);
-            x.res
+            set_type(exchange, media_type);
+            exchange.res.status = Status::PARTIAL_CONTENT;
+            let part_type = exchange
+                .res
+                .fields
+                .first(FieldId::ContentType)
+                .map(<[u8]>::to_vec);
+            let parts = Multipart::new(exchange.worker.clone(), &variant.file, ranges, part_type);
+            exchange
+                .res
                 .fields
                 .set(FieldId::ContentType, parts.media_type().as_bytes());
             Step::Done(Body::Stream(Box::new(parts)))
         }
-        Selection::Unsatisfiable => unsatisfiable(x, Some(size)),
-        Selection::Malformed => unsatisfiable(x, None),
+        Selection::Unsatisfiable => unsatisfiable(exchange, Some(size)),
+        Selection::Malformed => unsatisfiable(exchange, None),
     }
 }
 
 /// RFC 9110, section 15.4.5: omit what the client already knows.
-fn not_modified(x: &mut Exchange) -> Step {
-    let fields = &mut x.res.fields;
+fn not_modified(exchange: &mut Exchange) -> Step {
+    let fields = &mut exchange.res.fields;
     if fields.has(FieldId::Etag) {
         fields.remove(FieldId::LastModified);
     }
@@ -263,13 +283,13 @@ fn not_modified(x: &mut Exchange) -> Step {
     ] {
         fields.remove(id);
     }
-    x.res.status = Status::NOT_MODIFIED;
+    exchange.res.status = Status::NOT_MODIFIED;
     Step::Done(Body::Empty)
 }
 
 /// RFC 9110, section 15.5.17. The headers of the file would describe this response, so they are removed.
-fn unsatisfiable(x: &mut Exchange, size: Option<u64>) -> Step {
-    let fields = &mut x.res.fields;
+fn unsatisfiable(exchange: &mut Exchange, size: Option<u64>) -> Step {
+    let fields = &mut exchange.res.fields;
     for id in [
         FieldId::Etag,
         FieldId::LastModified,
@@ -282,35 +302,37 @@ fn unsatisfiable(x: &mut Exchange, size: Option<u64>) -> Step {
     if let Some(size) = size {
         fields.set(FieldId::ContentRange, format!("bytes */{size}").as_bytes());
     }
-    x.res.status = Status::RANGE_NOT_SATISFIABLE;
+    exchange.res.status = Status::RANGE_NOT_SATISFIABLE;
     Step::Done(Body::Empty)
 }
 
 /// Keep a Content-Type set by an earlier `header` directive.
-fn set_type(x: &mut Exchange, media_type: Option<&'static str>) {
+fn set_type(exchange: &mut Exchange, media_type: Option<&'static str>) {
     if let Some(media_type) = media_type
-        && !x.res.fields.has(FieldId::ContentType)
+        && !exchange.res.fields.has(FieldId::ContentType)
     {
-        x.res
+        exchange
+            .res
             .fields
             .push(FieldId::ContentType, media_type.as_bytes());
     }
 }
 
 /// Sets `Content-Range` for a range of a representation of `size` bytes.
-pub fn set_content_range(x: &mut Exchange, range: Range, size: u64) {
+pub fn set_content_range(exchange: &mut Exchange, range: Range, size: u64) {
     let mut text = [0; 72];
     let mut rest = &mut text[..];
     let last = range.start + range.len - 1;
     write!(rest, "bytes {}-{last}/{size}", range.start).expect("three numbers fit");
     let left = rest.len();
-    x.res
+    exchange
+        .res
         .fields
         .set(FieldId::ContentRange, &text[..text.len() - left]);
 }
 
-fn varies_by_coding(x: &Exchange) -> bool {
-    x.res.fields.all(FieldId::Vary).any(|value| {
+fn varies_by_coding(exchange: &Exchange) -> bool {
+    exchange.res.fields.all(FieldId::Vary).any(|value| {
         value.split(|&b| b == b',').any(|name| {
             let name = name.trim_ascii();
             name == b"*" || name.eq_ignore_ascii_case(b"Accept-Encoding")

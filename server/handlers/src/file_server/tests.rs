@@ -61,14 +61,14 @@ fn build_for_test(config: &Config) -> Result<FileServer, Refusal> {
 
 /// The response to a request.
 struct Got {
-    x: Exchange,
+    exchange: Exchange,
     step: Step,
 }
 
 impl Got {
     fn status(&self) -> u16 {
         match &self.step {
-            Step::Done(_) => self.x.res.status.code(),
+            Step::Done(_) => self.exchange.res.status.code(),
             Step::Fail(fault) => fault.status.code(),
             Step::Next => 0,
             Step::Enter(_) | Step::Later => panic!("a file server decides at once"),
@@ -76,7 +76,7 @@ impl Got {
     }
 
     fn field(&self, id: FieldId) -> String {
-        let values: Vec<_> = self.x.res.fields.all(id).collect();
+        let values: Vec<_> = self.exchange.res.fields.all(id).collect();
         String::from_utf8(values.join(&b"; "[..])).unwrap()
     }
 
@@ -86,7 +86,7 @@ impl Got {
         };
         let bytes = match body {
             Body::Empty => Vec::new(),
-            Body::Inline => self.x.inline,
+            Body::Inline => self.exchange.inline,
             Body::Shared(slice) => slice.as_bytes().to_vec(),
             Body::File(slice) => {
                 use std::os::unix::fs::FileExt;
@@ -119,7 +119,7 @@ impl Got {
     }
 }
 
-fn exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchange {
+fn new_exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
         local: None,
@@ -128,20 +128,20 @@ fn exchange(method: Method, target: &str, fields: &[(FieldId, &str)]) -> Exchang
     };
     let worker = Rc::new(Worker::default());
     worker.clock.tick();
-    let mut x = Exchange::new(Rc::new(conn), worker);
-    x.req.method = method;
-    x.req.target = target.into();
-    x.req.uri.set(target.as_bytes());
+    let mut exchange = Exchange::new(Rc::new(conn), worker);
+    exchange.req.method = method;
+    exchange.req.target = target.into();
+    exchange.req.uri.set(target.as_bytes());
     for (id, value) in fields {
-        x.req.fields.push(*id, value.as_bytes());
+        exchange.req.fields.push(*id, value.as_bytes());
     }
-    x
+    exchange
 }
 
 fn ask(handler: &FileServer, method: Method, target: &str, fields: &[(FieldId, &str)]) -> Got {
-    let mut x = exchange(method, target, fields);
-    let step = handler.serve(&mut x);
-    Got { x, step }
+    let mut exchange = new_exchange(method, target, fields);
+    let step = handler.serve(&mut exchange);
+    Got { exchange, step }
 }
 
 fn get(handler: &FileServer, target: &str) -> Got {
@@ -243,22 +243,25 @@ fn folders_end_with_a_slash_and_files_do_not() {
 #[test]
 fn redirects_lead_to_the_path_the_client_knows() {
     let site = Site::new("original");
-    let mut x = exchange(Method::Get, "/prefix/sub?q", &[]);
-    x.req.uri.set(b"/sub");
-    site.plain().serve(&mut x);
+    let mut exchange = new_exchange(Method::Get, "/prefix/sub?q", &[]);
+    exchange.req.uri.set(b"/sub");
+    site.plain().serve(&mut exchange);
     assert_eq!(
-        x.res.fields.first(FieldId::Location),
+        exchange.res.fields.first(FieldId::Location),
         Some(&b"/prefix/sub/?q"[..])
     );
     // The client does not see a rewrite to another name.
-    let mut x = exchange(Method::Get, "/page", &[]);
-    x.req.uri.set(b"/sub");
-    site.plain().serve(&mut x);
-    assert_eq!(x.res.status, Status::OK);
-    let mut x = exchange(Method::Get, "http://host/sub", &[]);
-    x.req.uri.set(b"/sub");
-    site.plain().serve(&mut x);
-    assert_eq!(x.res.fields.first(FieldId::Location), Some(&b"/sub/"[..]));
+    let mut exchange = new_exchange(Method::Get, "/page", &[]);
+    exchange.req.uri.set(b"/sub");
+    site.plain().serve(&mut exchange);
+    assert_eq!(exchange.res.status, Status::OK);
+    let mut exchange = new_exchange(Method::Get, "http://host/sub", &[]);
+    exchange.req.uri.set(b"/sub");
+    site.plain().serve(&mut exchange);
+    assert_eq!(
+        exchange.res.fields.first(FieldId::Location),
+        Some(&b"/sub/"[..])
+    );
 }
 
 #[test]
@@ -423,14 +426,17 @@ fn etags_can_come_from_files() {
 #[test]
 fn fields_set_before_are_kept_where_caddy_keeps_them() {
     let site = Site::new("preset");
-    let mut x = exchange(Method::Get, "/a.txt", &[(FieldId::IfNoneMatch, "\"mine\"")]);
-    x.res.fields.push(FieldId::Etag, b"\"mine\"");
-    site.plain().serve(&mut x);
-    assert_eq!(x.res.status, Status::NOT_MODIFIED);
-    let mut x = exchange(Method::Get, "/a.txt", &[]);
-    x.res.fields.push(FieldId::ContentType, b"x/y");
-    site.plain().serve(&mut x);
-    assert_eq!(x.res.fields.first(FieldId::ContentType), Some(&b"x/y"[..]));
+    let mut exchange = new_exchange(Method::Get, "/a.txt", &[(FieldId::IfNoneMatch, "\"mine\"")]);
+    exchange.res.fields.push(FieldId::Etag, b"\"mine\"");
+    site.plain().serve(&mut exchange);
+    assert_eq!(exchange.res.status, Status::NOT_MODIFIED);
+    let mut exchange = new_exchange(Method::Get, "/a.txt", &[]);
+    exchange.res.fields.push(FieldId::ContentType, b"x/y");
+    site.plain().serve(&mut exchange);
+    assert_eq!(
+        exchange.res.fields.first(FieldId::ContentType),
+        Some(&b"x/y"[..])
+    );
 }
 
 #[test]
@@ -477,15 +483,15 @@ fn a_given_status_and_errors_send_the_whole_file() {
     handler.status = Some(StatusText::Fixed(Status::NON_AUTHORITATIVE));
     let got = ask_with(&handler, "/a.txt", &[(FieldId::Range, "bytes=0-1")]);
     assert_eq!((got.status(), got.body().len()), (203, 10));
-    let mut x = exchange(Method::Post, "/a.txt", &[(FieldId::IfNoneMatch, "*")]);
-    x.context.error = Some(Box::new(sluice_pipeline::context::ErrorInfo {
+    let mut exchange = new_exchange(Method::Post, "/a.txt", &[(FieldId::IfNoneMatch, "*")]);
+    exchange.context.error = Some(Box::new(sluice_pipeline::context::ErrorInfo {
         status: Status::NOT_FOUND,
         message: String::new(),
         id: String::new(),
     }));
-    let step = site.plain().serve(&mut x);
+    let step = site.plain().serve(&mut exchange);
     assert!(matches!(step, Step::Done(Body::Shared(_))));
-    assert_eq!(x.res.status, Status::NOT_FOUND);
+    assert_eq!(exchange.res.status, Status::NOT_FOUND);
 }
 
 #[test]

@@ -43,7 +43,7 @@ const FUNCTIONS: &[(&str, usize, usize)] = &[
 
 /// State shared by the functions of one page.
 pub struct Functions<'a> {
-    pub x: &'a Exchange,
+    pub exchange: &'a Exchange,
     pub shared: Rc<Shared>,
     pub files: Files,
     pub delimiters: Delimiters<'a>,
@@ -111,7 +111,7 @@ impl Functions<'_> {
     /// The value of a placeholder. It is data: placeholders and actions in it are not expanded.
     fn placeholder(&self, name: &str) -> Vec<u8> {
         let mut value = Vec::new();
-        match At(self.x).value(&Key::parse(name), &mut value) {
+        match At(self.exchange).value(&Key::parse(name), &mut value) {
             Found::Known => value,
             Found::Unknown => Vec::new(),
         }

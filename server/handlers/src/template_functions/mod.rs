@@ -46,15 +46,19 @@ pub struct Written {
     pub fields: Fields,
 }
 
-/// Executes `source` as a template for the response to `x`. Awaits pages that it includes from the server.
-pub async fn write(x: &Exchange, source: &[u8], setting: &Setting<'_>) -> Result<Written, Refused> {
-    let mut functions = functions(x, setting);
+/// Executes `source` as a template for the response to `exchange`. Awaits pages that it includes from the server.
+pub async fn write(
+    exchange: &Exchange,
+    source: &[u8],
+    setting: &Setting<'_>,
+) -> Result<Written, Refused> {
+    let mut functions = functions(exchange, setting);
     let dot = Page::dot(&functions.shared, &[]);
     let program = sluice_template::parse(source, setting.delimiters, &functions);
     let mut machine = Machine::new(&program.map_err(refused)?, dot);
     while machine.run(&mut functions).map_err(refused)? == Progress::Waiting {
         let wanted = functions.wanted.take().expect("only `httpInclude` waits");
-        let body = subrequest::get(x, setting.site, &wanted).await?;
+        let body = subrequest::get(exchange, setting.site, &wanted).await?;
         let included = included(&functions, &wanted.lossy(), &body)?;
         let dot = Page::dot(&functions.shared, &[]);
         machine
@@ -69,12 +73,12 @@ pub async fn write(x: &Exchange, source: &[u8], setting: &Setting<'_>) -> Result
 
 /// Executes a template that is not a response of its own. `dot` creates its data from the data of a request.
 pub fn write_with(
-    x: &Exchange,
+    exchange: &Exchange,
     source: &[u8],
     setting: &Setting<'_>,
     dot: impl FnOnce(Value) -> Value,
 ) -> Result<Vec<u8>, Refused> {
-    let mut functions = functions(x, setting);
+    let mut functions = functions(exchange, setting);
     let dot = dot(Page::dot(&functions.shared, &[]));
     let program = sluice_template::parse(source, setting.delimiters, &functions);
     let mut machine = Machine::new(&program.map_err(refused)?, dot);
@@ -86,13 +90,13 @@ pub fn write_with(
     }
 }
 
-fn functions<'a>(x: &'a Exchange, setting: &Setting<'a>) -> Functions<'a> {
+fn functions<'a>(exchange: &'a Exchange, setting: &Setting<'a>) -> Functions<'a> {
     Functions {
-        x,
-        shared: Rc::new(Shared::new(x, &setting.root)),
+        exchange,
+        shared: Rc::new(Shared::new(exchange, &setting.root)),
         files: Files {
             root: setting.root.clone(),
-            now: x.worker.clock.coarse(),
+            now: exchange.worker.clock.coarse(),
         },
         delimiters: setting.delimiters,
         wanted: None,

@@ -26,25 +26,25 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The data of `x` for templates whose files are below `root`.
-    pub fn new(x: &Exchange, root: &[u8]) -> Shared {
-        let remote_ip = values::remote_ip(&x.conn);
-        let client_ip = values::client_ip(x);
+    /// The data of `exchange` for templates whose files are below `root`.
+    pub fn new(exchange: &Exchange, root: &[u8]) -> Shared {
+        let remote_ip = values::remote_ip(&exchange.conn);
+        let client_ip = values::client_ip(exchange);
         let ip = |ip: Option<std::net::IpAddr>| {
             Text::new(ip.map(|ip| ip.to_string()).unwrap_or_default())
         };
-        let target = String::from_utf8_lossy(&x.req.target).into_owned();
-        let mut original = Request::new(x, &x.req);
+        let target = String::from_utf8_lossy(&exchange.req.target).into_owned();
+        let mut original = Request::new(exchange, &exchange.req);
         original.url = Rc::new(Url::of_target(&target));
-        if let Some(method) = &x.context.original_method {
+        if let Some(method) = &exchange.context.original_method {
             original.method = Text::new(method.as_str());
         }
         Shared {
-            request: Rc::new(Request::new(x, &x.req)),
+            request: Rc::new(Request::new(exchange, &exchange.req)),
             original: Rc::new(original),
-            answer: Rc::new(RefCell::new(x.res.fields.clone())),
+            answer: Rc::new(RefCell::new(exchange.res.fields.clone())),
             root: Text::new(root),
-            host: Text::new(&x.req.host),
+            host: Text::new(&exchange.req.host),
             remote_ip: ip(remote_ip),
             client_ip: ip(client_ip),
         }
@@ -113,12 +113,12 @@ struct Request {
 }
 
 impl Request {
-    fn new(x: &Exchange, head: &RequestHead) -> Request {
-        let remote = match x.conn.remote {
+    fn new(exchange: &Exchange, head: &RequestHead) -> Request {
+        let remote = match exchange.conn.remote {
             sluice_message::Remote::Ip(addr) => addr.to_string(),
             sluice_message::Remote::Unix => "@".to_owned(),
         };
-        let tls = x.conn.tls.as_deref();
+        let tls = exchange.conn.tls.as_deref();
         Request {
             method: Text::new(head.method.as_str()),
             url: Rc::new(Url::of_target(&String::from_utf8_lossy(
@@ -128,8 +128,8 @@ impl Request {
             target: Text::new(&head.target),
             authority: Text::new(&head.authority),
             remote: Text::new(remote),
-            content_length: x.body.len().map_or(-1, |length| length as i64),
-            close: x.close,
+            content_length: exchange.body.len().map_or(-1, |length| length as i64),
+            close: exchange.close,
             server_name: tls.map(|tls| Text::new(&tls.server_name)),
             fields: Rc::new(RequestFields::new(&head.fields)),
         }

@@ -16,16 +16,16 @@ use sluice_pipeline::subrequests::ServerRef;
 /// The header with the template nesting depth of a request; Caddy's name for it.
 const DEPTH_FIELD: &str = "Caddy-Templates-Include";
 
-/// The number of nested includes that led to `x`.
-fn depth(x: &Exchange) -> usize {
-    let told = x.req.fields.find_first(DEPTH_FIELD.as_bytes());
+/// The number of nested includes that led to `exchange`.
+fn depth(exchange: &Exchange) -> usize {
+    let told = exchange.req.fields.find_first(DEPTH_FIELD.as_bytes());
     let told = told.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
     told.unwrap_or(0)
 }
 
 /// The body of the server's response to `GET uri`. As in Caddy, the subrequest has the client's cookies and
 /// credentials, but a loopback address.
-pub async fn get(x: &Exchange, site: &ServerRef, uri: &Text) -> Result<Vec<u8>, Fault> {
+pub async fn get(exchange: &Exchange, site: &ServerRef, uri: &Text) -> Result<Vec<u8>, Fault> {
     let uri = uri.as_bytes();
     let refuse = |why: &str| {
         let shown = String::from_utf8_lossy(uri);
@@ -33,29 +33,29 @@ pub async fn get(x: &Exchange, site: &ServerRef, uri: &Text) -> Result<Vec<u8>, 
         Fault::new(Status::INTERNAL_SERVER_ERROR, message)
     };
     let site = site.get().ok_or_else(|| refuse("the server is ending"))?;
-    let used = x.context.includes.get() + 1;
-    if used > INCLUDES_MAX || depth(x) >= INCLUDE_DEPTH_MAX {
+    let used = exchange.context.includes.get() + 1;
+    if used > INCLUDES_MAX || depth(exchange) >= INCLUDE_DEPTH_MAX {
         return Err(refuse("too many pages include each other"));
     }
-    let head = head(x, uri).ok_or_else(|| refuse("it is not a request path"))?;
-    let mut sub = exchange(x, head);
+    let head = head(exchange, uri).ok_or_else(|| refuse("it is not a request path"))?;
+    let mut sub = subrequest(exchange, head);
     sub.context.includes.set(used);
     let body = site.fetch(&mut sub).await;
-    x.context.includes.set(sub.context.includes.get());
+    exchange.context.includes.set(sub.context.includes.get());
     if sub.res.status.is_error() {
         return Err(refuse(&format!("status {}", sub.res.status.code())));
     }
     collect(&mut sub, body).await
 }
 
-fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {
+fn head(exchange: &Exchange, uri: &[u8]) -> Option<RequestHead> {
     let visible = |byte: &u8| (0x21..0x7f).contains(byte);
     if uri.is_empty() || !uri.iter().all(visible) {
         return None;
     }
     let mut head = RequestHead {
         method: Method::Get,
-        version: x.req.version,
+        version: exchange.req.version,
         ..RequestHead::default()
     };
     if !uri.starts_with(b"/") {
@@ -65,15 +65,20 @@ fn head(x: &Exchange, uri: &[u8]) -> Option<RequestHead> {
     let target = std::mem::take(&mut head.target);
     let well_formed = head.uri.set(&target);
     head.target = target;
-    head.set_authority(&x.req.authority);
-    head.fields.push(FieldId::Host, &x.req.authority);
-    for field in x.req.fields.iter().filter(|field| is_of_client(field.id)) {
+    head.set_authority(&exchange.req.authority);
+    head.fields.push(FieldId::Host, &exchange.req.authority);
+    for field in exchange
+        .req
+        .fields
+        .iter()
+        .filter(|field| is_of_client(field.id))
+    {
         head.fields.push_raw(field.id, field.name, field.value);
     }
     head.fields.push(FieldId::AcceptEncoding, b"identity");
     head.fields.remove_name(DEPTH_FIELD.as_bytes());
     let name = FieldName::new(DEPTH_FIELD).expect("it is a token");
-    let depth = (depth(x) + 1).to_string();
+    let depth = (depth(exchange) + 1).to_string();
     head.fields.push_name(&name, depth.as_bytes());
     well_formed.then_some(head)
 }
@@ -97,7 +102,7 @@ fn is_of_client(id: FieldId) -> bool {
     )
 }
 
-fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
+fn subrequest(exchange: &Exchange, req: RequestHead) -> Exchange {
     // Caddy's address for such requests; it cannot occur as a peer on the network.
     let remote = SocketAddr::from((Ipv4Addr::LOCALHOST, 10_000));
     Of {
@@ -107,12 +112,12 @@ fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
         inline: Vec::new(),
         conn: Rc::new(ConnInfo {
             remote: Remote::Ip(remote),
-            local: x.conn.local,
-            tls: x.conn.tls.clone(),
+            local: exchange.conn.local,
+            tls: exchange.conn.tls.clone(),
             facts: Default::default(),
         }),
-        worker: x.worker.clone(),
-        started: x.worker.clock.coarse(),
+        worker: exchange.worker.clone(),
+        started: exchange.worker.clock.coarse(),
         came: Default::default(),
         close: false,
         context: Context::default(),
@@ -120,16 +125,16 @@ fn exchange(x: &Exchange, req: RequestHead) -> Exchange {
 }
 
 /// Reads a body into memory, up to the maximum size of a template.
-pub async fn collect(x: &mut Exchange, body: Body) -> Result<Vec<u8>, Fault> {
+pub async fn collect(exchange: &mut Exchange, body: Body) -> Result<Vec<u8>, Fault> {
     const TOO_LARGE: &str = "template: the page has more bytes than a template may have";
     let too_large = || Fault::new(Status::INTERNAL_SERVER_ERROR, TOO_LARGE);
-    let known = body.len(x.inline.len());
+    let known = body.len(exchange.inline.len());
     if known.is_some_and(|length| length > TEMPLATE_BYTES_MAX as u64) {
         return Err(too_large());
     }
     match body {
         Body::Empty => Ok(Vec::new()),
-        Body::Inline => Ok(std::mem::take(&mut x.inline)),
+        Body::Inline => Ok(std::mem::take(&mut exchange.inline)),
         Body::Shared(slice) => Ok(slice.as_bytes().to_vec()),
         Body::File(slice) => {
             let mut bytes = vec![0; slice.len as usize];

@@ -51,12 +51,12 @@ impl AskLocation {
     }
 
     /// Sends the subrequest and turns its status into a decision.
-    pub async fn ask(&self, x: &mut Exchange) -> Opinion {
+    pub async fn ask(&self, exchange: &mut Exchange) -> Opinion {
         let Some(site) = self.site.get() else {
             let fault = Fault::new(Status::SERVICE_UNAVAILABLE, "the server is ending");
             return Opinion::Failed(fault);
         };
-        let mut sub = subrequest::begin(x, &self.uri);
+        let mut sub = subrequest::begin(exchange, &self.uri);
         // Only the head of the response matters.
         drop(Box::pin(site.fetch(&mut sub)).await);
         for (name, value) in &self.set {
@@ -71,13 +71,16 @@ impl AskLocation {
             }
             _ => Vec::new(),
         };
-        subrequest::end(x, sub);
+        subrequest::end(exchange, sub);
         match status.code() {
             200..=299 => Opinion::Allowed,
             401 => {
-                x.res.fields.remove(FieldId::WwwAuthenticate);
+                exchange.res.fields.remove(FieldId::WwwAuthenticate);
                 for challenge in &challenges {
-                    x.res.fields.push(FieldId::WwwAuthenticate, challenge);
+                    exchange
+                        .res
+                        .fields
+                        .push(FieldId::WwwAuthenticate, challenge);
                 }
                 Opinion::Refused(Fault::new(status, "`auth_request` wants a login"))
             }

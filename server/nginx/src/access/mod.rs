@@ -83,12 +83,12 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Access {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         // A subrequest was authorized together with its parent request.
-        if x.context.nginx().subrequest {
+        if exchange.context.nginx().subrequest {
             return Step::Next;
         }
-        match (self.rules.rule(x), self.more.as_deref()) {
+        match (self.rules.rule(exchange), self.more.as_deref()) {
             (
                 Ruling::Denied,
                 None
@@ -105,32 +105,32 @@ impl Handler for Access {
                 }),
             ) => Step::Next,
             (_, None) => Step::Next,
-            (ruling, Some(more)) => more.at_once(x, ruling),
+            (ruling, Some(more)) => more.at_once(exchange, ruling),
         }
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         Box::pin(async move {
-            let ruling = self.rules.rule(x);
+            let ruling = self.rules.rule(exchange);
             match &self.more {
-                Some(more) => more.ask(x, ruling).await,
+                Some(more) => more.ask(exchange, ruling).await,
                 None => Step::Next,
             }
         })
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
+    fn account(&self, exchange: &mut Exchange) -> Account {
         let Some(more) = &self.more else {
             return Account::default();
         };
         let mut says = Vec::new();
         if let Some(basic) = &more.basic {
-            says.extend(basic.account(x));
+            says.extend(basic.account(exchange));
         }
         if let Some(request) = &more.request {
             says.push(request.account());
         }
-        let ruling = self.rules.rule(x);
+        let ruling = self.rules.rule(exchange);
         let step = match (ruling, more.enough) {
             (Ruling::Denied, Enough::All) => Step::Fail(forbidden()),
             _ => Step::Next,
@@ -144,15 +144,19 @@ impl Handler for Access {
 
 impl More {
     /// Decides without awaiting; `Step::Later` if that is not possible.
-    fn at_once(&self, x: &mut Exchange, ruling: Ruling) -> Step {
+    fn at_once(&self, exchange: &mut Exchange, ruling: Ruling) -> Step {
         if self.request.is_some() {
             return Step::Later;
         }
-        let Some(opinion) = self.basic.as_ref().and_then(|basic| basic.at_once(x)) else {
+        let Some(opinion) = self
+            .basic
+            .as_ref()
+            .and_then(|basic| basic.at_once(exchange))
+        else {
             return Step::Later;
         };
         let mut refusal = refusal_of(ruling);
-        match self.weigh(x, opinion, &mut refusal) {
+        match self.weigh(exchange, opinion, &mut refusal) {
             Some(step) => self.unless_delayed(step),
             None => match refusal {
                 Some(fault) => self.unless_delayed(Step::Fail(fault)),
@@ -171,25 +175,25 @@ impl More {
         }
     }
 
-    async fn ask(&self, x: &mut Exchange, ruling: Ruling) -> Step {
+    async fn ask(&self, exchange: &mut Exchange, ruling: Ruling) -> Step {
         let mut refusal = refusal_of(ruling);
         if let Some(basic) = &self.basic {
-            let opinion = match basic.at_once(x) {
+            let opinion = match basic.at_once(exchange) {
                 Some(opinion) => opinion,
-                None => basic.check(x).await,
+                None => basic.check(exchange).await,
             };
-            if let Some(step) = self.weigh(x, opinion, &mut refusal) {
-                return self.held_back(x, step).await;
+            if let Some(step) = self.weigh(exchange, opinion, &mut refusal) {
+                return self.held_back(exchange, step).await;
             }
         }
         if let Some(request) = &self.request {
-            let opinion = request.ask(x).await;
-            if let Some(step) = self.weigh(x, opinion, &mut refusal) {
-                return self.held_back(x, step).await;
+            let opinion = request.ask(exchange).await;
+            if let Some(step) = self.weigh(exchange, opinion, &mut refusal) {
+                return self.held_back(exchange, step).await;
             }
         }
         match refusal {
-            Some(fault) => self.held_back(x, Step::Fail(fault)).await,
+            Some(fault) => self.held_back(exchange, Step::Fail(fault)).await,
             None => Step::Next,
         }
     }
@@ -197,7 +201,7 @@ impl More {
     /// Takes a check's result into account; returns a step if the decision is final.
     fn weigh(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         opinion: Opinion,
         refusal: &mut Option<Fault>,
     ) -> Option<Step> {
@@ -206,7 +210,7 @@ impl More {
                 Some(Step::Fail(fault))
             }
             (Opinion::Allowed, Enough::Any) => {
-                x.res.fields.remove(FieldId::WwwAuthenticate);
+                exchange.res.fields.remove(FieldId::WwwAuthenticate);
                 Some(Step::Next)
             }
             (Opinion::Refused(fault), Enough::Any) => {
@@ -222,14 +226,14 @@ impl More {
     }
 
     /// Delays a 401, so that guessing passwords is slow and response times reveal nothing.
-    async fn held_back(&self, x: &Exchange, step: Step) -> Step {
+    async fn held_back(&self, exchange: &Exchange, step: Step) -> Step {
         let is_unauthorized =
             matches!(&step, Step::Fail(fault) if fault.status == Status::UNAUTHORIZED);
         if let Some(delay) = self.delay.filter(|_| is_unauthorized) {
-            let timer = x.worker.timers.timer();
+            let timer = exchange.worker.timers.timer();
             // Measure from now: the worker's cached clock may be behind.
-            x.worker.clock.tick();
-            timer.set(&x.worker.clock, delay);
+            exchange.worker.clock.tick();
+            timer.set(&exchange.worker.clock, delay);
             poll_fn(|cx| timer.poll_expired(cx)).await;
         }
         step

@@ -51,12 +51,12 @@ impl Rules {
     }
 
     /// Evaluates the rules for a request.
-    pub fn rule(&self, x: &Exchange) -> Ruling {
+    pub fn rule(&self, exchange: &Exchange) -> Ruling {
         if self.0.is_empty() {
             return Ruling::None;
         }
-        let ip = client_ip(x);
-        let is_unix = matches!(x.conn.remote, Remote::Unix) && ip.is_none();
+        let ip = client_ip(exchange);
+        let is_unix = matches!(exchange.conn.remote, Remote::Unix) && ip.is_none();
         let fits = |from: &From| match from {
             From::All => true,
             From::Unix => is_unix,

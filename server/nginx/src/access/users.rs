@@ -59,49 +59,49 @@ impl PasswordFile {
     }
 
     /// Decides without awaiting; `None` if a slow hash has to be verified first.
-    pub fn at_once(&self, x: &mut Exchange) -> Option<Opinion> {
-        let check = match self.look_up(x) {
+    pub fn at_once(&self, exchange: &mut Exchange) -> Option<Opinion> {
+        let check = match self.look_up(exchange) {
             Ok(check) => check,
             Err(opinion) => return Some(opinion),
         };
         if check.hash.is_quick() {
             let is_right = check.hash.verify(&check.credentials.password);
             let is_right = is_right && check.is_known;
-            return Some(self.judge(x, is_right, check.is_known, check.credentials.name));
+            return Some(self.judge(exchange, is_right, check.is_known, check.credentials.name));
         }
-        let remembered = x.worker.local::<Remembered>();
+        let remembered = exchange.worker.local::<Remembered>();
         let is_remembered =
             check.is_known && remembered.has(&remembered.key(&check.hash, &check.credentials));
-        is_remembered.then(|| self.judge(x, true, true, check.credentials.name))
+        is_remembered.then(|| self.judge(exchange, true, true, check.credentials.name))
     }
 
     /// Verifies a password on another thread.
-    pub async fn check(&self, x: &mut Exchange) -> Opinion {
-        let check = match self.look_up(x) {
+    pub async fn check(&self, exchange: &mut Exchange) -> Opinion {
+        let check = match self.look_up(exchange) {
             Ok(check) => check,
             Err(opinion) => return opinion,
         };
-        let key = x
+        let key = exchange
             .worker
             .local::<Remembered>()
             .key(&check.hash, &check.credentials);
         let is_right = match password::check(check.hash, check.credentials.password) {
             Ok(checking) => checking.await && check.is_known,
             Err(Busy) => {
-                x.res.fields.set(FieldId::RetryAfter, b"1");
+                exchange.res.fields.set(FieldId::RetryAfter, b"1");
                 let message = "too many passwords are being checked";
                 return Opinion::Failed(Fault::new(Status::SERVICE_UNAVAILABLE, message));
             }
         };
         if is_right {
-            x.worker.local::<Remembered>().insert(key);
+            exchange.worker.local::<Remembered>().insert(key);
         }
-        self.judge(x, is_right, check.is_known, check.credentials.name)
+        self.judge(exchange, is_right, check.is_known, check.credentials.name)
     }
 
     /// The text for `explain`; missing credentials are reported rather than requested.
-    pub fn account(&self, x: &mut Exchange) -> Option<String> {
-        match self.look_up(x) {
+    pub fn account(&self, exchange: &mut Exchange) -> Option<String> {
+        match self.look_up(exchange) {
             Err(Opinion::None) => None,
             Err(_) => Some("would ask for a name and a password".to_owned()),
             Ok(check) => {
@@ -113,18 +113,18 @@ impl PasswordFile {
         }
     }
 
-    fn look_up(&self, x: &mut Exchange) -> Result<Check, Opinion> {
-        let realm = expanded(&self.realm, x);
+    fn look_up(&self, exchange: &mut Exchange) -> Result<Check, Opinion> {
+        let realm = expanded(&self.realm, exchange);
         if realm == b"off" {
             return Err(Opinion::None);
         }
-        let Some(credentials) = Credentials::of(x) else {
+        let Some(credentials) = Credentials::of(exchange) else {
             return Err(self.refuse(
-                x,
+                exchange,
                 "no user/password was provided for basic authentication".into(),
             ));
         };
-        let users = self.read(x).map_err(Opinion::Failed)?;
+        let users = self.read(exchange).map_err(Opinion::Failed)?;
         let known = users.accounts.get(credentials.name.as_str());
         match (known, &users.decoy) {
             (Some(Some(hash)), _) => Ok(Check {
@@ -135,7 +135,7 @@ impl PasswordFile {
             (Some(None), _) => {
                 let name = sluice_diag::shown(&credentials.name);
                 let why = format!("the hash of `{name}` in the user file is none that is known");
-                Err(self.refuse(x, why))
+                Err(self.refuse(exchange, why))
             }
             (None, Some(decoy)) => Ok(Check {
                 hash: decoy.clone(),
@@ -143,18 +143,18 @@ impl PasswordFile {
                 is_known: false,
             }),
             (None, None) => {
-                let why = self.unknown(x, &sluice_diag::shown(&credentials.name));
-                Err(self.refuse(x, why))
+                let why = self.unknown(exchange, &sluice_diag::shown(&credentials.name));
+                Err(self.refuse(exchange, why))
             }
         }
     }
 
-    fn read(&self, x: &Exchange) -> Result<Rc<Users>, Fault> {
+    fn read(&self, exchange: &Exchange) -> Result<Rc<Users>, Fault> {
         let mut path = Vec::new();
-        if expand_path(&self.users, x, &mut path).is_err() {
+        if expand_path(&self.users, exchange, &mut path).is_err() {
             return Err(Fault::new(Status::FORBIDDEN, files::UNFIT));
         }
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let shown = || String::from_utf8_lossy(&path).into_owned();
         // As in nginx, a missing file denies every request.
         let facts = files::facts(&path, Reach::Anywhere, now).map_err(|missing| {
@@ -165,7 +165,7 @@ impl PasswordFile {
             };
             Fault::new(Status::FORBIDDEN, format!("user file `{}`: {why}", shown()))
         })?;
-        let files = x.worker.local::<Files>();
+        let files = exchange.worker.local::<Files>();
         if let Some(known) = files.0.borrow().get(&*path)
             && known.facts == facts
         {
@@ -184,30 +184,39 @@ impl PasswordFile {
         Ok(users)
     }
 
-    fn judge(&self, x: &mut Exchange, is_right: bool, is_known: bool, name: String) -> Opinion {
+    fn judge(
+        &self,
+        exchange: &mut Exchange,
+        is_right: bool,
+        is_known: bool,
+        name: String,
+    ) -> Opinion {
         if !is_right {
             let shown = sluice_diag::shown(&name);
             let why = match is_known {
                 true => format!("user \"{shown}\": password mismatch"),
-                false => self.unknown(x, &shown),
+                false => self.unknown(exchange, &shown),
             };
-            return self.refuse(x, why);
+            return self.refuse(exchange, why);
         }
-        x.context.log.user = Some(name);
+        exchange.context.log.user = Some(name);
         Opinion::Allowed
     }
 
     /// nginx's message for a name that is not in the file.
-    fn unknown(&self, x: &Exchange, name: &str) -> String {
-        let path = expanded(&self.users, x);
+    fn unknown(&self, exchange: &Exchange, name: &str) -> String {
+        let path = expanded(&self.users, exchange);
         let path = String::from_utf8_lossy(&path);
         format!("user \"{name}\" was not found in \"{path}\"")
     }
 
-    fn refuse(&self, x: &mut Exchange, why: String) -> Opinion {
-        let realm = expanded(&self.realm, x);
+    fn refuse(&self, exchange: &mut Exchange, why: String) -> Opinion {
+        let realm = expanded(&self.realm, exchange);
         let challenge = challenge(&String::from_utf8_lossy(&realm));
-        x.res.fields.set(FieldId::WwwAuthenticate, &challenge);
+        exchange
+            .res
+            .fields
+            .set(FieldId::WwwAuthenticate, &challenge);
         Opinion::Refused(Fault::new(Status::UNAUTHORIZED, why))
     }
 }

@@ -53,19 +53,19 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl Handler for Charset {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.context.nginx_mut().heeds_charset = true;
-        x.context.filters.push(self.0.clone());
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        exchange.context.nginx_mut().heeds_charset = true;
+        exchange.context.filters.push(self.0.clone());
         Step::Next
     }
 }
 
 /// Stores the charset requested by an upstream (`X-Accel-Charset`), if the location evaluates it.
-pub fn heed(x: &mut Exchange, fields: &Fields) {
-    if x.context.nginx().heeds_charset
+pub fn heed(exchange: &mut Exchange, fields: &Fields) {
+    if exchange.context.nginx().heeds_charset
         && let Some(name) = fields.find_first(b"X-Accel-Charset")
     {
-        x.context.occasional_mut().charset_wanted = name.to_vec();
+        exchange.context.occasional_mut().charset_wanted = name.to_vec();
     }
 }
 
@@ -104,21 +104,21 @@ enum Fate {
 }
 
 impl Settings {
-    fn fate(&self, x: &mut Exchange) -> Fate {
-        let Some(value) = x.res.fields.first(FieldId::ContentType) else {
+    fn fate(&self, exchange: &mut Exchange) -> Fate {
+        let Some(value) = exchange.res.fields.first(FieldId::ContentType) else {
             return Fate::Stays;
         };
         let own = named_in(value).map(<[u8]>::to_vec);
-        let Some(name) = self.wanted(x, own.is_some()) else {
+        let Some(name) = self.wanted(exchange, own.is_some()) else {
             return Fate::Stays;
         };
         let from = match &own {
             Some(own) if !self.charsets.know(own) => return Fate::Stays,
             Some(own) => own.clone(),
-            None => expanded(&self.source, x),
+            None => expanded(&self.source, exchange),
         };
         // Old browsers applied a redirect's charset to the next page, so nginx sends none in redirects.
-        let is_redirect = matches!(x.res.status.code(), 301 | 302);
+        let is_redirect = matches!(exchange.res.status.code(), 301 | 302);
         if from.is_empty() || from == b"off" || from.eq_ignore_ascii_case(&name) || is_redirect {
             return match own.is_some() || is_redirect {
                 true => Fate::Stays,
@@ -134,34 +134,34 @@ impl Settings {
                 );
                 let why =
                     format!("no \"charset_map\" between the charsets \"{from}\" and \"{name}\"");
-                self.tree.tell(x, Grade::Error, &why, "");
+                self.tree.tell(exchange, Grade::Error, &why, "");
                 Fate::Stays
             }
         }
     }
 
     /// The target charset; `says_own` if the response declares a charset.
-    fn wanted(&self, x: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
+    fn wanted(&self, exchange: &mut Exchange, says_own: bool) -> Option<Vec<u8>> {
         // An included part takes the charset of its page.
-        let of_page = &x.context.occasional().charset_of_page;
-        if x.context.nginx().is_subrequest() && !of_page.is_empty() {
+        let of_page = &exchange.context.occasional().charset_of_page;
+        if exchange.context.nginx().is_subrequest() && !of_page.is_empty() {
             return Some(of_page.clone());
         }
-        if !x.context.occasional().charset_wanted.is_empty() {
-            let mut wanted = std::mem::take(&mut x.context.occasional_mut().charset_wanted);
+        if !exchange.context.occasional().charset_wanted.is_empty() {
+            let mut wanted = std::mem::take(&mut exchange.context.occasional_mut().charset_wanted);
             clean_value(&mut wanted);
             if self.charsets.know(&wanted) {
                 return Some(wanted);
             }
             let wanted = String::from_utf8_lossy(&wanted);
             let why = format!("unknown charset \"{wanted}\" to override");
-            self.tree.tell(x, Grade::Error, &why, "");
+            self.tree.tell(exchange, Grade::Error, &why, "");
             return None;
         }
-        if says_own && !self.overrides || !self.types.include(&x.res.fields) {
+        if says_own && !self.overrides || !self.types.include(&exchange.res.fields) {
             return None;
         }
-        let mut name = expanded(&self.name, x);
+        let mut name = expanded(&self.name, exchange);
         clean_value(&mut name);
         (!name.is_empty() && name != b"off").then_some(name)
     }
@@ -174,31 +174,33 @@ impl Settings {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        let (name, table) = match self.fate(x) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        let (name, table) = match self.fate(exchange) {
             Fate::Stays => return body,
             Fate::Named(name) => {
-                self.say(&mut x.res.fields, &name);
+                self.say(&mut exchange.res.fields, &name);
                 return body;
             }
             Fate::Recoded(name, table) => (name, table),
         };
-        self.say(&mut x.res.fields, &name);
+        self.say(&mut exchange.res.fields, &name);
         // A compressed body cannot be converted.
-        if x.res.fields.has(FieldId::ContentEncoding) {
+        if exchange.res.fields.has(FieldId::ContentEncoding) {
             return body;
         }
-        let length = body.len(x.inline.len()).filter(|_| table.keeps_length());
+        let length = body
+            .len(exchange.inline.len())
+            .filter(|_| table.keeps_length());
         if length.is_none() {
             // As in nginx, the ETag stays: it identifies a page that is always sent in this charset.
-            x.res.fields.remove(FieldId::ContentLength);
-            x.res.fields.remove(FieldId::AcceptRanges);
+            exchange.res.fields.remove(FieldId::ContentLength);
+            exchange.res.fields.remove(FieldId::AcceptRanges);
         }
-        let source = match Source::of(x, body) {
+        let source = match Source::of(exchange, body) {
             Ok(source) => source,
             Err(other) => return other,
         };
-        if x.req.method == sluice_message::Method::Head && length.is_none() {
+        if exchange.req.method == sluice_message::Method::Head && length.is_none() {
             return Body::Stream(Box::new(Silence));
         }
         let mut recoder = Recoder::new(table);
@@ -206,7 +208,7 @@ impl Filter for Settings {
             let mut out = Vec::with_capacity(source.at_hand().len());
             recoder.read(source.at_hand(), &mut out);
             recoder.end(&mut out);
-            x.inline = out;
+            exchange.inline = out;
             return Body::Inline;
         }
         Body::Stream(Box::new(Recoded {
@@ -219,10 +221,10 @@ impl Filter for Settings {
         }))
     }
 
-    fn give_up(&self, x: &mut Exchange) {
-        x.context.nginx_mut().heeds_charset = false;
-        if !x.context.occasional().charset_wanted.is_empty() {
-            x.context.occasional_mut().charset_wanted.clear();
+    fn give_up(&self, exchange: &mut Exchange) {
+        exchange.context.nginx_mut().heeds_charset = false;
+        if !exchange.context.occasional().charset_wanted.is_empty() {
+            exchange.context.occasional_mut().charset_wanted.clear();
         }
     }
 }

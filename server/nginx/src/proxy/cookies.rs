@@ -35,31 +35,33 @@ impl Change {
     }
 
     /// Replaces a prefix of `text`, or all of it if a regular expression matches; `None` if the rule does not match.
-    pub fn beginning(&self, x: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
+    pub fn beginning(&self, exchange: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
         match &self.from {
             From::Text(from) => {
-                let rest = text.strip_prefix(&expanded(from, x)[..])?;
-                let mut new = expanded(&self.to, x);
+                let rest = text.strip_prefix(&expanded(from, exchange)[..])?;
+                let mut new = expanded(&self.to, exchange);
                 new.extend_from_slice(rest);
                 Some(new)
             }
-            From::Pattern(pattern) => fits(pattern, x, text).then(|| expanded(&self.to, x)),
+            From::Pattern(pattern) => {
+                fits(pattern, exchange, text).then(|| expanded(&self.to, exchange))
+            }
         }
     }
 
     /// The replacement for the domain `text`, if the rule matches; leading dots are ignored.
-    fn whole(&self, x: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
+    fn whole(&self, exchange: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
         let text = text.strip_prefix(b".").unwrap_or(text);
         let fits = match &self.from {
             From::Text(from) => {
-                let from = expanded(from, x);
+                let from = expanded(from, exchange);
                 from.strip_prefix(b".")
                     .unwrap_or(&from)
                     .eq_ignore_ascii_case(text)
             }
-            From::Pattern(pattern) => fits(pattern, x, text),
+            From::Pattern(pattern) => fits(pattern, exchange, text),
         };
-        fits.then(|| expanded(&self.to, x))
+        fits.then(|| expanded(&self.to, exchange))
     }
 }
 
@@ -83,9 +85,9 @@ impl From {
 }
 
 /// Whether a regular expression matches `text`.
-fn fits(pattern: &Pattern, x: &mut Exchange, text: &[u8]) -> bool {
-    let found = pattern.matches(x, text, Provenance::Path);
-    found_or_fails(x, found)
+fn fits(pattern: &Pattern, exchange: &mut Exchange, text: &[u8]) -> bool {
+    let found = pattern.matches(exchange, text, Provenance::Path);
+    found_or_fails(exchange, found)
 }
 
 /// Changes to cookies.
@@ -124,11 +126,11 @@ impl Cookies {
     }
 
     /// The changed cookie; `None` if it remains as it is.
-    pub fn change(&self, x: &mut Exchange, cookie: &[u8]) -> Option<Vec<u8>> {
+    pub fn change(&self, exchange: &mut Exchange, cookie: &[u8]) -> Option<Vec<u8>> {
         let mut pieces = cookie.split(|byte| *byte == b';');
         let first = pieces.next()?;
         let name = first.split(|byte| *byte == b'=').next()?.trim_ascii();
-        let flags = self.flags.iter().find(|flags| flags.fits(x, name));
+        let flags = self.flags.iter().find(|flags| flags.fits(exchange, name));
         let mut out = first.to_vec();
         for piece in pieces {
             let (name, value) = match memchr::memchr(b'=', piece) {
@@ -147,8 +149,8 @@ impl Cookies {
             let value = value.unwrap_or_default().trim_ascii();
             let is_domain = name.eq_ignore_ascii_case(b"domain");
             let new = changes.iter().find_map(|change| match is_domain {
-                true => change.whole(x, value),
-                false => change.beginning(x, value),
+                true => change.whole(exchange, value),
+                false => change.beginning(exchange, value),
             });
             out.push(b';');
             match new {
@@ -193,10 +195,10 @@ impl Flags {
         Ok(flags)
     }
 
-    fn fits(&self, x: &mut Exchange, name: &[u8]) -> bool {
+    fn fits(&self, exchange: &mut Exchange, name: &[u8]) -> bool {
         match &self.name {
-            From::Text(text) => expanded(text, x).eq_ignore_ascii_case(name),
-            From::Pattern(pattern) => fits(pattern, x, name),
+            From::Text(text) => expanded(text, exchange).eq_ignore_ascii_case(name),
+            From::Pattern(pattern) => fits(pattern, exchange, name),
         }
     }
 

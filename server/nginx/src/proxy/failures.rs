@@ -13,7 +13,7 @@ use sluice_proxy::reverse_proxy::upstream::Upstream;
 /// Reports a failed try; false where nginx says nothing about such a failure.
 pub fn report(
     proxy: &NginxProxy,
-    x: &mut Exchange,
+    exchange: &mut Exchange,
     failure: &Failure,
     of: &Destination<'_>,
 ) -> bool {
@@ -34,17 +34,17 @@ pub fn report(
     // Requests to applications have no target of HTTP; a colon ends the path of their socket.
     let (uri, colon) = match of.protocol {
         Some(_) => (String::new(), ":"),
-        None => (proxy.target_text(x), ""),
+        None => (proxy.target_text(exchange), ""),
     };
     let address = match of.chosen.map(|chosen| chosen.address.as_str()) {
-        None => proxy.host_text(x),
+        None => proxy.host_text(exchange),
         Some(address) => match address.strip_prefix("unix/") {
             Some(path) => format!("unix:{path}{colon}"),
             None => address.to_owned(),
         },
     };
     let upstream = format!("{scheme}://{address}{uri}");
-    proxy.tree.tell(x, grade, &what, &upstream);
+    proxy.tree.tell(exchange, grade, &what, &upstream);
     true
 }
 

@@ -173,96 +173,100 @@ impl NginxProxy {
     }
 
     /// Applies `X-Accel-Limit-Rate`; returns whether the response has it.
-    fn heed_rate(&self, x: &mut Exchange, fields: &Fields) -> bool {
+    fn heed_rate(&self, exchange: &mut Exchange, fields: &Fields) -> bool {
         let told = fields.find_first(b"X-Accel-Limit-Rate");
         let Some(rate) = told.filter(|_| !self.ignores_rate) else {
             return false;
         };
         let name: Arc<str> = rate::VARIABLE.into();
-        x.context.vars.slot(&name).extend_from_slice(rate);
+        exchange.context.vars.slot(&name).extend_from_slice(rate);
         true
     }
 
     /// The host sent to the upstream.
-    pub fn host_text(&self, x: &Exchange) -> String {
-        String::from_utf8_lossy(&expanded(&self.host, x)).into_owned()
+    pub fn host_text(&self, exchange: &Exchange) -> String {
+        String::from_utf8_lossy(&expanded(&self.host, exchange)).into_owned()
     }
 
     /// The target sent to the upstream.
-    pub fn target_text(&self, x: &mut Exchange) -> String {
-        let before = self.retarget(x);
-        let target = String::from_utf8_lossy(x.req.uri.as_bytes()).into_owned();
+    pub fn target_text(&self, exchange: &mut Exchange) -> String {
+        let before = self.retarget(exchange);
+        let target = String::from_utf8_lossy(exchange.req.uri.as_bytes()).into_owned();
         if let Some((method, uri)) = before {
-            x.req.method = method;
-            x.req.uri = uri;
+            exchange.req.method = method;
+            exchange.req.uri = uri;
         }
         target
     }
 
-    fn retarget(&self, x: &mut Exchange) -> Option<(Method, Uri)> {
-        let has_final_path = x.context.nginx().has_final_path();
+    fn retarget(&self, exchange: &mut Exchange) -> Option<(Method, Uri)> {
+        let has_final_path = exchange.context.nginx().has_final_path();
         let mut target = match &self.target {
             Some(new) if !has_final_path || matches!(new.extent, Extent::Whole) => {
-                expanded(&new.path, x)
+                expanded(&new.path, exchange)
             }
             Some(_) | None => Vec::new(),
         };
         match self.target.as_ref().map(|new| &new.extent) {
             Some(Extent::Beginning(cut)) if !has_final_path => {
-                let rest = x.req.uri.path().get(*cut..).unwrap_or_default();
+                let rest = exchange.req.uri.path().get(*cut..).unwrap_or_default();
                 escape(rest, &mut target);
             }
             Some(Extent::Whole) if !target.is_empty() => {
-                let before = (x.req.method.clone(), x.req.uri.clone());
-                x.req.uri.set(&target);
+                let before = (exchange.req.method.clone(), exchange.req.uri.clone());
+                exchange.req.uri.set(&target);
                 return Some(before);
             }
-            _ if x.context.nginx().is_as_sent() && x.req.uri.as_bytes() == sent(x) => return None,
-            _ if x.context.nginx().is_as_sent() => {
-                let before = (x.req.method.clone(), x.req.uri.clone());
-                let whole = sent(x).to_vec();
-                x.req.uri.set(&whole);
+            _ if exchange.context.nginx().is_as_sent()
+                && exchange.req.uri.as_bytes() == sent(exchange) =>
+            {
+                return None;
+            }
+            _ if exchange.context.nginx().is_as_sent() => {
+                let before = (exchange.req.method.clone(), exchange.req.uri.clone());
+                let whole = sent(exchange).to_vec();
+                exchange.req.uri.set(&whole);
                 return Some(before);
             }
-            _ => escape(x.req.uri.path(), &mut target),
+            _ => escape(exchange.req.uri.path(), &mut target),
         }
-        if let Some(query) = x.req.uri.query() {
+        if let Some(query) = exchange.req.uri.query() {
             target.push(b'?');
             target.extend_from_slice(query);
         }
-        let before = (x.req.method.clone(), x.req.uri.clone());
-        x.req.uri.set(&target);
+        let before = (exchange.req.method.clone(), exchange.req.uri.clone());
+        exchange.req.uri.set(&target);
         Some(before)
     }
 
     /// Makes the fields of a response those that are forwarded.
-    fn change_fields(&self, x: &mut Exchange, fields: &mut Fields) {
-        if self.heed_rate(x, fields) {
-            rate::pace(x);
+    fn change_fields(&self, exchange: &mut Exchange, fields: &mut Fields) {
+        if self.heed_rate(exchange, fields) {
+            rate::pace(exchange);
         }
         if !self.ignores_charset {
-            charset::heed(x, fields);
+            charset::heed(exchange, fields);
         }
         // `add_header` depends on the status of the error for which this response is a page.
-        super::set_status(x);
+        super::set_status(exchange);
         fields.retain(|field| !self.hides(field.name));
         if fields.has(FieldId::Server) {
-            x.res.fields.remove(FieldId::Server);
+            exchange.res.fields.remove(FieldId::Server);
         }
-        self.change_cookies(x, fields);
+        self.change_cookies(exchange, fields);
         if !self.redirects.is_empty()
             && let Some(location) = fields.first(FieldId::Location)
         {
             let location = location.to_vec();
-            if let Some(new) = self.redirected(x, &location) {
-                let mut new = self.naming.absolute(x, new);
+            if let Some(new) = self.redirected(exchange, &location) {
+                let mut new = self.naming.absolute(exchange, new);
                 clean_value(&mut new);
                 fields.set(FieldId::Location, &new);
             }
         }
     }
 
-    fn change_cookies(&self, x: &mut Exchange, fields: &mut Fields) {
+    fn change_cookies(&self, exchange: &mut Exchange, fields: &mut Fields) {
         let Some(cookies) = &self.cookies else { return };
         for index in 0..fields.len() {
             let cookie = fields.at(index);
@@ -270,7 +274,7 @@ impl NginxProxy {
                 continue;
             };
             let cookie = cookie.value.to_vec();
-            if let Some(mut new) = cookies.change(x, &cookie) {
+            if let Some(mut new) = cookies.change(exchange, &cookie) {
                 clean_value(&mut new);
                 fields.replace_at(index, &new);
             }
@@ -284,10 +288,10 @@ impl NginxProxy {
     }
 
     /// Rewrites a `Location` according to `proxy_redirect`; `None` if no rule matches.
-    fn redirected(&self, x: &mut Exchange, location: &[u8]) -> Option<Vec<u8>> {
+    fn redirected(&self, exchange: &mut Exchange, location: &[u8]) -> Option<Vec<u8>> {
         self.redirects
             .iter()
-            .find_map(|change| change.beginning(x, location))
+            .find_map(|change| change.beginning(exchange, location))
     }
 }
 
@@ -296,35 +300,36 @@ impl Dialect for NginxProxy {
         self.stays
     }
 
-    fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
-        let may_be_sent_on = || !body.is_none() && !self.ignores_redirect && self.tree.has_names(x);
+    fn begin(&self, exchange: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
+        let may_be_sent_on =
+            || !body.is_none() && !self.ignores_redirect && self.tree.has_names(exchange);
         match may_be_sent_on() {
             true => Replay::body(body, REPLAY_BYTES_MAX),
-            false => self.next.begin(x, body, tried),
+            false => self.next.begin(exchange, body, tried),
         }
     }
 
     fn next(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         failed: &FailedTry<'_>,
         tried: &Tried,
         _others: &mut dyn FnMut() -> Others,
     ) -> Option<Moment> {
         // A response is only given up where there is another upstream.
         let is_unwanted = failed.was_asked && failed.call.failure.kind == FailureKind::Unavailable;
-        let is_next = is_unwanted || self.next.after(x, failed.call, tried);
-        is_next.then(|| x.worker.clock.coarse())
+        let is_next = is_unwanted || self.next.after(exchange, failed.call, tried);
+        is_next.then(|| exchange.worker.clock.coarse())
     }
 
     fn retry_instead(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: &mut Call,
         answer: &Answer,
         tried: &Tried,
     ) -> Option<RequestBody> {
-        self.next.instead(x, call, answer, tried)
+        self.next.instead(exchange, call, answer, tried)
     }
 
     // To nginx it is all the same why no upstream responds.
@@ -332,20 +337,29 @@ impl Dialect for NginxProxy {
         Status::BAD_GATEWAY
     }
 
-    fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool {
-        failures::report(self, x, failure, of)
+    fn report_failure(
+        &self,
+        exchange: &mut Exchange,
+        failure: &Failure,
+        of: &Destination<'_>,
+    ) -> bool {
+        failures::report(self, exchange, failure, of)
     }
 
-    fn gives_up(&self, x: &mut Exchange, is_logged: bool) {
-        x.context.nginx_mut().is_told = is_logged;
+    fn gives_up(&self, exchange: &mut Exchange, is_logged: bool) {
+        exchange.context.nginx_mut().is_told = is_logged;
     }
 
-    fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>> {
-        self.body.as_ref().map(|body| expanded(body, x))
+    fn replaced_body(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        self.body.as_ref().map(|body| expanded(body, exchange))
     }
 
-    fn rewrite(&self, x: &mut Exchange) -> Result<Option<Original>, Fault> {
-        let method = match self.method.as_ref().map(|method| expanded(method, x)) {
+    fn rewrite(&self, exchange: &mut Exchange) -> Result<Option<Original>, Fault> {
+        let method = match self
+            .method
+            .as_ref()
+            .map(|method| expanded(method, exchange))
+        {
             None => None,
             Some(token) if token.is_empty() => None,
             Some(token) => Some(Method::from_token(&token).ok_or_else(|| {
@@ -355,12 +369,13 @@ impl Dialect for NginxProxy {
                 )
             })?),
         };
-        let before = self.retarget(x);
+        let before = self.retarget(exchange);
         let Some(method) = method else {
             return Ok(before);
         };
-        let before = before.unwrap_or_else(|| (x.req.method.clone(), x.req.uri.clone()));
-        x.req.method = method;
+        let before =
+            before.unwrap_or_else(|| (exchange.req.method.clone(), exchange.req.uri.clone()));
+        exchange.req.method = method;
         Ok(Some(before))
     }
 
@@ -372,8 +387,8 @@ impl Dialect for NginxProxy {
         self.upgrade
     }
 
-    fn forwards_interims(&self, x: &Exchange) -> bool {
-        let is_set = |text: &Template| !matches!(&expanded(text, x)[..], b"" | b"0");
+    fn forwards_interims(&self, exchange: &Exchange) -> bool {
+        let is_set = |text: &Template| !matches!(&expanded(text, exchange)[..], b"" | b"0");
         self.hints.iter().any(is_set)
     }
 
@@ -384,7 +399,7 @@ impl Dialect for NginxProxy {
         }
     }
 
-    fn set_fields(&self, x: &Exchange, _upstream: &Upstream, out: &mut Fields) {
+    fn set_fields(&self, exchange: &Exchange, _upstream: &Upstream, out: &mut Fields) {
         out.remove(FieldId::Te);
         if self.trailers {
             out.push(FieldId::Te, b"trailers");
@@ -394,14 +409,14 @@ impl Dialect for NginxProxy {
             Some(b"") => {}
             Some(text) => out.set(FieldId::Host, text),
             None => {
-                out.set(FieldId::Host, &expanded(&self.host, x));
+                out.set(FieldId::Host, &expanded(&self.host, exchange));
             }
         }
     }
 
     fn redirect_internally(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         fields: &Fields,
         call: &mut Call,
     ) -> Option<Step> {
@@ -424,46 +439,46 @@ impl Dialect for NginxProxy {
                 _ => kept.set_raw(field.id, field.name, field.value),
             }
         }
-        self.change_cookies(x, &mut kept);
+        self.change_cookies(exchange, &mut kept);
         for id in KEPT
             .into_iter()
             .filter(|id| *id != FieldId::SetCookie && kept.has(*id))
         {
-            x.res.fields.remove(id);
+            exchange.res.fields.remove(id);
         }
-        x.res.fields.append(&kept);
-        self.heed_rate(x, fields);
-        Some(self.tree.send_on(x, &target, call.take_body()))
+        exchange.res.fields.append(&kept);
+        self.heed_rate(exchange, fields);
+        Some(self.tree.send_on(exchange, &target, call.take_body()))
     }
 
     fn intercepts(&self, status: Status) -> bool {
         self.intercept.contains(&status.code())
     }
 
-    fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
+    fn take_fields(&self, exchange: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {
         // Those of a cached response as well.
-        if x.context.nginx().is_subrequest() || is_shown {
+        if exchange.context.nginx().is_subrequest() || is_shown {
             // `auth_request_set` looks at them.
-            (*x.context.upstream.fields).clone_from(&head.fields);
+            (*exchange.context.upstream.fields).clone_from(&head.fields);
         }
-        self.change_fields(x, &mut head.fields);
-        merge(&mut x.res.fields, &mut head.fields);
+        self.change_fields(exchange, &mut head.fields);
+        merge(&mut exchange.res.fields, &mut head.fields);
     }
 
-    fn add_type(&self, x: &mut Exchange) {
-        self.tree.add_type(x);
+    fn add_type(&self, exchange: &mut Exchange) {
+        self.tree.add_type(exchange);
     }
 
-    fn forward(&self, x: &mut Exchange, mut body: Body, ahead: Option<Arc<Rules>>) -> Step {
+    fn forward(&self, exchange: &mut Exchange, mut body: Body, ahead: Option<Arc<Rules>>) -> Step {
         let rare = self.rare.as_ref();
         if let Some(rate) = rare.and_then(|rare| rare.rate.as_ref()) {
-            let rate = rate::bytes(&expanded(rate, x));
+            let rate = rate::bytes(&expanded(rate, exchange));
             // As in nginx, the bytes of the first second may be read at once.
-            body = rate::paced(x, body, rate, rate);
+            body = rate::paced(exchange, body, rate, rate);
         }
         body = match (body, ahead) {
             (Body::Stream(stream), Some(rules)) => {
-                Body::Stream(Box::new(Ahead::new(&x.worker, &rules, stream)))
+                Body::Stream(Box::new(Ahead::new(&exchange.worker, &rules, stream)))
             }
             (body, _) => body,
         };
@@ -471,10 +486,10 @@ impl Dialect for NginxProxy {
             return Step::Done(body);
         };
         if let Some(keep) = &rare.keep {
-            body = keep.keep(x, body);
+            body = keep.keep(exchange, body);
         }
         match rare.forces_ranges {
-            true => part_by_force(x, body),
+            true => part_by_force(exchange, body),
             false => Step::Done(body),
         }
     }

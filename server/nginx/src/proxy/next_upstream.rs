@@ -62,15 +62,15 @@ impl NextUpstream {
     }
 
     /// Makes the request body rewindable, if there may be further attempts after it was sent.
-    pub fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
-        match self.tries_max.min(tried.count_max()) > 1 && self.may_repeat(&x.req.method) {
+    pub fn begin(&self, exchange: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody {
+        match self.tries_max.min(tried.count_max()) > 1 && self.may_repeat(&exchange.req.method) {
             true => Replay::body(body, REPLAY_BYTES_MAX),
             false => body,
         }
     }
 
     /// Whether to try the next server after `failed`, the last of those in `tried`.
-    pub fn after(&self, x: &Exchange, failed: &CallFailure, tried: &Tried) -> bool {
+    pub fn after(&self, exchange: &Exchange, failed: &CallFailure, tried: &Tried) -> bool {
         let failure = &failed.failure;
         let is_wanted = match (failure.side, failure.kind) {
             (Side::Upstream, FailureKind::Unavailable) => false,
@@ -82,21 +82,21 @@ impl NextUpstream {
         let was_sent = failure.retry != Retry::Always;
         is_wanted
             && failed.body.is_some()
-            && (!was_sent || self.may_repeat(&x.req.method))
-            && self.has_more(x.worker.clock.coarse(), tried, tried.count())
+            && (!was_sent || self.may_repeat(&exchange.req.method))
+            && self.has_more(exchange.worker.clock.coarse(), tried, tried.count())
     }
 
     /// The request body for the next server, if `answer` is to be discarded and there is another server.
     pub fn instead(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         call: &mut Call,
         answer: &Answer,
         tried: &Tried,
     ) -> Option<RequestBody> {
         let is_unwanted = self.is_unwanted(answer.head.status)
-            && self.may_repeat(&x.req.method)
-            && self.has_more(x.worker.clock.coarse(), tried, tried.count() + 1);
+            && self.may_repeat(&exchange.req.method)
+            && self.has_more(exchange.worker.clock.coarse(), tried, tried.count() + 1);
         is_unwanted.then(|| call.take_body()).flatten()
     }
 

@@ -58,11 +58,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 
 impl Rules {
     /// Whether a response is processed. Compressed bodies are not.
-    fn is_for(&self, x: &Exchange) -> bool {
-        !x.res.status.is_bodiless()
-            && !x.res.fields.has(FieldId::ContentEncoding)
-            && x.res.fields.has(FieldId::ContentType)
-            && self.types.include(&x.res.fields)
+    fn is_for(&self, exchange: &Exchange) -> bool {
+        !exchange.res.status.is_bodiless()
+            && !exchange.res.fields.has(FieldId::ContentEncoding)
+            && exchange.res.fields.has(FieldId::ContentType)
+            && self.types.include(&exchange.res.fields)
     }
 
     /// The page has no reliable modification time of its own.
@@ -76,19 +76,19 @@ impl Rules {
 }
 
 impl Filter for Settings {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if !self.0.is_for(x) {
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if !self.0.is_for(exchange) {
             return body;
         }
-        let source = match Source::of(x, body) {
+        let source = match Source::of(exchange, body) {
             Ok(source) => source,
             Err(other) => return other,
         };
-        self.0.change_fields(&mut x.res.fields);
-        if x.req.method == Method::Head {
+        self.0.change_fields(&mut exchange.res.fields);
+        if exchange.req.method == Method::Head {
             // The length is only known after processing, which HEAD does not do.
             return Body::Stream(Box::new(Silence));
         }
-        Body::Stream(Box::new(Page::new(x, self.0.clone(), source)))
+        Body::Stream(Box::new(Page::new(exchange, self.0.clone(), source)))
     }
 }

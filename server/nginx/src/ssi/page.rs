@@ -113,25 +113,29 @@ struct Wanted {
 type Asked = Pin<Box<dyn Future<Output = (Box<Exchange>, Body)>>>;
 
 impl Page {
-    /// Processes the response to `x`.
-    pub fn new(x: &mut Exchange, rules: Arc<Rules>, source: Source) -> Page {
-        let shared = match &x.context.occasional().ssi {
+    /// Processes the response to `exchange`.
+    pub fn new(exchange: &mut Exchange, rules: Arc<Rules>, source: Source) -> Page {
+        let shared = match &exchange.context.occasional().ssi {
             Some(shared) => shared.clone(),
             None => Arc::default(),
         };
-        let path = x.req.uri.path().to_vec();
-        let mut request = subrequest::apart(x, &path, None);
+        let path = exchange.req.uri.path().to_vec();
+        let mut request = subrequest::apart(exchange, &path, None);
         *request.context.nginx_mut() = State {
-            place: x.context.nginx().place,
-            depth: x.context.nginx().depth,
+            place: exchange.context.nginx().place,
+            depth: exchange.context.nginx().depth,
             ..*request.context.nginx()
         };
-        request.res.status = x.res.status;
-        request.res.fields.clone_from(&x.res.fields);
+        request.res.status = exchange.res.status;
+        request.res.fields.clone_from(&exchange.res.fields);
         request.context.occasional_mut().ssi = Some(shared.clone());
-        let media_type = x.res.fields.first(FieldId::ContentType).unwrap_or_default();
+        let media_type = exchange
+            .res
+            .fields
+            .first(FieldId::ContentType)
+            .unwrap_or_default();
         let charset = charset::named_in(media_type).unwrap_or_default();
-        if !charset.is_empty() && !x.context.nginx().is_subrequest() {
+        if !charset.is_empty() && !exchange.context.nginx().is_subrequest() {
             request.context.occasional_mut().charset_of_page = charset.to_vec();
         }
         Page::of(Box::new(request), rules, shared, source)

@@ -241,23 +241,34 @@ impl SiteMetrics {
 
     /// Counts that a request enters a route of this kind, unless it has entered one before; returns its marks
     /// afterwards.
-    pub fn enter<C>(&self, x: &Exchange<C>, mut marks: Marks, kind: u8) -> Marks {
+    pub fn enter<C>(&self, exchange: &Exchange<C>, mut marks: Marks, kind: u8) -> Marks {
         let bit = 1 << kind;
         if marks.kinds & bit == 0
             && marks.kinds & COUNTED != 0
-            && let Some(table) = self.http.tables.get(x.worker.index)
+            && let Some(table) = self.http.tables.get(exchange.worker.index)
         {
             marks.kinds |= bit;
-            table.enter(self.labels(x, kind, None));
+            table.enter(self.labels(exchange, kind, None));
         }
         marks
     }
 
     /// Counts a request that has ended; `failed` if a handler failed.
-    pub fn leave<C>(&self, x: &Exchange<C>, marks: Marks, ended: (&Completion, u16), failed: bool) {
+    pub fn leave<C>(
+        &self,
+        exchange: &Exchange<C>,
+        marks: Marks,
+        ended: (&Completion, u16),
+        failed: bool,
+    ) {
         let (completion, status) = ended;
         let kinds = marks.kinds & !COUNTED;
-        let Some(table) = self.http.tables.get(x.worker.index).filter(|_| kinds != 0) else {
+        let Some(table) = self
+            .http
+            .tables
+            .get(exchange.worker.index)
+            .filter(|_| kinds != 0)
+        else {
             return;
         };
         let aborted = matches!(completion.ending, Ending::Aborted);
@@ -265,24 +276,24 @@ impl SiteMetrics {
         let measured = Measured {
             duration: u64::try_from(completion.duration.as_nanos()).unwrap_or(u64::MAX),
             first_byte: (micros > 0 && !failed).then_some(micros * 1000),
-            request_size: size(x),
+            request_size: size(exchange),
             answer_size: completion.body_bytes_sent,
         };
-        let method = method_number(&x.req.method);
+        let method = method_number(&exchange.req.method);
         for kind in (0..KINDS_MAX as u8).filter(|kind| kinds & (1 << kind) != 0) {
-            table.leave(self.labels(x, kind, None), failed);
+            table.leave(self.labels(exchange, kind, None), failed);
             if !aborted {
                 let answer = AnswerLabels { status, method };
-                table.answer(self.labels(x, kind, Some(answer)), measured);
+                table.answer(self.labels(exchange, kind, Some(answer)), measured);
             }
         }
     }
 
-    fn labels<C>(&self, x: &Exchange<C>, kind: u8, answer: Option<AnswerLabels>) -> Labels {
+    fn labels<C>(&self, exchange: &Exchange<C>, kind: u8, answer: Option<AnswerLabels>) -> Labels {
         Labels {
             server: self.server,
             kind,
-            host: self.http.hosts.number(&x.req.host),
+            host: self.http.hosts.number(&exchange.req.host),
             answer,
         }
     }
@@ -317,9 +328,11 @@ impl Marks {
 
 /// The size of a request as counted by Caddy: the words of the request line, the headers without separators, and the
 /// body.
-fn size<C>(x: &Exchange<C>) -> u64 {
-    let line = x.req.method.as_str().len() + x.req.target.len() + x.req.version.as_str().len();
-    let fields = x
+fn size<C>(exchange: &Exchange<C>) -> u64 {
+    let line = exchange.req.method.as_str().len()
+        + exchange.req.target.len()
+        + exchange.req.version.as_str().len();
+    let fields = exchange
         .req
         .fields
         .iter()
@@ -327,9 +340,9 @@ fn size<C>(x: &Exchange<C>) -> u64 {
     let fields: usize = fields
         .map(|field| field.name.len() + field.value.len())
         .sum();
-    let length = x.req.fields.first(FieldId::ContentLength);
+    let length = exchange.req.fields.first(FieldId::ContentLength);
     let body = length.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    (line + fields + x.req.authority.len()) as u64 + body.unwrap_or(0u64)
+    (line + fields + exchange.req.authority.len()) as u64 + body.unwrap_or(0u64)
 }
 
 fn method_number(method: &Method) -> u8 {

@@ -111,18 +111,18 @@ impl Span {
     }
 
     /// Ends it, and those around it.
-    pub fn end<C>(self, x: &Exchange<C>, ended: Ended<'_>) {
+    pub fn end<C>(self, exchange: &Exchange<C>, ended: Ended<'_>) {
         if self.sampled {
-            self.exporter.push(self.encode(x, ended));
+            self.exporter.push(self.encode(exchange, ended));
         }
         if let Some(outer) = self.outer {
-            outer.end(x, ended);
+            outer.end(exchange, ended);
         }
     }
 
     /// Encodes `Span` of opentelemetry/proto/trace/v1, with the attributes of the semantic conventions for HTTP
     /// servers.
-    fn encode<C>(&self, x: &Exchange<C>, ended: Ended<'_>) -> Vec<u8> {
+    fn encode<C>(&self, exchange: &Exchange<C>, ended: Ended<'_>) -> Vec<u8> {
         let status = ended.status;
         const ATTRIBUTE: u32 = 9;
         const SERVER: u64 = 2;
@@ -145,22 +145,22 @@ impl Span {
         text("http.request.method", ended.method.as_str().as_bytes());
         text(
             "url.scheme",
-            if x.conn.tls.is_some() {
+            if exchange.conn.tls.is_some() {
                 b"https"
             } else {
                 b"http"
             },
         );
-        let (path, query) = split_query(&x.req.target);
+        let (path, query) = split_query(&exchange.req.target);
         text("url.path", path);
         if let Some(query) = query {
             text("url.query", query);
         }
-        text("server.address", &x.req.host);
-        let version = x.req.version.as_str();
+        text("server.address", &exchange.req.host);
+        let version = exchange.req.version.as_str();
         let version = version.strip_prefix("HTTP/").unwrap_or(version);
         text("network.protocol.version", version.as_bytes());
-        if let Remote::Ip(address) = x.conn.remote {
+        if let Remote::Ip(address) = exchange.conn.remote {
             let peer = address.ip().to_string();
             text("network.peer.address", peer.as_bytes());
             let client = ended.client_ip.map_or(peer, |ip| ip.to_string());

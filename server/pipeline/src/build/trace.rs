@@ -19,14 +19,14 @@ struct Told {
 }
 
 impl Handler for Told {
-    fn serve(&self, x: &mut Exchange) -> Step {
+    fn serve(&self, exchange: &mut Exchange) -> Step {
         let entry = self.recorder.log().debug("http.log.trace", &self.module);
         entry.json("module", &self.config).send();
-        self.inner.serve(x)
+        self.inner.serve(exchange)
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        self.inner.wait(x)
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        self.inner.wait(exchange)
     }
 }
 

@@ -60,16 +60,20 @@ struct Heard {
 impl Rule {
     /// Refreshes the stale response in the background, while the client gets the stale one. Returns the request if
     /// there are too many background requests.
-    pub(super) fn ask_in_background(self: &Arc<Self>, x: &Exchange, ask: Ask) -> Result<(), Ask> {
-        let Some(left) = Left::enter(&x.worker) else {
+    pub(super) fn ask_in_background(
+        self: &Arc<Self>,
+        exchange: &Exchange,
+        ask: Ask,
+    ) -> Result<(), Ask> {
+        let Some(left) = Left::enter(&exchange.worker) else {
             return Err(ask);
         };
-        let mut other = Exchange::new(x.conn.clone(), x.worker.clone());
-        other.req = x.req.clone();
+        let mut other = Exchange::new(exchange.conn.clone(), exchange.worker.clone());
+        other.req = exchange.req.clone();
         other.req.fields.retain(|field| !is_of_part(field.id));
         other.started = clock::now();
-        other.context = x.context.apart();
-        other.context.scratch.set_env(x.worker.clone());
+        other.context = exchange.context.apart();
+        other.context.scratch.set_env(exchange.worker.clone());
         let rule = self.clone();
         in_background(async move {
             let step = rule.ask(&mut other, ask).await;
@@ -82,16 +86,16 @@ impl Rule {
         Ok(())
     }
 
-    pub(super) async fn ask(&self, x: &mut Exchange, mut ask: Ask) -> Step {
-        count(x, &ask.store, ask.status);
-        if self.is_far_range(x) {
+    pub(super) async fn ask(&self, exchange: &mut Exchange, mut ask: Ask) -> Step {
+        count(exchange, &ask.store, ask.status);
+        if self.is_far_range(exchange) {
             ask.stores = false;
         }
-        let before = ask.stale.is_some().then(|| x.res.clone());
-        let (step, heard) = self.hear(x, &ask).await;
+        let before = ask.stale.is_some().then(|| exchange.res.clone());
+        let (step, heard) = self.hear(exchange, &ask).await;
         let stale = ask.stale.take();
         match step {
-            Step::Fail(fault) => self.failed(x, ask, stale, &heard, fault),
+            Step::Fail(fault) => self.failed(exchange, ask, stale, &heard, fault),
             Step::Done(body) => {
                 let Some(head) = &heard.head else {
                     return Step::Done(body);
@@ -100,16 +104,16 @@ impl Rule {
                     (Some(stored), Some(before))
                         if heard.validates && head.status == Status::NOT_MODIFIED =>
                     {
-                        x.res = before;
-                        self.validated(x, &ask, &stored, head)
+                        exchange.res = before;
+                        self.validated(exchange, &ask, &stored, head)
                     }
                     (Some(stored), Some(before))
-                        if self.prefers_stale(x, &stored, Some(head.status), None) =>
+                        if self.prefers_stale(exchange, &stored, Some(head.status), None) =>
                     {
-                        x.res = before;
-                        self.answer(x, &ask.store, &stored, CacheStatus::Stale)
+                        exchange.res = before;
+                        self.answer(exchange, &ask.store, &stored, CacheStatus::Stale)
                     }
-                    _ => self.take(x, ask, &heard.asked, head, body),
+                    _ => self.take(exchange, ask, &heard.asked, head, body),
                 }
             }
             step => step,
@@ -117,11 +121,11 @@ impl Rule {
     }
 
     /// Whether a range starts too far into the response to fetch everything before it.
-    fn is_far_range(&self, x: &Exchange) -> bool {
+    fn is_far_range(&self, exchange: &Exchange) -> bool {
         let Some(offset) = self.max_range_offset else {
             return false;
         };
-        let Some(range) = x.req.fields.first(FieldId::Range) else {
+        let Some(range) = exchange.req.fields.first(FieldId::Range) else {
             return false;
         };
         let Some(first) = range.strip_prefix(b"bytes=") else {
@@ -137,31 +141,31 @@ impl Rule {
     }
 
     /// Requests the complete response from the upstream, or validates the stale one.
-    async fn hear(&self, x: &mut Exchange, ask: &Ask) -> (Step, Heard) {
-        let asked = x.req.fields.clone();
-        let method = x.req.method.clone();
+    async fn hear(&self, exchange: &mut Exchange, ask: &Ask) -> (Step, Heard) {
+        let asked = exchange.req.fields.clone();
+        let method = exchange.req.method.clone();
         let mut validates = false;
         if ask.stores {
-            if x.req.fields.ids().any(is_of_part) {
-                x.req.fields.retain(|field| !is_of_part(field.id));
+            if exchange.req.fields.ids().any(is_of_part) {
+                exchange.req.fields.retain(|field| !is_of_part(field.id));
             }
             if method == Method::Head && !self.keeps_head {
-                x.req.method = Method::Get;
+                exchange.req.method = Method::Get;
             }
             if let Some(stored) = ask.stale.as_ref().filter(|_| self.revalidate) {
-                validates = add_validators(&stored.head().fields, &mut x.req.fields);
+                validates = add_validators(&stored.head().fields, &mut exchange.req.fields);
             }
         }
-        x.context.aside.get_or_insert_default().shared_head = Some(ResponseHead {
+        exchange.context.aside.get_or_insert_default().shared_head = Some(ResponseHead {
             status: Status::CONTINUE,
             ..ResponseHead::default()
         });
-        let step = self.origin.wait(x).await;
-        x.req.method = method;
+        let step = self.origin.wait(exchange).await;
+        exchange.req.method = method;
         if ask.stores {
-            x.req.fields.clone_from(&asked);
+            exchange.req.fields.clone_from(&asked);
         }
-        let aside = x.context.aside.as_mut();
+        let aside = exchange.context.aside.as_mut();
         let head = aside.and_then(|aside| aside.shared_head.take());
         let heard = Heard {
             head: head.filter(|head| head.status != Status::CONTINUE),
@@ -174,7 +178,7 @@ impl Rule {
     /// Handles a failed request, or a response that counts as an error.
     fn failed(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         ask: Ask,
         stale: Option<Rc<Stored>>,
         heard: &Heard,
@@ -182,18 +186,18 @@ impl Rule {
     ) -> Step {
         let status = heard.head.as_ref().map(|head| head.status);
         if let Some(stored) = stale
-            && self.prefers_stale(x, &stored, status, Some(&fault))
+            && self.prefers_stale(exchange, &stored, status, Some(&fault))
         {
-            return self.answer(x, &ask.store, &stored, CacheStatus::Stale);
+            return self.answer(exchange, &ask.store, &stored, CacheStatus::Stale);
         }
         let is_upstream = fault
             .failure
             .as_ref()
             .is_none_or(|failure| failure.side == Side::Upstream);
-        if !is_upstream || !ask.stores || is_any_set(&self.no_store, x) {
+        if !is_upstream || !ask.stores || is_any_set(&self.no_store, exchange) {
             return Step::Fail(fault);
         }
-        let at = now(x);
+        let at = now(exchange);
         let lifetime = match &heard.head {
             Some(head) => self.lifetime(&heard.asked, head, at),
             None => self.usual(fault.status),
@@ -248,7 +252,7 @@ impl Rule {
     /// Whether to use a stale response instead of a failure, or instead of a response with this status.
     fn prefers_stale(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         stored: &Stored,
         status: Option<Status>,
         fault: Option<&Fault>,
@@ -270,13 +274,13 @@ impl Rule {
         let is_severe = kind.is_some()
             || status.is_some_and(|status| matches!(status.code(), 500 | 502 | 503 | 504));
         let times = stored.times();
-        is_error && !times.lifetime.is_strict || is_severe && times.outlasts_errors(now(x))
+        is_error && !times.lifetime.is_strict || is_severe && times.outlasts_errors(now(exchange))
     }
 
     /// Handles a 304 (Not Modified), which confirms the stale response.
     fn validated(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         ask: &Ask,
         stored: &Rc<Stored>,
         newer: &ResponseHead,
@@ -286,7 +290,7 @@ impl Rule {
         head.fields.remove(FieldId::Age);
         head.fields.remove(FieldId::Date);
         caching::merge(&mut head.fields, &newer.fields);
-        let at = now(x);
+        let at = now(exchange);
         let given = Given {
             status: head.status,
             fields: &head.fields,
@@ -303,9 +307,9 @@ impl Rule {
             }
             Err(_) => ask.store.forget(stored),
         }
-        count(x, &ask.store, CacheStatus::Revalidated);
-        self.put_on(x, &head, times.age(at));
-        self.give(x, &ask.store, stored)
+        count(exchange, &ask.store, CacheStatus::Revalidated);
+        self.put_on(exchange, &head, times.age(at));
+        self.give(exchange, &ask.store, stored)
     }
 
     /// Whether the response is buffered; nginx does not cache unbuffered responses.
@@ -321,21 +325,21 @@ impl Rule {
     /// Caches a response, if that is allowed, while sending it to the client.
     fn take(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         mut ask: Ask,
         asked: &Fields,
         head: &ResponseHead,
         body: Body,
     ) -> Step {
         // A HEAD response lacks the body, so it is cached only if GET requests use another key.
-        let is_head = x.req.method == Method::Head && self.keeps_head && !self.stores_head;
-        let at = now(x);
+        let is_head = exchange.req.method == Method::Head && self.keeps_head && !self.stores_head;
+        let at = now(exchange);
         let may_be = ask.stores && !is_head && self.is_buffered(head);
         let rules = caching::Rules {
-            takes_parts: x.context.dialect.is_part(&ask.key),
+            takes_parts: exchange.context.dialect.is_part(&ask.key),
             ..self.rules_for(head.status)
         };
-        let judged = match may_be && !is_any_set(&self.no_store, x) {
+        let judged = match may_be && !is_any_set(&self.no_store, exchange) {
             true => self.judged(asked, head, at, &rules).ok(),
             false => None,
         };
@@ -355,8 +359,11 @@ impl Rule {
         };
         let mut stored = head.clone();
         stored.fields.remove(FieldId::Trailer);
-        let length = body.len(x.inline.len());
-        if let (true, Some(length)) = (x.req.method == Method::Head && self.keeps_head, length) {
+        let length = body.len(exchange.inline.len());
+        if let (true, Some(length)) = (
+            exchange.req.method == Method::Head && self.keeps_head,
+            length,
+        ) {
             // Record the length, which the missing body cannot provide.
             let mut digits = Vec::with_capacity(20);
             sluice_message::decimal::push_integer(&mut digits, length);
@@ -366,21 +373,26 @@ impl Rule {
             .store
             .begin(&ask.key, &names, asked, (&stored, times), length);
         let Some(mut fill) = fill else {
-            return self.part_of(x, head, body);
+            return self.part_of(exchange, head, body);
         };
         match body {
             Body::Stream(stream) => {
-                let tee = Tee::new(&x.worker, stream, Box::new(fill), (ask.lead, ask.updating));
-                self.part_of(x, head, Body::Stream(Box::new(tee)))
+                let tee = Tee::new(
+                    &exchange.worker,
+                    stream,
+                    Box::new(fill),
+                    (ask.lead, ask.updating),
+                );
+                self.part_of(exchange, head, Body::Stream(Box::new(tee)))
             }
             Body::Empty => {
                 fill.finish();
-                self.part_of(x, head, Body::Empty)
+                self.part_of(exchange, head, Body::Empty)
             }
             Body::Inline => {
-                fill.write(&x.inline);
+                fill.write(&exchange.inline);
                 fill.finish();
-                self.part_of(x, head, Body::Inline)
+                self.part_of(exchange, head, Body::Inline)
             }
             body => Step::Done(body),
         }

@@ -38,36 +38,36 @@ impl Rule {
     /// Responds with a cached response.
     pub(super) fn answer(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         store: &Store,
         stored: &Rc<Stored>,
         status: CacheStatus,
     ) -> Step {
-        count(x, store, status);
-        let age = stored.times().age(now(x));
-        self.put_on(x, stored.head(), age);
-        self.give(x, store, stored)
+        count(exchange, store, status);
+        let age = stored.times().age(now(exchange));
+        self.put_on(exchange, stored.head(), age);
+        self.give(exchange, store, stored)
     }
 
     /// Makes a cached head the response head, with `Age` (RFC 9111, section 5.1).
-    pub(super) fn put_on(&self, x: &mut Exchange, stored: &ResponseHead, age: u64) {
-        let mut head = Pool::of(&x.worker).spare_head();
+    pub(super) fn put_on(&self, exchange: &mut Exchange, stored: &ResponseHead, age: u64) {
+        let mut head = Pool::of(&exchange.worker).spare_head();
         head.status = stored.status;
         head.version = stored.version;
         head.fields.clear();
         head.fields.append(&stored.fields);
-        self.origin.put_on(x, head);
+        self.origin.put_on(exchange, head);
         let mut digits = Vec::with_capacity(20);
         sluice_message::decimal::push_integer(&mut digits, age);
-        x.res.fields.set(FieldId::Age, &digits);
+        exchange.res.fields.set(FieldId::Age, &digits);
     }
 
     /// Sends the body of a cached response whose head is in place, as far as the request asks for it.
-    pub(super) fn give(&self, x: &mut Exchange, store: &Store, stored: &Rc<Stored>) -> Step {
+    pub(super) fn give(&self, exchange: &mut Exchange, store: &Store, stored: &Rc<Stored>) -> Step {
         let size = stored.len();
         // A response cached for HEAD only does not have a body to take ranges from.
-        let known = (!self.stores_head || x.req.method != Method::Head).then_some(size);
-        let body = match wanted(x, known, &stored.head().fields) {
+        let known = (!self.stores_head || exchange.req.method != Method::Head).then_some(size);
+        let body = match wanted(exchange, known, &stored.head().fields) {
             Wanted::Nothing => Body::Empty,
             Wanted::Refused(fault) => return Step::Fail(fault),
             Wanted::Whole => part(
@@ -79,96 +79,107 @@ impl Rule {
             ),
             Wanted::Parts(ranges) => match ranges.as_slice() {
                 [range] => {
-                    set_content_range(x, *range, size);
+                    set_content_range(exchange, *range, size);
                     part(stored, *range)
                 }
                 _ => {
-                    let media_type = x.res.fields.first(FieldId::ContentType).map(<[u8]>::to_vec);
+                    let media_type = exchange
+                        .res
+                        .fields
+                        .first(FieldId::ContentType)
+                        .map(<[u8]>::to_vec);
                     let content = (stored.content.clone(), stored.start, size);
-                    let parts = Multipart::of(x.worker.clone(), content, ranges, media_type);
+                    let parts = Multipart::of(exchange.worker.clone(), content, ranges, media_type);
                     let text = parts.media_type();
-                    x.res.fields.set(FieldId::ContentType, text.as_bytes());
+                    exchange
+                        .res
+                        .fields
+                        .set(FieldId::ContentType, text.as_bytes());
                     Body::Stream(Box::new(parts))
                 }
             },
         };
-        if x.req.method != Method::Head {
+        if exchange.req.method != Method::Head {
             stored.count_sent(store, body.len(0).unwrap_or(0));
         }
         Step::Done(body)
     }
 
     /// Reduces a complete response from the upstream to what the request asks for.
-    pub(super) fn part_of(&self, x: &mut Exchange, head: &ResponseHead, body: Body) -> Step {
-        let length = body.len(x.inline.len());
-        let wanted = wanted(x, length, &head.fields);
-        give_of(x, body, length, wanted)
+    pub(super) fn part_of(&self, exchange: &mut Exchange, head: &ResponseHead, body: Body) -> Step {
+        let length = body.len(exchange.inline.len());
+        let wanted = wanted(exchange, length, &head.fields);
+        give_of(exchange, body, length, wanted)
     }
 }
 
 /// Reduces a proxied response to the requested range even if the upstream does not support ranges, and announces range
 /// support (`proxy_force_ranges`).
-pub fn part_by_force(x: &mut Exchange, body: Body) -> Step {
-    let length = body.len(x.inline.len());
-    let reads = matches!(x.req.method, Method::Get | Method::Head);
-    if x.res.status != Status::OK || !reads || length.is_none() {
+pub fn part_by_force(exchange: &mut Exchange, body: Body) -> Step {
+    let length = body.len(exchange.inline.len());
+    let reads = matches!(exchange.req.method, Method::Get | Method::Head);
+    if exchange.res.status != Status::OK || !reads || length.is_none() {
         return Step::Done(body);
     }
-    if x.context.dialect.leaves_ranges(&mut x.res.fields) {
+    if exchange
+        .context
+        .dialect
+        .leaves_ranges(&mut exchange.res.fields)
+    {
         return Step::Done(body);
     }
-    x.res.fields.remove(FieldId::AcceptRanges);
-    let wanted = match x.req.fields.has(FieldId::Range) {
+    exchange.res.fields.remove(FieldId::AcceptRanges);
+    let wanted = match exchange.req.fields.has(FieldId::Range) {
         true => {
-            let upstream = x.res.fields.clone();
-            parts(x, length, &upstream)
+            let upstream = exchange.res.fields.clone();
+            parts(exchange, length, &upstream)
         }
         false => Wanted::Whole,
     };
-    let step = give_of(x, body, length, wanted);
-    if x.res.status == Status::OK {
-        x.res.fields.set(FieldId::AcceptRanges, b"bytes");
+    let step = give_of(exchange, body, length, wanted);
+    if exchange.res.status == Status::OK {
+        exchange.res.fields.set(FieldId::AcceptRanges, b"bytes");
     }
     step
 }
 
-fn give_of(x: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) -> Step {
+fn give_of(exchange: &mut Exchange, body: Body, length: Option<u64>, wanted: Wanted) -> Step {
     Step::Done(match wanted {
         Wanted::Whole => body,
         Wanted::Refused(fault) => {
-            x.inline.clear();
+            exchange.inline.clear();
             return Step::Fail(fault);
         }
         Wanted::Nothing => {
-            x.inline.clear();
+            exchange.inline.clear();
             Body::Empty
         }
         Wanted::Parts(ranges) => match (ranges.as_slice(), length) {
             ([range], Some(size)) => {
-                set_content_range(x, *range, size);
-                cut(x, body, *range)
+                set_content_range(exchange, *range, size);
+                cut(exchange, body, *range)
             }
             // Multiple ranges of a stream would have to be buffered; RFC 9110, section 14.2 allows sending the complete
             // response instead.
             _ => {
-                x.res.status = Status::OK;
+                exchange.res.status = Status::OK;
                 body
             }
         },
     })
 }
 
-/// What the request asks for, given the response head in `x.res`, which is adapted. Ranges and conditions apply only to
+/// What the request asks for, given the response head in `exchange.res`, which is adapted. Ranges and conditions apply only to
 /// 200 responses (RFC 9110, sections 13.2.1 and 14.2). A refusal drops the upstream's headers.
-fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
-    let reads = matches!(x.req.method, Method::Get | Method::Head);
+fn wanted(exchange: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
+    let reads = matches!(exchange.req.method, Method::Get | Method::Head);
     // Conditions of the request do not apply to its subrequests.
-    if x.res.status != Status::OK || !reads || x.context.dialect.is_subrequest() {
+    if exchange.res.status != Status::OK || !reads || exchange.context.dialect.is_subrequest() {
         return Wanted::Whole;
     }
-    let now = now(x);
-    let validators = validators(x, now);
-    match condition::evaluate(&x.req.method, &x.req.fields, validators, now) {
+    let now = now(exchange);
+    let validators = validators(exchange, now);
+    match condition::evaluate(&exchange.req.method, &exchange.req.fields, validators, now) {
         Verdict::NotModified => {
             // RFC 9110, section 15.4.5: omit headers that only describe the content.
             for id in [
@@ -176,42 +187,48 @@ fn wanted(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
                 FieldId::ContentType,
                 FieldId::ContentEncoding,
             ] {
-                x.res.fields.remove(id);
+                exchange.res.fields.remove(id);
             }
-            x.res.status = Status::NOT_MODIFIED;
+            exchange.res.status = Status::NOT_MODIFIED;
             return Wanted::Nothing;
         }
         Verdict::Failed => {
-            forget(x, upstream);
+            forget(exchange, upstream);
             let status = Status::PRECONDITION_FAILED;
             return Wanted::Refused(Fault::new(status, "a condition fails"));
         }
         Verdict::Proceed => {}
     }
-    parts(x, size, upstream)
+    parts(exchange, size, upstream)
 }
 
-/// The validators of the response head in `x.res`.
-fn validators(x: &Exchange, now: u64) -> Validators<'_> {
-    let modified = x.res.fields.first(FieldId::LastModified);
+/// The validators of the response head in `exchange.res`.
+fn validators(exchange: &Exchange, now: u64) -> Validators<'_> {
+    let modified = exchange.res.fields.first(FieldId::LastModified);
     Validators {
-        etag: x.res.fields.first(FieldId::Etag),
+        etag: exchange.res.fields.first(FieldId::Etag),
         modified: modified.and_then(|text| parse_http(text, now)),
     }
 }
 
-/// The ranges that the request asks for, given the response head in `x.res`.
-fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
-    let now = now(x);
-    let is_refused = x.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
-    if !is_refused && size.is_some() && x.context.dialect.leaves_ranges(&mut x.res.fields) {
+/// The ranges that the request asks for, given the response head in `exchange.res`.
+fn parts(exchange: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
+    let now = now(exchange);
+    let is_refused = exchange.res.fields.first(FieldId::AcceptRanges) == Some(b"none");
+    if !is_refused
+        && size.is_some()
+        && exchange
+            .context
+            .dialect
+            .leaves_ranges(&mut exchange.res.fields)
+    {
         return Wanted::Whole;
     }
-    let validators = validators(x, now);
-    let (Some(field), Some(size)) = (x.req.fields.first(FieldId::Range), size) else {
+    let validators = validators(exchange, now);
+    let (Some(field), Some(size)) = (exchange.req.fields.first(FieldId::Range), size) else {
         return Wanted::Whole;
     };
-    if is_refused || !condition::range_applies(&x.req.fields, validators, now) {
+    if is_refused || !condition::range_applies(&exchange.req.fields, validators, now) {
         return Wanted::Whole;
     }
     let ranges = match range::select(field, size) {
@@ -220,9 +237,12 @@ fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
         Selection::Many(ranges) => ranges,
         // As nginx does for files.
         Selection::Unsatisfiable | Selection::Malformed => {
-            forget(x, upstream);
+            forget(exchange, upstream);
             let text = format!("bytes */{size}");
-            x.res.fields.set(FieldId::ContentRange, text.as_bytes());
+            exchange
+                .res
+                .fields
+                .set(FieldId::ContentRange, text.as_bytes());
             let status = Status::RANGE_NOT_SATISFIABLE;
             return Wanted::Refused(Fault::new(
                 status,
@@ -230,17 +250,17 @@ fn parts(x: &mut Exchange, size: Option<u64>, upstream: &Fields) -> Wanted {
             ));
         }
     };
-    x.res.fields.remove(FieldId::AcceptRanges);
-    x.res.status = Status::PARTIAL_CONTENT;
+    exchange.res.fields.remove(FieldId::AcceptRanges);
+    exchange.res.status = Status::PARTIAL_CONTENT;
     Wanted::Parts(ranges)
 }
 
 /// Removes the upstream's headers from the response.
-fn forget(x: &mut Exchange, upstream: &Fields) {
+fn forget(exchange: &mut Exchange, upstream: &Fields) {
     for field in upstream.iter() {
-        x.res.fields.remove_name(field.name);
+        exchange.res.fields.remove_name(field.name);
     }
-    x.res.fields.remove(FieldId::Age);
+    exchange.res.fields.remove(FieldId::Age);
 }
 
 fn part(stored: &Stored, range: Range) -> Body {
@@ -259,7 +279,7 @@ fn part(stored: &Stored, range: Range) -> Body {
 }
 
 /// Cuts a range out of a body.
-pub fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
+pub fn cut(exchange: &mut Exchange, body: Body, range: Range) -> Body {
     let within = |length: usize| {
         let start = usize::try_from(range.start)
             .unwrap_or(usize::MAX)
@@ -269,9 +289,9 @@ pub fn cut(x: &mut Exchange, body: Body, range: Range) -> Body {
     };
     match body {
         Body::Inline => {
-            let (start, end) = within(x.inline.len());
-            x.inline.truncate(end);
-            x.inline.drain(..start);
+            let (start, end) = within(exchange.inline.len());
+            exchange.inline.truncate(end);
+            exchange.inline.drain(..start);
             Body::Inline
         }
         Body::Shared(slice) => {

@@ -82,17 +82,17 @@ struct Patience {
 }
 
 impl Handler for Cache {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        self.0.at_once(x).unwrap_or(Step::Later)
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        self.0.at_once(exchange).unwrap_or(Step::Later)
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(self.0.run(x))
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
+        Box::pin(self.0.run(exchange))
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
-        let key = expanded(&self.0.key, x);
-        let mut account = self.0.origin.account(x);
+    fn account(&self, exchange: &mut Exchange) -> Account {
+        let key = expanded(&self.0.key, exchange);
+        let mut account = self.0.origin.account(exchange);
         let says = format!(
             "would look up the cache key `{}`; on a miss:",
             String::from_utf8_lossy(&key)
@@ -104,15 +104,18 @@ impl Handler for Cache {
 
 impl Rule {
     /// Responds from the cache if it has a fresh response.
-    fn at_once(&self, x: &mut Exchange) -> Option<Step> {
+    fn at_once(&self, exchange: &mut Exchange) -> Option<Step> {
         let store = self.store.as_ref()?;
-        if !self.is_meant(x) || is_any_set(&self.purge, x) || is_any_set(&self.bypass, x) {
+        if !self.is_meant(exchange)
+            || is_any_set(&self.purge, exchange)
+            || is_any_set(&self.bypass, exchange)
+        {
             return None;
         }
-        let key = expanded(&self.key, x);
-        match self.find(store, x, &key) {
-            (_, Found::Stored(stored)) if stored.times().is_fresh(now(x)) => {
-                Some(self.answer(x, store, &stored, CacheStatus::Hit))
+        let key = expanded(&self.key, exchange);
+        match self.find(store, exchange, &key) {
+            (_, Found::Stored(stored)) if stored.times().is_fresh(now(exchange)) => {
+                Some(self.answer(exchange, store, &stored, CacheStatus::Hit))
             }
             _ => None,
         }
@@ -120,67 +123,67 @@ impl Rule {
 
     /// Whether such requests use the cache. Content in a GET request does not have defined semantics (RFC 9110, section
     /// 9.3.1) and is not part of the key, so such requests do not.
-    fn is_meant(&self, x: &Exchange) -> bool {
-        match &x.req.method {
-            Method::Get | Method::Head => x.body.is_empty(),
+    fn is_meant(&self, exchange: &Exchange) -> bool {
+        match &exchange.req.method {
+            Method::Get | Method::Head => exchange.body.is_empty(),
             other => self.methods.contains(other),
         }
     }
 
-    fn find(&self, store: &Store, x: &Exchange, key: &[u8]) -> (Place, Found) {
-        let opened = x.worker.local::<Opened>();
-        let times = (now(x), x.worker.clock.coarse());
-        store.find(&opened, key, &x.req.fields, times)
+    fn find(&self, store: &Store, exchange: &Exchange, key: &[u8]) -> (Place, Found) {
+        let opened = exchange.worker.local::<Opened>();
+        let times = (now(exchange), exchange.worker.clock.coarse());
+        store.find(&opened, key, &exchange.req.fields, times)
     }
 
-    async fn run(self: &Arc<Self>, x: &mut Exchange) -> Step {
+    async fn run(self: &Arc<Self>, exchange: &mut Exchange) -> Step {
         let Some(store) = &self.store else {
-            return self.origin.wait(x).await;
+            return self.origin.wait(exchange).await;
         };
-        if !self.is_meant(x) {
-            return self.pass(x, store).await;
+        if !self.is_meant(exchange) {
+            return self.pass(exchange, store).await;
         }
-        let key = expanded(&self.key, x);
-        if is_any_set(&self.purge, x) {
-            return purge(x, store, &key);
+        let key = expanded(&self.key, exchange);
+        if is_any_set(&self.purge, exchange) {
+            return purge(exchange, store, &key);
         }
         let mut ask = Ask::new(store, key);
-        if is_any_set(&self.bypass, x) {
+        if is_any_set(&self.bypass, exchange) {
             ask.status = CacheStatus::Bypass;
-            return self.ask(x, ask).await;
+            return self.ask(exchange, ask).await;
         }
         let mut waited = Waited::default();
         // Each iteration either produces a response or waits for another request.
         for turn in 0..CACHE_TURNS_MAX {
-            let (place, found) = self.find(store, x, &ask.key);
+            let (place, found) = self.find(store, exchange, &ask.key);
             match found {
                 Found::Failed(status) => {
-                    count(x, store, CacheStatus::Hit);
+                    count(exchange, store, CacheStatus::Hit);
                     let status = Status::new(status).unwrap_or(Status::BAD_GATEWAY);
                     return Step::Fail(Fault::new(status, "the upstream has failed lately"));
                 }
-                Found::Stored(stored) if stored.times().is_fresh(now(x)) => {
-                    return self.answer(x, store, &stored, CacheStatus::Hit);
+                Found::Stored(stored) if stored.times().is_fresh(now(exchange)) => {
+                    return self.answer(exchange, store, &stored, CacheStatus::Hit);
                 }
-                Found::Stored(stored) => return self.renew(x, ask, place, stored).await,
+                Found::Stored(stored) => return self.renew(exchange, ask, place, stored).await,
                 Found::Nothing => {}
             }
             if turn == 0 && self.min_uses > 1 {
-                ask.stores = store.count_use(&place, now(x)) >= self.min_uses;
+                ask.stores = store.count_use(&place, now(exchange)) >= self.min_uses;
             }
             ask.place = Some(place);
-            match self.turn(x, store, &mut ask, &mut waited).await {
+            match self.turn(exchange, store, &mut ask, &mut waited).await {
                 Outcome::Look => {}
                 Outcome::Pass => break,
             }
         }
-        self.ask(x, ask).await
+        self.ask(exchange, ask).await
     }
 
     /// Waits while another request fills the same entry; returns whether to look at the cache again.
     async fn turn(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         store: &Arc<Store>,
         ask: &mut Ask,
         waited: &mut Waited,
@@ -188,7 +191,7 @@ impl Rule {
         let (Some(lock), Some(place)) = (self.lock.filter(|_| ask.stores), &ask.place) else {
             return Outcome::Pass;
         };
-        match store.turn(place, lock.age, x.worker.clock.coarse()) {
+        match store.turn(place, lock.age, exchange.worker.clock.coarse()) {
             Turn::Lead(lead) => {
                 ask.lead = Some(lead);
                 Outcome::Pass
@@ -198,12 +201,12 @@ impl Rule {
                 Outcome::Pass
             }
             Turn::Wait(wait) => {
-                let now = x.worker.clock.coarse();
+                let now = exchange.worker.clock.coarse();
                 let since = *waited.since.get_or_insert(now);
                 let left = lock.timeout.saturating_sub(now.since(since));
                 // The other request may exceed the lock age; then one more request may try, possibly this one.
                 let turn = lock.age.saturating_sub(now.since(wait.since()));
-                match wait_for(x, wait, left.min(turn.max(CACHE_LOOK_PAUSE))).await {
+                match wait_for(exchange, wait, left.min(turn.max(CACHE_LOOK_PAUSE))).await {
                     Some(outcome) => outcome,
                     None if left > turn => Outcome::Look,
                     None => {
@@ -218,7 +221,7 @@ impl Rule {
     /// Handles a stale cached response.
     async fn renew(
         self: &Arc<Self>,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         mut ask: Ask,
         place: Place,
         stored: std::rc::Rc<Stored>,
@@ -226,36 +229,36 @@ impl Rule {
         let store = ask.store.clone();
         let times = stored.times();
         let may_wait = self.use_stale.while_updating && !times.lifetime.is_strict;
-        let may_be_used = may_wait || times.outlasts_updates(now(x));
+        let may_be_used = may_wait || times.outlasts_updates(now(exchange));
         let updating = store.begin_update(&place);
         if updating.is_none() && may_be_used {
-            return self.answer(x, &store, &stored, CacheStatus::Updating);
+            return self.answer(exchange, &store, &stored, CacheStatus::Updating);
         }
         let is_alone = updating.is_some();
         ask.updating = updating;
         ask.place = Some(place);
         ask.stale = Some(stored.clone());
         ask.status = CacheStatus::Expired;
-        if is_alone && may_be_used && self.updates_in_background && x.body.is_none() {
-            return match self.ask_in_background(x, ask) {
-                Ok(()) => self.answer(x, &store, &stored, CacheStatus::Stale),
-                Err(ask) => self.ask(x, ask).await,
+        if is_alone && may_be_used && self.updates_in_background && exchange.body.is_none() {
+            return match self.ask_in_background(exchange, ask) {
+                Ok(()) => self.answer(exchange, &store, &stored, CacheStatus::Stale),
+                Err(ask) => self.ask(exchange, ask).await,
             };
         }
-        self.ask(x, ask).await
+        self.ask(exchange, ask).await
     }
 
     /// Forwards a request that does not use the cache. A successful unsafe request invalidates the cached response (RFC
     /// 9111, section 4.4).
-    async fn pass(&self, x: &mut Exchange, store: &Store) -> Step {
-        if x.req.method.is_safe() {
-            return self.origin.wait(x).await;
+    async fn pass(&self, exchange: &mut Exchange, store: &Store) -> Step {
+        if exchange.req.method.is_safe() {
+            return self.origin.wait(exchange).await;
         }
-        let method = std::mem::replace(&mut x.req.method, Method::Get);
-        let key = expanded(&self.key, x);
-        x.req.method = method;
-        let step = self.origin.wait(x).await;
-        if matches!(step, Step::Done(_)) && matches!(x.res.status.code(), 200..=399) {
+        let method = std::mem::replace(&mut exchange.req.method, Method::Get);
+        let key = expanded(&self.key, exchange);
+        exchange.req.method = method;
+        let step = self.origin.wait(exchange).await;
+        if matches!(step, Step::Done(_)) && matches!(exchange.res.status.code(), 200..=399) {
             store.purge(&key);
         }
         step
@@ -269,9 +272,9 @@ struct Waited {
 }
 
 /// Waits for another request; `None` on timeout.
-async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
-    let timer = x.worker.timers.timer();
-    timer.set(&x.worker.clock, patience);
+async fn wait_for(exchange: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
+    let timer = exchange.worker.timers.timer();
+    timer.set(&exchange.worker.clock, patience);
     poll_fn(|cx| match wait.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending => timer.poll_expired(cx).map(|()| None),
@@ -280,7 +283,7 @@ async fn wait_for(x: &Exchange, mut wait: Wait, patience: Duration) -> Option<Ou
 }
 
 /// Purges the entry of a key; a key that ends with an asterisk purges all entries with that prefix.
-fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
+fn purge(exchange: &mut Exchange, store: &Store, key: &[u8]) -> Step {
     let count = match key.split_last() {
         Some((b'*', beginning)) => {
             store.purge_beginning(beginning);
@@ -292,22 +295,22 @@ fn purge(x: &mut Exchange, store: &Store, key: &[u8]) -> Step {
     if count == 0 {
         return Step::Fail(Fault::new(Status::NOT_FOUND, "nothing is stored there"));
     }
-    x.res.status = Status::NO_CONTENT;
+    exchange.res.status = Status::NO_CONTENT;
     Step::Done(Body::Empty)
 }
 
 /// Whether one of the texts is neither empty nor `0`.
-fn is_any_set(texts: &[Template], x: &Exchange) -> bool {
-    texts.iter().any(|text| is_set(&expanded(text, x)))
+fn is_any_set(texts: &[Template], exchange: &Exchange) -> bool {
+    texts.iter().any(|text| is_set(&expanded(text, exchange)))
 }
 
 /// Unix time in seconds.
-fn now(x: &Exchange) -> u64 {
-    x.worker.clock.unix_seconds()
+fn now(exchange: &Exchange) -> u64 {
+    exchange.worker.clock.unix_seconds()
 }
 
-fn count(x: &mut Exchange, store: &Store, status: CacheStatus) {
-    x.context.upstream.cache = Some(status);
+fn count(exchange: &mut Exchange, store: &Store, status: CacheStatus) {
+    exchange.context.upstream.cache = Some(status);
     store.counts.requests[status as usize].fetch_add(1, Ordering::Relaxed);
 }
 

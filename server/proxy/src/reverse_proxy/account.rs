@@ -18,19 +18,23 @@ const UPSTREAMS_TOLD_MAX: usize = 8;
 
 impl ReverseProxy {
     /// Describes the handling of one request.
-    pub(super) fn account_of(&self, x: &mut Exchange) -> Account {
-        let chosen = self.selection.foresee(&self.upstreams, x);
-        let mut says = vec![self.whom(x, chosen)];
+    pub(super) fn account_of(&self, exchange: &mut Exchange) -> Account {
+        let chosen = self.selection.foresee(&self.upstreams, exchange);
+        let mut says = vec![self.whom(exchange, chosen)];
         if let Some(upstream) = chosen.or(self.upstreams.first().map(|first| &**first)) {
             // Placeholders in the request to the upstream may refer to it.
-            x.context.upstream.address.clone_from(&upstream.address);
-            match self.prepare(x, upstream, &RequestBody::None, None) {
+            exchange
+                .context
+                .upstream
+                .address
+                .clone_from(&upstream.address);
+            match self.prepare(exchange, upstream, &RequestBody::None, None) {
                 Ok(prepared) => {
                     says.extend(match &self.fastcgi {
                         None => sent(&prepared.head),
                         Some(fastcgi) => script(fastcgi, &prepared.head),
                     });
-                    x.worker.buffers.give_back(prepared.head);
+                    exchange.worker.buffers.give_back(prepared.head);
                 }
                 Err(fault) => {
                     return Account {
@@ -61,7 +65,7 @@ impl ReverseProxy {
     }
 
     /// The upstream that would get the request, or the candidates.
-    fn whom(&self, x: &Exchange, chosen: Option<&Upstream>) -> String {
+    fn whom(&self, exchange: &Exchange, chosen: Option<&Upstream>) -> String {
         let does = match self.content {
             Content::Keep => "would ask",
             Content::Send => "would be proxied to",
@@ -81,7 +85,7 @@ impl ReverseProxy {
         }
         let name = |upstream: &Arc<Upstream>| {
             let address = shown(&upstream.address);
-            match self.selection.may_get(&self.upstreams, upstream, x) {
+            match self.selection.may_get(&self.upstreams, upstream, exchange) {
                 true => address,
                 false => format!("{address} (down or full)"),
             }

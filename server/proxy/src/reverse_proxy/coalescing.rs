@@ -59,23 +59,26 @@ const NEVER_POISONED: &str = "nothing panics while it holds a request under way"
 
 impl ReverseProxy {
     /// Like [`ReverseProxy::run`], but shares responses among identical requests.
-    pub(super) async fn coalesced(&self, coalescing: &Coalescing, x: &mut Exchange) -> Step {
-        let lead = match coalescing.join(x).await {
-            Joined::Alone => return self.run(x).await,
-            Joined::Answer(shared) => return self.pass_shared(x, &shared),
+    pub(super) async fn coalesced(&self, coalescing: &Coalescing, exchange: &mut Exchange) -> Step {
+        let lead = match coalescing.join(exchange).await {
+            Joined::Alone => return self.run(exchange).await,
+            Joined::Answer(shared) => return self.pass_shared(exchange, &shared),
             Joined::First(lead) => lead,
         };
-        x.context.aside.get_or_insert_default().shared_head = Some(ResponseHead::default());
-        let step = self.run(x).await;
-        let aside = x.context.aside.as_mut();
+        exchange.context.aside.get_or_insert_default().shared_head = Some(ResponseHead::default());
+        let step = self.run(exchange).await;
+        let aside = exchange.context.aside.as_mut();
         let head = aside.and_then(|aside| aside.shared_head.take());
         let Some(head) = head.filter(is_for_all) else {
             return step;
         };
-        let asked = head.fields.has(FieldId::Vary).then(|| x.req.fields.clone());
+        let asked = head
+            .fields
+            .has(FieldId::Vary)
+            .then(|| exchange.req.fields.clone());
         let (step, body) = match step {
             Step::Done(Body::Empty) => (Step::Done(Body::Empty), Vec::new()),
-            Step::Done(Body::Inline) => (Step::Done(Body::Inline), x.inline.clone()),
+            Step::Done(Body::Inline) => (Step::Done(Body::Inline), exchange.inline.clone()),
             Step::Done(Body::Stream(stream)) if is_short(&*stream) => {
                 match measure(stream, COALESCE_BYTES_MAX + 1).await {
                     Ok(Measured::Whole(mut whole)) => match copy(&mut *whole).await {
@@ -97,11 +100,11 @@ impl ReverseProxy {
         step
     }
 
-    fn pass_shared(&self, x: &mut Exchange, shared: &Shared) -> Step {
-        x.context.upstream.status = Some(shared.head.status);
-        self.put_on(x, shared.head.clone());
-        x.inline.clear();
-        x.inline.extend_from_slice(&shared.body);
+    fn pass_shared(&self, exchange: &mut Exchange, shared: &Shared) -> Step {
+        exchange.context.upstream.status = Some(shared.head.status);
+        self.put_on(exchange, shared.head.clone());
+        exchange.inline.clear();
+        exchange.inline.extend_from_slice(&shared.body);
         Step::Done(match shared.body.is_empty() {
             true => Body::Empty,
             false => Body::Inline,
@@ -124,11 +127,11 @@ async fn copy(body: &mut dyn BodyStream) -> Option<Vec<u8>> {
 }
 
 impl Coalescing {
-    async fn join(&self, x: &Exchange) -> Joined<'_> {
-        if !is_common(x) {
+    async fn join(&self, exchange: &Exchange) -> Joined<'_> {
+        if !is_common(exchange) {
             return Joined::Alone;
         }
-        let key = key(x);
+        let key = key(exchange);
         let flight = {
             let mut flights = self.0.lock().expect(NEVER_POISONED);
             match flights.get(&key) {
@@ -147,7 +150,7 @@ impl Coalescing {
         };
         let mut place = None;
         let landed = poll_fn(|cx| flight.poll(cx, &mut place)).await;
-        match landed.filter(|shared| shared.suits(x)) {
+        match landed.filter(|shared| shared.suits(exchange)) {
             Some(shared) => Joined::Answer(shared),
             None => Joined::Alone,
         }
@@ -201,8 +204,8 @@ impl Drop for Lead<'_> {
 }
 
 impl Shared {
-    /// Whether the response is valid for the request of `x`: the headers in `Vary` have to match.
-    fn suits(&self, x: &Exchange) -> bool {
+    /// Whether the response is valid for the request of `exchange`: the headers in `Vary` have to match.
+    fn suits(&self, exchange: &Exchange) -> bool {
         let Some(asked) = &self.asked else {
             return true;
         };
@@ -213,12 +216,12 @@ impl Shared {
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
             .filter(|name| !name.is_empty());
-        names.all(|name| asked.find(name).eq(x.req.fields.find(name)))
+        names.all(|name| asked.find(name).eq(exchange.req.fields.find(name)))
     }
 }
 
 /// Whether a request may be coalesced: a GET without conditions, ranges, credentials or cache directives.
-fn is_common(x: &Exchange) -> bool {
+fn is_common(exchange: &Exchange) -> bool {
     const OWN: [FieldId; 12] = [
         FieldId::Authorization,
         FieldId::CacheControl,
@@ -233,20 +236,26 @@ fn is_common(x: &Exchange) -> bool {
         FieldId::Range,
         FieldId::Upgrade,
     ];
-    x.req.method == Method::Get
-        && x.body.is_none()
-        && !x.req.fields.ids().any(|id| OWN.contains(&id))
+    exchange.req.method == Method::Get
+        && exchange.body.is_none()
+        && !exchange.req.fields.ids().any(|id| OWN.contains(&id))
 }
 
 /// The key that identifies identical requests.
-fn key(x: &Exchange) -> Box<[u8]> {
-    let scheme: &[u8] = match x.conn.scheme() {
+fn key(exchange: &Exchange) -> Box<[u8]> {
+    let scheme: &[u8] = match exchange.conn.scheme() {
         Scheme::Http => b"http",
         Scheme::Https => b"https",
     };
-    [scheme, b"\0", &x.req.authority, b"\0", x.req.uri.as_bytes()]
-        .concat()
-        .into()
+    [
+        scheme,
+        b"\0",
+        &exchange.req.authority,
+        b"\0",
+        exchange.req.uri.as_bytes(),
+    ]
+    .concat()
+    .into()
 }
 
 /// Whether a response may be sent to all clients.

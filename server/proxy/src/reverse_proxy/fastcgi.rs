@@ -242,13 +242,13 @@ impl FastCgi {
     }
 
     /// Logs the application's standard error during `call`, if enabled.
-    pub fn listen(&self, call: &mut Call, x: &Exchange) {
+    pub fn listen(&self, call: &mut Call, exchange: &Exchange) {
         let Some(log) = self.complaints.clone() else {
             return;
         };
-        let upstream = x.context.upstream.address.clone();
-        let method = x.req.method.clone();
-        let (host, uri) = (x.req.authority.clone(), x.req.target.clone());
+        let upstream = exchange.context.upstream.address.clone();
+        let method = exchange.req.method.clone();
+        let (host, uri) = (exchange.req.authority.clone(), exchange.req.target.clone());
         call.listen(Box::new(move |stderr, status| {
             let is_error = status.is_none_or(Status::is_error);
             let level = if is_error { Level::Error } else { Level::Warn };

@@ -73,10 +73,10 @@ impl Interception {
         }
     }
 
-    fn is_meant(&self, head: &ResponseHead, x: &Exchange) -> bool {
+    fn is_meant(&self, head: &ResponseHead, exchange: &Exchange) -> bool {
         self.when
             .as_ref()
-            .is_none_or(|when| when.matches(head, &x.context.scratch))
+            .is_none_or(|when| when.matches(head, &exchange.context.scratch))
     }
 }
 
@@ -90,7 +90,7 @@ impl ReverseProxy {
     /// Returns the response and its call if no rule replaces it, otherwise the step to take.
     pub(super) fn intercept(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: Call,
         mut answer: Answer,
         switch: &Switch,
@@ -98,15 +98,15 @@ impl ReverseProxy {
         let rule = self
             .interceptions
             .iter()
-            .find(|rule| rule.is_meant(&answer.head, x));
+            .find(|rule| rule.is_meant(&answer.head, exchange));
         let Some(rule) = rule else {
             return Ok((call, answer));
         };
-        x.context.upstream.status = Some(answer.head.status);
-        x.context.upstream.fields.clear();
-        x.context.upstream.fields.append(&answer.head.fields);
+        exchange.context.upstream.status = Some(answer.head.status);
+        exchange.context.upstream.fields.clear();
+        exchange.context.upstream.fields.append(&answer.head.fields);
         match &rule.then {
-            Then::Replace(status) => match status.resolve(x) {
+            Then::Replace(status) => match status.resolve(exchange) {
                 Some(status) => {
                     answer.head.status = status;
                     Ok((call, answer))
@@ -120,24 +120,24 @@ impl ReverseProxy {
                 }
             },
             Then::Enter { list, keeps: true } => {
-                let under_way = std::mem::take(&mut x.res);
-                let step = self.pass_back(x, call, answer, switch);
-                let head = std::mem::replace(&mut x.res, under_way);
+                let under_way = std::mem::take(&mut exchange.res);
+                let step = self.pass_back(exchange, call, answer, switch);
+                let head = std::mem::replace(&mut exchange.res, under_way);
                 let Step::Done(body) = step else {
                     return Err(step);
                 };
-                x.context.aside.get_or_insert_default().of_upstream = Some(Held {
+                exchange.context.aside.get_or_insert_default().of_upstream = Some(Held {
                     head,
                     body,
-                    inline: std::mem::take(&mut x.inline),
+                    inline: std::mem::take(&mut exchange.inline),
                 });
                 Err(Step::Enter(*list))
             }
             Then::Enter { list, keeps: false } => {
-                Pool::of(&x.worker).give_back(answer.head);
+                Pool::of(&exchange.worker).give_back(answer.head);
                 // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
                 // closed.
-                let unwanted = call.into_body(&x.worker, answer.framing, &mut Vec::new());
+                let unwanted = call.into_body(&exchange.worker, answer.framing, &mut Vec::new());
                 drop(unwanted);
                 Err(Step::Enter(*list))
             }

@@ -23,8 +23,8 @@ impl Memcached {
     }
 
     /// Allows only GET and HEAD.
-    pub fn admit(&self, x: &Exchange) -> Result<(), Fault> {
-        match x.req.method {
+    pub fn admit(&self, exchange: &Exchange) -> Result<(), Fault> {
+        match exchange.req.method {
             Method::Get | Method::Head => Ok(()),
             _ => {
                 let why = "memcached is asked for values only";
@@ -34,8 +34,8 @@ impl Memcached {
     }
 
     /// Encodes the command for a request.
-    pub fn encode(&self, x: &Exchange, out: &mut Vec<u8>) -> Result<(), Fault> {
-        let key = expanded(&self.key, x);
+    pub fn encode(&self, exchange: &Exchange, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let key = expanded(&self.key, exchange);
         if key.is_empty() {
             let why = "the \"$memcached_key\" variable is not set";
             return Err(Fault::new(Status::INTERNAL_SERVER_ERROR, why));

@@ -131,24 +131,24 @@ impl Handler for ReverseProxy {
         Step::Later
     }
 
-    fn wait<'a>(&'a self, x: &'a mut Exchange) -> Waiting<'a> {
+    fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
         match &self.coalescing {
-            None if self.dialect.outlives_client() => Box::pin(self.run_on(x)),
-            None => Box::pin(self.run(x)),
-            Some(coalescing) => Box::pin(self.coalesced(coalescing, x)),
+            None if self.dialect.outlives_client() => Box::pin(self.run_on(exchange)),
+            None => Box::pin(self.run(exchange)),
+            Some(coalescing) => Box::pin(self.coalesced(coalescing, exchange)),
         }
     }
 
-    fn account(&self, x: &mut Exchange) -> Account {
-        self.account_of(x)
+    fn account(&self, exchange: &mut Exchange) -> Account {
+        self.account_of(exchange)
     }
 }
 
 impl ReverseProxy {
     /// Like [`ReverseProxy::run`], but continues if the client disconnects.
-    async fn run_on(&self, x: &mut Exchange) -> Step {
-        let worker = x.worker.clone();
-        let mut running = std::pin::pin!(self.run(x));
+    async fn run_on(&self, exchange: &mut Exchange) -> Step {
+        let worker = exchange.worker.clone();
+        let mut running = std::pin::pin!(self.run(exchange));
         std::future::poll_fn(|cx| {
             let polled = running.as_mut().poll(cx);
             worker.stays.set(true);
@@ -158,61 +158,61 @@ impl ReverseProxy {
     }
 
     /// Tries upstreams until one responds or no further attempt is allowed.
-    async fn run(&self, x: &mut Exchange) -> Step {
-        let mut body = match self.content(x).await {
+    async fn run(&self, exchange: &mut Exchange) -> Step {
+        let mut body = match self.content(exchange).await {
             Ok(body) => body,
             Err(fault) => return Step::Fail(fault),
         };
         if let Some(active) = &self.active {
-            active.begin(&x.worker);
+            active.begin(&exchange.worker);
         }
-        let mut set = self.listed(x).await;
-        let mut tried = Tried::since(x.worker.clock.coarse());
+        let mut set = self.listed(exchange).await;
+        let mut tried = Tried::since(exchange.worker.clock.coarse());
         if let Some(set) = &set {
             tried = tried.at_most(self.selection.tries(set));
         }
-        body = self.dialect.begin(x, body, &tried);
+        body = self.dialect.begin(exchange, body, &tried);
         if self.facts == Facts::Shown {
-            upstream_values::begin(x);
+            upstream_values::begin(exchange);
         }
         loop {
             let chosen = match &set {
-                None => self.selection.choose(&self.upstreams, x, &tried),
-                Some(set) => self.selection.choose(set, x, &tried),
+                None => self.selection.choose(&self.upstreams, exchange, &tried),
+                Some(set) => self.selection.choose(set, exchange, &tried),
             };
             let failed = match chosen {
                 None => no_upstream(body.take()),
-                Some(upstream) => match self.attempt(x, upstream, &mut body, &tried).await {
+                Some(upstream) => match self.attempt(exchange, upstream, &mut body, &tried).await {
                     Ok(step) => return step,
                     Err(failed) => {
                         let is_answer = failed.failure.kind == FailureKind::Unavailable;
                         if failed.failure.side == Side::Upstream && !is_answer {
-                            self.selection.note_failure(upstream, x);
+                            self.selection.note_failure(upstream, exchange);
                         }
                         failed
                     }
                 },
             };
             tried.add(chosen);
-            let is_told = self.report_failure(x, chosen, &failed.failure);
+            let is_told = self.report_failure(exchange, chosen, &failed.failure);
             if self.facts == Facts::Shown {
-                upstream_values::failed(x, Fault::status_of(&failed.failure));
+                upstream_values::failed(exchange, Fault::status_of(&failed.failure));
             }
             let next = match &set {
-                None => self.next(x, chosen.is_some(), &failed, &tried, &self.upstreams),
-                Some(set) => self.next(x, chosen.is_some(), &failed, &tried, set),
+                None => self.next(exchange, chosen.is_some(), &failed, &tried, &self.upstreams),
+                Some(set) => self.next(exchange, chosen.is_some(), &failed, &tried, set),
             };
             if let Some(verbose) = &self.verbose {
-                verbose.failed(x, &failed.failure, next);
+                verbose.failed(exchange, &failed.failure, next);
             }
             body = match (next, failed.body) {
                 (Some(moment), Some(body)) => {
-                    retry::wait_until(x, moment).await;
-                    set = self.listed(x).await;
+                    retry::wait_until(exchange, moment).await;
+                    set = self.listed(exchange).await;
                     body
                 }
                 (None, _) | (_, None) => {
-                    self.dialect.gives_up(x, is_told);
+                    self.dialect.gives_up(exchange, is_told);
                     return self.give_up(failed.failure);
                 }
             };
@@ -220,28 +220,28 @@ impl ReverseProxy {
     }
 
     /// The current dynamic upstreams, if the directive has any.
-    async fn listed(&self, x: &Exchange) -> Option<dynamic::Set> {
+    async fn listed(&self, exchange: &Exchange) -> Option<dynamic::Set> {
         let dynamic = self.dynamic.as_ref()?;
-        match dynamic.at_hand(x) {
+        match dynamic.at_hand(exchange) {
             Some(set) => Some(set),
-            None => Box::pin(dynamic.list(x)).await,
+            None => Box::pin(dynamic.list(exchange)).await,
         }
     }
 
     /// The request body to send, buffered and with a known length if required.
-    async fn content(&self, x: &mut Exchange) -> Result<RequestBody, Fault> {
+    async fn content(&self, exchange: &mut Exchange) -> Result<RequestBody, Fault> {
         if let Some(memcached) = &self.memcached {
-            memcached.admit(x)?;
+            memcached.admit(exchange)?;
         }
         let mut body = match self.content {
-            Content::Send => x.body.take(),
+            Content::Send => exchange.body.take(),
             Content::Keep => RequestBody::None,
         };
         let needs_length = self.fastcgi.is_some() || self.dialect.version() == Version::Http10;
-        if let Some(text) = self.dialect.replaced_body(x) {
+        if let Some(text) = self.dialect.replaced_body(exchange) {
             body = Text::body(text);
         } else if self.buffering.is_to_spool(&body, needs_length) {
-            body = Box::pin(self.buffering.spool(&x.worker, body)).await?;
+            body = Box::pin(self.buffering.spool(&exchange.worker, body)).await?;
         } else if self.buffering.request_bytes > 0 {
             body = Box::pin(self.buffering.request(body)).await?;
         }
@@ -254,25 +254,25 @@ impl ReverseProxy {
     /// When to retry after `failed`, if at all; `was_asked` is whether an upstream was available.
     fn next<U: Borrow<Upstream>>(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         was_asked: bool,
         failed: &CallFailure,
         tried: &Tried,
         upstreams: &[U],
     ) -> Option<Moment> {
-        let mut others = || self.selection.others(upstreams, x, tried);
+        let mut others = || self.selection.others(upstreams, exchange, tried);
         let failed = FailedTry {
             call: failed,
             was_asked,
         };
-        self.dialect.next(x, &failed, tried, &mut others)
+        self.dialect.next(exchange, &failed, tried, &mut others)
     }
 
     /// Reports a failure of `chosen`, or that there is no upstream to ask, to the log that wants each. False where the
     /// entry about the request reports it.
     fn report_failure(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         chosen: Option<&Upstream>,
         failure: &Failure,
     ) -> bool {
@@ -285,7 +285,7 @@ impl ReverseProxy {
                 (None, None) => None,
             },
         };
-        self.dialect.report_failure(x, failure, &destination)
+        self.dialect.report_failure(exchange, failure, &destination)
     }
 
     /// Fails the request after the last attempt.
@@ -305,55 +305,55 @@ impl ReverseProxy {
     /// Everything alive while awaiting the response occupies memory for each waiting request.
     async fn attempt(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         body: &mut RequestBody,
         tried: &Tried,
     ) -> Result<Step, Box<CallFailure>> {
-        x.context.upstream.attempts += 1;
-        x.context.upstream.status = None;
-        x.context.upstream.address.clear();
-        x.context.upstream.address.push_str(&upstream.address);
+        let known = &mut exchange.context.upstream;
+        known.attempts += 1;
+        known.status = None;
+        known.address.clone_from(&upstream.address);
         if self.facts == Facts::Shown {
-            upstream_values::ask(x, upstream);
+            upstream_values::ask(exchange, upstream);
         }
         if let Some(verbose) = &self.verbose {
-            verbose.chosen(x);
+            verbose.chosen(exchange);
         }
-        let mut wanted = upstream.wanted(&x.req.method);
+        let mut wanted = upstream.wanted(&exchange.req.method);
         let timing = self.selection.timing(upstream);
         let ahead;
         let step = loop {
-            let endpoint = upstream.endpoint_for(&x.req);
+            let endpoint = upstream.endpoint_for(&exchange.req);
             let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
-            let carrier = match take_kept(&x.worker, endpoint, wanted) {
+            let carrier = match take_kept(&exchange.worker, endpoint, wanted) {
                 Some(carrier) => carrier,
-                None => match Box::pin(dial(x, upstream, endpoint, wanted)).await {
+                None => match Box::pin(dial(exchange, upstream, endpoint, wanted)).await {
                     Ok(carrier) => carrier,
                     Err(failure) => return Err(unsent(failure, body.take())),
                 },
             };
             if self.facts == Facts::Shown {
-                upstream_values::connected(x);
+                upstream_values::connected(exchange);
             }
-            let mut asked = match self.ask(x, upstream, body.take(), carrier, lease) {
+            let mut asked = match self.ask(exchange, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
-            let failed = match asked.call.answer(&x.worker, &asked.method).await {
-                Ok(answer) => match self
-                    .dialect
-                    .retry_instead(x, &mut asked.call, &answer, tried)
-                {
-                    None => {
-                        ahead = self.buffering.ahead(&answer);
-                        break self.take_answer(x, upstream, asked, answer);
+            let failed = match asked.call.answer(&exchange.worker, &asked.method).await {
+                Ok(answer) => {
+                    let dialect = &self.dialect;
+                    match dialect.retry_instead(exchange, &mut asked.call, &answer, tried) {
+                        None => {
+                            ahead = self.buffering.ahead(&answer);
+                            break self.take_answer(exchange, upstream, asked, answer);
+                        }
+                        Some(body) => {
+                            self.note_unwanted(exchange, upstream, answer.head.status, asked.at);
+                            return Err(no_upstream(body));
+                        }
                     }
-                    Some(body) => {
-                        self.note_unwanted(x, upstream, answer.head.status, asked.at);
-                        return Err(no_upstream(body));
-                    }
-                },
+                }
                 Err(failed) => failed,
             };
             if !is_stale(&failed, &asked.method) {
@@ -369,7 +369,7 @@ impl ReverseProxy {
             Some(timing) => follow(step, |body| timing.follow(body)),
             None => step,
         };
-        let step = self.finish(x, upstream, step, ahead);
+        let step = self.finish(exchange, upstream, step, ahead);
         if self.buffering.answer_bytes == 0 {
             return Ok(step);
         }
@@ -380,18 +380,18 @@ impl ReverseProxy {
     /// client's.
     fn finish(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         step: Step,
         ahead: Option<Arc<Rules>>,
     ) -> Step {
-        let step = match self.selection.begin(x, upstream) {
+        let step = match self.selection.begin(exchange, upstream) {
             Some(session) => follow(step, |body| session.follow(body)),
             None => step,
         };
         match step {
             Step::Done(Body::Tunnel(_)) => step,
-            Step::Done(body) => self.dialect.forward(x, body, ahead),
+            Step::Done(body) => self.dialect.forward(exchange, body, ahead),
             step => step,
         }
     }
@@ -399,57 +399,59 @@ impl ReverseProxy {
     /// Records a response that is discarded.
     fn note_unwanted(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         status: Status,
         asked_at: Option<Moment>,
     ) {
         if self.facts == Facts::Shown {
-            upstream_values::answered(x, status);
+            upstream_values::answered(exchange, status);
         }
         match &upstream.member {
-            Some(member) => member.refuse(status, x.worker.clock.coarse()),
-            None => self.selection.note_answer(upstream, x, status, asked_at),
+            Some(member) => member.refuse(status, exchange.worker.clock.coarse()),
+            None => self
+                .selection
+                .note_answer(upstream, exchange, status, asked_at),
         }
     }
 
     /// Starts to send the request on `carrier`.
     fn ask(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         body: RequestBody,
         mut carrier: Carrier,
         lease: Option<Lease>,
     ) -> Result<Asked, Fault> {
-        let prepared = self.prepare(x, upstream, &body, Some(&mut carrier))?;
+        let prepared = self.prepare(exchange, upstream, &body, Some(&mut carrier))?;
         // The client already received 100 (Continue) if the body was buffered.
         let awaits_continue =
-            !body.is_none() && !self.buffering.spools() && x.req.fields.has(FieldId::Expect);
+            !body.is_none() && !self.buffering.spools() && exchange.req.fields.has(FieldId::Expect);
         let mut upload = Upload::new(prepared.head, prepared.framing, body);
         if awaits_continue {
             let limit = upstream.endpoint.options().timeouts.expect_continue;
-            upload = upload.expect_continue(&x.worker, limit);
+            upload = upload.expect_continue(&exchange.worker, limit);
         }
         if self.facts == Facts::Shown
-            && let Some(traffic) = upstream_values::traffic(x)
+            && let Some(traffic) = upstream_values::traffic(exchange)
         {
             upload = upload.counted(traffic);
         }
-        if !self.passes_trailers(x) {
+        if !self.passes_trailers(exchange) {
             upload = upload.without_trailers();
         }
         let mut call = Call::new(carrier, upload, lease);
         // HTTP/1.0 does not have interim responses (RFC 9110, section 15.2), and those of an upstream that only
         // authorizes requests are not about the response.
-        if x.req.version != Version::Http10
+        if exchange.req.version != Version::Http10
             && self.content == Content::Send
-            && self.dialect.forwards_interims(x)
+            && self.dialect.forwards_interims(exchange)
         {
             call.pass_interims();
         }
         if let Some(fastcgi) = &self.fastcgi {
-            fastcgi.listen(&mut call, x);
+            fastcgi.listen(&mut call, exchange);
         }
         Ok(Asked {
             call,
@@ -461,46 +463,48 @@ impl ReverseProxy {
 
     fn take_answer(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         mut asked: Asked,
         answer: Answer,
     ) -> Step {
         self.selection
-            .note_answer(upstream, x, answer.head.status, asked.at);
+            .note_answer(upstream, exchange, answer.head.status, asked.at);
         if self.keeps_fields {
-            (*x.context.upstream.fields).clone_from(&answer.head.fields);
+            (*exchange.context.upstream.fields).clone_from(&answer.head.fields);
         }
-        self.selection.bind(x, upstream);
+        self.selection.bind(exchange, upstream);
         if self.facts == Facts::Shown {
-            upstream_values::answered(x, answer.head.status);
+            upstream_values::answered(exchange, answer.head.status);
         }
         if let Some(verbose) = &self.verbose {
-            verbose.answered(x, answer.head.status);
+            verbose.answered(exchange, answer.head.status);
         }
         let (fields, call) = (&answer.head.fields, &mut asked.call);
-        if let Some(step) = self.dialect.redirect_internally(x, fields, call) {
-            x.context.upstream.status = Some(answer.head.status);
+        if let Some(step) = self.dialect.redirect_internally(exchange, fields, call) {
+            exchange.context.upstream.status = Some(answer.head.status);
             return step;
         }
         let status = answer.head.status;
         if self.dialect.intercepts(status) {
             // The cache needs the upstream's headers of an error response.
-            if let Some(aside) = &mut x.context.aside
+            if let Some(aside) = &mut exchange.context.aside
                 && let Some(heard) = &mut aside.shared_head
             {
                 heard.clone_from(&answer.head);
             }
-            x.context.upstream.status = Some(status);
-            x.inline.clear();
+            exchange.context.upstream.status = Some(status);
+            exchange.inline.clear();
             // Read a short response so that its connection can be reused; otherwise the connection is closed.
             let framing = answer.framing;
-            let _ = asked.call.into_body(&x.worker, framing, &mut x.inline);
-            x.inline.clear();
+            let _ = asked
+                .call
+                .into_body(&exchange.worker, framing, &mut exchange.inline);
+            exchange.inline.clear();
             return Step::Fail(Fault::new(status, INTERCEPTED));
         }
-        match self.intercept(x, asked.call, answer, &asked.switch) {
-            Ok((call, answer)) => self.pass_back(x, call, answer, &asked.switch),
+        match self.intercept(exchange, asked.call, answer, &asked.switch) {
+            Ok((call, answer)) => self.pass_back(exchange, call, answer, &asked.switch),
             Err(step) => step,
         }
     }
@@ -537,13 +541,13 @@ struct Asked {
 
 /// Opens a new connection to `upstream`.
 async fn dial(
-    x: &Exchange,
+    exchange: &Exchange,
     upstream: &Upstream,
     endpoint: &Arc<Endpoint>,
     wanted: Wanted,
 ) -> Result<Carrier, Failure> {
-    let preface = upstream.preface(&x.conn);
-    obtain(&x.worker, endpoint, wanted, &preface).await
+    let preface = upstream.preface(&exchange.conn);
+    obtain(&exchange.worker, endpoint, wanted, &preface).await
 }
 
 /// The reason for failing a request whose response is replaced by an error page.

@@ -45,52 +45,53 @@ impl ReverseProxy {
     /// remains unchanged.
     pub(super) fn prepare(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         upstream: &Upstream,
         body: &RequestBody,
         mut carrier: Option<&mut Carrier>,
     ) -> Result<Prepared, Fault> {
-        let mut before = self.dialect.rewrite(x)?;
-        let method = x.req.method.clone();
+        let mut before = self.dialect.rewrite(exchange)?;
+        let method = exchange.req.method.clone();
         if method == Method::Connect {
             // Its target is not this upstream; an upstream that is itself a proxy would connect wherever the client
             // wants (RFC 9110, section 9.3.6).
             if let Some((method, target)) = before {
-                (x.req.method, x.req.uri) = (method, target);
+                (exchange.req.method, exchange.req.uri) = (method, target);
             }
             let why = "CONNECT is not proxied to upstreams";
             return Err(Fault::new(Status::METHOD_NOT_ALLOWED, why));
         }
         let framing = framing(&method, body);
-        let mut spare = Pool::of(&x.worker).spare_head();
+        let mut spare = Pool::of(&exchange.worker).spare_head();
         spare.fields.clear();
-        let switch = self.put_together(x, upstream, framing, &mut spare.fields);
+        let switch = self.put_together(exchange, upstream, framing, &mut spare.fields);
         let mut head = Vec::new();
-        std::mem::swap(&mut x.req.fields, &mut spare.fields);
+        std::mem::swap(&mut exchange.req.fields, &mut spare.fields);
         let encoded;
         match &self.header_up {
-            None => encoded = self.encode(x, framing, carrier.take(), &mut head),
+            None => encoded = self.encode(exchange, framing, carrier.take(), &mut head),
             Some(ops) => {
-                let authority = x.req.authority.clone();
+                let authority = exchange.req.authority.clone();
                 // Placeholders in `header_up` refer to the request as the proxy received it: an authentication service
                 // needs the original `{uri}`, not the one it is requested with.
-                swap_target(x, &mut before);
-                ops.apply(x, Of::Request);
-                swap_target(x, &mut before);
-                if !x.req.fields.has(FieldId::Host) {
-                    x.req
+                swap_target(exchange, &mut before);
+                ops.apply(exchange, Of::Request);
+                swap_target(exchange, &mut before);
+                if !exchange.req.fields.has(FieldId::Host) {
+                    exchange
+                        .req
                         .fields
                         .push(FieldId::Host, upstream.authority.as_bytes());
                 }
-                encoded = self.encode(x, framing, carrier.take(), &mut head);
-                x.req.set_authority(&authority);
+                encoded = self.encode(exchange, framing, carrier.take(), &mut head);
+                exchange.req.set_authority(&authority);
             }
         }
-        std::mem::swap(&mut x.req.fields, &mut spare.fields);
-        Pool::of(&x.worker).give_back(spare);
+        std::mem::swap(&mut exchange.req.fields, &mut spare.fields);
+        Pool::of(&exchange.worker).give_back(spare);
         if let Some((method, target)) = before {
-            x.req.method = method;
-            x.req.uri = target;
+            exchange.req.method = method;
+            exchange.req.uri = target;
         }
         encoded?;
         Ok(Prepared {
@@ -101,24 +102,24 @@ impl ReverseProxy {
         })
     }
 
-    /// Encodes the request as it is in `x`.
+    /// Encodes the request as it is in `exchange`.
     fn encode(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         framing: BodyFraming,
         carrier: Option<&mut Carrier>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
-        x.req.fields.fit().map_err(unfit)?;
-        if carrier.is_some_and(|carrier| carrier.open(&x.req, framing)) {
+        exchange.req.fields.fit().map_err(unfit)?;
+        if carrier.is_some_and(|carrier| carrier.open(&exchange.req, framing)) {
             return Ok(());
         }
-        *out = x.worker.buffers.small();
+        *out = exchange.worker.buffers.small();
         if let Some(memcached) = &self.memcached {
-            return memcached.encode(x, out);
+            return memcached.encode(exchange, out);
         }
         let Some(fastcgi) = &self.fastcgi else {
-            h1::encode_request_head(&x.req, framing, out).map_err(unfit)?;
+            h1::encode_request_head(&exchange.req, framing, out).map_err(unfit)?;
             if self.dialect.version() == Version::Http10 {
                 say_http10(out);
             }
@@ -129,13 +130,13 @@ impl ReverseProxy {
             BodyFraming::None | BodyFraming::Chunked | BodyFraming::UntilClose => 0,
         };
         let asked = Asked {
-            head: &x.req,
+            head: &exchange.req,
             host: match self.dialect.forwards_fields() {
-                true => &x.req.authority,
+                true => &exchange.req.authority,
                 false => &[],
             },
-            conn: &x.conn,
-            values: &At(x),
+            conn: &exchange.conn,
+            values: &At(exchange),
             length,
         };
         fastcgi.encode(&asked, out)
@@ -144,28 +145,28 @@ impl ReverseProxy {
     /// Writes the request headers for the upstream to `out`, which is empty.
     fn put_together(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         upstream: &Upstream,
         framing: BodyFraming,
         out: &mut Fields,
     ) -> Switch {
-        let fields = &x.req.fields;
+        let fields = &exchange.req.fields;
         if self.dialect.forwards_fields() {
             out.append(fields);
             strip_hop_by_hop(out);
         }
         let switch = match self.dialect.forwards_upgrades() {
-            true => switch_of(x, framing),
+            true => switch_of(exchange, framing),
             false => Switch::No,
         };
         if let Switch::To(protocol) = &switch {
             out.push(FieldId::Upgrade, protocol);
-            if x.req.version == Version::Http2 {
+            if exchange.req.version == Version::Http2 {
                 out.set_raw(FieldId::Other, WEBSOCKET_KEY, websocket_key().as_bytes());
             }
         }
         if framing == BodyFraming::Chunked
-            && self.passes_trailers(x)
+            && self.passes_trailers(exchange)
             && let Some(names) = fields.first(FieldId::Trailer)
         {
             out.push(FieldId::Trailer, names);
@@ -173,14 +174,14 @@ impl ReverseProxy {
         if framing == BodyFraming::None || self.buffering.spools() {
             out.remove(FieldId::Expect);
         }
-        self.dialect.set_fields(x, upstream, out);
+        self.dialect.set_fields(exchange, upstream, out);
         switch
     }
 
     /// Whether to forward request trailers: if the client announced them, and if no rule restricts the request headers.
     /// Otherwise a client could bypass such a rule at upstreams that treat trailers as headers.
-    pub(super) fn passes_trailers(&self, x: &Exchange) -> bool {
-        self.header_up.is_none() && x.req.fields.has(FieldId::Trailer)
+    pub(super) fn passes_trailers(&self, exchange: &Exchange) -> bool {
+        self.header_up.is_none() && exchange.req.fields.has(FieldId::Trailer)
     }
 }
 
@@ -194,10 +195,10 @@ fn unfit(unfit: Unfit) -> Fault {
 }
 
 /// Swaps method and target with the previous ones, if there are any.
-fn swap_target(x: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)>) {
+fn swap_target(exchange: &mut Exchange, kept: &mut Option<(Method, sluice_message::Uri)>) {
     if let Some((method, target)) = kept {
-        std::mem::swap(&mut x.req.method, method);
-        std::mem::swap(&mut x.req.uri, target);
+        std::mem::swap(&mut exchange.req.method, method);
+        std::mem::swap(&mut exchange.req.uri, target);
     }
 }
 
@@ -230,11 +231,11 @@ fn websocket_key() -> String {
 
 /// The upgrade requested by the client. A request with a body is not upgraded: two servers could disagree where the
 /// body ends and the new protocol begins.
-fn switch_of(x: &Exchange, framing: BodyFraming) -> Switch {
-    let fields = &x.req.fields;
+fn switch_of(exchange: &Exchange, framing: BodyFraming) -> Switch {
+    let fields = &exchange.req.fields;
     let has_content = !matches!(framing, BodyFraming::None | BodyFraming::Length(0));
     // In HTTP/2 only our connection can create these headers, for an extended CONNECT (RFC 8441).
-    let may_switch = matches!(x.req.version, Version::Http11 | Version::Http2);
+    let may_switch = matches!(exchange.req.version, Version::Http11 | Version::Http2);
     if !fields.has(FieldId::Upgrade) || has_content || !may_switch {
         return Switch::No;
     }

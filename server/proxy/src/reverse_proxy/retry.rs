@@ -83,11 +83,11 @@ impl Retries {
     }
 
     /// Counts a request towards the retry budget, and makes its body rewindable.
-    pub fn begin(&self, x: &Exchange, body: RequestBody) -> RequestBody {
+    pub fn begin(&self, exchange: &Exchange, body: RequestBody) -> RequestBody {
         let mut is_sent_again = self.sharing == Sharing::May;
         if self.are_on() {
             self.budget.earn();
-            is_sent_again |= self.matched.is_some() || x.req.method.is_idempotent();
+            is_sent_again |= self.matched.is_some() || exchange.req.method.is_idempotent();
         }
         match is_sent_again {
             true => Replay::body(body, self.replay_bytes),
@@ -99,7 +99,7 @@ impl Retries {
     /// another upstream is available; called only if that matters.
     pub fn next(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         failure: &CallFailure,
         tried: &Tried,
         others: impl FnOnce() -> Others,
@@ -117,7 +117,7 @@ impl Retries {
         };
         // Evaluate the matchers only if they matter.
         let matched = match (&self.matched, progress) {
-            (Some(matchers), Progress::Sent) => Some(is_met(matchers, x)),
+            (Some(matchers), Progress::Sent) => Some(is_met(matchers, exchange)),
             _ => None,
         };
         let others = match progress {
@@ -126,7 +126,7 @@ impl Retries {
         };
         let failed = Failed {
             progress,
-            method: &x.req.method,
+            method: &exchange.req.method,
             body,
             matched,
             attempts: tried.count(),
@@ -134,32 +134,32 @@ impl Retries {
             since: tried.began(),
         };
         self.policy
-            .next_attempt(&failed, &self.budget, x.worker.clock.coarse())
+            .next_attempt(&failed, &self.budget, exchange.worker.clock.coarse())
     }
 
     /// The request body for another attempt, if `answer` is to be discarded and another attempt is allowed.
     pub fn instead(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: &mut Call,
         answer: &Answer,
         tried: &Tried,
     ) -> Option<RequestBody> {
         let unwanted = self.unwanted.as_ref()?;
-        x.context.upstream.status = Some(answer.head.status);
-        if !is_met(unwanted, x) {
+        exchange.context.upstream.status = Some(answer.head.status);
+        if !is_met(unwanted, exchange) {
             return None;
         }
         let failed = Failed {
             progress: Progress::Sent,
-            method: &x.req.method,
+            method: &exchange.req.method,
             body: Body::Replayable,
             matched: Some(true),
             attempts: tried.count() + 1,
             others: Others::None,
             since: tried.began(),
         };
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let body = call.take_body()?;
         let next = self.policy.next_attempt(&failed, &self.budget, now);
         next.map(|_| body)
@@ -167,8 +167,8 @@ impl Retries {
 }
 
 /// A matcher that fails does not match.
-fn is_met(matchers: &MatcherSets, x: &Exchange) -> bool {
-    values::matches(matchers, x).unwrap_or(false)
+fn is_met(matchers: &MatcherSets, exchange: &Exchange) -> bool {
+    values::matches(matchers, exchange).unwrap_or(false)
 }
 
 /// Whether a matcher set may refer to the response. As in Caddy only expressions do: any other matcher of a request
@@ -190,12 +190,12 @@ fn matchers<'m>(
 }
 
 /// Waits until `moment`.
-pub async fn wait_until(x: &Exchange, moment: Moment) {
-    let pause = moment.since(x.worker.clock.coarse());
+pub async fn wait_until(exchange: &Exchange, moment: Moment) {
+    let pause = moment.since(exchange.worker.clock.coarse());
     if pause.is_zero() {
         return;
     }
-    let timer = x.worker.timers.timer();
-    timer.set(&x.worker.clock, pause);
+    let timer = exchange.worker.timers.timer();
+    timer.set(&exchange.worker.clock, pause);
     poll_fn(|cx| timer.poll_expired(cx)).await;
 }

@@ -103,43 +103,45 @@ impl Selection {
     }
 
     /// Sets the sticky cookie, if the group has one.
-    pub fn bind(&self, x: &mut Exchange, upstream: &Upstream) {
+    pub fn bind(&self, exchange: &mut Exchange, upstream: &Upstream) {
         if let (Some(group), Some(member)) = (&self.group, &upstream.member) {
-            group.bind(x, member);
+            group.bind(exchange, member);
         }
     }
 
     /// The session that the response of `upstream` creates at its end.
-    pub fn begin(&self, x: &Exchange, upstream: &Upstream) -> Option<Beginning> {
-        self.group.as_ref()?.begin(x, upstream.member.as_ref()?)
+    pub fn begin(&self, exchange: &Exchange, upstream: &Upstream) -> Option<Beginning> {
+        self.group
+            .as_ref()?
+            .begin(exchange, upstream.member.as_ref()?)
     }
 
     /// Selects an available upstream, preferably one that was not tried. May set a cookie.
     pub fn choose<'a, U: Borrow<Upstream>>(
         &self,
         upstreams: &'a [U],
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         tried: &Tried,
     ) -> Option<&'a Upstream> {
         if let Some(group) = &self.group {
             let was_tried = |upstream: &Upstream| tried.upstreams.contains(&place(upstream));
-            let index = group.choose(upstreams, x, &was_tried)?;
+            let index = group.choose(upstreams, exchange, &was_tried)?;
             return Some(upstreams[index].borrow());
         }
         if let ([one], Checks::None, None) = (upstreams, self.checks, &self.cookie) {
             return Some(one.borrow());
         }
-        let choice = self.decide(upstreams, x, tried, &self.turn)?;
+        let choice = self.decide(upstreams, exchange, tried, &self.turn)?;
         let chosen: &Upstream = upstreams[choice.index].borrow();
         if let Some(breaker) = &chosen.breaker {
-            breaker.begin(x.worker.clock.coarse());
+            breaker.begin(exchange.worker.clock.coarse());
         }
         if let Some(cookie) = &self.cookie {
             if tried.count() > 0 {
-                cookie.withdraw(x);
+                cookie.withdraw(exchange);
             }
             if choice.set_cookie {
-                cookie.tell(x, chosen);
+                cookie.tell(exchange, chosen);
             }
         }
         Some(chosen)
@@ -160,17 +162,17 @@ impl Selection {
     pub fn foresee<'a, U: Borrow<Upstream>>(
         &self,
         upstreams: &'a [U],
-        x: &Exchange,
+        exchange: &Exchange,
     ) -> Option<&'a Upstream> {
         if let Some(group) = &self.group {
             return upstreams
-                .get(group.foresee(upstreams, x)?)
+                .get(group.foresee(upstreams, exchange)?)
                 .map(Borrow::borrow);
         }
         let choice = self.decide(
             upstreams,
-            x,
-            &Tried::since(x.worker.clock.coarse()),
+            exchange,
+            &Tried::since(exchange.worker.clock.coarse()),
             &Turn::new(),
         )?;
         upstreams.get(choice.index).map(Borrow::borrow)
@@ -189,9 +191,9 @@ impl Selection {
         &self,
         upstreams: &[U],
         upstream: &Upstream,
-        x: &Exchange,
+        exchange: &Exchange,
     ) -> bool {
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         if let Some(member) = &upstream.member {
             return member.is_healthy(now);
         }
@@ -203,10 +205,10 @@ impl Selection {
     pub fn others<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
-        x: &Exchange,
+        exchange: &Exchange,
         tried: &Tried,
     ) -> Others {
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let ejected = self.ejected(upstreams, now);
         let is_left = |upstream: &Upstream| {
             upstream.role != Role::Draining
@@ -222,20 +224,20 @@ impl Selection {
     fn decide<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
-        x: &Exchange,
+        exchange: &Exchange,
         tried: &Tried,
         turn: &Turn,
     ) -> Option<Choice> {
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let mut key = Vec::new();
         if let Some(by) = self.policy.hash_by() {
-            push_key(by, x, &mut key);
+            push_key(by, exchange, &mut key);
         }
         let ejected = self.ejected(upstreams, now);
         let named = self
             .cookie
             .as_ref()
-            .and_then(|cookie| cookie.named(upstreams, x));
+            .and_then(|cookie| cookie.named(upstreams, exchange));
         if let Some((index, leaving)) = named.map(|named| (named, upstreams[named].borrow()))
             && leaving.role == Role::Draining
             && self.is_able(leaving, ejected, now)
@@ -310,7 +312,7 @@ impl Selection {
     pub fn note_answer(
         &self,
         upstream: &Upstream,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         status: Status,
         sent_at: Option<Moment>,
     ) {
@@ -320,7 +322,7 @@ impl Selection {
         if !self.passive.is_on() && self.breaking.is_none() {
             return;
         }
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let latency = sent_at.map_or(Duration::ZERO, |at| clock::now().since(at));
         if self.passive.is_on() && self.passive.is_failure(status, latency) {
             upstream.health.fail(now);
@@ -331,13 +333,13 @@ impl Selection {
     }
 
     /// Records a request without a response.
-    pub fn note_failure(&self, upstream: &Upstream, x: &Exchange) {
+    pub fn note_failure(&self, upstream: &Upstream, exchange: &Exchange) {
         if let Some(member) = &upstream.member {
-            return member.fail(x.worker.clock.coarse());
+            return member.fail(exchange.worker.clock.coarse());
         }
-        upstream.health.fail(x.worker.clock.coarse());
+        upstream.health.fail(exchange.worker.clock.coarse());
         if let Some(breaker) = &upstream.breaker {
-            breaker.note(Went::Wrong, x.worker.clock.coarse());
+            breaker.note(Went::Wrong, exchange.worker.clock.coarse());
         }
     }
 }
@@ -470,32 +472,42 @@ fn narrow(count: usize) -> u32 {
 }
 
 /// Appends the key of a hash policy; nothing if the request lacks it.
-fn push_key(by: &HashBy, x: &Exchange, out: &mut Vec<u8>) {
+fn push_key(by: &HashBy, exchange: &Exchange, out: &mut Vec<u8>) {
     let mut push_ip = |ip: Option<std::net::IpAddr>| {
         if let Some(ip) = ip {
             out.extend_from_slice(ip.to_string().as_bytes());
         }
     };
     match by {
-        HashBy::RemoteIp => push_ip(remote_ip(&x.conn)),
-        HashBy::ClientIp => push_ip(client_ip(x)),
-        HashBy::Uri => out.extend_from_slice(x.req.uri.as_bytes()),
+        HashBy::RemoteIp => push_ip(remote_ip(&exchange.conn)),
+        HashBy::ClientIp => push_ip(client_ip(exchange)),
+        HashBy::Uri => out.extend_from_slice(exchange.req.uri.as_bytes()),
         HashBy::Header(name) if name.eq_ignore_ascii_case("host") => {
-            out.extend_from_slice(&x.req.authority);
+            out.extend_from_slice(&exchange.req.authority);
         }
         HashBy::Header(name) => {
-            out.extend_from_slice(x.req.fields.find_first(name.as_bytes()).unwrap_or_default());
+            out.extend_from_slice(
+                exchange
+                    .req
+                    .fields
+                    .find_first(name.as_bytes())
+                    .unwrap_or_default(),
+            );
         }
         HashBy::Query(key) => {
-            query::join_values(x.req.uri.query().unwrap_or_default(), key.as_bytes(), out);
+            query::join_values(
+                exchange.req.uri.query().unwrap_or_default(),
+                key.as_bytes(),
+                out,
+            );
         }
     }
 }
 
 impl Cookie {
     /// The upstream in the client's cookie.
-    fn named<U: Borrow<Upstream>>(&self, upstreams: &[U], x: &Exchange) -> Option<usize> {
-        let value = route_values::cookie(&x.req.fields, self.name.as_bytes())?;
+    fn named<U: Borrow<Upstream>>(&self, upstreams: &[U], exchange: &Exchange) -> Option<usize> {
+        let value = route_values::cookie(&exchange.req.fields, self.name.as_bytes())?;
         upstreams.iter().position(|upstream| {
             let known = upstream.borrow().cookie.as_deref();
             // Constant time, so that the duration does not reveal how much of a guess was right.
@@ -506,28 +518,31 @@ impl Cookie {
     }
 
     /// Removes the cookie of an upstream that could not be reached.
-    fn withdraw(&self, x: &mut Exchange) {
+    fn withdraw(&self, exchange: &mut Exchange) {
         let is_ours = |value: &[u8]| {
             let rest = value.strip_prefix(self.name.as_bytes());
             rest.is_some_and(|rest| rest.starts_with(b"="))
         };
-        let fields = &mut x.res.fields;
+        let fields = &mut exchange.res.fields;
         fields.retain(|field| field.id != FieldId::SetCookie || !is_ours(field.value));
     }
 
-    fn tell(&self, x: &mut Exchange, upstream: &Upstream) {
+    fn tell(&self, exchange: &mut Exchange, upstream: &Upstream) {
         let value = upstream.cookie.as_deref().unwrap_or_default();
         let mut text = format!("{}={value}; Path=/", self.name);
         if let Some(max_age) = self.max_age {
             text.push_str(&format!("; Max-Age={}", max_age.as_secs()));
         }
-        let forwarded = x.req.fields.first(FieldId::XForwardedProto);
-        let is_https =
-            x.conn.tls.is_some() || (x.context.from_trusted_proxy && forwarded == Some(b"https"));
+        let forwarded = exchange.req.fields.first(FieldId::XForwardedProto);
+        let is_https = exchange.conn.tls.is_some()
+            || (exchange.context.from_trusted_proxy && forwarded == Some(b"https"));
         if is_https {
             text.push_str("; Secure; SameSite=None");
         }
-        x.res.fields.push(FieldId::SetCookie, text.as_bytes());
+        exchange
+            .res
+            .fields
+            .push(FieldId::SetCookie, text.as_bytes());
     }
 }
 

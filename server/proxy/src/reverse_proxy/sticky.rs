@@ -69,14 +69,20 @@ impl Sticky {
     }
 
     /// The server or session ID in a request.
-    pub fn named(&self, x: &Exchange) -> Option<Vec<u8>> {
-        let mut names = self.names.iter().map(|name| expanded(name, x).to_vec());
+    pub fn named(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        let mut names = self
+            .names
+            .iter()
+            .map(|name| expanded(name, exchange).to_vec());
         names.find(|name| !name.is_empty())
     }
 
     /// The ID of the session created by a response.
-    pub fn created(&self, x: &Exchange) -> Option<Vec<u8>> {
-        let mut names = self.created.iter().map(|name| expanded(name, x).to_vec());
+    pub fn created(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        let mut names = self
+            .created
+            .iter()
+            .map(|name| expanded(name, exchange).to_vec());
         names.find(|name| !name.is_empty())
     }
 
@@ -86,13 +92,13 @@ impl Sticky {
     }
 
     /// Sets the cookie for the server with the ID `route`, if there is one and the client does not have it.
-    pub fn tell(&self, x: &mut Exchange, route: Option<&[u8]>) {
+    pub fn tell(&self, exchange: &mut Exchange, route: Option<&[u8]>) {
         let (Some(cookie), Some(route)) = (&self.cookie, route) else {
             return;
         };
-        if self.named(x).as_deref() != Some(route) {
-            let line = cookie.line(x, route);
-            x.res.fields.push(FieldId::SetCookie, &line);
+        if self.named(exchange).as_deref() != Some(route) {
+            let line = cookie.line(exchange, route);
+            exchange.res.fields.push(FieldId::SetCookie, &line);
         }
     }
 }
@@ -119,7 +125,7 @@ impl Cookie {
     }
 
     /// The value of Set-Cookie (RFC 6265, section 4.1).
-    fn line(&self, x: &Exchange, route: &[u8]) -> Vec<u8> {
+    fn line(&self, exchange: &Exchange, route: &[u8]) -> Vec<u8> {
         let mut line = Vec::with_capacity(96);
         line.extend_from_slice(self.name.as_bytes());
         line.push(b'=');
@@ -131,7 +137,7 @@ impl Cookie {
                 line.extend_from_slice(FAR_AWAY.as_bytes());
             }
             Expires::After(seconds) => {
-                let end = x.worker.clock.unix_seconds().saturating_add(seconds);
+                let end = exchange.worker.clock.unix_seconds().saturating_add(seconds);
                 line.extend_from_slice(b"; Expires=");
                 line.extend_from_slice(&format_http(end));
                 line.extend_from_slice(format!("; Max-Age={seconds}").as_bytes());
@@ -142,7 +148,7 @@ impl Cookie {
             ("; Path=", &self.path),
             ("; SameSite=", &self.same_site),
         ] {
-            let value = expanded(value, x);
+            let value = expanded(value, exchange);
             if !value.is_empty() {
                 line.extend_from_slice(name.as_bytes());
                 line.extend_from_slice(&value);

@@ -20,7 +20,7 @@ impl ReverseProxy {
     /// Makes the upstream's response the response of the exchange.
     pub(super) fn pass_back(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: Call,
         answer: Answer,
         switch: &Switch,
@@ -28,39 +28,39 @@ impl ReverseProxy {
         let Answer { mut head, framing } = answer;
         let status = head.status;
         if framing.kind == ResponseKind::Switched {
-            return self.join(x, call, Answer { head, framing }, switch);
+            return self.join(exchange, call, Answer { head, framing }, switch);
         }
-        x.res.status = status;
-        x.context.upstream.status = Some(status);
+        exchange.res.status = status;
+        exchange.context.upstream.status = Some(status);
         let trailer = head.fields.first(FieldId::Trailer).map(<[u8]>::to_vec);
         strip_hop_by_hop(&mut head.fields);
-        let described = described(x, &head);
+        let described = described(exchange, &head);
         head.fields.remove(FieldId::ContentLength);
         if let (Some(names), BodyFraming::Chunked) = (trailer, framing.body) {
             head.fields.push(FieldId::Trailer, &names);
         }
-        if let Some(aside) = &mut x.context.aside
+        if let Some(aside) = &mut exchange.context.aside
             && let Some(shared) = &mut aside.shared_head
         {
             // Each request that shares this response applies the changes to a copy of its own.
             shared.clone_from(&head);
         }
-        self.put_on(x, head);
+        self.put_on(exchange, head);
         if self.memcached.is_some() {
             // Values in memcached do not have a media type.
-            self.dialect.add_type(x);
+            self.dialect.add_type(exchange);
         }
-        x.inline.clear();
-        match call.into_body(&x.worker, framing, &mut x.inline) {
+        exchange.inline.clear();
+        match call.into_body(&exchange.worker, framing, &mut exchange.inline) {
             Ok(body) => {
                 let body = match self.facts {
-                    Facts::Shown => upstream_values::follow(x, body),
+                    Facts::Shown => upstream_values::follow(exchange, body),
                     Facts::Unused => body,
                 };
                 let body = described.map_or(body, |content| Body::Stream(Box::new(content)));
                 Step::Done(match &self.verbose {
                     None => body,
-                    Some(verbose) => verbose.follow(x, body),
+                    Some(verbose) => verbose.follow(exchange, body),
                 })
             }
             Err(failure) => Step::Fail(failure.into()),
@@ -68,16 +68,17 @@ impl ReverseProxy {
     }
 
     /// Makes a head from the upstream, or from the cache, the response head, with the configured changes.
-    pub fn put_on(&self, x: &mut Exchange, mut head: ResponseHead) {
-        x.res.status = head.status;
-        self.change_down(x, &mut head);
-        self.dialect.take_fields(x, &mut head, self.keeps_fields);
-        Pool::of(&x.worker).give_back(head);
+    pub fn put_on(&self, exchange: &mut Exchange, mut head: ResponseHead) {
+        exchange.res.status = head.status;
+        self.change_down(exchange, &mut head);
+        self.dialect
+            .take_fields(exchange, &mut head, self.keeps_fields);
+        Pool::of(&exchange.worker).give_back(head);
     }
 
     /// Turns the connection into a tunnel, if the client asked for that protocol. Otherwise the client's next request
     /// would reach the upstream unprocessed.
-    fn join(&self, x: &mut Exchange, call: Call, answer: Answer, switch: &Switch) -> Step {
+    fn join(&self, exchange: &mut Exchange, call: Call, answer: Answer, switch: &Switch) -> Step {
         let Answer { mut head, .. } = answer;
         let protocol = head
             .fields
@@ -93,38 +94,38 @@ impl ReverseProxy {
             let failure = failure.because("it switches protocols without having been asked to");
             return Step::Fail(failure.into());
         }
-        x.res.status = head.status;
-        x.context.upstream.status = Some(head.status);
+        exchange.res.status = head.status;
+        exchange.context.upstream.status = Some(head.status);
         strip_hop_by_hop(&mut head.fields);
         head.fields.remove(FieldId::ContentLength);
         head.fields.push(FieldId::Upgrade, &protocol);
-        self.change_down(x, &mut head);
-        merge(&mut x.res.fields, &mut head.fields);
-        let mut tunnel = match call.into_tunnel(&x.worker, self.streams.lifetime) {
+        self.change_down(exchange, &mut head);
+        merge(&mut exchange.res.fields, &mut head.fields);
+        let mut tunnel = match call.into_tunnel(&exchange.worker, self.streams.lifetime) {
             Ok(tunnel) => tunnel,
             Err(failure) => return Step::Fail(failure.into()),
         };
         tunnel.buffer_bytes = self.streams.buffer_bytes;
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
-        Pool::of(&x.worker).give_back(head);
+        Pool::of(&exchange.worker).give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))
     }
 
     /// Applies `header_down` to the upstream's headers only.
-    pub(super) fn change_down(&self, x: &mut Exchange, head: &mut ResponseHead) {
+    pub(super) fn change_down(&self, exchange: &mut Exchange, head: &mut ResponseHead) {
         let Some(down) = &self.header_down else {
             return;
         };
         if down
             .require
             .as_ref()
-            .is_some_and(|require| !require.matches(head, &x.context.scratch))
+            .is_some_and(|require| !require.matches(head, &exchange.context.scratch))
         {
             return;
         }
-        std::mem::swap(&mut x.res.fields, &mut head.fields);
-        down.ops.apply(x, Of::Answer);
-        std::mem::swap(&mut x.res.fields, &mut head.fields);
+        std::mem::swap(&mut exchange.res.fields, &mut head.fields);
+        down.ops.apply(exchange, Of::Answer);
+        std::mem::swap(&mut exchange.res.fields, &mut head.fields);
     }
 }
 
@@ -134,8 +135,8 @@ struct Described {
 }
 
 /// The body described by a response to HEAD; `None` for other methods.
-fn described(x: &Exchange, head: &ResponseHead) -> Option<Described> {
-    if x.req.method != Method::Head || head.status.is_bodiless() {
+fn described(exchange: &Exchange, head: &ResponseHead) -> Option<Described> {
+    if exchange.req.method != Method::Head || head.status.is_bodiless() {
         return None;
     }
     let digits = head.fields.first(FieldId::ContentLength);

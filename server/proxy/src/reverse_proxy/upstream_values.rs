@@ -12,10 +12,10 @@ use super::upstream::Upstream;
 use sluice_pipeline::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
 
 /// Records that the proxy handler received the request.
-pub fn begin(x: &mut Exchange) {
+pub fn begin(exchange: &mut Exchange) {
     // After an internal redirect there may be attempts of another proxy handler.
-    let before = x.context.upstream.facts.take();
-    x.context.upstream.facts = Some(Box::new(ProxyFacts {
+    let before = exchange.context.upstream.facts.take();
+    exchange.context.upstream.facts = Some(Box::new(ProxyFacts {
         began: clock::now(),
         tries: before.map(|facts| facts.tries).unwrap_or_default(),
         ..ProxyFacts::default()
@@ -23,10 +23,10 @@ pub fn begin(x: &mut Exchange) {
 }
 
 /// Records the start of an attempt. As in Caddy, the request itself is included in the upstream's requests in flight.
-pub fn ask(x: &mut Exchange, upstream: &Upstream) {
+pub fn ask(exchange: &mut Exchange, upstream: &Upstream) {
     let now = clock::now();
-    let fails = upstream.fails(x.worker.clock.coarse());
-    if let Some(facts) = &mut x.context.upstream.facts {
+    let fails = upstream.fails(exchange.worker.clock.coarse());
+    if let Some(facts) = &mut exchange.context.upstream.facts {
         facts.asked = now;
         facts.latency = None;
         facts.requests = upstream.load.in_flight();
@@ -46,40 +46,42 @@ pub fn ask(x: &mut Exchange, upstream: &Upstream) {
 }
 
 /// Records that the connection is established.
-pub fn connected(x: &mut Exchange) {
-    if let Some(last) = latest(x) {
+pub fn connected(exchange: &mut Exchange) {
+    if let Some(last) = latest(exchange) {
         last.connected = Some(clock::now().since(last.began));
     }
 }
 
 /// The byte counters of the attempt.
-pub fn traffic(x: &mut Exchange) -> Option<Rc<Traffic>> {
-    latest(x).map(|last| last.traffic.clone())
+pub fn traffic(exchange: &mut Exchange) -> Option<Rc<Traffic>> {
+    latest(exchange).map(|last| last.traffic.clone())
 }
 
 /// Records the response head.
-pub fn answered(x: &mut Exchange, status: Status) {
-    if let Some(facts) = &mut x.context.upstream.facts {
+pub fn answered(exchange: &mut Exchange, status: Status) {
+    if let Some(facts) = &mut exchange.context.upstream.facts {
         facts.latency = Some(clock::now().since(facts.asked));
     }
-    if let Some(last) = latest(x) {
+    if let Some(last) = latest(exchange) {
         last.answered = Some(clock::now().since(last.began));
         last.status = Some(status);
     }
 }
 
 /// Records a failed attempt; `status` is the one that corresponds to the failure.
-pub fn failed(x: &mut Exchange, status: Status) {
-    if let Some(last) = latest(x) {
+pub fn failed(exchange: &mut Exchange, status: Status) {
+    if let Some(last) = latest(exchange) {
         last.body.ended.set(Some(clock::now().since(last.began)));
         last.status.get_or_insert(status);
     }
 }
 
 /// Wraps a response body to record its size and end.
-pub fn follow(x: &mut Exchange, body: Body) -> Body {
-    let length = body.len(x.inline.len());
-    let Some(last) = latest(x) else { return body };
+pub fn follow(exchange: &mut Exchange, body: Body) -> Body {
+    let length = body.len(exchange.inline.len());
+    let Some(last) = latest(exchange) else {
+        return body;
+    };
     match body {
         Body::Stream(inner) => Body::Stream(Box::new(Followed {
             inner,
@@ -95,8 +97,8 @@ pub fn follow(x: &mut Exchange, body: Body) -> Body {
     }
 }
 
-fn latest(x: &mut Exchange) -> Option<&mut ProxyTry> {
-    x.context.upstream.facts.as_mut()?.tries.last_mut()
+fn latest(exchange: &mut Exchange) -> Option<&mut ProxyTry> {
+    exchange.context.upstream.facts.as_mut()?.tries.last_mut()
 }
 
 /// A body that records its size and end.

@@ -22,51 +22,53 @@ impl Verbose {
     }
 
     /// An upstream was selected; its address is in the context.
-    pub fn chosen(&self, x: &Exchange) {
-        self.step(x, "selected upstream").send();
+    pub fn chosen(&self, exchange: &Exchange) {
+        self.step(exchange, "selected upstream").send();
     }
 
     /// The response head arrived.
-    pub fn answered(&self, x: &Exchange, status: Status) {
-        self.step(x, "upstream roundtrip")
+    pub fn answered(&self, exchange: &Exchange, status: Status) {
+        self.step(exchange, "upstream roundtrip")
             .integer("status", u64::from(status.code()))
             .send();
     }
 
     /// The attempt failed, or its response was discarded; `next` is the time of the next attempt, if any.
-    pub fn failed(&self, x: &Exchange, failure: &Failure, next: Option<Moment>) {
-        let entry = self.step(x, "upstream roundtrip");
+    pub fn failed(&self, exchange: &Exchange, failure: &Failure, next: Option<Moment>) {
+        let entry = self.step(exchange, "upstream roundtrip");
         entry.shown("error", failure).send();
         if let Some(next) = next {
-            let after = next.since(x.worker.clock.coarse());
-            self.step(x, "retrying").duration("after", after).send();
+            let after = next.since(exchange.worker.clock.coarse());
+            self.step(exchange, "retrying")
+                .duration("after", after)
+                .send();
         }
     }
 
     /// Wraps a response body to log each piece.
-    pub fn follow(&self, x: &Exchange, body: Body) -> Body {
+    pub fn follow(&self, exchange: &Exchange, body: Body) -> Body {
         match body {
             Body::Stream(inner) => Body::Stream(Box::new(Told {
                 inner,
                 log: self.0.clone(),
-                upstream: x.context.upstream.address.clone(),
+                upstream: exchange.context.upstream.address.clone(),
                 bytes: 0,
             })),
             whole => {
-                let bytes = whole.len(x.inline.len()).unwrap_or(0);
-                let entry = self.step(x, "read from upstream");
+                let bytes = whole.len(exchange.inline.len()).unwrap_or(0);
+                let entry = self.step(exchange, "read from upstream");
                 entry.integer("bytes_read", bytes).send();
                 whole
             }
         }
     }
 
-    fn step<'a>(&'a self, x: &'a Exchange, message: &'a str) -> Entry<'a> {
+    fn step<'a>(&'a self, exchange: &'a Exchange, message: &'a str) -> Entry<'a> {
         self.0
             .debug(LOGGER, message)
-            .text("upstream", &x.context.upstream.address)
-            .text("method", x.req.method.as_str())
-            .text("uri", x.req.uri.as_bytes())
+            .text("upstream", &exchange.context.upstream.address)
+            .text("method", exchange.req.method.as_str())
+            .text("uri", exchange.req.uri.as_bytes())
     }
 }
 

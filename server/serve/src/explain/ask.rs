@@ -292,12 +292,12 @@ fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexp
 
 /// Creates the exchange of a request.
 pub(super) fn exchange(found: &Found<'_>, question: &Question) -> Result<Exchange, Unexplained> {
-    let mut x = Exchange::new(Rc::new(conn(found, question)), Worker::new(0, 1));
+    let mut exchange = Exchange::new(Rc::new(conn(found, question)), Worker::new(0, 1));
     let head = head(found, question)?;
     // The same decoder as for connections decides whether the request is valid.
     let mut decoder = RequestDecoder::new();
-    match decoder.decode(&h1::Limits::DEFAULT, &head, &mut x.req) {
-        Ok(Progress::Complete { .. }) => Ok(x),
+    match decoder.decode(&h1::Limits::DEFAULT, &head, &mut exchange.req) {
+        Ok(Progress::Complete { .. }) => Ok(exchange),
         Ok(Progress::Incomplete) => Err(unanswered("this is not a valid request", "")),
         Err(error) => Err(unanswered(
             format!("a server refuses this request: {error}"),

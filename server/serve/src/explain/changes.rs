@@ -28,26 +28,26 @@ type Lines = Vec<(String, Vec<u8>)>;
 
 impl Before {
     /// Takes a snapshot of the exchange.
-    pub(super) fn of(x: &Exchange) -> Before {
+    pub(super) fn of(exchange: &Exchange) -> Before {
         Before {
-            method: x.req.method.as_str().to_owned(),
-            target: x.req.uri.as_bytes().to_vec(),
-            authority: x.req.authority.clone(),
-            request: lines(&x.req.fields),
-            answer: lines(&x.res.fields),
-            vars: values(&x.context.vars),
-            mapped: values(&x.context.mapped),
-            user: x.context.log.user.clone(),
-            skip: x.context.log.skip,
-            loggers: x.context.log.names.len(),
-            logged: x.context.log.fields.len(),
-            close: x.close,
+            method: exchange.req.method.as_str().to_owned(),
+            target: exchange.req.uri.as_bytes().to_vec(),
+            authority: exchange.req.authority.clone(),
+            request: lines(&exchange.req.fields),
+            answer: lines(&exchange.res.fields),
+            vars: values(&exchange.context.vars),
+            mapped: values(&exchange.context.mapped),
+            user: exchange.context.log.user.clone(),
+            skip: exchange.context.log.skip,
+            loggers: exchange.context.log.names.len(),
+            logged: exchange.context.log.fields.len(),
+            close: exchange.close,
         }
     }
 
     /// Describes the differences from the snapshot.
-    pub(super) fn changes(&self, x: &Exchange) -> Vec<Remark> {
-        let now = Before::of(x);
+    pub(super) fn changes(&self, exchange: &Exchange) -> Vec<Remark> {
+        let now = Before::of(exchange);
         let mut out = Vec::new();
         let mut say = |kind, name: &str, text: String| out.push(Remark::new(kind, name, text));
         if self.method != now.method {

@@ -119,14 +119,14 @@ impl Explainer {
             Some(rules) if rules.program.lists.len() == listed.len() => rules,
             Some(_) | None => &built,
         };
-        let mut x = ask::exchange(&found, question)?;
+        let mut exchange = ask::exchange(&found, question)?;
         let mut explanation = Explanation {
             method: question.method.clone(),
             url: found.url.clone(),
             listener: found.listener.clone(),
             ..Explanation::default()
         };
-        self.walk(rules, &listed, &mut x, &mut explanation);
+        self.walk(rules, &listed, &mut exchange, &mut explanation);
         Ok(explanation)
     }
 
@@ -134,64 +134,64 @@ impl Explainer {
         &self,
         rules: &Rules,
         listed: &[Listed<'_>],
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         explanation: &mut Explanation,
     ) {
-        Rules::prepare(x);
-        explained::begin(x);
-        if let Err(status) = rules.admit(x) {
-            x.res.status = status;
-            explanation.outcome = outcome(x, &Body::Empty);
+        Rules::prepare(exchange);
+        explained::begin(exchange);
+        if let Err(status) = rules.admit(exchange) {
+            exchange.res.status = status;
+            explanation.outcome = outcome(exchange, &Body::Empty);
             explanation.outcome.text =
                 "the host is not the one that the TLS handshake was for".to_owned();
             return;
         }
         let mut watcher = Watcher::new(&rules.program, listed, self.written.as_deref());
-        let body = rules.program.watched(x, &mut watcher);
+        let body = rules.program.watched(exchange, &mut watcher);
         explanation.steps = watcher.steps;
         explanation.outcome = match (watcher.elsewhere, body) {
-            (None, Some(body)) if watcher.is_answered || x.context.error.is_some() => {
-                outcome(x, &body)
+            (None, Some(body)) if watcher.is_answered || exchange.context.error.is_some() => {
+                outcome(exchange, &body)
             }
             (None, Some(body)) => Outcome {
                 text: NOT_ANSWERED.to_owned(),
-                ..outcome(x, &body)
+                ..outcome(exchange, &body)
             },
             (elsewhere, _) => Outcome {
                 text: elsewhere.unwrap_or_default(),
-                fields: fields(x),
+                fields: fields(exchange),
                 ..Outcome::default()
             },
         };
     }
 }
 
-fn fields(x: &Exchange) -> Vec<(String, String)> {
+fn fields(exchange: &Exchange) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let all = x.res.fields.iter();
+    let all = exchange.res.fields.iter();
     all.map(|field| (text(field.name), text(field.value)))
         .collect()
 }
 
 /// What the client receives.
-fn outcome(x: &Exchange, body: &Body) -> Outcome {
+fn outcome(exchange: &Exchange, body: &Body) -> Outcome {
     let mut outcome = Outcome {
-        text: body_words(x, body),
+        text: body_words(exchange, body),
         ..Outcome::default()
     };
     if matches!(body, Body::Abort) {
         return outcome;
     }
-    outcome.status = x.res.status.code();
-    outcome.reason = x.res.status.reason().to_owned();
-    outcome.fields = fields(x);
-    outcome.body_bytes = body.len(x.inline.len());
+    outcome.status = exchange.res.status.code();
+    outcome.reason = exchange.res.status.reason().to_owned();
+    outcome.fields = fields(exchange);
+    outcome.body_bytes = body.len(exchange.inline.len());
     let bytes = match body {
-        Body::Inline => &x.inline[..],
+        Body::Inline => &exchange.inline[..],
         Body::Shared(slice) => slice.as_bytes(),
         Body::Empty | Body::File(_) | Body::Stream(_) | Body::Tunnel(_) | Body::Abort => &[],
     };
-    let encoded = x.res.fields.has(FieldId::ContentEncoding);
+    let encoded = exchange.res.fields.has(FieldId::ContentEncoding);
     let begins = &bytes[..bytes.len().min(BODY_SHOWN_BYTES_MAX)];
     if let Ok(text) = std::str::from_utf8(begins)
         && !encoded
@@ -202,9 +202,13 @@ fn outcome(x: &Exchange, body: &Body) -> Outcome {
 }
 
 /// Describes a response body in one line.
-pub(crate) fn body_words(x: &Exchange, body: &Body) -> String {
-    let status = format!("{} {}", x.res.status.code(), x.res.status.reason());
-    let kind = x.res.fields.first(FieldId::ContentType);
+pub(crate) fn body_words(exchange: &Exchange, body: &Body) -> String {
+    let status = format!(
+        "{} {}",
+        exchange.res.status.code(),
+        exchange.res.status.reason()
+    );
+    let kind = exchange.res.fields.first(FieldId::ContentType);
     let kind = kind.map(|kind| format!(", {}", shown(&String::from_utf8_lossy(kind))));
     let kind = kind.unwrap_or_default();
     match body {
@@ -212,7 +216,7 @@ pub(crate) fn body_words(x: &Exchange, body: &Body) -> String {
         Body::Empty => format!("responds {status} without a body"),
         Body::Tunnel(_) => format!("responds {status} and becomes a tunnel"),
         Body::Inline | Body::Shared(_) | Body::File(_) | Body::Stream(_) => {
-            match body.len(x.inline.len()) {
+            match body.len(exchange.inline.len()) {
                 Some(1) => format!("responds {status}{kind}, 1 byte"),
                 Some(bytes) => format!("responds {status}{kind}, {bytes} bytes"),
                 None => format!("responds {status}{kind}"),

@@ -17,29 +17,34 @@ pub(super) fn quoted(text: &[u8]) -> String {
 }
 
 /// Describes what `matcher` examined.
-pub(super) fn seen(matcher: &Matcher, x: &Exchange) -> String {
-    let path = || format!("path is {}", quoted(x.req.uri.path()));
+pub(super) fn seen(matcher: &Matcher, exchange: &Exchange) -> String {
+    let path = || format!("path is {}", quoted(exchange.req.uri.path()));
     match matcher {
-        Matcher::Host(_) if x.req.host.is_empty() => "the request names no host".to_owned(),
-        Matcher::Host(_) => format!("host is {}", quoted(&x.req.host)),
+        Matcher::Host(_) if exchange.req.host.is_empty() => "the request names no host".to_owned(),
+        Matcher::Host(_) => format!("host is {}", quoted(&exchange.req.host)),
         Matcher::Path(_) | Matcher::PathRegexp(_) => path(),
-        Matcher::Method(_) => format!("method is {}", quoted(x.req.method.as_str().as_bytes())),
+        Matcher::Method(_) => format!(
+            "method is {}",
+            quoted(exchange.req.method.as_str().as_bytes())
+        ),
         Matcher::Protocol(_) => {
-            let scheme = x.conn.scheme().as_str();
-            format!("protocol is `{scheme}`, {}", x.req.version.as_str())
+            let scheme = exchange.conn.scheme().as_str();
+            format!("protocol is `{scheme}`, {}", exchange.req.version.as_str())
         }
-        Matcher::Tls(_) if x.conn.tls.is_some() => "the connection has TLS".to_owned(),
+        Matcher::Tls(_) if exchange.conn.tls.is_some() => "the connection has TLS".to_owned(),
         Matcher::Tls(_) => "the connection has no TLS".to_owned(),
-        Matcher::RemoteIp(_) => address("the peer", remote_ip(&x.conn)),
-        Matcher::ClientIp(_) => address("the client", client_ip(x)),
-        Matcher::Header(fields) => each(fields.keys(), |name| field(x, name)),
-        Matcher::HeaderRegexp(fields) => each(fields.keys(), |name| field(x, name)),
-        Matcher::Query(params) => each(params.keys(), |name| param(x, name)),
-        Matcher::Vars(vars) => each(vars.keys(), |name| variable(x, name)),
-        Matcher::VarsRegexp(vars) => regexps(vars, x),
-        Matcher::File(file) => candidates(file, x),
-        Matcher::Expression(expression) => placeholders(&expression.expr, x),
-        Matcher::Not(sets) => each(sets.iter().flat_map(|set| &set.0), |inner| seen(inner, x)),
+        Matcher::RemoteIp(_) => address("the peer", remote_ip(&exchange.conn)),
+        Matcher::ClientIp(_) => address("the client", client_ip(exchange)),
+        Matcher::Header(fields) => each(fields.keys(), |name| field(exchange, name)),
+        Matcher::HeaderRegexp(fields) => each(fields.keys(), |name| field(exchange, name)),
+        Matcher::Query(params) => each(params.keys(), |name| param(exchange, name)),
+        Matcher::Vars(vars) => each(vars.keys(), |name| variable(exchange, name)),
+        Matcher::VarsRegexp(vars) => regexps(vars, exchange),
+        Matcher::File(file) => candidates(file, exchange),
+        Matcher::Expression(expression) => placeholders(&expression.expr, exchange),
+        Matcher::Not(sets) => each(sets.iter().flat_map(|set| &set.0), |inner| {
+            seen(inner, exchange)
+        }),
         Matcher::Other(name, _) => format!("nobody knows `{name}`"),
     }
 }
@@ -56,22 +61,27 @@ fn address(who: &str, ip: Option<std::net::IpAddr>) -> String {
     }
 }
 
-fn field(x: &Exchange, name: &str) -> String {
+fn field(exchange: &Exchange, name: &str) -> String {
     // Host is stored apart from the other headers.
     if name.eq_ignore_ascii_case("host") {
-        return format!("{name} is {}", quoted(&x.req.authority));
+        return format!("{name} is {}", quoted(&exchange.req.authority));
     }
-    let values: Vec<String> = x.req.fields.find(name.as_bytes()).map(quoted).collect();
+    let values: Vec<String> = exchange
+        .req
+        .fields
+        .find(name.as_bytes())
+        .map(quoted)
+        .collect();
     match values.is_empty() {
         true => format!("{name} is absent"),
         false => format!("{name} is {}", values.join(" and ")),
     }
 }
 
-fn param(x: &Exchange, name: &str) -> String {
+fn param(exchange: &Exchange, name: &str) -> String {
     let mut value = Vec::new();
     query::join_values(
-        x.req.uri.query().unwrap_or_default(),
+        exchange.req.uri.query().unwrap_or_default(),
         name.as_bytes(),
         &mut value,
     );
@@ -82,26 +92,26 @@ fn param(x: &Exchange, name: &str) -> String {
 }
 
 /// The name and value of a variable or placeholder.
-fn variable(x: &Exchange, name: &str) -> String {
+fn variable(exchange: &Exchange, name: &str) -> String {
     match name.starts_with('{') {
-        true => format!("{name} is {}", quoted(&expanded(name, x))),
+        true => format!("{name} is {}", quoted(&expanded(name, exchange))),
         false => {
-            let value = x.context.vars.find(name).unwrap_or_default();
+            let value = exchange.context.vars.find(name).unwrap_or_default();
             format!("variable `{name}` is {}", quoted(value))
         }
     }
 }
 
-fn regexps(vars: &BTreeMap<String, Regexp>, x: &Exchange) -> String {
-    each(vars.keys(), |name| variable(x, name))
+fn regexps(vars: &BTreeMap<String, Regexp>, exchange: &Exchange) -> String {
+    each(vars.keys(), |name| variable(exchange, name))
 }
 
 /// The files that the matcher looked for.
-fn candidates(file: &FileMatcher, x: &Exchange) -> String {
+fn candidates(file: &FileMatcher, exchange: &Exchange) -> String {
     let mut root = Vec::new();
     if let Ok(built) = Root::build(&file.root) {
         // If a value does not fit into the path, an empty root is shown.
-        let _ = built.write(&At(x), &mut root);
+        let _ = built.write(&At(exchange), &mut root);
     }
     let root = String::from_utf8_lossy(&root).into_owned();
     let tried = match file.try_files.as_slice() {
@@ -109,7 +119,7 @@ fn candidates(file: &FileMatcher, x: &Exchange) -> String {
         tried => tried,
     };
     let say = |text: &String| {
-        let name = expanded(text, x);
+        let name = expanded(text, exchange);
         match name.starts_with(b"=") {
             true => String::from_utf8_lossy(&name).into_owned(),
             false => quoted(&name),
@@ -123,7 +133,7 @@ fn candidates(file: &FileMatcher, x: &Exchange) -> String {
 }
 
 /// The values of the placeholders in an expression.
-fn placeholders(expression: &str, x: &Exchange) -> String {
+fn placeholders(expression: &str, exchange: &Exchange) -> String {
     let mut said: Vec<String> = Vec::new();
     let mut rest = expression;
     while let Some((_, after)) = rest.split_once('{') {
@@ -132,7 +142,10 @@ fn placeholders(expression: &str, x: &Exchange) -> String {
         };
         rest = behind;
         let placeholder = format!("{{{name}}}");
-        let text = format!("{placeholder} is {}", quoted(&expanded(&placeholder, x)));
+        let text = format!(
+            "{placeholder} is {}",
+            quoted(&expanded(&placeholder, exchange))
+        );
         if !name.is_empty() && !said.contains(&text) {
             said.push(text);
         }
@@ -143,10 +156,10 @@ fn placeholders(expression: &str, x: &Exchange) -> String {
     }
 }
 
-fn expanded(text: &str, x: &Exchange) -> Vec<u8> {
+fn expanded(text: &str, exchange: &Exchange) -> Vec<u8> {
     let mut out = Vec::new();
     if let Ok(template) = Template::parse(text) {
-        template.expand(&At(x), Unknown::Empty, &mut out);
+        template.expand(&At(exchange), Unknown::Empty, &mut out);
     }
     out
 }

@@ -88,7 +88,7 @@ impl<'a> Watcher<'a> {
         list: usize,
         route: usize,
         handler: Option<usize>,
-        x: &Exchange,
+        exchange: &Exchange,
     ) -> Told {
         let origin = self.origin(list, route, handler.unwrap_or(0));
         let modules = self.route(list, route).map(|route| &route.handle);
@@ -110,7 +110,7 @@ impl<'a> Watcher<'a> {
             kind,
             name: name.to_owned(),
             place,
-            depth: x.context.frames.len(),
+            depth: exchange.context.frames.len(),
             at: match follows {
                 Some((_, at)) => at.clone(),
                 None => origin.and_then(|origin| self.spot(origin.place)),
@@ -125,11 +125,11 @@ impl<'a> Watcher<'a> {
     }
 
     /// Describes the conditions of a route that are met, or those that are not.
-    fn conditions(&self, x: &Exchange, list: usize, route: usize, met: bool) -> Vec<Remark> {
+    fn conditions(&self, exchange: &Exchange, list: usize, route: usize, met: bool) -> Vec<Remark> {
         let Some(config) = self.route(list, route) else {
             return Vec::new();
         };
-        let verdicts = verdicts(&self.program.lists[list].routes[route].matchers, x);
+        let verdicts = verdicts(&self.program.lists[list].routes[route].matchers, exchange);
         let mut out = Vec::new();
         for (set, verdicts) in config.r#match.iter().zip(verdicts) {
             let all = verdicts.iter().all(|(_, met)| *met);
@@ -140,8 +140,8 @@ impl<'a> Watcher<'a> {
                 let name = matcher.module();
                 let mut of_name = verdicts.iter().filter(|(known, _)| *known == name);
                 if of_name.any(|(_, found)| *found == met) {
-                    let mut remark = Remark::new(kind_of(met), name, seen(matcher, x));
-                    remark.at = self.condition_spot(x, list, route, name, met);
+                    let mut remark = Remark::new(kind_of(met), name, seen(matcher, exchange));
+                    remark.at = self.condition_spot(exchange, list, route, name, met);
                     out.push(remark);
                 }
             }
@@ -157,14 +157,14 @@ impl<'a> Watcher<'a> {
     /// The position of a condition, if it is not the whole directive.
     fn condition_spot(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         list: usize,
         route: usize,
         name: &str,
         met: bool,
     ) -> Option<Spot> {
         let origin = self.origin(list, route, 0)?;
-        let host = std::str::from_utf8(&x.req.host).unwrap_or_default();
+        let host = std::str::from_utf8(&exchange.req.host).unwrap_or_default();
         let named = |wanted: &str| origin.conditions.iter().any(|(known, _)| known == wanted);
         let place = match origin.name == "site" {
             true if met && named(host) => origin.condition(host),
@@ -212,8 +212,8 @@ impl<'a> Watcher<'a> {
     }
 
     /// Records a route that does not match.
-    fn pass(&mut self, x: &Exchange, list: usize, route: usize, remarks: Vec<Remark>) {
-        let mut step = self.step(StepKind::Passed, list, route, None, x);
+    fn pass(&mut self, exchange: &Exchange, list: usize, route: usize, remarks: Vec<Remark>) {
+        let mut step = self.step(StepKind::Passed, list, route, None, exchange);
         step.remarks = remarks;
         self.passed[list].told += 1;
         self.passed[list].last = self.steps.len();
@@ -230,13 +230,13 @@ impl<'a> Watcher<'a> {
     }
 
     /// The step of a handler, which is not called if it would affect anything outside of the request.
-    fn take(&mut self, handler: &dyn Handler, x: &mut Exchange) -> (Vec<Remark>, Step) {
-        let Account { says, assumed } = handler.account(x);
+    fn take(&mut self, handler: &dyn Handler, exchange: &mut Exchange) -> (Vec<Remark>, Step) {
+        let Account { says, assumed } = handler.account(exchange);
         let first = says.first().cloned();
         let does = |text| Remark::new(RemarkKind::Does, "", text);
         let mut remarks: Vec<Remark> = says.into_iter().map(does).collect();
         let step = match assumed {
-            None => handler.serve(x),
+            None => handler.serve(exchange),
             Some(Assumed::Step(step)) => step,
             Some(Assumed::Elsewhere) => Step::Later,
         };
@@ -257,29 +257,29 @@ impl<'a> Watcher<'a> {
 impl Watch for Watcher<'_> {
     const WAITS: bool = false;
 
-    fn serve(&mut self, at: Place, handler: &dyn Handler, x: &mut Exchange) -> Step {
-        let mut told = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), x);
-        let before = Before::of(x);
-        let filters = x.context.filters.len();
-        let (remarks, step) = self.take(handler, x);
+    fn serve(&mut self, at: Place, handler: &dyn Handler, exchange: &mut Exchange) -> Step {
+        let mut told = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), exchange);
+        let before = Before::of(exchange);
+        let filters = exchange.context.filters.len();
+        let (remarks, step) = self.take(handler, exchange);
         told.remarks = remarks;
-        let lines = self.lines(explained::take(x), &mut told);
+        let lines = self.lines(explained::take(exchange), &mut told);
         let answers = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
         // Response headers are shown with the response.
-        let changes = before.changes(x).into_iter();
+        let changes = before.changes(exchange).into_iter();
         let is_told = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
         told.remarks.extend(
             changes
                 .filter(|c| (!answers || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)),
         );
-        if x.context.filters.len() > filters {
+        if exchange.context.filters.len() > filters {
             let text = "changes the response on its way out";
             told.remarks.push(Remark::new(RemarkKind::Note, "", text));
         }
         match &step {
             Step::Done(body) if answers => {
                 self.is_answered = true;
-                let text = body_words(x, body);
+                let text = body_words(exchange, body);
                 told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
@@ -290,33 +290,34 @@ impl Watch for Watcher<'_> {
             }
             Step::Done(_) | Step::Next | Step::Fail(_) | Step::Enter(_) | Step::Later => {}
         }
-        self.filters.resize(x.context.filters.len(), told.clone());
+        self.filters
+            .resize(exchange.context.filters.len(), told.clone());
         if self.line.is_none() || !told.remarks.is_empty() {
             self.steps.push(told);
         }
         step
     }
 
-    fn left_out(&mut self, x: &Exchange, list: usize, from: usize, to: usize) {
+    fn left_out(&mut self, exchange: &Exchange, list: usize, from: usize, to: usize) {
         for route in from..to {
             if self.is_told(list) {
-                let remarks = self.conditions(x, list, route, false);
-                self.pass(x, list, route, remarks);
+                let remarks = self.conditions(exchange, list, route, false);
+                self.pass(exchange, list, route, remarks);
             }
         }
     }
 
-    fn looked_at(&mut self, x: &Exchange, list: usize, route: usize, verdict: Verdict) {
+    fn looked_at(&mut self, exchange: &Exchange, list: usize, route: usize, verdict: Verdict) {
         match verdict {
             Verdict::Taken => {
-                let mut step = self.step(StepKind::Taken, list, route, None, x);
-                step.remarks = self.conditions(x, list, route, true);
+                let mut step = self.step(StepKind::Taken, list, route, None, exchange);
+                step.remarks = self.conditions(exchange, list, route, true);
                 self.steps.push(step);
             }
             Verdict::NotMatched | Verdict::Refused => {
                 if self.is_told(list) {
-                    let remarks = self.conditions(x, list, route, false);
-                    self.pass(x, list, route, remarks);
+                    let remarks = self.conditions(exchange, list, route, false);
+                    self.pass(exchange, list, route, remarks);
                 }
             }
             Verdict::GroupTaken => {
@@ -324,7 +325,7 @@ impl Watch for Watcher<'_> {
                     let name = self.origin(list, route, 0).map_or("route", |o| &o.name);
                     let text = format!("another `{name}` was taken before");
                     let remark = Remark::new(RemarkKind::Unmet, "group", text);
-                    self.pass(x, list, route, vec![remark]);
+                    self.pass(exchange, list, route, vec![remark]);
                 }
             }
         }
@@ -349,14 +350,20 @@ impl Watch for Watcher<'_> {
         self.filters.clear();
     }
 
-    fn filter(&mut self, count: usize, filter: &dyn Filter, x: &mut Exchange, body: Body) -> Body {
+    fn filter(
+        &mut self,
+        count: usize,
+        filter: &dyn Filter,
+        exchange: &mut Exchange,
+        body: Body,
+    ) -> Body {
         if self.elsewhere.is_some() {
             return body;
         }
-        let before = Before::of(x);
-        let body = filter.apply(x, body);
+        let before = Before::of(exchange);
+        let body = filter.apply(exchange, body);
         let remarks: Vec<Remark> = before
-            .changes(x)
+            .changes(exchange)
             .into_iter()
             .filter(|change| change.kind == RemarkKind::ResponseField)
             .collect();
@@ -379,14 +386,14 @@ fn kind_of(met: bool) -> RemarkKind {
 }
 
 /// Evaluates all conditions of a route with separate scratch memory, so that their captures do not affect the request.
-fn verdicts(matchers: &MatcherSets, x: &Exchange) -> Vec<Vec<(&'static str, bool)>> {
+fn verdicts(matchers: &MatcherSets, exchange: &Exchange) -> Vec<Vec<(&'static str, bool)>> {
     let scratch = Scratch::new();
-    scratch.set_env(x.worker.clone());
+    scratch.set_env(exchange.worker.clone());
     matchers.verdicts(&Input {
-        head: &x.req,
-        conn: &x.conn,
-        client_ip: x.context.client_ip,
-        values: &At(x),
+        head: &exchange.req,
+        conn: &exchange.conn,
+        client_ip: exchange.context.client_ip,
+        values: &At(exchange),
         scratch: &scratch,
     })
 }

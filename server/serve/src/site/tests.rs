@@ -38,8 +38,8 @@ impl Handler for Panics {
 struct Fine;
 
 impl Handler for Fine {
-    fn serve(&self, x: &mut Exchange) -> Step {
-        x.inline.extend_from_slice(b"fine");
+    fn serve(&self, exchange: &mut Exchange) -> Step {
+        exchange.inline.extend_from_slice(b"fine");
         Step::Done(Body::Inline)
     }
 }

@@ -233,11 +233,11 @@ where
         let mut taken = 0;
         while taken < input.len() && !self.is_output_full() && !self.has_decoded_enough() {
             let (shared, info) = (&self.connection.shared, &self.connection.info);
-            let x = self
+            let exchange = self
                 .spare
                 .get_or_insert_with(|| take_exchange(shared, info));
             let mut server = self.mux.server.borrow_mut();
-            let received = server.receive(&input[taken..], &mut x.req);
+            let received = server.receive(&input[taken..], &mut exchange.req);
             drop(server);
             match received {
                 Ok(received) => {
@@ -305,7 +305,7 @@ where
     ) {
         let status = fault.and_then(HeadFault::status);
         let is_served = fault.is_none() || status.is_some();
-        let Some(mut x) = self.spare.take_if(|_| is_served) else {
+        let Some(mut exchange) = self.spare.take_if(|_| is_served) else {
             // The codec resets a stream without a response.
             return self.mux.server.borrow_mut().release(id);
         };
@@ -313,17 +313,17 @@ where
         let binding = self.connection.slot.binding();
         let settings = binding.service.settings_for(&self.connection.info);
         let clock = &self.connection.link.worker.clock;
-        x.started = start_of(settings, clock);
-        x.came = Came::default();
-        x.close = false;
-        let requests = &x.conn.facts.requests;
+        exchange.started = start_of(settings, clock);
+        exchange.came = Came::default();
+        exchange.close = false;
+        let requests = &exchange.conn.facts.requests;
         requests.set(requests.get() + 1);
-        let is_last = settings.client.ends(&x.conn, clock.coarse());
-        x.res.clear();
-        x.inline.clear();
+        let is_last = settings.client.ends(&exchange.conn, clock.coarse());
+        exchange.res.clear();
+        exchange.inline.clear();
         let connect = facts.map_or(Connect::No, |facts| facts.connect);
         if connect == Connect::WebSocket {
-            ask_as_in_http1(&mut x.req);
+            ask_as_in_http1(&mut exchange.req);
         }
         if let Some(facts) = facts.filter(|_| !end.is_here() && connect == Connect::No) {
             let length = match facts.body {
@@ -333,16 +333,16 @@ where
             let awaits = facts.expectation == Expectation::Continue;
             let client = &settings.client;
             let body = StreamBody::new(self.mux.clone(), id, length, awaits, client);
-            x.body = RequestBody::Stream(Box::new(body));
+            exchange.body = RequestBody::Stream(Box::new(body));
         }
         if fault.is_some() {
-            x.req.clear();
-            x.req.version = Version::Http2;
+            exchange.req.clear();
+            exchange.req.version = Version::Http2;
         }
         let refused = status.zip(fault);
         let future = (self.make)(Start {
             id,
-            x,
+            exchange,
             binding,
             connect,
             refused,

@@ -72,7 +72,7 @@ impl<'a> Sender<'a> {
     /// Sends the response of the service, if there is one.
     pub(super) async fn send<C>(
         &mut self,
-        x: &mut Exchange<C>,
+        exchange: &mut Exchange<C>,
         answered: Result<Body, Failure>,
     ) -> Sent {
         let sent = match answered {
@@ -83,7 +83,7 @@ impl<'a> Sender<'a> {
                     code: ErrorCode::INTERNAL_ERROR,
                 };
             }
-            Ok(body) => self.send_body(x, body).await,
+            Ok(body) => self.send_body(exchange, body).await,
             Err(failure) => Err(failure),
         };
         match sent {
@@ -102,32 +102,36 @@ impl<'a> Sender<'a> {
         }
     }
 
-    async fn send_body<C>(&mut self, x: &mut Exchange<C>, body: Body) -> Result<(), Failure> {
+    async fn send_body<C>(
+        &mut self,
+        exchange: &mut Exchange<C>,
+        body: Body,
+    ) -> Result<(), Failure> {
         let body = match body {
-            Body::Tunnel(peer) => return Box::pin(self.send_tunnel(x, *peer)).await,
+            Body::Tunnel(peer) => return Box::pin(self.send_tunnel(exchange, *peer)).await,
             // A client that requested a tunnel would take the body for data from the tunnel.
-            _ if self.connect != Connect::No && matches!(x.res.status.code(), 200..300) => {
-                x.res.status = Status::NOT_IMPLEMENTED;
+            _ if self.connect != Connect::No && matches!(exchange.res.status.code(), 200..300) => {
+                exchange.res.status = Status::NOT_IMPLEMENTED;
                 Body::Empty
             }
             body => body,
         };
-        let is_bodiless = x.res.status.is_bodiless();
-        let length = body.len(x.inline.len());
+        let is_bodiless = exchange.res.status.is_bodiless();
+        let length = body.len(exchange.inline.len());
         let framing = match length {
             _ if is_bodiless => BodyFraming::None,
             // For HEAD, an empty body may mean that the handler made none: declare no length.
-            Some(0) if x.req.method == Method::Head => BodyFraming::None,
+            Some(0) if exchange.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
             None => BodyFraming::Chunked,
         };
-        let is_silent = is_bodiless || x.req.method == Method::Head || length == Some(0);
+        let is_silent = is_bodiless || exchange.req.method == Method::Head || length == Some(0);
         poll_fn(|cx| self.poll_room(cx)).await?;
-        self.send_head(x, framing, End::here_if(is_silent))?;
+        self.send_head(exchange, framing, End::here_if(is_silent))?;
         match body {
             _ if is_silent => Ok(()),
             Body::Empty | Body::Abort | Body::Tunnel(_) => Ok(()),
-            Body::Inline => self.send_bytes(&x.inline).await,
+            Body::Inline => self.send_bytes(&exchange.inline).await,
             Body::Shared(slice) => self.send_bytes(slice.as_bytes()).await,
             Body::File(file) => self.send_file(&file).await,
             Body::Stream(mut stream) => self.send_stream(&mut *stream).await,
@@ -136,16 +140,20 @@ impl<'a> Sender<'a> {
 
     /// Turns the stream into a tunnel. Where HTTP/1.1 switches protocols, the response is a plain 2xx (RFC 8441,
     /// section 5) without the headers that confirm the upgrade.
-    async fn send_tunnel<C>(&mut self, x: &mut Exchange<C>, peer: Tunnel) -> Result<(), Failure> {
+    async fn send_tunnel<C>(
+        &mut self,
+        exchange: &mut Exchange<C>,
+        peer: Tunnel,
+    ) -> Result<(), Failure> {
         if self.connect != Connect::WebSocket {
             let failure = Failure::new(Side::Internal, FailureKind::Protocol);
             return Err(failure.because("a tunnel that nobody asked for"));
         }
-        x.res.status = Status::OK;
-        x.res.fields.remove(FieldId::Upgrade);
-        x.res.fields.remove_name(b"Sec-WebSocket-Accept");
+        exchange.res.status = Status::OK;
+        exchange.res.fields.remove(FieldId::Upgrade);
+        exchange.res.fields.remove_name(b"Sec-WebSocket-Accept");
         poll_fn(|cx| self.poll_room(cx)).await?;
-        self.send_head(x, BodyFraming::Chunked, End::Later)?;
+        self.send_head(exchange, BodyFraming::Chunked, End::Later)?;
         let (done, sent) = tunnel::join(self.mux, self.id, peer).await;
         self.content_sent += sent;
         done
@@ -153,14 +161,21 @@ impl<'a> Sender<'a> {
 
     fn send_head<C>(
         &mut self,
-        x: &Exchange<C>,
+        exchange: &Exchange<C>,
         framing: BodyFraming,
         end: End,
     ) -> Result<(), Failure> {
         let date = self.mux.link.worker.clock.date();
         let mut server = self.mux.server.borrow_mut();
         let before = server.output().len();
-        let sent = server.send_head(self.id, x.res.status, &x.res.fields, framing, &date, end);
+        let sent = server.send_head(
+            self.id,
+            exchange.res.status,
+            &exchange.res.fields,
+            framing,
+            &date,
+            end,
+        );
         self.head_sent = server.output().len().saturating_sub(before) as u64;
         drop(server);
         sent.map_err(|_| self.gone())

@@ -34,7 +34,7 @@ pub(super) struct Home<S: Service> {
 /// A request to be served.
 pub(super) struct Start<S: Service> {
     pub(super) id: StreamId,
-    pub(super) x: Box<Exchange<S::Context>>,
+    pub(super) exchange: Box<Exchange<S::Context>>,
     /// The service and settings for the whole request, even across a reload.
     pub(super) binding: Rc<Binding<S>>,
     /// Whether this is a CONNECT request.
@@ -47,7 +47,7 @@ pub(super) struct Start<S: Service> {
 pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> ErrorCode {
     let Start {
         id,
-        mut x,
+        mut exchange,
         binding,
         connect,
         refused,
@@ -61,18 +61,18 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     });
     let asker = StreamAsker { mux, id };
     let worker = &mux.link.worker;
-    let answered = answer(service, &mut x, refused.as_ref(), worker, &asker).await;
-    let limits = service.client_limits(&x);
+    let answered = answer(service, &mut exchange, refused.as_ref(), worker, &asker).await;
+    let limits = service.client_limits(&exchange);
     let patience = Patience {
         idle: limits.write_idle_timeout,
         min_rate: limits.min_rate,
-        until: service.write_until(&x),
+        until: service.write_until(&exchange),
     };
     let mut sender = Sender::new(&home.mux, id, patience, connect);
-    let sent = sender.send(&mut x, answered).await;
+    let sent = sender.send(&mut exchange, answered).await;
     let (body_bytes_sent, head_bytes_sent) = (sender.content_sent, sender.head_sent);
     // A body that a handler took and dropped is returned before it is counted.
-    x.body = RequestBody::None;
+    exchange.body = RequestBody::None;
     let now = match settings.exact_times {
         true => clock::now(),
         false => mux.link.worker.clock.coarse(),
@@ -83,14 +83,14 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
         bytes_sent: head_bytes_sent + body_bytes_sent,
         head_bytes_sent,
         body_bytes_read: mux.bytes_read(id),
-        duration: now.since(x.started),
+        duration: now.since(exchange.started),
     };
-    service.record(&mut x, &completion);
-    if x.close {
+    service.record(&mut exchange, &completion);
+    if exchange.close {
         home.is_closing.set(true);
     }
-    service.reset(&mut x.context);
-    home.shared.give_back(x);
+    service.reset(&mut exchange.context);
+    home.shared.give_back(exchange);
     sent.code
 }
 

@@ -40,7 +40,7 @@ pub(in crate::file_server) struct Entry {
 
 /// The entries of the folder at `path` without hidden ones, and whether there were more than `max`.
 pub(super) fn read(
-    x: &Exchange,
+    exchange: &Exchange,
     path: &[u8],
     max: usize,
     links: Links,
@@ -54,7 +54,7 @@ pub(super) fn read(
         }
         let entry = entry?;
         let full = [path, b"/", entry.file_name().as_bytes()].concat();
-        if !hidden.hides(x, &full) {
+        if !hidden.hides(exchange, &full) {
             // Skip entries that vanished since the folder was read.
             entries.extend(describe(&entry, links).ok());
         }

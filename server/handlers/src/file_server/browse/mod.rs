@@ -148,8 +148,13 @@ impl Browse {
     }
 
     /// Responds with the listing of `folder`.
-    pub(super) fn list(&self, x: &mut Exchange, hidden: &Hidden, folder: Folder<'_>) -> Step {
-        let read = entries::read(x, folder.path, self.entries_max, self.links, hidden);
+    pub(super) fn list(
+        &self,
+        exchange: &mut Exchange,
+        hidden: &Hidden,
+        folder: Folder<'_>,
+    ) -> Step {
+        let read = entries::read(exchange, folder.path, self.entries_max, self.links, hidden);
         let (mut entries, mut cut) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -166,10 +171,14 @@ impl Browse {
             .unwrap_or(folder.facts.modified)
             .max(folder.facts.modified)
             .seconds;
-        let (sort, order, remembered) = self.choose_order(x);
-        x.res.fields.push(FieldId::Vary, b"Accept, Accept-Encoding");
+        let (sort, order, remembered) = self.choose_order(exchange);
+        exchange
+            .res
+            .fields
+            .push(FieldId::Vary, b"Accept, Accept-Encoding");
         if let Ok(seconds) = u64::try_from(modified) {
-            x.res
+            exchange
+                .res
                 .fields
                 .set(FieldId::LastModified, &format_http(seconds));
         }
@@ -177,20 +186,22 @@ impl Browse {
             etag: None,
             modified: Some(modified),
         };
-        let now = x.worker.clock.unix_seconds();
+        let now = exchange.worker.clock.unix_seconds();
         // A sort order from a cookie changes the listing without changing the folder.
         let verdict = match remembered {
             true => Verdict::Proceed,
-            false => condition::evaluate(&x.req.method, &x.req.fields, validators, now),
+            false => {
+                condition::evaluate(&exchange.req.method, &exchange.req.fields, validators, now)
+            }
         };
         match verdict {
-            Verdict::NotModified => return bare(x, Status::NOT_MODIFIED),
-            Verdict::Failed => return bare(x, Status::PRECONDITION_FAILED),
+            Verdict::NotModified => return bare(exchange, Status::NOT_MODIFIED),
+            Verdict::Failed => return bare(exchange, Status::PRECONDITION_FAILED),
             Verdict::Proceed => {}
         }
         entries::sort(&mut entries, sort, order);
         let totals = Totals::of(&entries);
-        let page = cut_to_page(x, &mut entries);
+        let page = cut_to_page(exchange, &mut entries);
         cut |= page.limit > 0;
         let listing = Listing {
             entries,
@@ -198,11 +209,11 @@ impl Browse {
             order,
             is_root: folder.is_root,
             cut,
-            path: shown_path(x),
+            path: shown_path(exchange),
             totals,
             page,
         };
-        match self.write(x, &listing, folder.root) {
+        match self.write(exchange, &listing, folder.root) {
             Ok(body) => Step::Done(body),
             Err(fault) => Step::Fail(fault),
         }
@@ -210,34 +221,34 @@ impl Browse {
 
     /// The requested sort order, which is remembered in cookies as Caddy does, otherwise the configured one. Also
     /// returns whether a cookie was used.
-    fn choose_order(&self, x: &mut Exchange) -> (SortBy, Order, bool) {
-        let asked_sort = parameter(x, b"sort").and_then(|text| SortBy::parse(&text));
-        let asked_order = parameter(x, b"order").and_then(|text| Order::parse(&text));
-        let kept_sort = cookie(x, b"sort").and_then(SortBy::parse);
-        let kept_order = cookie(x, b"order").and_then(Order::parse);
+    fn choose_order(&self, exchange: &mut Exchange) -> (SortBy, Order, bool) {
+        let asked_sort = parameter(exchange, b"sort").and_then(|text| SortBy::parse(&text));
+        let asked_order = parameter(exchange, b"order").and_then(|text| Order::parse(&text));
+        let kept_sort = cookie(exchange, b"sort").and_then(SortBy::parse);
+        let kept_order = cookie(exchange, b"order").and_then(Order::parse);
         let remembered = kept_sort.is_some() || kept_order.is_some();
         let sort = asked_sort.or(kept_sort).or(self.sort);
         let order = asked_order.or(kept_order).or(self.order);
         let worth_keeping = |asked: bool, configured: bool| asked || configured && !remembered;
         if worth_keeping(asked_sort.is_some(), self.sort.is_some()) {
-            remember(x, "sort", sort.map_or("", SortBy::as_str));
+            remember(exchange, "sort", sort.map_or("", SortBy::as_str));
         }
         if worth_keeping(asked_order.is_some(), self.order.is_some()) {
-            remember(x, "order", order.map_or("", Order::as_str));
+            remember(exchange, "order", order.map_or("", Order::as_str));
         }
         let sort = sort.unwrap_or(SortBy::NameFoldersFirst);
         (sort, order.unwrap_or(Order::Ascending), remembered)
     }
 }
 
-fn bare(x: &mut Exchange, status: Status) -> Step {
-    x.res.status = status;
+fn bare(exchange: &mut Exchange, status: Status) -> Step {
+    exchange.res.status = status;
     Step::Done(Body::Empty)
 }
 
 /// A query parameter, decoded.
-fn parameter(x: &Exchange, name: &[u8]) -> Option<Vec<u8>> {
-    let query = x.req.uri.query()?;
+fn parameter(exchange: &Exchange, name: &[u8]) -> Option<Vec<u8>> {
+    let query = exchange.req.uri.query()?;
     query.split(|&b| b == b'&').find_map(|pair| {
         let value = pair.strip_prefix(name)?.strip_prefix(b"=")?;
         let mut decoded = Vec::new();
@@ -246,24 +257,32 @@ fn parameter(x: &Exchange, name: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-fn cookie<'a>(x: &'a Exchange, name: &[u8]) -> Option<&'a [u8]> {
-    x.req
+fn cookie<'a>(exchange: &'a Exchange, name: &[u8]) -> Option<&'a [u8]> {
+    exchange
+        .req
         .fields
         .all(FieldId::Cookie)
         .flat_map(|value| value.split(|&b| b == b';'))
         .find_map(|pair| pair.trim_ascii().strip_prefix(name)?.strip_prefix(b"="))
 }
 
-fn remember(x: &mut Exchange, name: &str, value: &str) {
-    let secure = if x.conn.tls.is_some() { "; Secure" } else { "" };
+fn remember(exchange: &mut Exchange, name: &str, value: &str) {
+    let secure = if exchange.conn.tls.is_some() {
+        "; Secure"
+    } else {
+        ""
+    };
     let cookie = format!("{name}={value}; HttpOnly{secure}; SameSite=Lax");
-    x.res.fields.push(FieldId::SetCookie, cookie.as_bytes());
+    exchange
+        .res
+        .fields
+        .push(FieldId::SetCookie, cookie.as_bytes());
 }
 
 /// Applies `offset` and `limit`; invalid numbers are ignored.
-fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> Page {
+fn cut_to_page(exchange: &Exchange, entries: &mut Vec<Entry>) -> Page {
     let number = |name| -> Option<usize> {
-        std::str::from_utf8(&parameter(x, name)?)
+        std::str::from_utf8(&parameter(exchange, name)?)
             .ok()?
             .parse()
             .ok()
@@ -280,32 +299,38 @@ fn cut_to_page(x: &Exchange, entries: &mut Vec<Entry>) -> Page {
 }
 
 /// The path as the client knows it, before rewrites.
-fn shown_path(x: &Exchange) -> Vec<u8> {
+fn shown_path(exchange: &Exchange) -> Vec<u8> {
     let mut clean = Vec::new();
-    sluice_message::path::clean(&super::redirect::original_path(x), &mut clean);
+    sluice_message::path::clean(&super::redirect::original_path(exchange), &mut clean);
     clean
 }
 
 impl Browse {
     /// Formats the listing according to `Accept`.
-    fn write(&self, x: &mut Exchange, listing: &Listing, root: &[u8]) -> Result<Body, Fault> {
-        let mut out = std::mem::take(&mut x.inline);
+    fn write(
+        &self,
+        exchange: &mut Exchange,
+        listing: &Listing,
+        root: &[u8],
+    ) -> Result<Body, Fault> {
+        let mut out = std::mem::take(&mut exchange.inline);
         out.clear();
-        let media_type: &[u8] = if negotiate::accepts_by_name(&x.req.fields, b"application/json") {
-            text::write_json(listing, &mut out);
-            b"application/json; charset=utf-8"
-        } else if negotiate::accepts_by_name(&x.req.fields, b"text/plain") {
-            text::write_plain(listing, &mut out);
-            b"text/plain; charset=utf-8"
-        } else if let Some(template) = &self.template {
-            out = template.write(x, listing, root, &self.site)?;
-            b"text/html; charset=utf-8"
-        } else {
-            write_page(x, listing, &mut out);
-            b"text/html; charset=utf-8"
-        };
-        x.res.fields.set(FieldId::ContentType, media_type);
-        x.res.status = x
+        let media_type: &[u8] =
+            if negotiate::accepts_by_name(&exchange.req.fields, b"application/json") {
+                text::write_json(listing, &mut out);
+                b"application/json; charset=utf-8"
+            } else if negotiate::accepts_by_name(&exchange.req.fields, b"text/plain") {
+                text::write_plain(listing, &mut out);
+                b"text/plain; charset=utf-8"
+            } else if let Some(template) = &self.template {
+                out = template.write(exchange, listing, root, &self.site)?;
+                b"text/html; charset=utf-8"
+            } else {
+                write_page(exchange, listing, &mut out);
+                b"text/html; charset=utf-8"
+            };
+        exchange.res.fields.set(FieldId::ContentType, media_type);
+        exchange.res.status = exchange
             .context
             .error
             .as_ref()
@@ -314,20 +339,21 @@ impl Browse {
         if out.len() > sluice_net::limits::BODY_BUFFER_BYTES {
             return Ok(Body::Shared(SharedSlice::new(Rc::from(out))));
         }
-        x.inline = out;
+        exchange.inline = out;
         Ok(Body::Inline)
     }
 }
 
 /// The built-in page, with a Content-Security-Policy that forbids scripts.
-fn write_page(x: &mut Exchange, listing: &Listing, out: &mut Vec<u8>) {
+fn write_page(exchange: &mut Exchange, listing: &Listing, out: &mut Vec<u8>) {
     let nonce = format!("{:032x}", random::bits());
     page::write(listing, &nonce, out);
     let policy = format!(
         "default-src 'none'; style-src 'nonce-{nonce}'; img-src 'self'; base-uri 'none'; \
          form-action 'none'; frame-ancestors 'self'"
     );
-    x.res
+    exchange
+        .res
         .fields
         .set(FieldId::ContentSecurityPolicy, policy.as_bytes());
 }

@@ -34,12 +34,12 @@ impl Template {
     /// Writes `listing`. The file is checked on each use, so changes take effect at once.
     pub(super) fn write(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         listing: &Listing,
         root: &[u8],
         site: &ServerRef,
     ) -> Result<Vec<u8>, Refused> {
-        let now = x.worker.clock.coarse();
+        let now = exchange.worker.clock.coarse();
         let Some(source) = read_whole(&self.path, TEMPLATE_BYTES_MAX as u64, now) else {
             let message = "the template for lists cannot be read";
             return Err(Refused::new(
@@ -53,7 +53,7 @@ impl Template {
             site,
         };
         let facts = facts(listing);
-        template_functions::write_with(x, &source, &setting, |page| {
+        template_functions::write_with(exchange, &source, &setting, |page| {
             Value::Object(Rc::new(List { facts, page }))
         })
     }

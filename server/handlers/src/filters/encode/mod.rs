@@ -49,8 +49,8 @@ impl Eligible {
         Ok(Eligible { bytes_min, matcher })
     }
 
-    fn includes(&self, x: &Exchange, body: &Body) -> bool {
-        let res = &x.res;
+    fn includes(&self, exchange: &Exchange, body: &Body) -> bool {
+        let res = &exchange.res;
         // Ranges refer to the uncompressed representation, so a partial response must not be compressed.
         let partial =
             res.status == Status::PARTIAL_CONTENT || res.fields.has(FieldId::ContentRange);
@@ -58,10 +58,10 @@ impl Eligible {
             return false;
         }
         let long_enough = body
-            .len(x.inline.len())
+            .len(exchange.inline.len())
             .is_none_or(|len| len >= self.bytes_min);
         let compressible = || match &self.matcher {
-            Some(matcher) => matcher.matches(res, &x.context.scratch),
+            Some(matcher) => matcher.matches(res, &exchange.context.scratch),
             None => res
                 .fields
                 .first(FieldId::ContentType)
@@ -98,9 +98,9 @@ impl EncodeFilter {
     /// Extends `If-None-Match` and `If-Match` by the original entity tags of those that this filter marked in an
     /// earlier response, so that later handlers recognize them. The marked ones remain, so that [`Filter::apply`] can
     /// detect which variant the client has.
-    pub fn restore_tags(&self, x: &mut Exchange) {
-        for index in 0..x.req.fields.len() {
-            let field = x
+    pub fn restore_tags(&self, exchange: &mut Exchange) {
+        for index in 0..exchange.req.fields.len() {
+            let field = exchange
                 .req
                 .fields
                 .at(index)
@@ -108,7 +108,7 @@ impl EncodeFilter {
             let conditional = matches!(field.id, FieldId::IfNoneMatch | FieldId::IfMatch);
             if conditional && memchr::memmem::find(field.value, &self.tag_end).is_some() {
                 let restored = [field.value, b", ", &self.without_tag_ends(field.value)].concat();
-                x.req.fields.replace_at(index, &restored);
+                exchange.req.fields.replace_at(index, &restored);
             }
         }
     }
@@ -126,8 +126,8 @@ impl EncodeFilter {
     }
 
     /// Whether the client has the compressed variant of a representation that this response reports as not modified.
-    fn client_has_variant(&self, x: &Exchange) -> bool {
-        let Some(marked) = x
+    fn client_has_variant(&self, exchange: &Exchange) -> bool {
+        let Some(marked) = exchange
             .res
             .fields
             .first(FieldId::Etag)
@@ -135,7 +135,7 @@ impl EncodeFilter {
         else {
             return false;
         };
-        let mut values = x.req.fields.all(FieldId::IfNoneMatch);
+        let mut values = exchange.req.fields.all(FieldId::IfNoneMatch);
         values.any(|value| etag::list(value).any(|tag| etag::matches_weakly(tag, &marked)))
     }
 
@@ -173,14 +173,14 @@ impl EncodeFilter {
 }
 
 impl Filter for EncodeFilter {
-    fn apply(&self, x: &mut Exchange, body: Body) -> Body {
-        if !self.eligible.includes(x, &body) {
-            if x.res.status == Status::NOT_MODIFIED && self.client_has_variant(x) {
-                self.mark_tag(&mut x.res.fields);
+    fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
+        if !self.eligible.includes(exchange, &body) {
+            if exchange.res.status == Status::NOT_MODIFIED && self.client_has_variant(exchange) {
+                self.mark_tag(&mut exchange.res.fields);
             }
             return body;
         }
-        compress(&self.coding, None, x, body, |fields| {
+        compress(&self.coding, None, exchange, body, |fields| {
             self.set_fields(fields)
         })
     }
@@ -211,40 +211,40 @@ impl Counts {
 pub fn compress(
     coding: &Coding,
     counts: Option<&Arc<Counts>>,
-    x: &mut Exchange,
+    exchange: &mut Exchange,
     body: Body,
     say: impl FnOnce(&mut Fields),
 ) -> Body {
-    if x.req.method == Method::Head {
+    if exchange.req.method == Method::Head {
         // The headers are those of GET, whose length is known only after compression.
-        say(&mut x.res.fields);
+        say(&mut exchange.res.fields);
         return Body::Stream(Box::new(Silence));
     }
     let at_once = body
-        .len(x.inline.len())
+        .len(exchange.inline.len())
         .is_some_and(|len| len <= ENCODE_AT_ONCE_BYTES_MAX);
-    let source = match Source::of(x, body) {
+    let source = match Source::of(exchange, body) {
         Ok(source) => source,
         Err(other) => return other,
     };
     if at_once && source.is_at_hand() {
         // In one go, so that the length is known.
         let Ok(encoded) = coding.encode(source.at_hand()) else {
-            return source.into_body(x);
+            return source.into_body(exchange);
         };
         if let Some(counts) = counts {
             counts.add(source.at_hand().len(), encoded.len());
         }
-        say(&mut x.res.fields);
-        x.inline = encoded;
+        say(&mut exchange.res.fields);
+        exchange.inline = encoded;
         return Body::Inline;
     }
     match coding.coder().ok().flatten() {
         Some(coder) => {
-            say(&mut x.res.fields);
+            say(&mut exchange.res.fields);
             Body::Stream(Box::new(EncodeStream::new(source, coder, counts.cloned())))
         }
-        None => source.into_body(x),
+        None => source.into_body(exchange),
     }
 }
 

@@ -53,15 +53,15 @@ impl Drop for Piece {
 
 impl Source {
     /// The bytes of a body; the error returns a body without bytes, such as a tunnel.
-    pub fn of(x: &mut Exchange, body: Body) -> Result<Source, Body> {
+    pub fn of(exchange: &mut Exchange, body: Body) -> Result<Source, Body> {
         let kind = match body {
-            Body::Inline => Kind::Owned(std::mem::take(&mut x.inline)),
+            Body::Inline => Kind::Owned(std::mem::take(&mut exchange.inline)),
             Body::Shared(slice) => Kind::Shared(slice),
             Body::Stream(stream) => Kind::Stream(stream),
             Body::File(slice) => {
                 let piece = Piece {
                     bytes: Vec::new(),
-                    worker: x.worker.clone(),
+                    worker: exchange.worker.clone(),
                 };
                 Kind::File { slice, piece }
             }
@@ -93,11 +93,11 @@ impl Source {
     }
 
     /// The original body, if nothing was consumed yet.
-    pub(super) fn into_body(self, x: &mut Exchange) -> Body {
+    pub(super) fn into_body(self, exchange: &mut Exchange) -> Body {
         debug_assert_eq!(self.taken, 0);
         match self.kind {
             Kind::Owned(bytes) => {
-                x.inline = bytes;
+                exchange.inline = bytes;
                 Body::Inline
             }
             Kind::Shared(slice) => Body::Shared(slice),

@@ -22,18 +22,18 @@ fn filter(coding: Coding) -> EncodeFilter {
     EncodeFilter::new(coding, Arc::new(Eligible::build(0, None).unwrap()))
 }
 
-fn exchange(fields: &[(FieldId, &str)]) -> Exchange {
+fn new_exchange(fields: &[(FieldId, &str)]) -> Exchange {
     let conn = ConnInfo {
         remote: Remote::Unix,
         local: None,
         tls: None,
         facts: Default::default(),
     };
-    let mut x = Exchange::new(Rc::new(conn), Rc::new(Worker::default()));
+    let mut exchange = Exchange::new(Rc::new(conn), Rc::new(Worker::default()));
     for (id, value) in fields {
-        x.res.fields.push(*id, value.as_bytes());
+        exchange.res.fields.push(*id, value.as_bytes());
     }
-    x
+    exchange
 }
 
 const TEXT: (FieldId, &str) = (FieldId::ContentType, "text/plain; charset=utf-8");
@@ -57,9 +57,9 @@ fn decoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a body to its end, in pieces of odd sizes.
-fn collect(x: &Exchange, body: Body) -> Result<Vec<u8>, Failure> {
+fn collect(exchange: &Exchange, body: Body) -> Result<Vec<u8>, Failure> {
     let mut stream = match body {
-        Body::Inline => return Ok(x.inline.clone()),
+        Body::Inline => return Ok(exchange.inline.clone()),
         Body::Shared(slice) => return Ok(slice.as_bytes().to_vec()),
         Body::Stream(stream) => stream,
         _ => panic!("unexpected kind of body"),
@@ -140,10 +140,10 @@ fn every_kind_of_body_decodes_to_itself() {
             let name = coding.name();
             let filter = filter(coding);
             for kind in 0..4 {
-                let mut x = exchange(&[TEXT]);
+                let mut exchange = new_exchange(&[TEXT]);
                 let body = match kind {
                     0 => {
-                        x.inline = plain.clone();
+                        exchange.inline = plain.clone();
                         Body::Inline
                     }
                     1 => Body::Shared(SharedSlice::new(plain.clone().into())),
@@ -157,14 +157,14 @@ fn every_kind_of_body_decodes_to_itself() {
                         Body::Stream(Box::new(Scripted(pieces.collect())))
                     }
                 };
-                let body = filter.apply(&mut x, body);
-                let known = body.len(x.inline.len()).is_some();
+                let body = filter.apply(&mut exchange, body);
+                let known = body.len(exchange.inline.len()).is_some();
                 assert_eq!(known, kind < 2 && len <= 10_000, "{name} {kind} {len}");
-                let encoded = collect(&x, body).unwrap();
+                let encoded = collect(&exchange, body).unwrap();
                 assert!(encoded.len() < len, "{name} {kind}");
                 assert_eq!(decoded(name, &encoded), plain, "{name} {kind}");
                 assert_eq!(
-                    x.res.fields.first(FieldId::ContentEncoding),
+                    exchange.res.fields.first(FieldId::ContentEncoding),
                     Some(name.as_bytes())
                 );
             }
@@ -178,7 +178,7 @@ fn nothing_is_held_back_while_a_stream_pauses() {
     for coding in codings() {
         let name = coding.name();
         let filter = filter(coding);
-        let mut x = exchange(&[(FieldId::ContentType, "text/event-stream")]);
+        let mut exchange = new_exchange(&[(FieldId::ContentType, "text/event-stream")]);
         let events = [
             Event::Data(b"data: one\n\n".to_vec()),
             Event::Nothing,
@@ -186,7 +186,7 @@ fn nothing_is_held_back_while_a_stream_pauses() {
             Event::Data(b"data: two\n\n".to_vec()),
         ];
         let source = Body::Stream(Box::new(Scripted(events.into())));
-        let Body::Stream(mut stream) = filter.apply(&mut x, source) else {
+        let Body::Stream(mut stream) = filter.apply(&mut exchange, source) else {
             panic!("no stream")
         };
         let mut cx = Context::from_waker(Waker::noop());
@@ -204,7 +204,7 @@ fn nothing_is_held_back_while_a_stream_pauses() {
         reader.read_exact(&mut seen).unwrap();
         assert_eq!(seen, b"data: one\n\n", "{name}");
         assert!(stream.poll_data(&mut cx).is_pending());
-        let rest = collect(&x, Body::Stream(stream)).unwrap();
+        let rest = collect(&exchange, Body::Stream(stream)).unwrap();
         let whole = decoded(name, &[first.clone(), rest].concat());
         assert_eq!(whole, b"data: one\n\ndata: two\n\n");
     }
@@ -214,32 +214,38 @@ fn nothing_is_held_back_while_a_stream_pauses() {
 fn a_broken_stream_never_looks_complete() {
     for coding in codings() {
         let filter = filter(coding);
-        let mut x = exchange(&[TEXT]);
+        let mut exchange = new_exchange(&[TEXT]);
         let events = [Event::Data(text(1000)), Event::Broken];
-        let body = filter.apply(&mut x, Body::Stream(Box::new(Scripted(events.into()))));
-        assert_eq!(collect(&x, body).unwrap_err().kind, FailureKind::Closed);
+        let body = filter.apply(
+            &mut exchange,
+            Body::Stream(Box::new(Scripted(events.into()))),
+        );
+        assert_eq!(
+            collect(&exchange, body).unwrap_err().kind,
+            FailureKind::Closed
+        );
     }
 }
 
 #[test]
 fn fields_tell_of_the_coding() {
     let filter = filter(Coding::gzip(0).unwrap());
-    let mut x = exchange(&[
+    let mut exchange = new_exchange(&[
         TEXT,
         (FieldId::Etag, "\"abc\""),
         (FieldId::AcceptRanges, "bytes"),
         (FieldId::Vary, "Origin"),
     ]);
-    x.inline = text(600);
-    filter.apply(&mut x, Body::Inline);
+    exchange.inline = text(600);
+    filter.apply(&mut exchange, Body::Inline);
     assert_eq!(
-        x.res.fields.first(FieldId::Etag),
+        exchange.res.fields.first(FieldId::Etag),
         Some(&b"\"abc-gzip\""[..])
     );
-    assert!(!x.res.fields.has(FieldId::AcceptRanges));
-    let vary: Vec<_> = x.res.fields.all(FieldId::Vary).collect();
+    assert!(!exchange.res.fields.has(FieldId::AcceptRanges));
+    let vary: Vec<_> = exchange.res.fields.all(FieldId::Vary).collect();
     assert_eq!(vary, [&b"Origin"[..], b"Accept-Encoding"]);
-    let mut weak = exchange(&[
+    let mut weak = new_exchange(&[
         TEXT,
         (FieldId::Etag, "W/\"abc\""),
         (FieldId::Vary, "accept-encoding"),
@@ -257,11 +263,13 @@ fn fields_tell_of_the_coding() {
 fn what_must_stay_as_it_is_stays() {
     let filter = filter(Coding::gzip(0).unwrap());
     let unchanged = |status: Status, fields: &[(FieldId, &str)], len: usize| {
-        let mut x = exchange(fields);
-        x.res.status = status;
-        x.inline = text(len);
-        let body = filter.apply(&mut x, Body::Inline);
-        matches!(body, Body::Inline) && x.inline.len() == len && x.res.fields.len() == fields.len()
+        let mut exchange = new_exchange(fields);
+        exchange.res.status = status;
+        exchange.inline = text(len);
+        let body = filter.apply(&mut exchange, Body::Inline);
+        matches!(body, Body::Inline)
+            && exchange.inline.len() == len
+            && exchange.res.fields.len() == fields.len()
     };
     assert!(!unchanged(Status::OK, &[TEXT], 512));
     assert!(unchanged(Status::OK, &[TEXT], 511));
@@ -287,20 +295,26 @@ fn what_must_stay_as_it_is_stays() {
         &[TEXT, (FieldId::CacheControl, "private, No-Transform")],
         600
     ));
-    let mut x = exchange(&[TEXT]);
-    assert!(matches!(filter.apply(&mut x, Body::Empty), Body::Empty));
-    assert!(!x.res.fields.has(FieldId::ContentEncoding));
+    let mut exchange = new_exchange(&[TEXT]);
+    assert!(matches!(
+        filter.apply(&mut exchange, Body::Empty),
+        Body::Empty
+    ));
+    assert!(!exchange.res.fields.has(FieldId::ContentEncoding));
 }
 
 #[test]
 fn head_gets_the_fields_of_get_without_a_length() {
     let filter = filter(Coding::gzip(0).unwrap());
-    let mut x = exchange(&[TEXT]);
-    x.req.method = Method::Head;
-    let body = filter.apply(&mut x, Body::Shared(SharedSlice::new(text(9000).into())));
+    let mut exchange = new_exchange(&[TEXT]);
+    exchange.req.method = Method::Head;
+    let body = filter.apply(
+        &mut exchange,
+        Body::Shared(SharedSlice::new(text(9000).into())),
+    );
     assert_eq!(body.len(0), None);
     assert_eq!(
-        x.res.fields.first(FieldId::ContentEncoding),
+        exchange.res.fields.first(FieldId::ContentEncoding),
         Some(&b"gzip"[..])
     );
 }
@@ -309,14 +323,22 @@ fn head_gets_the_fields_of_get_without_a_length() {
 fn tags_of_earlier_answers_are_understood_again() {
     let filter = filter(Coding::gzip(0).unwrap());
     let asked = |tags: &str| {
-        let mut x = exchange(&[(FieldId::Etag, "\"abc\"")]);
-        x.req.fields.push(FieldId::IfNoneMatch, tags.as_bytes());
-        filter.restore_tags(&mut x);
-        let seen = x.req.fields.first(FieldId::IfNoneMatch).unwrap().to_vec();
+        let mut exchange = new_exchange(&[(FieldId::Etag, "\"abc\"")]);
+        exchange
+            .req
+            .fields
+            .push(FieldId::IfNoneMatch, tags.as_bytes());
+        filter.restore_tags(&mut exchange);
+        let seen = exchange
+            .req
+            .fields
+            .first(FieldId::IfNoneMatch)
+            .unwrap()
+            .to_vec();
         assert!(etag::list(&seen).any(|tag| etag::matches_weakly(tag, b"\"abc\"")));
-        x.res.status = Status::NOT_MODIFIED;
-        filter.apply(&mut x, Body::Empty);
-        String::from_utf8(x.res.fields.first(FieldId::Etag).unwrap().to_vec()).unwrap()
+        exchange.res.status = Status::NOT_MODIFIED;
+        filter.apply(&mut exchange, Body::Empty);
+        String::from_utf8(exchange.res.fields.first(FieldId::Etag).unwrap().to_vec()).unwrap()
     };
     assert_eq!(asked("\"abc-gzip\""), "\"abc-gzip\"");
     assert_eq!(asked("\"x\", W/\"abc-gzip\""), "\"abc-gzip\"");
@@ -328,18 +350,24 @@ fn streams_beyond_the_limit_are_sent_as_they_are() {
     let filter = filter(Coding::gzip(0).unwrap());
     let mut kept = Vec::new();
     for number in 0..=ENCODERS_MAX {
-        let mut x = exchange(&[TEXT]);
-        let body = filter.apply(&mut x, Body::Stream(Box::new(Scripted(VecDeque::new()))));
+        let mut exchange = new_exchange(&[TEXT]);
+        let body = filter.apply(
+            &mut exchange,
+            Body::Stream(Box::new(Scripted(VecDeque::new()))),
+        );
         kept.push(body);
         assert_eq!(
-            x.res.fields.has(FieldId::ContentEncoding),
+            exchange.res.fields.has(FieldId::ContentEncoding),
             number < ENCODERS_MAX
         );
     }
     drop(kept);
-    let mut x = exchange(&[TEXT]);
-    filter.apply(&mut x, Body::Stream(Box::new(Scripted(VecDeque::new()))));
-    assert!(x.res.fields.has(FieldId::ContentEncoding));
+    let mut exchange = new_exchange(&[TEXT]);
+    filter.apply(
+        &mut exchange,
+        Body::Stream(Box::new(Scripted(VecDeque::new()))),
+    );
+    assert!(exchange.res.fields.has(FieldId::ContentEncoding));
 }
 
 #[test]

@@ -82,28 +82,28 @@ impl Dialect for Caddy {
         false
     }
 
-    fn begin(&self, x: &Exchange, body: RequestBody, _tried: &Tried) -> RequestBody {
-        self.retries.begin(x, body)
+    fn begin(&self, exchange: &Exchange, body: RequestBody, _tried: &Tried) -> RequestBody {
+        self.retries.begin(exchange, body)
     }
 
     fn next(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         failed: &FailedTry<'_>,
         tried: &Tried,
         others: &mut dyn FnMut() -> Others,
     ) -> Option<Moment> {
-        self.retries.next(x, failed.call, tried, others)
+        self.retries.next(exchange, failed.call, tried, others)
     }
 
     fn retry_instead(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: &mut Call,
         answer: &Answer,
         tried: &Tried,
     ) -> Option<RequestBody> {
-        self.retries.instead(x, call, answer, tried)
+        self.retries.instead(exchange, call, answer, tried)
     }
 
     fn unavailable(&self) -> Status {
@@ -120,22 +120,22 @@ impl Dialect for Caddy {
         None
     }
 
-    fn rewrite(&self, x: &mut Exchange) -> Result<Option<Original>, Fault> {
+    fn rewrite(&self, exchange: &mut Exchange) -> Result<Option<Original>, Fault> {
         let Some(rewrite) = &self.rewrite else {
             return Ok(None);
         };
-        let before = (x.req.method.clone(), x.req.uri.clone());
+        let before = (exchange.req.method.clone(), exchange.req.uri.clone());
         let input = Input {
-            head: &x.req,
-            conn: &x.conn,
-            client_ip: x.context.client_ip,
-            values: &At(x),
-            scratch: &x.context.scratch,
+            head: &exchange.req,
+            conn: &exchange.conn,
+            client_ip: exchange.context.client_ip,
+            values: &At(exchange),
+            scratch: &exchange.context.scratch,
         };
         let change = rewrite
             .apply(&input)
             .map_err(|refusal| Fault::new(refusal.status, refusal.reason))?;
-        change.write(&mut x.req);
+        change.write(&mut exchange.req);
         Ok(Some(before))
     }
 
@@ -155,10 +155,10 @@ impl Dialect for Caddy {
         Version::Http11
     }
 
-    fn set_fields(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields) {
-        set_host(x, upstream, out);
-        out.push_fixed(via(x.req.version));
-        self.set_forwarded(x, out);
+    fn set_fields(&self, exchange: &Exchange, upstream: &Upstream, out: &mut Fields) {
+        set_host(exchange, upstream, out);
+        out.push_fixed(via(exchange.req.version));
+        self.set_forwarded(exchange, out);
     }
 
     fn redirect_internally(
@@ -174,19 +174,19 @@ impl Dialect for Caddy {
         false
     }
 
-    fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, _is_shown: bool) {
+    fn take_fields(&self, exchange: &mut Exchange, head: &mut ResponseHead, _is_shown: bool) {
         // The response is the upstream's, and so is the name of its server; ours goes to Via.
-        x.res.fields.remove(FieldId::Server);
-        merge(&mut x.res.fields, &mut head.fields);
-        x.res.fields.push_fixed(via(head.version));
+        exchange.res.fields.remove(FieldId::Server);
+        merge(&mut exchange.res.fields, &mut head.fields);
+        exchange.res.fields.push_fixed(via(head.version));
     }
 
     fn add_type(&self, _x: &mut Exchange) {}
 
-    fn forward(&self, x: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step {
+    fn forward(&self, exchange: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step {
         Step::Done(match (body, ahead) {
             (Body::Stream(body), Some(rules)) => {
-                Body::Stream(Box::new(Ahead::new(&x.worker, &rules, body)))
+                Body::Stream(Box::new(Ahead::new(&exchange.worker, &rules, body)))
             }
             (body, _) => body,
         })
@@ -196,23 +196,23 @@ impl Dialect for Caddy {
 impl Caddy {
     /// Sets X-Forwarded-For, -Host and -Proto, and Forwarded if it is in use. Values sent by the client are kept only
     /// if it is a trusted proxy.
-    fn set_forwarded(&self, x: &Exchange, out: &mut Fields) {
-        let ip = remote_ip(&x.conn);
-        let is_trusted =
-            x.context.from_trusted_proxy || ip.is_some_and(|ip| self.trusted_proxies.contains(ip));
-        let proto: &[u8] = match x.conn.scheme() {
+    fn set_forwarded(&self, exchange: &Exchange, out: &mut Fields) {
+        let ip = remote_ip(&exchange.conn);
+        let is_trusted = exchange.context.from_trusted_proxy
+            || ip.is_some_and(|ip| self.trusted_proxies.contains(ip));
+        let proto: &[u8] = match exchange.conn.scheme() {
             Scheme::Http => b"http",
             Scheme::Https => b"https",
         };
         if !out.iter().any(|field| is_forwarded(field.id)) {
             push_ip(out, b"", ip);
-            out.push(FieldId::XForwardedHost, &x.req.authority);
+            out.push(FieldId::XForwardedHost, &exchange.req.authority);
             out.push(FieldId::XForwardedProto, proto);
             return;
         }
         let believed = |id| {
             let mut joined = Vec::new();
-            for value in x.req.fields.all(id).filter(|_| is_trusted) {
+            for value in exchange.req.fields.all(id).filter(|_| is_trusted) {
                 if !joined.is_empty() {
                     joined.extend_from_slice(b", ");
                 }
@@ -221,7 +221,8 @@ impl Caddy {
             joined
         };
         let last = |id| {
-            x.req
+            exchange
+                .req
                 .fields
                 .all(id)
                 .filter(|v| is_trusted && !v.is_empty())
@@ -229,7 +230,7 @@ impl Caddy {
         };
         out.retain(|field| !is_forwarded(field.id));
         push_ip(out, &believed(FieldId::XForwardedFor), ip);
-        let host = last(FieldId::XForwardedHost).unwrap_or(&x.req.authority);
+        let host = last(FieldId::XForwardedHost).unwrap_or(&exchange.req.authority);
         out.push(FieldId::XForwardedHost, host);
         out.push(
             FieldId::XForwardedProto,
@@ -237,15 +238,15 @@ impl Caddy {
         );
         let before = believed(FieldId::Forwarded);
         if !before.is_empty() {
-            let element = element(ip, &x.req.authority, proto);
+            let element = element(ip, &exchange.req.authority, proto);
             out.push(FieldId::Forwarded, &[&before[..], b", ", &element].concat());
         }
     }
 }
 
 /// Sets `Host` to the client's, or to the upstream's address if the client did not send one.
-fn set_host(x: &Exchange, upstream: &Upstream, out: &mut Fields) {
-    let authority = &x.req.authority[..];
+fn set_host(exchange: &Exchange, upstream: &Upstream, out: &mut Fields) {
+    let authority = &exchange.req.authority[..];
     let host = if authority.is_empty() {
         upstream.authority.as_bytes()
     } else {

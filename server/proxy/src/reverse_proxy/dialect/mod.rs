@@ -27,13 +27,13 @@ pub trait Dialect: Send + Sync {
     fn outlives_client(&self) -> bool;
 
     /// Makes the body of a request fit for being sent more than once, if it may have to be.
-    fn begin(&self, x: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody;
+    fn begin(&self, exchange: &Exchange, body: RequestBody, tried: &Tried) -> RequestBody;
 
     /// When to try again after `failed`, the last of those `tried`; `None` if not at all. `others` reports whether
     /// another upstream is left; it is called only where that matters.
     fn next(
         &self,
-        x: &Exchange,
+        exchange: &Exchange,
         failed: &FailedTry<'_>,
         tried: &Tried,
         others: &mut dyn FnMut() -> Others,
@@ -42,7 +42,7 @@ pub trait Dialect: Send + Sync {
     /// The body for another try, if this response is not to be forwarded and there may be another try.
     fn retry_instead(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         call: &mut Call,
         answer: &Answer,
         tried: &Tried,
@@ -52,19 +52,24 @@ pub trait Dialect: Send + Sync {
     fn unavailable(&self) -> Status;
 
     /// Logs a failed try at once. False if it is left to the entry about the request.
-    fn report_failure(&self, x: &mut Exchange, failure: &Failure, of: &Destination<'_>) -> bool;
+    fn report_failure(
+        &self,
+        exchange: &mut Exchange,
+        failure: &Failure,
+        of: &Destination<'_>,
+    ) -> bool;
 
     /// Called when the request fails. `is_logged` is what [`Dialect::report_failure`] returned for the last attempt.
-    fn gives_up(&self, x: &mut Exchange, is_logged: bool);
+    fn gives_up(&self, exchange: &mut Exchange, is_logged: bool);
 
     /// What is sent in place of the body of the request.
-    fn replaced_body(&self, x: &Exchange) -> Option<Vec<u8>>;
+    fn replaced_body(&self, exchange: &Exchange) -> Option<Vec<u8>>;
 
     /// Rewrites method and target for the upstream; returns what they were, if anything may have changed.
     ///
     /// # Errors
     /// The values of the request do not make a method or a target.
-    fn rewrite(&self, x: &mut Exchange) -> Result<Option<Original>, Fault>;
+    fn rewrite(&self, exchange: &mut Exchange) -> Result<Option<Original>, Fault>;
 
     /// Whether the header fields of the request are forwarded.
     fn forwards_fields(&self) -> bool;
@@ -73,18 +78,18 @@ pub trait Dialect: Send + Sync {
     fn forwards_upgrades(&self) -> bool;
 
     /// Whether 103 (Early Hints) and other interim responses are forwarded.
-    fn forwards_interims(&self, x: &Exchange) -> bool;
+    fn forwards_interims(&self, exchange: &Exchange) -> bool;
 
     /// The version that a request to an HTTP/1 upstream names.
     fn version(&self) -> Version;
 
     /// Sets the fields that identify the client and the target: `Host`, `Via`, `X-Forwarded-*`, `TE`.
-    fn set_fields(&self, x: &Exchange, upstream: &Upstream, out: &mut Fields);
+    fn set_fields(&self, exchange: &Exchange, upstream: &Upstream, out: &mut Fields);
 
     /// Where the response sends the request to within this server, if it does.
     fn redirect_internally(
         &self,
-        x: &mut Exchange,
+        exchange: &mut Exchange,
         fields: &Fields,
         call: &mut Call,
     ) -> Option<Step>;
@@ -94,13 +99,13 @@ pub trait Dialect: Send + Sync {
 
     /// Makes the fields of the upstream's response, in `head`, those of the response. `is_shown` if variables show them
     /// as they came.
-    fn take_fields(&self, x: &mut Exchange, head: &mut ResponseHead, is_shown: bool);
+    fn take_fields(&self, exchange: &mut Exchange, head: &mut ResponseHead, is_shown: bool);
 
     /// Adds a `Content-Type` to a response of a protocol that has none.
-    fn add_type(&self, x: &mut Exchange);
+    fn add_type(&self, exchange: &mut Exchange);
 
-    /// Forwards a body whose head is in `x.res`; `ahead` if it may be read ahead of its client.
-    fn forward(&self, x: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step;
+    /// Forwards a body whose head is in `exchange.res`; `ahead` if it may be read ahead of its client.
+    fn forward(&self, exchange: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step;
 }
 
 /// A try that failed.

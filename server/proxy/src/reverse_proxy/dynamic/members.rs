@@ -33,8 +33,8 @@ impl Members {
     }
 
     /// The current upstreams, if the names are resolved and recent.
-    pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
-        let version = self.names.at_hand(x.worker.clock.coarse())?;
+    pub fn at_hand(&self, exchange: &Exchange) -> Option<Set> {
+        let version = self.names.at_hand(exchange.worker.clock.coarse())?;
         self.known(version)
     }
 
@@ -45,8 +45,8 @@ impl Members {
     }
 
     /// The current upstreams.
-    pub async fn list(&self, x: &Exchange) -> Set {
-        let peers = self.names.list(&x.worker).await;
+    pub async fn list(&self, exchange: &Exchange) -> Set {
+        let peers = self.names.list(&exchange.worker).await;
         if let Some(set) = self.known(peers.version) {
             return set;
         }

@@ -76,26 +76,26 @@ impl Dynamic {
     }
 
     /// The current upstreams, if they are known without waiting.
-    pub fn at_hand(&self, x: &Exchange) -> Option<Set> {
+    pub fn at_hand(&self, exchange: &Exchange) -> Option<Set> {
         match self {
-            Dynamic::Group(members) => members.at_hand(x),
-            Dynamic::Named(named) => Some(named.list(x)),
+            Dynamic::Group(members) => members.at_hand(exchange),
+            Dynamic::Named(named) => Some(named.list(exchange)),
             Dynamic::Sources(_) => None,
         }
     }
 
     /// The current upstreams; `None` if they cannot be determined, so that the fixed ones are used.
-    pub async fn list(&self, x: &Exchange) -> Option<Set> {
+    pub async fn list(&self, exchange: &Exchange) -> Option<Set> {
         match self {
-            Dynamic::Named(named) => Some(named.list(x)),
-            Dynamic::Group(members) => Some(members.list(x).await),
+            Dynamic::Named(named) => Some(named.list(exchange)),
+            Dynamic::Group(members) => Some(members.list(exchange).await),
             Dynamic::Sources(sources) => match &**sources {
-                [one] => one.list(x).await,
+                [one] => one.list(exchange).await,
                 several => {
                     let mut all = Vec::new();
                     for source in several {
                         // A source that fails does not affect the others.
-                        if let Some(set) = source.list(x).await {
+                        if let Some(set) = source.list(exchange).await {
                             all.extend_from_slice(&set);
                         }
                     }

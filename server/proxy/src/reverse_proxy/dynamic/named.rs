@@ -64,13 +64,16 @@ impl Named {
         }))
     }
 
-    /// The upstreams for `x`, without invalid addresses.
-    pub fn list(&self, x: &Exchange) -> Set {
+    /// The upstreams for `exchange`, without invalid addresses.
+    pub fn list(&self, exchange: &Exchange) -> Set {
         self.list
             .iter()
             .filter_map(|one| match one {
                 One::Fixed(upstream) => Some(upstream.clone()),
-                One::Named(template) => self.find(&expanded(template, x), x.worker.clock.coarse()),
+                One::Named(template) => self.find(
+                    &expanded(template, exchange),
+                    exchange.worker.clock.coarse(),
+                ),
             })
             .collect()
     }

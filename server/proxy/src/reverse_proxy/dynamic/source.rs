@@ -180,10 +180,10 @@ impl Source {
     }
 
     /// The current upstreams; `None` if they cannot be resolved.
-    pub async fn list(self: &Arc<Self>, x: &Exchange) -> Option<Set> {
-        let asked = self.question.of(x)?;
+    pub async fn list(self: &Arc<Self>, exchange: &Exchange) -> Option<Set> {
+        let asked = self.question.of(exchange)?;
         loop {
-            let wait = match self.find(&asked, &x.worker) {
+            let wait = match self.find(&asked, &exchange.worker) {
                 Found::Set(set) => return Some(set),
                 Found::Nothing => return None,
                 Found::Wait(signal) => signal,
@@ -328,9 +328,9 @@ impl Asked {
 }
 
 impl Question {
-    /// The query for `x`; `None` if its placeholders do not yield a name or port.
-    fn of(&self, x: &Exchange) -> Option<Asked> {
-        let text = |template| String::from_utf8(expanded(template, x)).ok();
+    /// The query for `exchange`; `None` if its placeholders do not yield a name or port.
+    fn of(&self, exchange: &Exchange) -> Option<Asked> {
+        let text = |template| String::from_utf8(expanded(template, exchange)).ok();
         match self {
             Question::Addresses { name, port, .. } => Some(Asked {
                 name: text(name).filter(|name| is_name(name))?,

@@ -248,27 +248,27 @@ impl Choosing {
     }
 
     /// Sets the sticky cookie, if there is one and the client does not have it.
-    pub fn bind(&self, x: &mut Exchange, member: &Member) {
+    pub fn bind(&self, exchange: &mut Exchange, member: &Member) {
         let Some(sticky) = &self.sticky else { return };
-        sticky.tell(x, member.route());
+        sticky.tell(exchange, member.route());
         if sticky.learns_at_header()
-            && let Some(session) = self.beginning(x, member)
+            && let Some(session) = self.beginning(exchange, member)
         {
-            let now = x.worker.clock.coarse();
+            let now = exchange.worker.clock.coarse();
             session.sessions.learn(&session.name, &session.dial, now);
         }
     }
 
     /// The session that the response creates at its end.
-    pub fn begin(&self, x: &Exchange, member: &Member) -> Option<Beginning> {
+    pub fn begin(&self, exchange: &Exchange, member: &Member) -> Option<Beginning> {
         let sticky = self.sticky.as_ref()?;
-        (!sticky.learns_at_header()).then(|| self.beginning(x, member))?
+        (!sticky.learns_at_header()).then(|| self.beginning(exchange, member))?
     }
 
-    fn beginning(&self, x: &Exchange, member: &Member) -> Option<Beginning> {
+    fn beginning(&self, exchange: &Exchange, member: &Member) -> Option<Beginning> {
         let (sticky, sessions) = (self.sticky.as_ref()?, self.group.sessions.as_ref()?);
         Some(Beginning {
-            name: sticky.created(x)?,
+            name: sticky.created(exchange)?,
             sessions: sessions.clone(),
             dial: member.peers.spots[member.index].dial.clone(),
         })
@@ -289,7 +289,7 @@ impl Choosing {
     pub fn choose<U: Borrow<Upstream>>(
         &self,
         upstreams: &[U],
-        x: &Exchange,
+        exchange: &Exchange,
         was_tried: &dyn Fn(&Upstream) -> bool,
     ) -> Option<usize> {
         let view = View {
@@ -297,9 +297,9 @@ impl Choosing {
             was_tried,
         };
         let peers = peers_of(upstreams)?;
-        let (seed, now) = (random::word(), x.worker.clock.coarse());
+        let (seed, now) = (random::word(), exchange.worker.clock.coarse());
         if let Some(sticky) = &self.sticky
-            && let Some(name) = sticky.named(x)
+            && let Some(name) = sticky.named(exchange)
         {
             let index = match &self.group.sessions {
                 None => {
@@ -317,18 +317,22 @@ impl Choosing {
                 return index;
             }
         }
-        self.with_key(x, |key| peers.servers.choose(&view, key, seed, now))
+        self.with_key(exchange, |key| peers.servers.choose(&view, key, seed, now))
     }
 
     /// The server that would be selected, if that is deterministic.
-    pub fn foresee<U: Borrow<Upstream>>(&self, upstreams: &[U], x: &Exchange) -> Option<usize> {
+    pub fn foresee<U: Borrow<Upstream>>(
+        &self,
+        upstreams: &[U],
+        exchange: &Exchange,
+    ) -> Option<usize> {
         let view = View {
             upstreams,
             was_tried: &|_| false,
         };
         let peers = peers_of(upstreams)?;
-        let now = x.worker.clock.coarse();
-        self.with_key(x, |key| peers.servers.foresee(&view, key, now))
+        let now = exchange.worker.clock.coarse();
+        self.with_key(exchange, |key| peers.servers.foresee(&view, key, now))
     }
 
     /// The maximum number of attempts with `upstreams`.
@@ -344,14 +348,14 @@ impl Choosing {
         )
     }
 
-    fn with_key<R>(&self, x: &Exchange, then: impl FnOnce(&[u8]) -> R) -> R {
+    fn with_key<R>(&self, exchange: &Exchange, then: impl FnOnce(&[u8]) -> R) -> R {
         match self.group.method {
-            Method::IpHash => match client_ip(x).or_else(|| remote_ip(&x.conn)) {
+            Method::IpHash => match client_ip(exchange).or_else(|| remote_ip(&exchange.conn)) {
                 Some(ip) => then(&address_key(ip)),
                 // All clients on a Unix domain socket count as one.
                 None => then(&[0; 3]),
             },
-            Method::Hash | Method::ConsistentHash => then(&expanded(&self.key, x)),
+            Method::Hash | Method::ConsistentHash => then(&expanded(&self.key, exchange)),
             Method::RoundRobin
             | Method::LeastConn
             | Method::Random
