@@ -153,7 +153,7 @@ impl Handler for AcmeHandler {
 }
 
 /// Builds `acme_server`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let or = |text: &str, usual: &str| {
         if text.is_empty() {
             usual.to_owned()
@@ -172,7 +172,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         prefix.push('/');
     }
     let rules = Arc::new(rules(config)?);
-    let server = match cx.authorities {
+    let server = match builder.authorities {
         Some(authorities) => Some(authorities.acme_server(&id)?),
         None => None,
     };
@@ -184,7 +184,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         host: config.host.clone(),
         replay_nonce: FieldName::new("Replay-Nonce")
             .ok_or_else(|| Refusal::new("a field name is refused"))?,
-        recorder: cx.recorder.cloned(),
+        recorder: builder.recorder.cloned(),
     }))
 }
 

@@ -78,8 +78,11 @@ impl Handler for CopyFields {
 }
 
 /// Builds `copy_response`.
-pub fn build(config: &CopyResponse, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let status = StatusText::build(config.status_code.as_str(), cx)?;
+pub fn build(
+    config: &CopyResponse,
+    builder: &mut Builder<'_>,
+) -> Result<Box<dyn Handler>, Refusal> {
+    let status = StatusText::build(config.status_code.as_str(), builder)?;
     Ok(Box::new(Copy { status }))
 }
 

@@ -33,10 +33,10 @@ impl Handler for StaticError {
 }
 
 /// Builds `error`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let message = cx.template(&config.error)?;
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let message = builder.template(&config.error)?;
     Ok(Box::new(StaticError {
         message,
-        status: StatusText::build(config.status_code.as_str(), cx)?,
+        status: StatusText::build(config.status_code.as_str(), builder)?,
     }))
 }

@@ -72,7 +72,7 @@ pub enum Of {
 
 impl Ops {
     /// Parses the changes.
-    pub fn build(config: &HeaderOps, cx: &Builder<'_>) -> Result<Ops, Refusal> {
+    pub fn build(config: &HeaderOps, builder: &Builder<'_>) -> Result<Ops, Refusal> {
         let mut replace = Vec::new();
         for (name, replacements) in &config.replace {
             let field = if name == "*" {
@@ -81,7 +81,7 @@ impl Ops {
                 Some(field_name(name)?)
             };
             for replacement in replacements {
-                replace.push(Replace::build(field.clone(), replacement, cx)?);
+                replace.push(Replace::build(field.clone(), replacement, builder)?);
             }
         }
         let removed = config.delete.iter().filter(|name| !name.contains('*'));
@@ -90,8 +90,8 @@ impl Ops {
             owned: owned.map(|name| name.as_bytes().into()).collect(),
             delete_all: config.delete.iter().any(|name| name == "*"),
             skips_empty: false,
-            add: templates(&config.add, cx)?,
-            set: templates(&config.set, cx)?,
+            add: templates(&config.add, builder)?,
+            set: templates(&config.set, builder)?,
             delete: config
                 .delete
                 .iter()
@@ -240,10 +240,10 @@ impl Replace {
     fn build(
         name: Option<FieldName>,
         config: &Replacement,
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Replace, Refusal> {
         let find = if config.search_regexp.is_empty() {
-            Find::Text(cx.template(&config.search)?)
+            Find::Text(builder.template(&config.search)?)
         } else {
             let regexp = Regexp::new(&config.search_regexp).map_err(|error| {
                 Refusal::new(format!(
@@ -256,7 +256,7 @@ impl Replace {
         Ok(Replace {
             name,
             find,
-            with: cx.template(&config.replace)?,
+            with: builder.template(&config.replace)?,
         })
     }
 
@@ -305,13 +305,13 @@ fn field_name(text: &str) -> Result<FieldName, Refusal> {
 
 fn templates(
     config: &sluice_model::handler::FieldValues,
-    cx: &Builder<'_>,
+    builder: &Builder<'_>,
 ) -> Result<Vec<(FieldName, Vec<Template>)>, Refusal> {
     let mut built = Vec::with_capacity(config.len());
     for (name, values) in config {
         let values = values
             .iter()
-            .map(|value| cx.template(&one_line(value)))
+            .map(|value| builder.template(&one_line(value)))
             .collect::<Result<Vec<_>, _>>()?;
         built.push((field_name(name)?, values));
     }
@@ -373,11 +373,11 @@ impl Filter for ResponseOps {
 }
 
 /// Builds `header` and `request_header`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let request = config
         .request
         .as_ref()
-        .map(|ops| Ops::build(ops, cx))
+        .map(|ops| Ops::build(ops, builder))
         .transpose()?;
     let response = match &config.response {
         None => None,
@@ -397,8 +397,8 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
             let when = if now { When::Now } else { When::AtEnd };
             Some(Arc::new(ResponseOps {
                 ops: match response.skip_empty {
-                    true => Ops::build(&ops, cx)?.skipping_empty(),
-                    false => Ops::build(&ops, cx)?,
+                    true => Ops::build(&ops, builder)?.skipping_empty(),
+                    false => Ops::build(&ops, builder)?,
                 },
                 require,
                 when,

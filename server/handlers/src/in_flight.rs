@@ -124,7 +124,7 @@ impl Drop for Held {
 }
 
 /// Builds `in_flight`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let max = usize::try_from(config.max).ok().filter(|max| *max > 0);
     let max = max.ok_or_else(|| {
         Refusal::new(format!("`in_flight` with {} requests", config.max))
@@ -133,7 +133,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     let queue_max = usize::try_from(config.queue)
         .map_err(|_| Refusal::new(format!("`in_flight` with a queue of {}", config.queue)))?;
     Ok(Box::new(InFlight {
-        key: cx.template(&config.key)?,
+        key: builder.template(&config.key)?,
         max,
         queue_max,
         timeout: given(config.timeout).unwrap_or(FLIGHT_TIMEOUT),

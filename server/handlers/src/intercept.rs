@@ -68,25 +68,30 @@ impl Rules {
     }
 }
 
-fn rule<'m>(config: &'m ResponseHandler, cx: &mut Builder<'m>) -> Result<Rule, Refusal> {
+fn rule<'m>(config: &'m ResponseHandler, builder: &mut Builder<'m>) -> Result<Rule, Refusal> {
     let ResponseHandler {
         r#match,
         status_code,
         routes,
     } = config;
     let when = r#match.as_ref().map(response_matcher).transpose()?;
-    let then = match StatusText::build(status_code.as_str(), cx)? {
+    let then = match StatusText::build(status_code.as_str(), builder)? {
         Some(status) => Then::Replace(status),
-        None => Then::Enter(cx.add_list(routes)),
+        None => Then::Enter(builder.add_list(routes)),
     };
     Ok(Rule { when, then })
 }
 
 /// Builds `intercept`.
-pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build<'m>(
+    config: &'m Config,
+    builder: &mut Builder<'m>,
+) -> Result<Box<dyn Handler>, Refusal> {
     let rules = config.handle_response.iter().enumerate();
     let rules = rules.map(|(index, config)| {
-        cx.within(&format!(".handle_response[{index}]"), |cx| rule(config, cx))
+        builder.within(&format!(".handle_response[{index}]"), |builder| {
+            rule(config, builder)
+        })
     });
     let rules = rules.collect::<Result<_, _>>()?;
     Ok(Box::new(Intercept {

@@ -64,8 +64,8 @@ impl Late for Append {
 }
 
 /// Builds `log_append`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let value = cx.template(&config.value)?;
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let value = builder.template(&config.value)?;
     let var = (!config.value.contains('{')).then(|| config.value.clone());
     let append = Arc::new(Append {
         key: config.key.as_str().into(),

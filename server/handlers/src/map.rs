@@ -126,7 +126,7 @@ impl Destination {
 }
 
 /// Builds `map`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let destination = |text: &String| {
         let name = text.trim_start_matches('{').trim_end_matches('}');
         match name.strip_prefix("http.vars.") {
@@ -143,7 +143,8 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
     for mapping in &config.mappings {
         let outputs = mapping.outputs.iter().map(text);
         rows.push(if mapping.input_regexp.is_empty() {
-            let template = |text: Option<String>| text.map(|text| cx.template(&text)).transpose();
+            let template =
+                |text: Option<String>| text.map(|text| builder.template(&text)).transpose();
             Row::Exact {
                 input: mapping.input.clone().into_bytes(),
                 outputs: outputs.map(template).collect::<Result<Vec<_>, _>>()?,
@@ -162,13 +163,13 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         });
     }
     Ok(Box::new(Map {
-        source: cx.template(&config.source)?,
+        source: builder.template(&config.source)?,
         destinations: config.destinations.iter().map(destination).collect(),
         rows,
         defaults: config
             .defaults
             .iter()
-            .map(|d| cx.template(d))
+            .map(|d| builder.template(d))
             .collect::<Result<Vec<_>, _>>()?,
     }))
 }

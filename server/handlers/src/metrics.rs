@@ -47,9 +47,9 @@ impl Handler for Metrics {
 }
 
 /// Builds `metrics`.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Box<dyn Handler> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Box<dyn Handler> {
     Box::new(Metrics {
-        recorder: cx.recorder.cloned(),
+        recorder: builder.recorder.cloned(),
         open_metrics: !config.disable_openmetrics,
     })
 }

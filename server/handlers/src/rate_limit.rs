@@ -121,7 +121,7 @@ impl RateLimit {
 }
 
 impl Limited {
-    fn build(name: &str, config: &RateZone, cx: &Builder<'_>) -> Result<Limited, Refusal> {
+    fn build(name: &str, config: &RateZone, builder: &Builder<'_>) -> Result<Limited, Refusal> {
         let rate = rate(config).map_err(|refusal| Refusal {
             message: format!("zone `{name}`: {}", refusal.message),
             ..refusal
@@ -142,13 +142,13 @@ impl Limited {
             when: Some(sets)
                 .filter(|sets| !sets.is_empty())
                 .map(MatcherSets::new),
-            key: cx.template(&config.key)?,
+            key: builder.template(&config.key)?,
             prefixes: Prefixes {
                 v4: prefix(config.ipv4_prefix, 32)?,
                 v6: prefix(config.ipv6_prefix, 128)?,
             },
             at_once: config.delay.map(|count| rate.spacing() * count),
-            zone: match cx.recorder {
+            zone: match builder.recorder {
                 Some(recorder) => recorder.shared::<Zones>().zone(name, rate, recorder.hub()),
                 None => Arc::new(SharedZone::new(name, rate)),
             },
@@ -325,13 +325,13 @@ impl CountedZone for SharedZone {
 }
 
 /// Builds `rate_limit`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(RateLimit::build(config, cx)?))
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    Ok(Box::new(RateLimit::build(config, builder)?))
 }
 
 impl RateLimit {
     /// Reads the settings.
-    pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<RateLimit, Refusal> {
+    pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<RateLimit, Refusal> {
         let unbuilt = [
             (config.distributed.is_some(), "`distributed`"),
             (config.storage.is_some(), "`storage`"),
@@ -347,7 +347,7 @@ impl RateLimit {
                 .with_help("give a share of the wait from 0 to 10, such as `0.2` for a fifth"));
         }
         let limited = config.rate_limits.iter();
-        let limited = limited.map(|(name, zone)| Limited::build(name, zone, cx));
+        let limited = limited.map(|(name, zone)| Limited::build(name, zone, builder));
         let mut limited = limited.collect::<Result<Vec<_>, _>>()?;
         let tightness = |name: &str| {
             let rate = config.rate_limits.get(name).map(rate);
@@ -361,7 +361,7 @@ impl RateLimit {
         Ok(RateLimit {
             zones: limited.into(),
             jitter: config.jitter,
-            log: cx.log.cloned(),
+            log: builder.log.cloned(),
             log_key: config.log_key,
             status: match config.status {
                 0 => Status::TOO_MANY_REQUESTS,

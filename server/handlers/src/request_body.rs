@@ -142,12 +142,12 @@ impl BodyStream for Timely {
 }
 
 /// Builds `request_body`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let max = u64::try_from(config.max_size).ok().filter(|max| *max > 0);
     let set = if config.set.is_empty() {
         None
     } else {
-        Some(cx.template(&config.set)?)
+        Some(builder.template(&config.set)?)
     };
     Ok(Box::new(Limit {
         max,

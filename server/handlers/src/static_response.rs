@@ -118,15 +118,15 @@ fn content_type_of(body: &[u8]) -> &'static [u8] {
 }
 
 /// Builds `respond`, `abort` and the fixed responses of other directives.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let body = cx.template(&config.body)?;
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let body = builder.template(&config.body)?;
     let mut headers = Vec::with_capacity(config.headers.len());
     for (name, values) in &config.headers {
         let name = FieldName::new(name)
             .ok_or_else(|| Refusal::new(format!("`{name}` is not a valid header name")))?;
         let values = values
             .iter()
-            .map(|v| cx.template(v))
+            .map(|v| builder.template(v))
             .collect::<Result<Vec<_>, _>>()?;
         headers.push((name, values));
     }
@@ -136,7 +136,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         (false, false) => Ending::Reuse,
     };
     Ok(Box::new(StaticResponse {
-        status: StatusText::build(config.status_code.as_str(), cx)?,
+        status: StatusText::build(config.status_code.as_str(), builder)?,
         headers,
         content_type: body
             .literal()

@@ -19,17 +19,20 @@ impl Handler for Enter {
 }
 
 /// Builds `subroute`.
-pub fn build<'m>(config: &'m Subroute, cx: &mut Builder<'m>) -> Box<dyn Handler> {
+pub fn build<'m>(config: &'m Subroute, builder: &mut Builder<'m>) -> Box<dyn Handler> {
     let list = match &config.errors {
-        Some(errors) => cx.add_list_with_errors(&config.routes, &errors.routes),
-        None => cx.add_list(&config.routes),
+        Some(errors) => builder.add_list_with_errors(&config.routes, &errors.routes),
+        None => builder.add_list(&config.routes),
     };
     Box::new(Enter { list })
 }
 
 /// Builds `invoke`.
-pub fn build_invoke(config: &Invoke, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let list = cx.named_route(&config.name).ok_or_else(|| {
+pub fn build_invoke(
+    config: &Invoke,
+    builder: &mut Builder<'_>,
+) -> Result<Box<dyn Handler>, Refusal> {
+    let list = builder.named_route(&config.name).ok_or_else(|| {
         Refusal::new(format!("no route is named `{}`", config.name))
             .with_help("define it at the top of the file as `&(name) { … }`")
     })?;

@@ -36,7 +36,7 @@ struct Templates {
 }
 
 /// Builds `templates`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let (open, close) = match config.delimiters.as_slice() {
         [] => ("{{", "}}"),
         [open, close] if !open.is_empty() && !close.is_empty() => (open.as_str(), close.as_str()),
@@ -58,7 +58,7 @@ pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, 
         mime_types,
         open: open.to_owned(),
         close: close.to_owned(),
-        site: cx.itself.clone(),
+        site: builder.itself.clone(),
     }))))
 }
 

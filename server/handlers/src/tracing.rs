@@ -81,8 +81,8 @@ impl Handler for Tracing {
 }
 
 /// Builds `tracing`.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let exporter = cx.recorder.map(|recorder| recorder.exporter());
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let exporter = builder.recorder.map(|recorder| recorder.exporter());
     let exporter = exporter.transpose().map_err(Refusal::new)?;
     let name = match config.span.as_str() {
         "" => NAME_DEFAULT,
@@ -90,11 +90,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     };
     let mut attributes = Vec::new();
     for (key, value) in &config.span_attributes {
-        attributes.push((Arc::from(key.as_str()), cx.template(value)?));
+        attributes.push((Arc::from(key.as_str()), builder.template(value)?));
     }
     Ok(Box::new(Tracing {
         exporter,
-        name: cx.template(name)?,
+        name: builder.template(name)?,
         attributes,
         names: Names {
             trace_var: "trace_id".into(),

@@ -50,7 +50,7 @@ impl Handler for Vars {
 /// Builds `vars`.
 pub fn build(
     config: &BTreeMap<String, Value>,
-    cx: &mut Builder<'_>,
+    builder: &mut Builder<'_>,
 ) -> Result<Box<dyn Handler>, Refusal> {
     let mut entries = Vec::with_capacity(config.len());
     let mut skip = None;
@@ -71,7 +71,7 @@ pub fn build(
             Value::Bool(said) => (Kind::Flag, said.to_string()),
             Value::Null | Value::Array(_) | Value::Object(_) => (Kind::Text, value.to_string()),
         };
-        entries.push((Arc::from(name.as_str()), kind, cx.template(&text)?));
+        entries.push((Arc::from(name.as_str()), kind, builder.template(&text)?));
     }
     Ok(Box::new(Vars {
         entries,

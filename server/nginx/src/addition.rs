@@ -28,7 +28,7 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     for uri in [&config.before, &config.after] {
         if !uri.is_empty() && !uri.starts_with('/') {
             return Err(Refusal::new(format!("`{uri}` is not a path")));
@@ -38,7 +38,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         before: config.before.as_bytes().into(),
         after: config.after.as_bytes().into(),
         types: Kinds::build(&config.types),
-        site: cx.itself.clone(),
+        site: builder.itself.clone(),
     }))))
 }
 

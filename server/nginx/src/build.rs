@@ -34,7 +34,7 @@ use crate::{pages, rewrite};
 /// Builds the virtual servers.
 pub fn build<'m>(
     config: &'m Config,
-    cx: &mut Builder<'m>,
+    builder: &mut Builder<'m>,
 ) -> Result<Vec<Box<dyn Handler>>, Refusal> {
     let mut build = Build {
         types: config
@@ -52,7 +52,7 @@ pub fn build<'m>(
             .collect::<Result<_, Refusal>>()?,
     };
     let tree_ref = TreeRef::default();
-    cx.own.set(Shared {
+    builder.own.set(Shared {
         types: build.types.clone().into(),
         charsets: Arc::new(Charsets::build(config)?),
         names: Arc::new(Names::build(&config.variables, &config.families)?),
@@ -60,27 +60,29 @@ pub fn build<'m>(
     });
     let mut servers = Vec::new();
     for (index, server) in config.servers.iter().enumerate() {
-        let built = cx.within(&format!(".servers[{index}]"), |cx| build.server(server, cx))?;
+        let built = builder.within(&format!(".servers[{index}]"), |builder| {
+            build.server(server, builder)
+        })?;
         servers.push(built);
     }
     if servers.is_empty() {
         return Err(Refusal::new("`nginx` without a server"));
     }
     let tree = Arc::new(Tree {
-        names: ServerNames::build(&config.servers, cx)?,
+        names: ServerNames::build(&config.servers, builder)?,
         servers,
         locations: build.locations,
         places: build.places,
         answers: build.answers,
         patience: build.patience,
         secure: config.secure,
-        tables: Tables::shared(&config.tables, cx.recorder)?,
-        log: cx.log.cloned(),
+        tables: Tables::shared(&config.tables, builder.recorder)?,
+        log: builder.log.cloned(),
     });
     // Set only here: each server of the model has one such handler.
     let _ = tree_ref.0.set(Arc::downgrade(&tree));
-    cx.set_virtual_servers(tree.clone());
-    cx.answer_errors_with(pages::handlers(&tree));
+    builder.set_virtual_servers(tree.clone());
+    builder.answer_errors_with(pages::handlers(&tree));
     Ok(vec![
         Box::new(Choose { tree: tree.clone() }),
         Box::new(Respond { tree }),
@@ -100,13 +102,13 @@ impl Build {
     fn server<'m>(
         &mut self,
         config: &'m VirtualServer,
-        cx: &mut Builder<'m>,
+        builder: &mut Builder<'m>,
     ) -> Result<Server, Refusal> {
-        let place = cx.within(".place", |cx| self.place(&config.place, cx))?;
-        let branches = self.branches(&config.branches, cx)?;
-        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, cx)?;
+        let place = builder.within(".place", |builder| self.place(&config.place, builder))?;
+        let branches = self.branches(&config.branches, builder)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, builder)?;
         let mut named = HashMap::new();
-        let locations = self.locations(&config.locations, &mut named, cx)?;
+        let locations = self.locations(&config.locations, &mut named, builder)?;
         Ok(Server {
             name: config.names.first().map_or("", String::as_str).into(),
             merges_slashes: config.merge_slashes.unwrap_or(true),
@@ -135,12 +137,13 @@ impl Build {
         &mut self,
         configs: &'m [LocationConfig],
         named: &mut HashMap<Box<str>, u32>,
-        cx: &mut Builder<'m>,
+        builder: &mut Builder<'m>,
     ) -> Result<Locations, Refusal> {
         let mut found = Locations::default();
         for (index, config) in configs.iter().enumerate() {
             let step = format!(".locations[{index}]");
-            let location = cx.within(&step, |cx| self.location(config, named, cx))?;
+            let location =
+                builder.within(&step, |builder| self.location(config, named, builder))?;
             let number = number(self.locations.len());
             self.locations.push(location);
             let path = config.path.as_bytes();
@@ -149,11 +152,11 @@ impl Build {
                 "" => found.add_prefix(path, number, false, config.adds_slash),
                 "^~" => found.add_prefix(path, number, true, config.adds_slash),
                 "~" => found.add_pattern(
-                    Pattern::new("location", &config.path, Case::Kept, cx.recorder)?,
+                    Pattern::new("location", &config.path, Case::Kept, builder.recorder)?,
                     number,
                 ),
                 "~*" => found.add_pattern(
-                    Pattern::new("location", &config.path, Case::Folded, cx.recorder)?,
+                    Pattern::new("location", &config.path, Case::Folded, builder.recorder)?,
                     number,
                 ),
                 "@" => {
@@ -174,17 +177,19 @@ impl Build {
         &mut self,
         config: &'m LocationConfig,
         named: &mut HashMap<Box<str>, u32>,
-        cx: &mut Builder<'m>,
+        builder: &mut Builder<'m>,
     ) -> Result<Location, Refusal> {
-        let place = cx.within(".place", |cx| self.place(&config.place, cx))?;
-        let branches = self.branches(&config.branches, cx)?;
-        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, cx)?;
-        let inside = self.locations(&config.locations, named, cx)?;
+        let place = builder.within(".place", |builder| self.place(&config.place, builder))?;
+        let branches = self.branches(&config.branches, builder)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, builder)?;
+        let inside = self.locations(&config.locations, named, builder)?;
         let others = match &config.other_methods {
             None => None,
             Some(others) => Some(Box::new(OtherMethods {
                 than: others.than.iter().map(|name| method(name)).collect(),
-                place: cx.within(".other_methods.place", |cx| self.place(&others.place, cx))?,
+                place: builder.within(".other_methods.place", |builder| {
+                    self.place(&others.place, builder)
+                })?,
             })),
         };
         Ok(Location {
@@ -201,21 +206,25 @@ impl Build {
     fn branches<'m>(
         &mut self,
         configs: &'m [PlaceConfig],
-        cx: &mut Builder<'m>,
+        builder: &mut Builder<'m>,
     ) -> Result<Vec<u32>, Refusal> {
         let mut branches = Vec::with_capacity(configs.len());
         for (index, config) in configs.iter().enumerate() {
             let step = format!(".branches[{index}]");
-            branches.push(cx.within(&step, |cx| self.place(config, cx))?);
+            branches.push(builder.within(&step, |builder| self.place(config, builder))?);
         }
         Ok(branches)
     }
 
-    fn place<'m>(&mut self, config: &'m PlaceConfig, cx: &mut Builder<'m>) -> Result<u32, Refusal> {
-        let list = cx.add_list(&config.routes);
+    fn place<'m>(
+        &mut self,
+        config: &'m PlaceConfig,
+        builder: &mut Builder<'m>,
+    ) -> Result<u32, Refusal> {
+        let list = builder.add_list(&config.routes);
         let errors = match config.errors.is_empty() {
             true => None,
-            false => Some(cx.within(".errors", |cx| cx.add_list(&config.errors))),
+            false => Some(builder.within(".errors", |builder| builder.add_list(&config.errors))),
         };
         let types = self.types.get(config.types as usize).cloned();
         let types =
@@ -223,7 +232,7 @@ impl Build {
         let place = Place {
             list,
             errors,
-            pages: Pages::build(config, cx)?,
+            pages: Pages::build(config, builder)?,
             types,
             naming: Naming::build(&config.redirects),
             error_log: config.error_log.as_str().into(),

@@ -28,9 +28,9 @@ enum Content {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(match config.what.as_str() {
-        "stub_status" => Content::Status(cx.recorder.cloned()),
+        "stub_status" => Content::Status(builder.recorder.cloned()),
         "empty_gif" => Content::Gif,
         other => {
             return Err(Refusal::new(format!(

@@ -45,7 +45,7 @@ enum On {
 const DAY: i64 = 24 * 60 * 60;
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let span = match config.from.as_str() {
         "access" => Span::Access(config.seconds),
         "modified" => Span::Modified(config.seconds),
@@ -60,7 +60,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
     };
     let value = match config.value.as_str() {
         "" => None,
-        text => Some(cx.template(text)?),
+        text => Some(builder.template(text)?),
     };
     Ok(Filtering::boxed(Fresh {
         span,

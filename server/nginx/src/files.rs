@@ -88,11 +88,14 @@ enum Tags {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let types = Shared::of(cx).types.get(config.types as usize).cloned();
-    let index = config.index.iter().map(|name| cx.template(name));
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let types = Shared::of(builder)
+        .types
+        .get(config.types as usize)
+        .cloned();
+    let index = config.index.iter().map(|name| builder.template(name));
     Ok(Box::new(Files {
-        path: cx.template(&config.path)?,
+        path: builder.template(&config.path)?,
         index: index.collect::<Result<_, _>>()?,
         types: types.ok_or_else(|| Refusal::new("the media types are not there"))?,
         listing: config.autoindex.as_ref().map(Listing::build).transpose()?,
@@ -109,7 +112,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
                     .with_help("write `on`, `off` or `always`"));
             }
         },
-        clients: Clients::build(&config.gzip_clients, cx.recorder)?,
+        clients: Clients::build(&config.gzip_clients, builder.recorder)?,
         naming: Naming::build(&config.redirects),
         dates: match config.if_modified_since.as_str() {
             "" | "exact" => Dates::Exact,
@@ -122,7 +125,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             true => Folders::AnyFile,
             false => Folders::Index,
         },
-        links: Links::build(&config.links, cx)?,
+        links: Links::build(&config.links, builder)?,
     }))
 }
 

@@ -26,9 +26,9 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Filtering::boxed(Settings {
-        clients: Clients::build(&config.clients, cx.recorder)?,
+        clients: Clients::build(&config.clients, builder.recorder)?,
     }))
 }
 

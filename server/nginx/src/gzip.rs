@@ -203,12 +203,12 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Filtering::boxed(Settings {
         coding: Coding::gzip(config.level)?,
         bytes_min: config.minimum_length.max(1),
         types: Kinds::build(&config.types),
-        clients: Clients::build(&config.clients, cx.recorder)?,
+        clients: Clients::build(&config.clients, builder.recorder)?,
     }))
 }
 

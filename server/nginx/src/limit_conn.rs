@@ -35,13 +35,13 @@ struct Limit {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let limit = |limit: &sluice_model::nginx::ConnectionLimit| {
         Ok(Limit {
             name: limit.zone.as_str().into(),
-            key: cx.template(&limit.key)?,
+            key: builder.template(&limit.key)?,
             max: limit.max,
-            zone: match cx.recorder {
+            zone: match builder.recorder {
                 Some(recorder) => recorder.shared::<Zones>().zone(&limit.zone),
                 None => Arc::new(Zone::new()),
             },
@@ -56,7 +56,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         limits: limits.collect::<Result<_, Refusal>>()?,
         status,
         dry_run: config.dry_run,
-        told: Told::build(&config.log_level, cx)?,
+        told: Told::build(&config.log_level, builder)?,
     }))
 }
 

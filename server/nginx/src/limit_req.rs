@@ -30,11 +30,11 @@ pub struct Told {
 }
 
 /// Builds `limit_req`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(LimitReq {
-        limits: RateLimit::build(config, cx)?,
+        limits: RateLimit::build(config, builder)?,
         dry_run: config.dry_run,
-        told: Told::build(&config.log_level, cx)?,
+        told: Told::build(&config.log_level, builder)?,
     }))
 }
 
@@ -138,10 +138,10 @@ async fn hold(exchange: &mut Exchange) -> Step {
 
 impl Told {
     /// Parses the level; the default is `error`.
-    pub fn build(level: &str, cx: &Builder<'_>) -> Result<Told, Refusal> {
+    pub fn build(level: &str, builder: &Builder<'_>) -> Result<Told, Refusal> {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(Told {
-            tree: Shared::of(cx).tree,
+            tree: Shared::of(builder).tree,
             grade: Grade::named(level).ok_or_else(wrong)?,
         })
     }

@@ -24,7 +24,7 @@ enum Which {
 
 impl Links {
     /// Parses the directive.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Links, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Links, Refusal> {
         Ok(Links {
             which: match config.disabled.as_str() {
                 "" => Which::All,
@@ -34,7 +34,7 @@ impl Links {
             },
             from: match config.from.as_str() {
                 "" => None,
-                from => Some(cx.template(from)?),
+                from => Some(builder.template(from)?),
             },
         })
     }

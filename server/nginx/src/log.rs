@@ -54,11 +54,11 @@ enum Escape {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let line = |line: &LineConfig| {
         Ok(Arc::new(Line {
             logger: format!("http.log.access.{}", line.logger),
-            format: cx.template(&line.format)?,
+            format: builder.template(&line.format)?,
             escape: match line.escape.as_str() {
                 "" | "default" => Escape::Default,
                 "json" => Escape::Json,
@@ -68,15 +68,15 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             condition: line
                 .condition
                 .as_ref()
-                .map(|text| cx.template(text))
+                .map(|text| builder.template(text))
                 .transpose()?,
             file: line
                 .file
                 .as_ref()
-                .zip(cx.log)
-                .map(|(file, log)| File::build(file, log, cx).map(Box::new))
+                .zip(builder.log)
+                .map(|(file, log)| File::build(file, log, builder).map(Box::new))
                 .transpose()?,
-            log: cx.log.cloned(),
+            log: builder.log.cloned(),
             route: OnceLock::new(),
         }))
     };
@@ -89,7 +89,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
 }
 
 impl File {
-    fn build(config: &NamedFile, log: &Log, cx: &Builder<'_>) -> Result<File, Refusal> {
+    fn build(config: &NamedFile, log: &Log, builder: &Builder<'_>) -> Result<File, Refusal> {
         let logger = match config.errors.as_str() {
             "" => "http.log.error".to_owned(),
             name => format!("http.log.error.{name}"),
@@ -102,8 +102,8 @@ impl File {
             valid: time(config.valid),
         });
         Ok(File {
-            path: cx.template(&config.path)?,
-            root: cx.template(&config.root)?,
+            path: builder.template(&config.path)?,
+            root: builder.template(&config.root)?,
             target: Arc::new(Target {
                 log: log.clone(),
                 logger,

@@ -41,7 +41,7 @@ enum Bodies {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     if let Some(uri) = config.uris.iter().find(|uri| !uri.starts_with('/')) {
         return Err(Refusal::new(format!("mirror `{uri}` is not a path")));
     }
@@ -52,8 +52,8 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             true => Bodies::LeftOut,
             false => Bodies::Sent,
         },
-        site: cx.itself.clone(),
-        log: cx.log.cloned(),
+        site: builder.itself.clone(),
+        log: builder.log.cloned(),
     }))
 }
 

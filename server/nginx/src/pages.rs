@@ -35,13 +35,13 @@ struct Page {
 
 impl Pages {
     /// Parses the settings of a scope.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Pages, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Pages, Refusal> {
         let page = |page: &sluice_model::nginx::ErrorPage| {
             Ok(Page {
                 origin: page.origin.clone(),
                 codes: page.codes.as_slice().into(),
                 status: page.status,
-                uri: cx.template(&page.uri)?,
+                uri: builder.template(&page.uri)?,
             })
         };
         Ok(Pages {

@@ -44,16 +44,19 @@ enum Names {
 }
 
 /// Builds the handler.
-pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build<'m>(
+    config: &'m Config,
+    builder: &mut Builder<'m>,
+) -> Result<Box<dyn Handler>, Refusal> {
     let mut lists = Vec::new();
     for (key, routes) in &config.to {
-        let list = cx.within(&format!(".to[{key}]"), |cx| cx.add_list(routes));
+        let list = builder.within(&format!(".to[{key}]"), |builder| builder.add_list(routes));
         lists.push((key.as_str().into(), list));
     }
     let has = |scheme: &str| config.to.keys().any(|key| key.starts_with(scheme));
     let port = if config.port == 0 { 9000 } else { config.port };
     Ok(Box::new(Pass {
-        address: cx.template(&config.address)?,
+        address: builder.template(&config.address)?,
         lists,
         form: match () {
             () if has("grpc://") => Form::Grpc,

@@ -33,11 +33,11 @@ const READ_BITS: u32 = 0o444;
 
 impl Keep {
     /// Parses the directives.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Keep, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Keep, Refusal> {
         Ok(Keep {
-            path: cx.template(&config.path)?,
+            path: builder.template(&config.path)?,
             mode: config.mode,
-            log: cx.recorder.map(|recorder| recorder.log().clone()),
+            log: builder.recorder.map(|recorder| recorder.log().clone()),
         })
     }
 

@@ -32,10 +32,10 @@ struct Pace {
 pub const VARIABLE: &str = "nginx.limit_rate";
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Filtering::boxed(Pace {
-        rate: cx.template(&config.rate)?,
-        after: cx.template(&config.after)?,
+        rate: builder.template(&config.rate)?,
+        after: builder.template(&config.after)?,
     }))
 }
 

@@ -390,7 +390,7 @@ pub fn build(
     configs: &[Config],
     branches: &[u32],
     answers: &mut Vec<Answer>,
-    cx: &Builder<'_>,
+    builder: &Builder<'_>,
 ) -> Result<Vec<Line>, Refusal> {
     let mut actions = Vec::with_capacity(configs.len());
     for config in configs {
@@ -398,21 +398,24 @@ pub fn build(
             Config::Break(nothing) => (Action::Break, &nothing.origin),
             Config::Set(set) => {
                 let name = variable_name(&set.variable).into();
-                (Action::Set(name, cx.template(&set.value)?), &set.origin)
+                (
+                    Action::Set(name, builder.template(&set.value)?),
+                    &set.origin,
+                )
             }
             Config::Return(config) => {
-                answers.push(answer(config, cx)?);
+                answers.push(answer(config, builder)?);
                 let number = super::number(answers.len() - 1);
                 (Action::Return(number), &config.origin)
             }
             Config::Rewrite(config) => {
-                let change = change(config, cx)?;
+                let change = change(config, builder)?;
                 (Action::Rewrite(Box::new(change)), &config.origin)
             }
             Config::If(config) => {
                 let action = Action::If {
-                    condition: Box::new(condition(&config.condition, cx)?),
-                    actions: build(&config.actions, branches, answers, cx)?,
+                    condition: Box::new(condition(&config.condition, builder)?),
+                    actions: build(&config.actions, branches, answers, builder)?,
                     branch: match config.branch {
                         None => None,
                         Some(index) => Some(*branches.get(index as usize).ok_or_else(|| {
@@ -437,19 +440,19 @@ pub fn build(
     Ok(actions)
 }
 
-fn answer(config: &ReturnAnswer, cx: &Builder<'_>) -> Result<Answer, Refusal> {
+fn answer(config: &ReturnAnswer, builder: &Builder<'_>) -> Result<Answer, Refusal> {
     if !(100..=999).contains(&config.status) {
         return Err(Refusal::new(format!("`return {}`", config.status))
             .with_help("a status has three digits"));
     }
-    let text = config.text.as_ref().map(|text| cx.template(text));
+    let text = config.text.as_ref().map(|text| builder.template(text));
     Ok(Answer {
         status: config.status,
         text: text.transpose()?,
     })
 }
 
-fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
+fn change(config: &RewriteTarget, builder: &Builder<'_>) -> Result<Change, Refusal> {
     let then = match config.then.as_str() {
         "" => Then::GoOn,
         "last" => Then::Last,
@@ -463,20 +466,30 @@ fn change(config: &RewriteTarget, cx: &Builder<'_>) -> Result<Change, Refusal> {
         }
     };
     Ok(Change {
-        pattern: Pattern::new("rewrite", &config.pattern, Case::Kept, cx.recorder)?,
-        path: cx.template(&config.path)?,
-        query: cx.template(&config.query)?,
+        pattern: Pattern::new("rewrite", &config.pattern, Case::Kept, builder.recorder)?,
+        path: builder.template(&config.path)?,
+        query: builder.template(&config.query)?,
         drops_query: config.drops_query,
         then,
     })
 }
 
-fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Refusal> {
+fn condition(config: &ConditionConfig, builder: &Builder<'_>) -> Result<Condition, Refusal> {
     let test = match config.test.as_str() {
         "is set" => Test::IsSet,
-        "=" => Test::Equals(cx.template(&config.with)?),
-        "~" => Test::Matches(Pattern::new("if", &config.with, Case::Kept, cx.recorder)?),
-        "~*" => Test::Matches(Pattern::new("if", &config.with, Case::Folded, cx.recorder)?),
+        "=" => Test::Equals(builder.template(&config.with)?),
+        "~" => Test::Matches(Pattern::new(
+            "if",
+            &config.with,
+            Case::Kept,
+            builder.recorder,
+        )?),
+        "~*" => Test::Matches(Pattern::new(
+            "if",
+            &config.with,
+            Case::Folded,
+            builder.recorder,
+        )?),
         "file" => Test::File,
         "directory" => Test::Directory,
         "exists" => Test::Exists,
@@ -488,9 +501,9 @@ fn condition(config: &ConditionConfig, cx: &Builder<'_>) -> Result<Condition, Re
         }
     };
     Ok(Condition {
-        subject: cx.template(&config.subject)?,
+        subject: builder.template(&config.subject)?,
         test,
         negated: config.negated,
-        links: Links::build(&config.links, cx)?,
+        links: Links::build(&config.links, builder)?,
     })
 }

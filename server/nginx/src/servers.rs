@@ -62,7 +62,7 @@ pub struct Names {
 
 impl Names {
     /// Parses the names. Of two servers with the same name the first wins.
-    pub fn build(servers: &[VirtualServer], cx: &Builder<'_>) -> Result<Names, Refusal> {
+    pub fn build(servers: &[VirtualServer], builder: &Builder<'_>) -> Result<Names, Refusal> {
         let mut names = Names {
             is_alone: servers.len() == 1,
             ..Names::default()
@@ -71,7 +71,10 @@ impl Names {
         if servers.len() == 1 && !servers[0].names.iter().any(|name| name.starts_with('~')) {
             return Ok(names);
         }
-        names.add_all(servers.iter().map(|server| &*server.names), cx.recorder)?;
+        names.add_all(
+            servers.iter().map(|server| &*server.names),
+            builder.recorder,
+        )?;
         Ok(names)
     }
 

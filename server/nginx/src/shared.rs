@@ -23,7 +23,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// The values that were set for the configuration being built.
-    pub(super) fn of(cx: &Builder<'_>) -> Shared {
-        cx.own.get()
+    pub(super) fn of(builder: &Builder<'_>) -> Shared {
+        builder.own.get()
     }
 }

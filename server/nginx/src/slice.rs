@@ -39,13 +39,13 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     if config.size == 0 {
         return Err(Refusal::new("pieces of no bytes"));
     }
     Ok(Box::new(Slices(Arc::new(Settings {
         size: config.size,
-        site: cx.itself.clone(),
+        site: builder.itself.clone(),
     }))))
 }
 

@@ -32,9 +32,9 @@ enum HowOften {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let texts = config.texts.iter();
-    let texts = texts.map(|one| Ok((cx.template(&one.text)?, cx.template(&one.with)?)));
+    let texts = texts.map(|one| Ok((builder.template(&one.text)?, builder.template(&one.with)?)));
     Ok(Filtering::boxed(Settings {
         texts: texts.collect::<Result<_, Refusal>>()?,
         how_often: match config.every {

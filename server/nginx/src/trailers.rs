@@ -29,14 +29,14 @@ struct Trailer {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let fields = config.fields.iter().map(|field| {
         let name = FieldName::new(&field.name);
         Ok(Trailer {
             name: name.ok_or_else(|| {
                 Refusal::new(format!("`{}` is not a valid header name", field.name))
             })?,
-            value: cx.template(&field.value)?,
+            value: builder.template(&field.value)?,
             always: field.always,
         })
     });

@@ -39,17 +39,17 @@ enum Otherwise {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let candidate = |text: &String| {
         Ok(Candidate {
             // A directory is entered without its slash, so that a request without the slash is redirected.
-            path: cx.template(text.strip_suffix('/').unwrap_or(text))?,
+            path: builder.template(text.strip_suffix('/').unwrap_or(text))?,
             is_folder: text.ends_with('/'),
         })
     };
     let otherwise = match Status::new(config.status) {
         Some(status) => Otherwise::Fail(status),
-        None => Otherwise::GoTo(cx.template(&config.fallback)?),
+        None => Otherwise::GoTo(builder.template(&config.fallback)?),
     };
     Ok(Box::new(TryFiles {
         files: config
@@ -57,11 +57,11 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
             .iter()
             .map(candidate)
             .collect::<Result<_, Refusal>>()?,
-        root: cx.template(&config.root)?,
+        root: builder.template(&config.root)?,
         alias_of: config.alias_of.as_bytes().into(),
         otherwise,
-        links: Links::build(&config.links, cx)?,
-        tree: Shared::of(cx).tree,
+        links: Links::build(&config.links, builder)?,
+        tree: Shared::of(builder).tree,
     }))
 }
 

@@ -63,7 +63,7 @@ enum Ends {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let mut attributes = String::new();
     if !config.domain.is_empty() {
         attributes.push_str(&format!("; domain={}", config.domain));
@@ -73,7 +73,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         attributes.push_str(&format!("; {flag}"));
     }
     let p3p = FieldName::new("P3P").filter(|_| !config.p3p.is_empty());
-    let p3p = p3p.map(|name| Ok((name, cx.template(&config.p3p)?)));
+    let p3p = p3p.map(|name| Ok((name, builder.template(&config.p3p)?)));
     Ok(Box::new(UserId(Arc::new(Settings {
         mode: match config.mode.as_str() {
             "on" => Mode::Two,
@@ -93,7 +93,7 @@ pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refu
         service: config.service,
         reset: match config.reset.as_str() {
             "" => None,
-            text => Some(cx.template(text)?),
+            text => Some(builder.template(text)?),
         },
     }))))
 }

@@ -18,7 +18,7 @@ pub enum StatusText {
 
 impl StatusText {
     /// Parses the text; `None` if it is empty.
-    pub fn build(text: &str, cx: &Builder<'_>) -> Result<Option<StatusText>, Refusal> {
+    pub fn build(text: &str, builder: &Builder<'_>) -> Result<Option<StatusText>, Refusal> {
         if text.is_empty() {
             return Ok(None);
         }
@@ -31,7 +31,8 @@ impl StatusText {
             return Err(Refusal::new(format!("`{text}` is not a status code"))
                 .with_help("write a number of three digits or a placeholder"));
         }
-        cx.template(text)
+        builder
+            .template(text)
             .map(|template| Some(StatusText::Later(template)))
     }
 

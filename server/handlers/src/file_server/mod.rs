@@ -47,13 +47,13 @@ pub struct FileServer {
 }
 
 /// Builds `file_server`.
-pub fn build(config: &Config, cx: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let status = StatusText::build(config.status_code.as_str(), cx)?;
+pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let status = StatusText::build(config.status_code.as_str(), builder)?;
     Ok(Box::new(FileServer::build(
         config,
         status,
-        cx.config_files,
-        cx.itself.clone(),
+        builder.config_files,
+        builder.itself.clone(),
     )?))
 }
 

@@ -26,7 +26,7 @@ pub struct AskLocation {
 
 impl AskLocation {
     /// Parses the directive.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<AskLocation, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<AskLocation, Refusal> {
         if !config.uri.starts_with('/') {
             return Err(Refusal::new(format!(
                 "auth_request `{}` is not a path",
@@ -35,12 +35,12 @@ impl AskLocation {
         }
         let set = config.set.iter().map(|set| {
             let name: Arc<str> = variable_name(&set.variable).into();
-            Ok((name, cx.template(&set.value)?))
+            Ok((name, builder.template(&set.value)?))
         });
         Ok(AskLocation {
             uri: config.uri.as_bytes().into(),
             set: set.collect::<Result<_, Refusal>>()?,
-            site: cx.itself.clone(),
+            site: builder.itself.clone(),
         })
     }
 

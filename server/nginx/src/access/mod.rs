@@ -58,15 +58,15 @@ enum Opinion {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let basic = config
         .basic
         .as_ref()
-        .map(|file| PasswordFile::build(file, cx));
+        .map(|file| PasswordFile::build(file, builder));
     let request = config
         .request
         .as_ref()
-        .map(|asked| AskLocation::build(asked, cx));
+        .map(|asked| AskLocation::build(asked, builder));
     let more = More {
         enough: match config.any {
             true => Enough::Any,

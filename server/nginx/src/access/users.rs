@@ -51,10 +51,10 @@ struct Check {
 
 impl PasswordFile {
     /// Parses the directive.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<PasswordFile, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<PasswordFile, Refusal> {
         Ok(PasswordFile {
-            realm: cx.template(&config.realm)?,
-            users: cx.template(&config.users)?,
+            realm: builder.template(&config.realm)?,
+            users: builder.template(&config.users)?,
         })
     }
 

@@ -41,14 +41,14 @@ struct Settings {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Box::new(Charset(Arc::new(Settings {
-        name: cx.template(&config.name)?,
-        source: cx.template(&config.source)?,
+        name: builder.template(&config.name)?,
+        source: builder.template(&config.source)?,
         overrides: config.overrides,
         types: Kinds::build(&config.types),
-        charsets: Shared::of(cx).charsets,
-        tree: Shared::of(cx).tree,
+        charsets: Shared::of(builder).charsets,
+        tree: Shared::of(builder).tree,
     }))))
 }
 

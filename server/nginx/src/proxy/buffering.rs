@@ -12,7 +12,7 @@ use sluice_proxy::reverse_proxy::buffering::{Buffering, ReadAhead, Rules, Spooli
 pub fn buffering(
     config: &ReverseProxy,
     nginx: &Config,
-    cx: &Builder<'_>,
+    builder: &Builder<'_>,
 ) -> Result<Buffering, Refusal> {
     // As in nginx, gRPC messages and memcached values are not buffered.
     if nginx.trailers || matches!(config.transport, Some(Transport::Memcached(_))) {
@@ -22,11 +22,15 @@ pub fn buffering(
     let (request, response) = (&nginx.request_buffers, &nginx.response_buffers);
     Ok(Buffering {
         spooling: Some(Spooling {
-            rules: Rules::build(request, (BUFFER_REQUEST_BYTES, u64::MAX), cx)?,
+            rules: Rules::build(request, (BUFFER_REQUEST_BYTES, u64::MAX), builder)?,
             always: !request.off,
         }),
         ahead: Some(ReadAhead {
-            rules: Rules::build(response, (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX), cx)?,
+            rules: Rules::build(
+                response,
+                (BUFFER_RESPONSE_BYTES, BUFFER_FILE_BYTES_MAX),
+                builder,
+            )?,
             usually: !response.off,
             obeys: !ignores("X-Accel-Buffering"),
         }),

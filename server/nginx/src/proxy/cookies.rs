@@ -26,11 +26,11 @@ impl Change {
     pub fn build(
         directive: &'static str,
         config: &LocationChange,
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Change, Refusal> {
         Ok(Change {
-            from: From::build(directive, &config.from, &config.pattern, cx)?,
-            to: cx.template(&config.to)?,
+            from: From::build(directive, &config.from, &config.pattern, builder)?,
+            to: builder.template(&config.to)?,
         })
     }
 
@@ -70,15 +70,15 @@ impl From {
         directive: &'static str,
         text: &str,
         pattern: &str,
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<From, Refusal> {
         match pattern {
-            "" => Ok(From::Text(cx.template(text)?)),
+            "" => Ok(From::Text(builder.template(text)?)),
             pattern => Ok(From::Pattern(Pattern::new(
                 directive,
                 pattern,
                 Case::Kept,
-                cx.recorder,
+                builder.recorder,
             )?)),
         }
     }
@@ -107,17 +107,17 @@ struct Flags {
 
 impl Cookies {
     /// Parses the settings; `None` if cookies are not changed.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Option<Cookies>, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Option<Cookies>, Refusal> {
         let changes = |name, list: &[LocationChange]| -> Result<Vec<Change>, Refusal> {
             let list = list.iter();
-            list.map(|one| Change::build(name, one, cx)).collect()
+            list.map(|one| Change::build(name, one, builder)).collect()
         };
         let flags = config.cookie_flags.iter();
         let cookies = Cookies {
             domains: changes("proxy_cookie_domain", &config.cookie_domains)?,
             paths: changes("proxy_cookie_path", &config.cookie_paths)?,
             flags: flags
-                .map(|flags| Flags::build(flags, cx))
+                .map(|flags| Flags::build(flags, builder))
                 .collect::<Result<_, _>>()?,
         };
         let is_idle =
@@ -171,9 +171,9 @@ impl Cookies {
 }
 
 impl Flags {
-    fn build(config: &CookieFlags, cx: &Builder<'_>) -> Result<Flags, Refusal> {
+    fn build(config: &CookieFlags, builder: &Builder<'_>) -> Result<Flags, Refusal> {
         let mut flags = Flags {
-            name: From::build("proxy_cookie_flags", &config.name, &config.pattern, cx)?,
+            name: From::build("proxy_cookie_flags", &config.name, &config.pattern, builder)?,
             secure: None,
             http_only: None,
             same_site: None,

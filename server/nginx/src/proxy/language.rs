@@ -21,13 +21,13 @@ impl Language for NginxConf<'_> {
         _config: &Config,
         servers: u32,
         _sharing: Sharing,
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Box<dyn Dialect>, Refusal> {
-        Ok(Box::new(NginxProxy::build(self.0, servers, cx)?))
+        Ok(Box::new(NginxProxy::build(self.0, servers, builder)?))
     }
 
-    fn buffering(&self, config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
-        buffering(config, self.0, cx)
+    fn buffering(&self, config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal> {
+        buffering(config, self.0, builder)
     }
 
     fn empty_fields(&self) -> EmptyFields {

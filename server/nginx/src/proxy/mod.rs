@@ -87,12 +87,12 @@ struct Rare {
 }
 
 impl Rare {
-    fn build(config: &Config, cx: &Builder<'_>) -> Result<Option<Box<Rare>>, Refusal> {
+    fn build(config: &Config, builder: &Builder<'_>) -> Result<Option<Box<Rare>>, Refusal> {
         let rate = match config.limit_rate.as_str() {
             "" | "0" => None,
-            rate => Some(cx.template(rate)?),
+            rate => Some(builder.template(rate)?),
         };
-        let keep = config.keep.as_ref().map(|keep| Keep::build(keep, cx));
+        let keep = config.keep.as_ref().map(|keep| Keep::build(keep, builder));
         let rare = Rare {
             rate,
             keep: keep.transpose()?,
@@ -119,10 +119,14 @@ enum Extent {
 
 impl NginxProxy {
     /// Parses the settings; `servers` is the number of servers that may be tried.
-    pub fn build(config: &Config, servers: u32, cx: &Builder<'_>) -> Result<NginxProxy, Refusal> {
+    pub fn build(
+        config: &Config,
+        servers: u32,
+        builder: &Builder<'_>,
+    ) -> Result<NginxProxy, Refusal> {
         let target = config.target.as_ref().map(|target| {
             Ok(Target {
-                path: cx.template(&target.path)?,
+                path: builder.template(&target.path)?,
                 extent: match target.whole {
                     true => Extent::Whole,
                     false => Extent::Beginning(target.cut as usize),
@@ -130,10 +134,10 @@ impl NginxProxy {
             })
         });
         let redirects = config.redirects.iter();
-        let redirects = redirects.map(|change| Change::build("proxy_redirect", change, cx));
+        let redirects = redirects.map(|change| Change::build("proxy_redirect", change, builder));
         let ignores = |name: &str| config.ignore.iter().any(|ignored| ignored == name);
         Ok(NginxProxy {
-            host: cx.template(&config.host)?,
+            host: builder.template(&config.host)?,
             target: target.transpose()?,
             upgrade: config.upgrade,
             hidden: config
@@ -142,15 +146,15 @@ impl NginxProxy {
                 .map(|name| name.to_ascii_lowercase().into_bytes().into())
                 .collect(),
             redirects: redirects.collect::<Result<_, Refusal>>()?,
-            cookies: Cookies::build(config, cx)?.map(Box::new),
+            cookies: Cookies::build(config, builder)?.map(Box::new),
             method: match config.method.as_str() {
                 "" => None,
-                method => Some(cx.template(method)?),
+                method => Some(builder.template(method)?),
             },
             body: config
                 .body
                 .as_ref()
-                .map(|body| cx.template(body))
+                .map(|body| builder.template(body))
                 .transpose()?,
             drops_fields: config.drop_fields,
             http10: config.http10,
@@ -158,17 +162,17 @@ impl NginxProxy {
             hints: config
                 .early_hints
                 .iter()
-                .map(|text| cx.template(text))
+                .map(|text| builder.template(text))
                 .collect::<Result<_, _>>()?,
             stays: config.ignore_client_abort,
             ignores_redirect: ignores("X-Accel-Redirect"),
             ignores_rate: ignores("X-Accel-Limit-Rate"),
             ignores_charset: ignores("X-Accel-Charset"),
-            tree: Shared::of(cx).tree,
+            tree: Shared::of(builder).tree,
             naming: Naming::build(&config.naming),
             intercept: config.intercept.as_slice().into(),
             next: NextUpstream::build(config, servers)?,
-            rare: Rare::build(config, cx)?,
+            rare: Rare::build(config, builder)?,
         })
     }
 

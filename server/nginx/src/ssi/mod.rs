@@ -43,16 +43,16 @@ struct Rules {
 }
 
 /// Builds the handler.
-pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     Ok(Filtering::boxed(Settings(Arc::new(Rules {
         types: Kinds::build(&config.types),
         value_bytes_max: usize::try_from(config.value_length).unwrap_or(usize::MAX),
         silent: config.silent,
         keeps_last_modified: config.keeps_last_modified,
         names: Names::build(&config.variables, &Default::default())?,
-        all_names: crate::shared::Shared::of(cx).names,
-        site: cx.itself.clone(),
-        tree: crate::shared::Shared::of(cx).tree,
+        all_names: crate::shared::Shared::of(builder).names,
+        site: builder.itself.clone(),
+        tree: crate::shared::Shared::of(builder).tree,
     }))))
 }
 

@@ -22,7 +22,7 @@ use sluice_pipeline::settings::given;
 pub fn build<'m>(
     config: &'m Config,
     language: &dyn Language,
-    cx: &mut Builder<'m>,
+    builder: &mut Builder<'m>,
 ) -> Result<Box<dyn Handler>, Refusal> {
     if config.origin.coalesce || !config.origin.handle_response.is_empty() {
         return Err(
@@ -32,9 +32,9 @@ pub fn build<'m>(
         );
     }
     let settings = settings(&config.store)?;
-    let store = open(&settings, cx)?;
-    let origin = cx.within(".origin", |cx| {
-        reverse_proxy::proxy(&config.origin, language, cx)
+    let store = open(&settings, builder)?;
+    let origin = builder.within(".origin", |builder| {
+        reverse_proxy::proxy(&config.origin, language, builder)
     })?;
     let methods = config.methods.iter().map(|name| {
         let method = Method::from_token(name.as_bytes());
@@ -43,11 +43,11 @@ pub fn build<'m>(
     Ok(Box::new(Cache(Arc::new(Rule {
         store,
         origin,
-        key: cx.template(&config.key)?,
+        key: builder.template(&config.key)?,
         methods: methods.collect::<Result<_, _>>()?,
-        bypass: templates(&config.bypass, cx)?,
-        no_store: templates(&config.no_store, cx)?,
-        purge: templates(&config.purge, cx)?,
+        bypass: templates(&config.bypass, builder)?,
+        no_store: templates(&config.no_store, builder)?,
+        purge: templates(&config.purge, builder)?,
         rules: rules(config)?,
         is_buffered: !config.unbuffered,
         ignores_buffering: config.ignore.iter().any(|name| is_buffering(name)),
@@ -73,8 +73,8 @@ pub fn build<'m>(
     }))))
 }
 
-fn templates(texts: &[String], cx: &Builder<'_>) -> Result<Box<[Template]>, Refusal> {
-    texts.iter().map(|text| cx.template(text)).collect()
+fn templates(texts: &[String], builder: &Builder<'_>) -> Result<Box<[Template]>, Refusal> {
+    texts.iter().map(|text| builder.template(text)).collect()
 }
 
 fn seconds(time: sluice_model::Duration) -> u32 {
@@ -123,8 +123,8 @@ fn settings(config: &CacheStore) -> Result<Settings, Refusal> {
 }
 
 /// Opens the cache, unless the configuration is only validated.
-fn open(settings: &Settings, cx: &Builder<'_>) -> Result<Option<Arc<Store>>, Refusal> {
-    let Some(recorder) = cx.recorder else {
+fn open(settings: &Settings, builder: &Builder<'_>) -> Result<Option<Arc<Store>>, Refusal> {
+    let Some(recorder) = builder.recorder else {
         return Ok(None);
     };
     let log = recorder.log().clone();

@@ -35,23 +35,23 @@ use sluice_pipeline::settings::given;
 pub fn build<'m>(
     config: &'m Config,
     language: &dyn Language,
-    cx: &mut Builder<'m>,
+    builder: &mut Builder<'m>,
 ) -> Result<Box<dyn Handler>, Refusal> {
-    Ok(Box::new(proxy(config, language, cx)?))
+    Ok(Box::new(proxy(config, language, builder)?))
 }
 
 /// Builds a proxy for use by another handler.
 pub fn proxy<'m>(
     config: &'m Config,
     language: &dyn Language,
-    cx: &mut Builder<'m>,
+    builder: &mut Builder<'m>,
 ) -> Result<ReverseProxy, Refusal> {
-    let facts = match cx.proxy_facts_are_asked {
+    let facts = match builder.proxy_facts_are_asked {
         true => Facts::Shown,
         false => Facts::Unused,
     };
-    let group = group(config, cx)?;
-    let maker = Arc::new(maker(config, facts, group.as_ref(), cx)?);
+    let group = group(config, builder)?;
+    let maker = Arc::new(maker(config, facts, group.as_ref(), builder)?);
     let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets())?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
@@ -64,17 +64,17 @@ pub fn proxy<'m>(
     if !matches!(dynamic, Some(Dynamic::Group(_))) {
         upstreams.iter().for_each(|upstream| maker.show(upstream));
     }
-    if let Some(log) = cx.log {
+    if let Some(log) = builder.log {
         let dials: Vec<&str> = config.upstreams.iter().map(|one| &*one.dial).collect();
         maker.transport.warn(log, &dials.join(" "));
     }
-    let (header_up, header_down) = headers(config, language, cx)?;
+    let (header_up, header_down) = headers(config, language, builder)?;
     let servers = match &group {
         Some(group) => group.group().tries(),
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
     };
     let selection = Selection::build(config, &upstreams, &maker)?.with_group(group);
-    let interceptions = interceptions(config, cx)?;
+    let interceptions = interceptions(config, builder)?;
     let active = maker
         .checks()
         .map(|checks| ActiveChecks::new(checks, &upstreams));
@@ -93,32 +93,32 @@ pub fn proxy<'m>(
         selection,
         header_up,
         header_down,
-        dialect: language.dialect(config, servers, sharing, cx)?,
+        dialect: language.dialect(config, servers, sharing, builder)?,
         facts,
-        keeps_fields: config.nginx.is_some() && cx.upstream_fields_are_asked,
-        verbose: verbose(config, cx),
+        keeps_fields: config.nginx.is_some() && builder.upstream_fields_are_asked,
+        verbose: verbose(config, builder),
         streams: streams(config)?,
         coalescing: coalescing(config)?,
-        buffering: language.buffering(config, cx)?,
+        buffering: language.buffering(config, builder)?,
     })
 }
 
 fn interceptions<'m>(
     config: &'m Config,
-    cx: &mut Builder<'m>,
+    builder: &mut Builder<'m>,
 ) -> Result<Vec<Interception>, Refusal> {
     let rules = config.handle_response.iter().enumerate();
     rules
         .map(|(index, rule)| {
             let step = format!(".handle_response[{index}]");
-            cx.within(&step, |cx| Interception::build(rule, cx))
+            builder.within(&step, |builder| Interception::build(rule, builder))
         })
         .collect()
 }
 
 /// Steps are logged at level `debug`; if no log accepts that level, `None` avoids the formatting.
-fn verbose(config: &Config, cx: &Builder<'_>) -> Option<Verbose> {
-    let log = cx.log.filter(|_| config.verbose_logs)?;
+fn verbose(config: &Config, builder: &Builder<'_>) -> Option<Verbose> {
+    let log = builder.log.filter(|_| config.verbose_logs)?;
     Some(Verbose::new(log.clone()))
 }
 
@@ -159,24 +159,29 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
 }
 
 /// The nginx upstream group of the directive, if it uses one.
-fn group(config: &Config, cx: &Builder<'_>) -> Result<Option<Choosing>, Refusal> {
+fn group(config: &Config, builder: &Builder<'_>) -> Result<Option<Choosing>, Refusal> {
     let balancing = config.load_balancing.as_ref();
     let Some(SelectionPolicy::Nginx(group)) = balancing.and_then(|c| c.selection_policy.as_ref())
     else {
         return Ok(None);
     };
-    Choosing::build(group, &config.upstreams, cx).map(Some)
+    Choosing::build(group, &config.upstreams, builder).map(Some)
 }
 
 fn maker(
     config: &Config,
     facts: Facts,
     group: Option<&Choosing>,
-    cx: &Builder<'_>,
+    builder: &Builder<'_>,
 ) -> Result<Maker, Refusal> {
-    let shared: Shared = cx.shared.get();
+    let shared: Shared = builder.shared.get();
     shared.note_proxy();
-    let transport = Transport::build(config.transport.as_ref(), cx.log, cx.keys, &shared)?;
+    let transport = Transport::build(
+        config.transport.as_ref(),
+        builder.log,
+        builder.keys,
+        &shared,
+    )?;
     let checks = config.health_checks.as_ref();
     let passive = select::passive(checks.and_then(|checks| checks.passive.as_ref()))?;
     let active = checks.and_then(|checks| checks.active.as_ref());
@@ -189,7 +194,7 @@ fn maker(
             Some(group) if group.group().is_counted() => Counted::Yes,
             Some(_) | None => select::counted(config, &passive, facts)?,
         },
-        hub: cx.recorder.map(|recorder| recorder.hub().clone()),
+        hub: builder.recorder.map(|recorder| recorder.hub().clone()),
         passive,
         breaking: config
             .circuit_breaker
@@ -222,7 +227,7 @@ fn fixed(
 fn headers(
     config: &Config,
     language: &dyn Language,
-    cx: &Builder<'_>,
+    builder: &Builder<'_>,
 ) -> Result<(Option<Ops>, Option<HeaderDown>), Refusal> {
     let Some(changes) = &config.headers else {
         return Ok((None, None));
@@ -230,7 +235,7 @@ fn headers(
     let up = changes
         .request
         .as_ref()
-        .map(|ops| Ops::build(ops, cx))
+        .map(|ops| Ops::build(ops, builder))
         .transpose()?;
     let up = match language.empty_fields() {
         EmptyFields::Sent => up,
@@ -239,12 +244,12 @@ fn headers(
     let down = changes
         .response
         .as_ref()
-        .map(|down| header_down(down, cx))
+        .map(|down| header_down(down, builder))
         .transpose()?;
     Ok((up, down))
 }
 
-fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDown, Refusal> {
+fn header_down(config: &ResponseHeaderOps, builder: &Builder<'_>) -> Result<HeaderDown, Refusal> {
     let ops = HeaderOps {
         add: config.add.clone(),
         set: config.set.clone(),
@@ -253,7 +258,7 @@ fn header_down(config: &ResponseHeaderOps, cx: &Builder<'_>) -> Result<HeaderDow
     };
     let require = config.require.as_ref().map(response_matcher).transpose()?;
     Ok(HeaderDown {
-        ops: Ops::build(&ops, cx)?,
+        ops: Ops::build(&ops, builder)?,
         require,
     })
 }

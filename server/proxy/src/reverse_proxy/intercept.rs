@@ -37,13 +37,16 @@ enum Then {
 
 impl Interception {
     /// Parses the settings.
-    pub fn build<'m>(config: &'m Config, cx: &mut Builder<'m>) -> Result<Interception, Refusal> {
+    pub fn build<'m>(
+        config: &'m Config,
+        builder: &mut Builder<'m>,
+    ) -> Result<Interception, Refusal> {
         let when = config.r#match.as_ref().map(response_matcher).transpose()?;
-        let then = match StatusText::build(config.status_code.as_str(), cx)? {
+        let then = match StatusText::build(config.status_code.as_str(), builder)? {
             Some(status) => Then::Replace(status),
             None => Then::Enter {
                 keeps: may_copy(&config.routes),
-                list: cx.add_list(&config.routes),
+                list: builder.add_list(&config.routes),
             },
         };
         Ok(Interception { when, then })

@@ -17,11 +17,11 @@ pub trait Language {
         config: &Config,
         servers: u32,
         sharing: Sharing,
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Box<dyn Dialect>, Refusal>;
 
     /// Where bodies wait.
-    fn buffering(&self, config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal>;
+    fn buffering(&self, config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal>;
 
     /// What becomes of request fields that are set to nothing.
     fn empty_fields(&self) -> EmptyFields;

@@ -49,21 +49,21 @@ const FAR_AWAY: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 impl Sticky {
     /// Parses the settings of a group; `None` without session persistence.
-    pub fn build(config: &NginxGroup, cx: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
+    pub fn build(config: &NginxGroup, builder: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
         let Some(sticky) = &config.sticky else {
             return Ok(None);
         };
-        let names = sticky.names.iter().map(|name| cx.template(name));
+        let names = sticky.names.iter().map(|name| builder.template(name));
         let learn = sticky.learn.as_ref();
         let created = learn.map_or(&[][..], |learn| &learn.create);
-        let created = created.iter().map(|name| cx.template(name));
+        let created = created.iter().map(|name| builder.template(name));
         Ok(Some(Sticky {
             names: names.collect::<Result<_, _>>()?,
             created: created.collect::<Result<_, _>>()?,
             at_header: learn.is_some_and(|learn| learn.at_header),
             cookie: match &sticky.cookie {
                 None => None,
-                Some(cookie) => Some(Cookie::build(cookie, cx)?),
+                Some(cookie) => Some(Cookie::build(cookie, builder)?),
             },
         }))
     }
@@ -104,7 +104,7 @@ impl Sticky {
 }
 
 impl Cookie {
-    fn build(config: &Config, cx: &Builder<'_>) -> Result<Cookie, Refusal> {
+    fn build(config: &Config, builder: &Builder<'_>) -> Result<Cookie, Refusal> {
         Ok(Cookie {
             name: config.name.as_str().into(),
             expires: match (config.expires_never, config.expires) {
@@ -112,9 +112,9 @@ impl Cookie {
                 (false, None) => Expires::WithClient,
                 (false, Some(time)) => Expires::After(given(time).map_or(0, |time| time.as_secs())),
             },
-            domain: cx.template(&config.domain)?,
-            path: cx.template(&config.path)?,
-            same_site: cx.template(&config.same_site)?,
+            domain: builder.template(&config.domain)?,
+            path: builder.template(&config.path)?,
+            same_site: builder.template(&config.same_site)?,
             flags: match (config.http_only, config.secure) {
                 (true, true) => "; HttpOnly; Secure",
                 (true, false) => "; HttpOnly",

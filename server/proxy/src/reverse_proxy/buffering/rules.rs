@@ -36,7 +36,7 @@ impl Rules {
     pub fn build(
         config: &BodyBuffers,
         usual: (u64, u64),
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Arc<Rules>, Refusal> {
         let (memory, file_max) = usual;
         let or = |value: u64, usual: u64| if value == 0 { usual } else { value };
@@ -52,8 +52,8 @@ impl Rules {
                 write_bytes: write.clamp(least, most),
                 file_max: config.file_max.unwrap_or(file_max),
             },
-            folder: folder(config, cx)?,
-            log: cx.log.cloned(),
+            folder: folder(config, builder)?,
+            log: builder.log.cloned(),
         }))
     }
 
@@ -98,7 +98,7 @@ impl Rules {
 
 impl Buffering {
     /// Parses the settings.
-    pub fn build(config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
+    pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal> {
         let request_bytes = bytes("request_buffers", config.request_buffers)?;
         let answer_bytes = bytes("response_buffers", config.response_buffers)?;
         if config.buffer_folder.is_empty() {
@@ -114,7 +114,7 @@ impl Buffering {
                 folder: config.buffer_folder.clone(),
                 ..BodyBuffers::default()
             };
-            let rules = Rules::build(&buffers, (BUFFER_REQUEST_BYTES, file_max), cx);
+            let rules = Rules::build(&buffers, (BUFFER_REQUEST_BYTES, file_max), builder);
             Some(rules).filter(|_| memory > 0).transpose()
         };
         Ok(Buffering {
@@ -143,29 +143,32 @@ fn bytes(name: &str, bytes: i64) -> Result<usize, Refusal> {
 
 /// The folder for temporary files. A configured folder has to be usable at startup, and belongs to the user that the
 /// workers run as.
-fn folder(config: &BodyBuffers, cx: &Builder<'_>) -> Result<Arc<Folder>, Refusal> {
+fn folder(config: &BodyBuffers, builder: &Builder<'_>) -> Result<Arc<Folder>, Refusal> {
     if config.folder.is_empty() {
         return Ok(Folder::new(usual_folder()));
     }
-    let Some(recorder) = cx.recorder else {
+    let Some(recorder) = builder.recorder else {
         return Ok(Folder::new(&config.folder));
     };
-    cx.shared.get::<Shared>().folder(&config.folder, |folder| {
-        let prepared = folder
-            .prepare()
-            .and_then(|_| recorder.stores().hand_over(folder.path()));
-        prepared.map_err(|error| {
-            let what = format!(
-                "no temporary file can be made in `{}`: {error}",
-                config.folder
-            );
-            let help = "name a folder that the server may write to, or remove the line";
-            Refusal {
-                written: config.origin.route(),
-                ..Refusal::new(what).with_help(help)
-            }
+    builder
+        .shared
+        .get::<Shared>()
+        .folder(&config.folder, |folder| {
+            let prepared = folder
+                .prepare()
+                .and_then(|_| recorder.stores().hand_over(folder.path()));
+            prepared.map_err(|error| {
+                let what = format!(
+                    "no temporary file can be made in `{}`: {error}",
+                    config.folder
+                );
+                let help = "name a folder that the server may write to, or remove the line";
+                Refusal {
+                    written: config.origin.route(),
+                    ..Refusal::new(what).with_help(help)
+                }
+            })
         })
-    })
 }
 
 /// The default folder for temporary files: not `/tmp`, which often is a tmpfs.

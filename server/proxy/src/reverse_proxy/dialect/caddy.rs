@@ -60,8 +60,8 @@ impl Language for Caddyfile {
         }))
     }
 
-    fn buffering(&self, config: &Config, cx: &Builder<'_>) -> Result<Buffering, Refusal> {
-        Buffering::build(config, cx)
+    fn buffering(&self, config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal> {
+        Buffering::build(config, builder)
     }
 
     fn empty_fields(&self) -> EmptyFields {

@@ -224,7 +224,7 @@ impl Choosing {
     pub fn build(
         config: &Config,
         upstreams: &[UpstreamConfig],
-        cx: &Builder<'_>,
+        builder: &Builder<'_>,
     ) -> Result<Choosing, Refusal> {
         if config.servers.len() != upstreams.len() {
             return Err(Refusal::new(format!(
@@ -236,9 +236,12 @@ impl Choosing {
             .with_help("give as many"));
         }
         Ok(Choosing {
-            group: cx.shared.get::<Shared>().group(config, upstreams, cx.log)?,
-            key: cx.template(&config.key)?,
-            sticky: Sticky::build(config, cx)?.map(Box::new),
+            group: builder
+                .shared
+                .get::<Shared>()
+                .group(config, upstreams, builder.log)?,
+            key: builder.template(&config.key)?,
+            sticky: Sticky::build(config, builder)?.map(Box::new),
         })
     }
 
