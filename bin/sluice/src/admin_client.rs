@@ -78,7 +78,7 @@ impl Client {
             ))
             .help("start the server first, or name another endpoint with `--address`")
         })?;
-        let (status, body) = answer(&raw)
+        let (status, body) = response(&raw)
             .ok_or_else(|| Failed::new(format!("{} does not speak HTTP", self.address)))?;
         if (200..300).contains(&status) {
             return Ok(body.to_vec());
@@ -132,7 +132,7 @@ fn talk(mut stream: impl Read + Write, head: &[u8], body: &[u8]) -> io::Result<V
 
 /// Status and body of a complete response. The connection ends after it, so framing does not matter, except that a
 /// chunked body would have to be decoded; our servers always declare the length.
-fn answer(raw: &[u8]) -> Option<(u16, &[u8])> {
+fn response(raw: &[u8]) -> Option<(u16, &[u8])> {
     let end = raw.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&raw[..end]).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn answers_are_taken_apart() {
         let raw = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}";
-        assert_eq!(answer(raw), Some((400, &b"{}"[..])));
-        assert_eq!(answer(b"SSH-2.0\r\n\r\n"), None);
-        assert_eq!(answer(b""), None);
+        assert_eq!(response(raw), Some((400, &b"{}"[..])));
+        assert_eq!(response(b"SSH-2.0\r\n\r\n"), None);
+        assert_eq!(response(b""), None);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Challenges {
     }
 
     /// The response body for a request for `path`, if it is an active http-01 challenge or validation file.
-    pub fn http_answer(&self, path: &[u8]) -> Option<String> {
+    pub fn http_response(&self, path: &[u8]) -> Option<String> {
         let path = std::str::from_utf8(path).ok()?;
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         match path.strip_prefix(HTTP_PREFIX) {
@@ -203,13 +203,16 @@ mod tests {
         let shown = challenges.show_http("tok-en_1", "tok-en_1.thumb").unwrap();
         let path = format!("{HTTP_PREFIX}tok-en_1");
         assert_eq!(
-            challenges.http_answer(path.as_bytes()).as_deref(),
+            challenges.http_response(path.as_bytes()).as_deref(),
             Some("tok-en_1.thumb")
         );
-        assert_eq!(challenges.http_answer(b"/tok-en_1"), None);
-        assert_eq!(challenges.http_answer(format!("{path}/x").as_bytes()), None);
+        assert_eq!(challenges.http_response(b"/tok-en_1"), None);
+        assert_eq!(
+            challenges.http_response(format!("{path}/x").as_bytes()),
+            None
+        );
         drop(shown);
-        assert!(challenges.is_idle() && challenges.http_answer(path.as_bytes()).is_none());
+        assert!(challenges.is_idle() && challenges.http_response(path.as_bytes()).is_none());
         for bad in ["", "a/b", "../x", "a.b", "a b"] {
             assert!(challenges.show_http(bad, "x").is_err(), "{bad:?}");
         }
@@ -219,13 +222,13 @@ mod tests {
     fn a_file_is_served_until_it_is_dropped() {
         let challenges = Arc::new(Challenges::default());
         let shown = challenges.show_file("AB12.txt", "one\ntwo").unwrap();
-        let answer = |path: &str| challenges.http_answer(path.as_bytes());
+        let response = |path: &str| challenges.http_response(path.as_bytes());
         let path = format!("{FILE_PREFIX}AB12.txt");
-        assert_eq!(answer(&path).as_deref(), Some("one\ntwo"));
-        assert_eq!(answer(&format!("{HTTP_PREFIX}AB12.txt")), None);
-        assert_eq!(answer(&format!("{FILE_PREFIX}other.txt")), None);
+        assert_eq!(response(&path).as_deref(), Some("one\ntwo"));
+        assert_eq!(response(&format!("{HTTP_PREFIX}AB12.txt")), None);
+        assert_eq!(response(&format!("{FILE_PREFIX}other.txt")), None);
         drop(shown);
-        assert!(challenges.is_idle() && answer(&path).is_none());
+        assert!(challenges.is_idle() && response(&path).is_none());
         for bad in ["", "a/b", "..", ".x", "a b", "a?b"] {
             assert!(challenges.show_file(bad, "x").is_err(), "{bad:?}");
         }

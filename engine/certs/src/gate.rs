@@ -54,8 +54,8 @@ impl Gate {
                     let Ok(client) = client else { continue };
                     // Errors of a client are ignored.
                     let _ = match kind {
-                        GateKind::Http => answer_http(client, &challenges),
-                        GateKind::Alpn => answer_alpn(client, &challenges),
+                        GateKind::Http => respond_http(client, &challenges),
+                        GateKind::Alpn => respond_alpn(client, &challenges),
                     };
                 }
             })
@@ -97,7 +97,7 @@ fn bind(host: &str, port: u16) -> Option<TcpListener> {
         .ok()
 }
 
-fn answer_http(mut client: TcpStream, challenges: &Challenges) -> std::io::Result<()> {
+fn respond_http(mut client: TcpStream, challenges: &Challenges) -> std::io::Result<()> {
     client.set_read_timeout(Some(CHALLENGE_CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CHALLENGE_CLIENT_TIMEOUT))?;
     let mut head = Vec::new();
@@ -112,7 +112,7 @@ fn answer_http(mut client: TcpStream, challenges: &Challenges) -> std::io::Resul
     let path = line
         .strip_prefix(b"GET ")
         .and_then(|rest| rest.split(|b| *b == b' ').next());
-    let answer = match path.and_then(|path| challenges.http_answer(path)) {
+    let response = match path.and_then(|path| challenges.http_response(path)) {
         Some(text) => format!(
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
             text.len()
@@ -121,10 +121,10 @@ fn answer_http(mut client: TcpStream, challenges: &Challenges) -> std::io::Resul
             "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned()
         }
     };
-    client.write_all(answer.as_bytes())
+    client.write_all(response.as_bytes())
 }
 
-fn answer_alpn(mut client: TcpStream, challenges: &Challenges) -> std::io::Result<()> {
+fn respond_alpn(mut client: TcpStream, challenges: &Challenges) -> std::io::Result<()> {
     client.set_read_timeout(Some(CHALLENGE_CLIENT_TIMEOUT))?;
     client.set_write_timeout(Some(CHALLENGE_CLIENT_TIMEOUT))?;
     let mut acceptor = Acceptor::default();
@@ -176,13 +176,13 @@ mod tests {
         ] {
             let mut client = TcpStream::connect(addr).unwrap();
             write!(client, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).unwrap();
+            let mut response = String::new();
+            client.read_to_string(&mut response).unwrap();
             assert!(
-                answer.starts_with(&format!("HTTP/1.1 {status} ")),
-                "{answer}"
+                response.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{response}"
             );
-            assert_eq!(answer.ends_with("tok.thumb"), status == "200");
+            assert_eq!(response.ends_with("tok.thumb"), status == "200");
         }
         drop(gate);
         assert!(TcpListener::bind(addr).is_ok());

@@ -212,7 +212,7 @@ pub const ACME_NONCES_MAX: usize = 10_000;
 pub const ACME_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Concurrent requests of ACME clients, each on a thread. Further ones are rejected with `Retry-After`.
-pub const ACME_ANSWERS_MAX: usize = 16;
+pub const ACME_RESPONSES_MAX: usize = 16;
 
 /// Concurrent validations, each on a thread that mostly waits.
 pub const ACME_LOOKS_MAX: usize = 32;

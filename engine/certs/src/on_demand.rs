@@ -343,8 +343,8 @@ impl OnDemand {
         let request = Request::get(format!("{ask}{joint}domain={subject}"))
             .body(Vec::new())
             .map_err(|error| refuse(error.to_string()))?;
-        let answer = self.fetcher.send(request).map_err(refuse)?;
-        match answer.status() {
+        let response = self.fetcher.send(request).map_err(refuse)?;
+        match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(refuse(format!(
                 "permission for `{subject}` is refused: status {status}"
@@ -546,7 +546,7 @@ mod tests {
 
     /// An endpoint that responds with status and body by the requested name, and counts the requests.
     fn endpoint(
-        answer: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
+        response: impl Fn(&str) -> (u16, Vec<u8>) + Send + 'static,
     ) -> (Source, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/cert", listener.local_addr().unwrap());
@@ -560,7 +560,7 @@ mod tests {
                 let text = String::from_utf8_lossy(&buf[..length]).into_owned();
                 counted.fetch_add(1, Ordering::Relaxed);
                 let name = text.split(['=', '&']).nth(1).unwrap_or_default();
-                let (status, body) = answer(name);
+                let (status, body) = response(name);
                 let length = body.len();
                 let head = format!(
                     "HTTP/1.1 {status} x\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"

@@ -114,8 +114,8 @@ impl Pair {
     /// The file does not contain an OCSP response, or contains an error response.
     pub fn stapled(self, file: &Path) -> Result<Pair, CertsError> {
         let missing = || CertsError::io("read", file, std::io::ErrorKind::NotFound.into());
-        let answer = read_file(file)?.ok_or_else(missing)?;
-        if !is_ocsp_response(&answer) {
+        let response = read_file(file)?.ok_or_else(missing)?;
+        if !is_ocsp_response(&response) {
             return Err(CertsError::Damaged {
                 path: file.to_owned(),
                 what: "it is not an OCSP response".to_owned(),
@@ -125,7 +125,7 @@ impl Pair {
         let certified = CertifiedKey {
             cert: cert.clone(),
             key: key.clone(),
-            ocsp: Some(answer),
+            ocsp: Some(response),
         };
         Ok(Pair {
             certified: Arc::new(certified),

@@ -58,11 +58,11 @@ impl Publisher {
             .header(header::HOST, host)
             .body(Vec::new())
             .map_err(|error| error.to_string())?;
-        let answer = fetcher.send(request)?;
-        if !answer.status().is_success() {
-            return Err(format!("the response is {}", answer.status()));
+        let response = fetcher.send(request)?;
+        if !response.status().is_success() {
+            return Err(format!("the response is {}", response.status()));
         }
-        certificates_from_pem(answer.body()).map_err(|error| error.to_string())
+        certificates_from_pem(response.body()).map_err(|error| error.to_string())
     }
 }
 
@@ -89,7 +89,7 @@ mod tests {
     const PEM: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
 
     /// The address of a server that sends this response to one request, and the request it received.
-    fn server(answer: String) -> (String, thread::JoinHandle<String>) {
+    fn server(response: String) -> (String, thread::JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let served = thread::spawn(move || {
@@ -100,7 +100,7 @@ mod tests {
                 let count = stream.read(&mut piece).unwrap();
                 asked.extend_from_slice(&piece[..count]);
             }
-            stream.write_all(answer.as_bytes()).unwrap();
+            stream.write_all(response.as_bytes()).unwrap();
             String::from_utf8(asked).unwrap()
         });
         (format!("http://{address}/ca.pem?x=1"), served)
@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn certificates_are_those_of_the_answer() {
         let length = PEM.len();
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{PEM}");
-        let (url, served) = server(answer);
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{PEM}");
+        let (url, served) = server(response);
         assert_eq!(Publisher::default().fetch(&url), Ok(vec![vec![0, 0, 0]]));
         let asked = served.join().unwrap();
         assert!(asked.starts_with("GET /ca.pem?x=1 HTTP/1.1\r\n"), "{asked}");

@@ -135,23 +135,23 @@ impl CertStore {
         index.first.iter().map(|entry| entry.pair.clone()).collect()
     }
 
-    /// Staples the OCSP response `answer` to a certificate, or none.
-    pub(crate) fn staple(&self, pair: &Arc<Pair>, answer: Option<&[u8]>) {
+    /// Staples the OCSP response `response` to a certificate, or none.
+    pub(crate) fn staple(&self, pair: &Arc<Pair>, response: Option<&[u8]>) {
         let is_it = |entry: &&Entry| Arc::ptr_eq(&entry.pair, pair);
         let shown = |entry: &Entry| entry.stapled.as_ref().and_then(|one| one.ocsp.clone());
         {
             let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
             let found = index.first.iter().find(is_it);
-            if found.is_none_or(|entry| shown(entry).as_deref() == answer) {
+            if found.is_none_or(|entry| shown(entry).as_deref() == response) {
                 return;
             }
         }
-        let stapled = answer.map(|answer| {
+        let stapled = response.map(|response| {
             let CertifiedKey { cert, key, .. } = &*pair.certified;
             Arc::new(CertifiedKey {
                 cert: cert.clone(),
                 key: key.clone(),
-                ocsp: Some(answer.to_vec()),
+                ocsp: Some(response.to_vec()),
             })
         });
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);

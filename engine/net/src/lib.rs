@@ -42,8 +42,8 @@ pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;
 pub use service::{
-    Answer, Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols,
-    Refused, Service, Settings, Slow,
+    Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols, Refused,
+    Response, Service, Settings, Slow,
 };
 pub use sockets::SocketSettings;
 pub use stream::Stream;

@@ -18,7 +18,7 @@ use crate::worker::Worker;
 
 /// Serves the requests of one listener.
 ///
-/// A response that is ready immediately costs no allocation: `serve` returns [`Answer::Ready`]. Otherwise it returns a
+/// A response that is ready immediately costs no allocation: `serve` returns [`Response::Ready`]. Otherwise it returns a
 /// boxed future; its value goes to `resume`, which continues where `serve` stopped. All state in between lives in
 /// [`Exchange::context`].
 pub trait Service: Send + Sync + 'static {
@@ -31,14 +31,17 @@ pub trait Service: Send + Sync + 'static {
     fn reset(&self, context: &mut Self::Context);
 
     /// Starts producing the response.
-    fn serve<'a>(&'a self, exchange: &'a mut Exchange<Self::Context>) -> Answer<'a, Self::Outcome>;
+    fn serve<'a>(
+        &'a self,
+        exchange: &'a mut Exchange<Self::Context>,
+    ) -> Response<'a, Self::Outcome>;
 
     /// Continues after an awaited step.
     fn resume<'a>(
         &'a self,
         exchange: &'a mut Exchange<Self::Context>,
         outcome: Self::Outcome,
-    ) -> Answer<'a, Self::Outcome>;
+    ) -> Response<'a, Self::Outcome>;
 
     /// Responds to a request whose head was rejected by the codec or did not arrive in time; `exchange.req` is empty. In
     /// HTTP/1 the connection is closed afterwards.
@@ -46,7 +49,7 @@ pub trait Service: Send + Sync + 'static {
         &'a self,
         exchange: &'a mut Exchange<Self::Context>,
         refused: &Refused<'_>,
-    ) -> Answer<'a, Self::Outcome>;
+    ) -> Response<'a, Self::Outcome>;
 
     /// Called exactly once for each request, when its response has ended in any way.
     fn record(&self, exchange: &mut Exchange<Self::Context>, completion: &Completion);
@@ -72,7 +75,7 @@ pub trait Service: Send + Sync + 'static {
 }
 
 /// A response, now or later. Its head is in [`Exchange::res`].
-pub enum Answer<'a, T> {
+pub enum Response<'a, T> {
     /// The response is ready, with this body.
     Ready(Body),
     /// A step has to be awaited first.

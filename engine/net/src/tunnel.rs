@@ -69,7 +69,7 @@ pub async fn join_counted(
 ) -> Traffic {
     let Tunnel {
         mut stream,
-        received: answered,
+        received: responded,
         lifetime,
         lease: _lease,
         place: _place,
@@ -78,7 +78,7 @@ pub async fn join_counted(
     } = tunnel;
     let (mut up, mut down) = (
         Half::new(received, buffer_bytes),
-        Half::new(answered, buffer_bytes),
+        Half::new(responded, buffer_bytes),
     );
     let mut span = Span::new(worker, lifetime, notice);
     poll_fn(|cx| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluice_net::service::{
-    Answer, ClientLimits, Completion, Exchange, Protocols, Refused, Service, Settings,
+    ClientLimits, Completion, Exchange, Protocols, Refused, Response, Service, Settings,
 };
 use sluice_net::{Body, ConnectionLimit, Listen, ListenAddr, Workers};
 use sluice_wire::{h1, h2};
@@ -26,25 +26,25 @@ impl Service for Fragile {
 
     fn reset(&self, _: &mut ()) {}
 
-    fn serve<'a>(&'a self, x: &'a mut Exchange<()>) -> Answer<'a, bool> {
+    fn serve<'a>(&'a self, x: &'a mut Exchange<()>) -> Response<'a, bool> {
         match x.req.uri.path() {
             b"/serve" => panic!("in serve"),
-            b"/later" => Answer::Later(Box::pin(async { panic!("in a future") })),
-            b"/resume" => Answer::Later(Box::pin(async { true })),
+            b"/later" => Response::Later(Box::pin(async { panic!("in a future") })),
+            b"/resume" => Response::Later(Box::pin(async { true })),
             _ => {
                 x.inline.extend_from_slice(b"hello");
-                Answer::Ready(Body::Inline)
+                Response::Ready(Body::Inline)
             }
         }
     }
 
-    fn resume<'a>(&'a self, _: &'a mut Exchange<()>, panics: bool) -> Answer<'a, bool> {
+    fn resume<'a>(&'a self, _: &'a mut Exchange<()>, panics: bool) -> Response<'a, bool> {
         assert!(!panics, "in resume");
-        Answer::Ready(Body::Empty)
+        Response::Ready(Body::Empty)
     }
 
-    fn refuse<'a>(&'a self, _: &'a mut Exchange<()>, _: &Refused<'_>) -> Answer<'a, bool> {
-        Answer::Ready(Body::Empty)
+    fn refuse<'a>(&'a self, _: &'a mut Exchange<()>, _: &Refused<'_>) -> Response<'a, bool> {
+        Response::Ready(Body::Empty)
     }
 
     fn record(&self, _: &mut Exchange<()>, _: &Completion) {}
@@ -107,10 +107,10 @@ fn over_http1_it_ends_its_connection_and_no_other() {
     let panics = panics_during("panics-h1", |connect| {
         let mut other = connect();
         for path in ["/serve", "/later", "/resume"] {
-            let (mut socket, mut answer) = (connect(), String::new());
+            let (mut socket, mut response) = (connect(), String::new());
             ask(&mut socket, path);
-            socket.read_to_string(&mut answer).unwrap();
-            assert!(answer.starts_with("HTTP/1.1 500 "), "{path}: {answer}");
+            socket.read_to_string(&mut response).unwrap();
+            assert!(response.starts_with("HTTP/1.1 500 "), "{path}: {response}");
 
             ask(&mut other, "/");
             let mut bytes = [0; 1024];

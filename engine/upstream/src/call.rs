@@ -13,7 +13,7 @@ use crate::carrier::Carrier;
 use crate::fastcgi::Complaints;
 use crate::h2::StreamCall;
 use crate::link_call::LinkCall;
-use crate::outcome::{Answer, CallFailure};
+use crate::outcome::{CallFailure, Response};
 use crate::upload::Upload;
 use sluice_net::body::{Body, RequestBody};
 use sluice_net::failure::{Failure, FailureKind, Side};
@@ -67,14 +67,14 @@ impl Call {
     }
 
     /// Sends the request and waits for the head of the final response.
-    pub async fn answer(
+    pub async fn response(
         &mut self,
         worker: &Worker,
         method: &Method,
-    ) -> Result<Answer, Box<CallFailure>> {
+    ) -> Result<Response, Box<CallFailure>> {
         let outcome = poll_fn(|cx| match self {
-            Call::Link(call) => call.poll_answer(cx, worker, method),
-            Call::Stream(call) => call.poll_answer(cx, worker),
+            Call::Link(call) => call.poll_response(cx, worker, method),
+            Call::Stream(call) => call.poll_response(cx, worker),
         })
         .await;
         outcome.map_err(|failure| {

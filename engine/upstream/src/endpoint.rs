@@ -101,7 +101,7 @@ pub struct Timeouts {
     /// Establishing a connection, including TLS.
     pub dial: Duration,
     /// From the end of the request to the head of the response.
-    pub answer: Option<Duration>,
+    pub response: Option<Duration>,
     /// Between two reads.
     pub read: Option<Duration>,
     /// Between two writes.
@@ -116,7 +116,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Timeouts {
             dial: DIAL_TIMEOUT,
-            answer: None,
+            response: None,
             read: None,
             write: None,
             expect_continue: CONTINUE_TIMEOUT,

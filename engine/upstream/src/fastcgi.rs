@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Context;
 
 use sluice_message::{Method, ResponseHead, Status};
-use sluice_wire::fastcgi::{AnswerDecoder, AnswerFault, HeadDecoder, Refused, Stderr};
+use sluice_wire::fastcgi::{HeadDecoder, Refused, ResponseDecoder, ResponseFault, Stderr};
 use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming, ResponseKind};
 
 use crate::failures::{cut_off, garbage};
@@ -27,7 +27,7 @@ pub type Complaints = Box<dyn FnOnce(&Stderr, Option<Status>)>;
 pub(crate) struct Records {
     /// Extracts the content from records; `None` if there are no records and everything up to the end of the connection
     /// is content.
-    decoder: Option<AnswerDecoder>,
+    decoder: Option<ResponseDecoder>,
     head: HeadDecoder,
     /// Decodes everything if the upstream is memcached.
     value: Option<Value>,
@@ -50,7 +50,7 @@ enum Heard {
 impl Records {
     /// For a FastCGI response.
     pub fn new(limits: Limits) -> Box<Records> {
-        Records::read_by(Some(AnswerDecoder::new()), HeadDecoder::new(limits))
+        Records::read_by(Some(ResponseDecoder::new()), HeadDecoder::new(limits))
     }
 
     /// For an SCGI or uwsgi response.
@@ -65,7 +65,7 @@ impl Records {
         records
     }
 
-    fn read_by(decoder: Option<AnswerDecoder>, head: HeadDecoder) -> Box<Records> {
+    fn read_by(decoder: Option<ResponseDecoder>, head: HeadDecoder) -> Box<Records> {
         Box::new(Records {
             decoder,
             head,
@@ -82,7 +82,7 @@ impl Records {
     /// Collects what the application writes to standard error, and passes it to `complaints` in the end.
     pub fn listen(&mut self, complaints: Complaints) {
         if let Some(decoder) = &mut self.decoder {
-            *decoder = AnswerDecoder::keeping_stderr();
+            *decoder = ResponseDecoder::keeping_stderr();
             self.complaints = Some(complaints);
         }
     }
@@ -103,7 +103,7 @@ impl Records {
         if let Some(value) = &self.value {
             return value.is_done();
         }
-        self.decoder.as_ref().is_some_and(AnswerDecoder::is_done)
+        self.decoder.as_ref().is_some_and(ResponseDecoder::is_done)
     }
 
     /// Whether the connection can be reused once the content is complete: [`Records::rest`] reads what is still to
@@ -113,7 +113,7 @@ impl Records {
     }
 
     /// The decoder for the rest of the response, once its content is complete.
-    pub fn rest(&self) -> Option<Box<AnswerDecoder>> {
+    pub fn rest(&self) -> Option<Box<ResponseDecoder>> {
         self.decoder
             .as_ref()
             .map(|decoder| Box::new(decoder.rest()))
@@ -283,9 +283,9 @@ impl std::fmt::Display for Caught {
 
 impl std::error::Error for Caught {}
 
-fn failure(fault: AnswerFault) -> Failure {
+fn failure(fault: ResponseFault) -> Failure {
     match fault {
-        AnswerFault::Refused(Refused::Overloaded) => {
+        ResponseFault::Refused(Refused::Overloaded) => {
             Failure::new(Side::Upstream, FailureKind::Unavailable).because(fault)
         }
         fault => garbage(fault),

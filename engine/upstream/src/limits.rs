@@ -77,7 +77,7 @@ pub const NAMES_MAX: usize = 4096;
 pub const FALLBACK_DELAY: Duration = Duration::from_millis(300);
 
 /// Maximum length of a proxy's reply: an HTTP response head, or a few bytes of SOCKS.
-pub const PROXY_ANSWER_BYTES_MAX: usize = 8 * 1024;
+pub const PROXY_RESPONSE_BYTES_MAX: usize = 8 * 1024;
 
 /// Upstreams that close idle connections sooner than this are checked more often, to learn the time precisely.
 pub const SHORT_IDLE_TIME: Duration = Duration::from_secs(5);

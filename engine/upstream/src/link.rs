@@ -10,7 +10,7 @@ use sluice_message::Moment;
 use sluice_net::Place;
 use sluice_net::gate::Pass;
 use sluice_net::stream::Stream;
-use sluice_wire::fastcgi::AnswerDecoder;
+use sluice_wire::fastcgi::ResponseDecoder;
 
 /// Whether a connection has carried a request before. In that case the upstream may have closed it while our request
 /// was on its way.
@@ -38,7 +38,7 @@ pub struct Link {
     /// Its slot among the connections of the worker.
     pub(crate) place: Place,
     /// Decodes the rest of its last response, whose content was complete before.
-    pub(crate) rest: Option<Box<AnswerDecoder>>,
+    pub(crate) rest: Option<Box<ResponseDecoder>>,
 }
 
 /// Whether an idle connection can be used.
@@ -108,7 +108,7 @@ impl Link {
 }
 
 /// Reads the end of a response as far as it has arrived.
-fn read_rest(stream: &mut Stream, rest: &mut AnswerDecoder) -> Usable {
+fn read_rest(stream: &mut Stream, rest: &mut ResponseDecoder) -> Usable {
     let mut bytes = [0; REST_READ_BYTES];
     for _ in 0..REST_READS_MAX {
         let read = match stream {

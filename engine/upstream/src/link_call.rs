@@ -17,7 +17,7 @@ use crate::learned::told_timeout;
 use crate::limits::INTERIM_MAX;
 use crate::link::{Link, Origin};
 use crate::memcached::Value;
-use crate::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
 use crate::pool::Pool;
 use crate::silence::{Silence, shorter};
 use crate::upload::{Upload, WaitsFor};
@@ -41,7 +41,7 @@ pub struct LinkCall {
     /// How much of `received` has been consumed.
     pub(crate) taken: usize,
     interims: u32,
-    interim_answers: InterimAnswers,
+    interim_responses: InterimResponses,
     pub(crate) silence: Silence,
 }
 
@@ -67,14 +67,14 @@ impl LinkCall {
             received: Vec::new(),
             taken: 0,
             interims: 0,
-            interim_answers: InterimAnswers::Keep,
+            interim_responses: InterimResponses::Keep,
             silence: Silence::default(),
         }
     }
 
     /// Forwards interim responses to the client, by way of [`Worker::interims`].
     pub fn pass_interims(&mut self) {
-        self.interim_answers = InterimAnswers::Pass;
+        self.interim_responses = InterimResponses::Pass;
     }
 
     /// Passes what a FastCGI application writes to standard error to `complaints`.
@@ -92,12 +92,12 @@ impl LinkCall {
     }
 
     /// Sends the request; ready with the head of the final response.
-    pub(crate) fn poll_answer(
+    pub(crate) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         worker: &Worker,
         method: &Method,
-    ) -> Poll<Result<Answer, Failure>> {
+    ) -> Poll<Result<Response, Failure>> {
         loop {
             if let Poll::Ready(Err(failure)) = self.upload.poll(&mut self.link.stream, worker, cx) {
                 return Poll::Ready(Err(failure));
@@ -108,7 +108,7 @@ impl LinkCall {
                 Poll::Pending => {
                     let timeouts = &self.link.endpoint.options().timeouts;
                     let limit = match (self.upload.is_done(), self.upload.waits_for()) {
-                        (true, _) => shorter(timeouts.answer, timeouts.read),
+                        (true, _) => shorter(timeouts.response, timeouts.read),
                         (false, WaitsFor::Upstream) => timeouts.write,
                         // A slow client is subject to its own limits.
                         (false, WaitsFor::Client) => None,
@@ -122,8 +122,8 @@ impl LinkCall {
                     return self.silence.poll(cx, worker, limit, progress).map(Err);
                 }
             }
-            if let Some(answer) = self.decode(worker, method)? {
-                return Poll::Ready(Ok(answer));
+            if let Some(response) = self.decode(worker, method)? {
+                return Poll::Ready(Ok(response));
             }
         }
     }
@@ -151,7 +151,7 @@ impl LinkCall {
     }
 
     /// The head of the final response, if all of it was received.
-    fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Answer>, Failure> {
+    fn decode(&mut self, worker: &Worker, method: &Method) -> Result<Option<Response>, Failure> {
         let mut head = Pool::of(worker).spare_head();
         if let Some(records) = &mut self.records {
             let Some((taken, framing)) =
@@ -162,7 +162,7 @@ impl LinkCall {
                 return Ok(None);
             };
             self.taken = taken;
-            return Ok(Some(Answer { head, framing }));
+            return Ok(Some(Response { head, framing }));
         }
         loop {
             let unread = &self.received[self.taken..];
@@ -189,11 +189,11 @@ impl LinkCall {
                     {
                         Pool::of(worker).note_told(&self.link.endpoint, timeout);
                     }
-                    return Ok(Some(Answer { head, framing }));
+                    return Ok(Some(Response { head, framing }));
                 }
                 ResponseKind::Interim => {
                     self.note_interim(head.status)?;
-                    if self.interim_answers == InterimAnswers::Pass {
+                    if self.interim_responses == InterimResponses::Pass {
                         worker.interims.leave(&head);
                     }
                 }

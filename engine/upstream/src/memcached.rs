@@ -5,14 +5,14 @@ use std::ops::Range;
 
 use sluice_message::{FieldId, Method, ResponseHead, Status, Version};
 use sluice_wire::h1::{BodyFraming, KeepAlive, ResponseFraming, ResponseKind};
-use sluice_wire::memcached::{AnswerDecoder, Fault, Head};
+use sluice_wire::memcached::{Fault, Head, ResponseDecoder};
 
 use crate::failures::garbage;
 use sluice_net::failure::Failure;
 
 /// A value being received.
 pub(crate) struct Value {
-    decoder: AnswerDecoder,
+    decoder: ResponseDecoder,
     gzip_flag: u32,
 }
 
@@ -20,7 +20,7 @@ impl Value {
     /// The value that `question` requests.
     pub fn new(question: &[u8], gzip_flag: u32) -> Value {
         Value {
-            decoder: AnswerDecoder::new(question),
+            decoder: ResponseDecoder::new(question),
             gzip_flag,
         }
     }

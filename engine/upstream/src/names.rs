@@ -112,7 +112,7 @@ fn name_of<'a>(host: &'a str, resolver: Option<&Resolver>) -> Cow<'a, str> {
 }
 
 async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Resolver>) {
-    let answer: io::Result<(Vec<IpAddr>, Duration)> = match resolver {
+    let response: io::Result<(Vec<IpAddr>, Duration)> = match resolver {
         None => by_system(&host).await.map(|found| (found, NAME_LIFETIME)),
         Some(resolver) => {
             let found = resolver.addresses(&host, resolver.family).await;
@@ -125,7 +125,7 @@ async fn ask(worker: Rc<Worker>, host: Box<str>, name: Name, resolver: Option<Re
     let mut entries = Pool::of(&worker).names.entries.borrow_mut();
     let entry = entries.entry(name).or_default();
     entry.at = worker.clock.coarse();
-    match answer {
+    match response {
         Ok((ips, lifetime)) if !ips.is_empty() => {
             entry.known = Some(ips.into_iter().take(NAME_ADDRESSES_MAX).collect());
             entry.lifetime = lifetime;

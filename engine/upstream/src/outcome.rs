@@ -9,7 +9,7 @@ use sluice_net::failure::Failure;
 
 /// What to do with interim responses.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InterimAnswers {
+pub(crate) enum InterimResponses {
     /// Drop them.
     Keep,
     /// Forward them to the client.
@@ -17,7 +17,7 @@ pub(crate) enum InterimAnswers {
 }
 
 /// The head of a response.
-pub struct Answer {
+pub struct Response {
     /// Status and headers. Return it to [`crate::Pool::give_back`] when it was forwarded.
     pub head: ResponseHead,
     /// The framing of the body.

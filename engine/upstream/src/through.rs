@@ -14,7 +14,7 @@ use crate::dialling::{Dialling, ProxyProtocol};
 use crate::endpoint::Address;
 use crate::failures::refused;
 use crate::handshake::secure;
-use crate::limits::PROXY_ANSWER_BYTES_MAX;
+use crate::limits::PROXY_RESPONSE_BYTES_MAX;
 use crate::{names, race};
 use sluice_net::failure::Failure;
 use sluice_net::stream::Stream;
@@ -148,17 +148,17 @@ async fn ask_socks(
         _ => return Err(io::Error::other("the proxy wants another way to log in")),
     }
     stream.write_all(&socks_request(address)?).await?;
-    let answer = take(stream, &mut received, 5).await?;
-    if answer[..2] != [5, 0] {
+    let response = take(stream, &mut received, 5).await?;
+    if response[..2] != [5, 0] {
         return Err(io::Error::other(format!(
             "the proxy responded with {}",
-            answer[1]
+            response[1]
         )));
     }
     // The rest of the proxy's bound address, of which the first byte was read, and its port.
-    let rest = match answer[3] {
+    let rest = match response[3] {
         1 => 3 + 2,
-        3 => usize::from(answer[4]) + 2,
+        3 => usize::from(response[4]) + 2,
         4 => 15 + 2,
         _ => {
             return Err(io::Error::other(
@@ -213,12 +213,12 @@ async fn take(stream: &mut Stream, received: &mut Vec<u8>, count: usize) -> io::
 
 /// Receives at least one byte.
 async fn receive(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()> {
-    if received.len() >= PROXY_ANSWER_BYTES_MAX {
+    if received.len() >= PROXY_RESPONSE_BYTES_MAX {
         return Err(io::Error::other(
             "the response head of the proxy is too long",
         ));
     }
-    received.reserve(PROXY_ANSWER_BYTES_MAX - received.len());
+    received.reserve(PROXY_RESPONSE_BYTES_MAX - received.len());
     match poll_fn(|cx| stream.poll_read(cx, received)).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
         _ => Ok(()),

@@ -18,7 +18,7 @@ use sluice_net::worker::Worker;
 
 /// The body of an upstream response. When it has ended cleanly, its connection returns to the pool; when it is dropped
 /// earlier, the connection is closed.
-pub struct AnswerBody {
+pub struct ResponseBody {
     worker: Rc<Worker>,
     /// The call, until the body has ended.
     call: Option<LinkCall>,
@@ -37,15 +37,15 @@ pub struct AnswerBody {
     silence: Silence,
 }
 
-impl AnswerBody {
+impl ResponseBody {
     pub(crate) fn new(
         mut call: LinkCall,
         framing: ResponseFraming,
         worker: Rc<Worker>,
-    ) -> AnswerBody {
+    ) -> ResponseBody {
         let received = std::mem::take(&mut call.received);
         let records = call.records.take();
-        AnswerBody {
+        ResponseBody {
             decoder: BodyDecoder::new(framing.body, &call.link.endpoint.options().h1),
             content_at: call.taken,
             content_end: call.taken,
@@ -94,7 +94,7 @@ impl AnswerBody {
         Ok(())
     }
 
-    /// Like [`AnswerBody::decode`], for content in records.
+    /// Like [`ResponseBody::decode`], for content in records.
     fn decode_records(&mut self) -> Result<(), Failure> {
         let Some(records) = &mut self.records else {
             return Ok(());
@@ -218,7 +218,7 @@ impl LinkCall {
         };
         let is_elsewhere = length > COPY_BYTES_MAX as u64 || length > here.len() as u64;
         if is_elsewhere || self.records.is_some() {
-            let mut body = AnswerBody::new(self, framing, worker.clone());
+            let mut body = ResponseBody::new(self, framing, worker.clone());
             // A short chunked body has usually arrived completely, too.
             return Ok(match body.take_short(inline)? {
                 true => Body::Inline,
@@ -237,7 +237,7 @@ impl LinkCall {
     }
 }
 
-impl BodyStream for AnswerBody {
+impl BodyStream for ResponseBody {
     fn len(&self) -> Option<u64> {
         if self.decoder.trailers().is_some() {
             // A body with a declared length cannot have trailers.

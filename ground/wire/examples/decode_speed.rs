@@ -86,11 +86,11 @@ fn http2() {
         let out = std::mem::take(client.output());
         let at = out.windows(4).rposition(|word| word == [1, 5, 0, 0]);
         frames.push(out[at.expect("a head") - 3..].to_vec());
-        answer_all(&mut server, &out, &mut read, &fields);
+        respond_to_all(&mut server, &out, &mut read, &fields);
     }
     // A window large enough for all responses.
     let window = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xe0, 0, 0];
-    answer_all(&mut server, &window, &mut read, &fields);
+    respond_to_all(&mut server, &window, &mut read, &fields);
     let mut number = 7u32;
     for (name, at) in [("again", 2), ("for the first time", 0)] {
         let mut frame = frames[at].clone();
@@ -99,12 +99,12 @@ fn http2() {
         measure(&format!("h2 exchange, 12 fields {name}"), || {
             frame[5..9].copy_from_slice(&number.to_be_bytes());
             number += 2;
-            answer_all(&mut server, black_box(&frame), &mut read, &fields);
+            respond_to_all(&mut server, black_box(&frame), &mut read, &fields);
         });
     }
 }
 
-fn answer_all(server: &mut h2::Server, bytes: &[u8], read: &mut RequestHead, fields: &Fields) {
+fn respond_to_all(server: &mut h2::Server, bytes: &[u8], read: &mut RequestHead, fields: &Fields) {
     let mut rest = bytes;
     loop {
         let received = server.receive(rest, read).expect("right frames");
@@ -139,13 +139,13 @@ fn http1() {
         });
     }
     let mut decoder = ResponseDecoder::new();
-    let mut answer = ResponseHead::default();
+    let mut response = ResponseHead::default();
     measure("decode response, 8 fields", || {
         let step = decoder.decode(
             &Limits::DEFAULT,
             black_box(RESPONSE),
             &Method::Get,
-            &mut answer,
+            &mut response,
         );
         assert!(matches!(step, Ok(Progress::Complete { .. })));
     });
@@ -160,7 +160,7 @@ fn http1() {
     let mut fields = Fields::new();
     fields.push(FieldId::Server, b"sluice");
     fields.push(FieldId::ContentType, b"text/plain; charset=utf-8");
-    for (name, fields) in [("2 fields", &fields), ("8 fields", &answer.fields)] {
+    for (name, fields) in [("2 fields", &fields), ("8 fields", &response.fields)] {
         measure(&format!("encode response, {name}"), || {
             out.clear();
             encode_response_head(

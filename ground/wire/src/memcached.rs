@@ -79,7 +79,7 @@ impl core::error::Error for Fault {}
 
 /// Decodes the reply to one request.
 #[derive(Debug)]
-pub struct AnswerDecoder {
+pub struct ResponseDecoder {
     key: Box<[u8]>,
     stage: Stage,
 }
@@ -94,12 +94,12 @@ enum Stage {
     Done,
 }
 
-impl AnswerDecoder {
+impl ResponseDecoder {
     /// A decoder for the reply to `question`, which [`encode_get`] has written.
-    pub fn new(question: &[u8]) -> AnswerDecoder {
+    pub fn new(question: &[u8]) -> ResponseDecoder {
         let key = question.strip_prefix(b"get ").unwrap_or(question);
         let key = key.strip_suffix(b"\r\n").unwrap_or(key);
-        AnswerDecoder {
+        ResponseDecoder {
             key: key.into(),
             stage: Stage::AwaitHead,
         }
@@ -191,10 +191,10 @@ mod tests {
 
     use super::*;
 
-    fn read(answer: &[u8], step: usize) -> Result<(Option<Head>, Vec<u8>, bool), Fault> {
-        let mut decoder = AnswerDecoder::new(b"get a%20b\r\n");
+    fn read(response: &[u8], step: usize) -> Result<(Option<Head>, Vec<u8>, bool), Fault> {
+        let mut decoder = ResponseDecoder::new(b"get a%20b\r\n");
         let (mut head, mut value, mut unread) = (None, Vec::new(), Vec::new());
-        for piece in answer.chunks(step) {
+        for piece in response.chunks(step) {
             unread.extend_from_slice(piece);
             if head.is_none() {
                 let Some((taken, found)) = decoder.decode_head(&unread)? else {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn answers_are_read_in_pieces_of_any_size() {
         let found = |flags, length| Some(Head::Found { flags, length });
-        for (answer, head, value) in [
+        for (response, head, value) in [
             (
                 &b"VALUE a%20b 7 5\r\nhello\r\nEND\r\n"[..],
                 found(7, 5),
@@ -243,9 +243,9 @@ mod tests {
                 assert_eq!(read(whole, 1), Ok((head, value.to_vec(), true)));
                 continue;
             }
-            for step in 1..=answer.len() {
+            for step in 1..=response.len() {
                 assert_eq!(
-                    read(answer, step),
+                    read(response, step),
                     Ok((head, value.to_vec(), true)),
                     "{step}"
                 );
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_told_apart() {
-        for (answer, fault) in [
+        for (response, fault) in [
             (&b"ERROR\r\n"[..], Fault::Line),
             (b"SERVER_ERROR out of memory\r\n", Fault::Line),
             (b"HTTP/1.1 400 Bad Request\r\n", Fault::Line),
@@ -266,12 +266,12 @@ mod tests {
             (b"VALUE a%20b 0 2\r\nhello\r\nEND\r\n", Fault::NoEnd),
         ] {
             for step in [1, 3, 1000] {
-                assert_eq!(read(answer, step), Err(fault), "{answer:?}");
+                assert_eq!(read(response, step), Err(fault), "{response:?}");
             }
         }
         let long = vec![b'x'; MEMCACHED_LINE_BYTES_MAX + 1];
         assert_eq!(read(&long, 100), Err(Fault::LongLine));
-        let cut = AnswerDecoder::new(b"get a\r\n");
+        let cut = ResponseDecoder::new(b"get a\r\n");
         assert_eq!(cut.finish_at_eof(), Err(Fault::CutOff));
     }
 }

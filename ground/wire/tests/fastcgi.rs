@@ -3,9 +3,9 @@
 
 mod feed_fastcgi;
 
-use feed_fastcgi::{Outcome, answer, answer_in, head};
+use feed_fastcgi::{Outcome, head, respond_in, response};
 use sluice_wire::fastcgi::{
-    AnswerDecoder, Params, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
+    Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
 };
 use sluice_wire::h1::Limits;
 use sluice_wire::limits::STDERR_BYTES_MAX;
@@ -51,20 +51,20 @@ fn content_is_what_the_records_hold() {
         consumed: bytes.len() - 4,
         state: "end".to_owned(),
     };
-    assert_eq!(answer(&bytes), expected);
+    assert_eq!(response(&bytes), expected);
 }
 
 #[test]
 fn streams_need_not_be_ended_before_the_answer() {
     let bytes = joined(&[record(STDOUT, b"x", 0), end(0)]);
-    let outcome = answer(&bytes);
+    let outcome = response(&bytes);
     assert_eq!(
         (&outcome.content[..], &outcome.state[..]),
         (&b"x"[..], "end")
     );
-    assert_eq!(answer(&end(0)).state, "end");
+    assert_eq!(response(&end(0)).state, "end");
     let padded = joined(&[record(3, &[0; 8], 5), vec![1]]);
-    assert_eq!(answer(&padded).consumed, padded.len() - 1);
+    assert_eq!(response(&padded).consumed, padded.len() - 1);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn the_largest_records_are_taken() {
         record(STDOUT, &content, 1),
         end(0),
     ]);
-    let outcome = answer(&bytes);
+    let outcome = response(&bytes);
     assert_eq!(
         (outcome.content.len(), &outcome.state[..]),
         (131_070, "end")
@@ -114,9 +114,9 @@ fn what_is_no_answer_is_refused() {
             "AfterEnd",
         ),
     ] {
-        assert_eq!(answer(&bytes).state, fault);
+        assert_eq!(response(&bytes).state, fault);
         let late = joined(&[begun(), bytes]);
-        assert_eq!(answer(&late).state, fault, "behind content");
+        assert_eq!(response(&late).state, fault, "behind content");
     }
 }
 
@@ -124,7 +124,7 @@ fn what_is_no_answer_is_refused() {
 fn an_answer_without_its_end_is_not_whole() {
     let bytes = joined(&[record(STDOUT, b"Status: 200\r\n\r\nbody", 2), end(0)]);
     for length in 0..bytes.len() {
-        assert_eq!(answer_in(&[&bytes[..length]]).state, "unfinished");
+        assert_eq!(respond_in(&[&bytes[..length]]).state, "unfinished");
     }
 }
 
@@ -136,10 +136,10 @@ fn standard_error_is_kept_up_to_a_limit_and_only_where_asked_for() {
         bytes.extend_from_slice(&record(STDERR, &line, 0));
     }
     bytes.extend_from_slice(&end(0));
-    let outcome = answer_in(&[&bytes]);
+    let outcome = respond_in(&[&bytes]);
     assert_eq!(outcome.stderr.len(), STDERR_BYTES_MAX);
     assert_eq!(outcome.dropped, 70_000 - STDERR_BYTES_MAX as u64);
-    let mut decoder = AnswerDecoder::new();
+    let mut decoder = ResponseDecoder::new();
     assert!(
         decoder
             .decode_merged(&mut bytes)

@@ -213,7 +213,7 @@ fn floods_of_frames_that_do_nothing() {
     }
     // Frames for a stream that we have reset.
     let mut session = open();
-    session.answer(1);
+    session.response(1);
     flood(&mut session, |_| data(1, 0, b"late"));
     ends_calmly(&session);
 }
@@ -266,7 +266,7 @@ fn windows_given_in_crumbs() {
     let mut session = Session::new();
     session.send(&settings(&[(4, 0)]));
     session.send(&get(1));
-    let id = session.begin_answer(1, BodyFraming::Chunked);
+    let id = session.begin_response(1, BodyFraming::Chunked);
     for count in 0..FLOOD {
         session.send(&window_update(1, 1));
         let _ = session.server.send_data(id, &[0; 1000], End::Later);
@@ -298,7 +298,7 @@ fn an_odd_client_is_sent_away_before_it_is_cut_off() {
         }
     }
     assert!((3000..3200).contains(&told), "{told}");
-    session.answer(1);
+    session.response(1);
     assert!(session.sent()[0].starts_with("HEADERS 1 end"));
     session.send(&frame(FrameKind::PING, ACK, 0, b"slc-bye!"));
     assert_eq!(session.sent(), ["GOAWAY 1 NO_ERROR"]);
@@ -313,7 +313,7 @@ fn usual_clients_are_never_sent_away() {
     for count in 0..20_000u32 {
         let (a, b) = (4 * count + 1, 4 * count + 3);
         session.send(&[get(a), get(b), reset(b, ErrorCode::CANCEL)].concat());
-        session.answer(a);
+        session.response(a);
         session.release(b);
         session.server.output().clear();
     }
@@ -322,7 +322,7 @@ fn usual_clients_are_never_sent_away() {
     // A stream of small messages, each followed by a window update for stream and connection and by a ping, as in gRPC.
     let mut session = Session::new();
     session.send(&post(1, &[]));
-    let id = session.begin_answer(1, BodyFraming::Chunked);
+    let id = session.begin_response(1, BodyFraming::Chunked);
     for _ in 0..100_000 {
         session.send(&data(1, 0, b"a message of some length"));
         assert_eq!(

@@ -33,15 +33,15 @@ struct Link {
     up: VecDeque<u8>,
     down: VecDeque<u8>,
     asking: BTreeMap<StreamId, Half>,
-    answering: BTreeMap<StreamId, Half>,
-    answers: usize,
+    responding: BTreeMap<StreamId, Half>,
+    responses: usize,
     resets: usize,
     random: Random,
 }
 
 /// The content of a stream's request or response, which is derived from its number and direction.
-fn content(number: u32, answer: bool) -> Vec<u8> {
-    let mut random = Random(u64::from(number) * 7919 + 1 + u64::from(answer));
+fn content(number: u32, response: bool) -> Vec<u8> {
+    let mut random = Random(u64::from(number) * 7919 + 1 + u64::from(response));
     random.next();
     let len = [0, 1, 100, 5000, 70_000][random.below(5)] + random.below(50);
     (0..len).map(|_| random.next() as u8).collect()
@@ -55,8 +55,8 @@ impl Link {
             up: VecDeque::new(),
             down: VecDeque::new(),
             asking: BTreeMap::new(),
-            answering: BTreeMap::new(),
-            answers: 0,
+            responding: BTreeMap::new(),
+            responses: 0,
             resets: 0,
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)),
         }
@@ -115,19 +115,19 @@ impl Link {
                         got_end: end.is_here(),
                         ..Half::default()
                     };
-                    self.answering.insert(id, half);
+                    self.responding.insert(id, half);
                 }
                 Some(Event::Data { id, data, end }) => {
-                    let half = self.answering.get_mut(&id).expect("an open stream");
+                    let half = self.responding.get_mut(&id).expect("an open stream");
                     take_data(half, data, end);
                 }
                 Some(Event::Trailers { id, fields }) => {
-                    let half = self.answering.get_mut(&id).expect("an open stream");
+                    let half = self.responding.get_mut(&id).expect("an open stream");
                     assert_eq!(fields.find_first(b"x-sum"), Some(&b"1"[..]));
                     half.got_end = true;
                 }
                 Some(Event::Reset { id, .. }) => {
-                    self.answering.remove(&id);
+                    self.responding.remove(&id);
                     self.server.release(id);
                 }
                 Some(Event::Window { .. }) => {}
@@ -198,15 +198,15 @@ impl Link {
                 assert_eq!(half.got, content(id.number(), true));
                 self.asking.remove(&id);
                 self.client.release(id);
-                self.answers += 1;
+                self.responses += 1;
             }
         }
-        let ids: Vec<StreamId> = self.answering.keys().copied().collect();
+        let ids: Vec<StreamId> = self.responding.keys().copied().collect();
         for id in ids {
-            self.answer(id);
+            self.response(id);
         }
         let ready = self
-            .answering
+            .responding
             .iter()
             .filter(|(_, half)| !half.out.is_empty());
         let ready: Vec<StreamId> = ready.map(|(id, _)| *id).collect();
@@ -215,8 +215,8 @@ impl Link {
         }
     }
 
-    fn answer(&mut self, id: StreamId) {
-        let half = self.answering.get_mut(&id).expect("an open stream");
+    fn response(&mut self, id: StreamId) {
+        let half = self.responding.get_mut(&id).expect("an open stream");
         if self.random.below(2) == 0 {
             self.server.consumed(id, std::mem::take(&mut half.unread));
         }
@@ -237,13 +237,13 @@ impl Link {
             half.trailers = id.number().is_multiple_of(3);
         }
         if half.sent_end {
-            self.answering.remove(&id);
+            self.responding.remove(&id);
             self.server.release(id);
         }
     }
 
     fn send_some(&mut self, id: StreamId) {
-        let half = self.answering.get_mut(&id).expect("an open stream");
+        let half = self.responding.get_mut(&id).expect("an open stream");
         let end = End::here_if(!half.trailers);
         let sent = if self.random.below(2) == 0 {
             self.server
@@ -297,7 +297,7 @@ fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Lin
                 Err(OpenRefused::Unfit(unfit)) => panic!("{unfit}"),
             }
         }
-        if drain_at.is_some_and(|at| link.answers >= at) {
+        if drain_at.is_some_and(|at| link.responses >= at) {
             link.server.drain();
         }
         link.flush();
@@ -306,7 +306,7 @@ fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Lin
         link.flush();
         link.take_down();
         let asked = (next - 1) as usize / 2;
-        if link.answers + link.resets == asked && (asked == count || closing) {
+        if link.responses + link.resets == asked && (asked == count || closing) {
             // What is still under way says nothing new.
             for _ in 0..50 {
                 link.flush();
@@ -319,7 +319,7 @@ fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Lin
         assert!(
             round < 199_999,
             "it ends: {} of {asked} answered",
-            link.answers
+            link.responses
         );
     }
     link
@@ -336,7 +336,7 @@ fn all_requests_are_answered_whole() {
             ..Limits::DEFAULT
         };
         let link = run(seed, &limits, 60, None);
-        assert_eq!((link.answers, link.resets), (60, 0));
+        assert_eq!((link.responses, link.resets), (60, 0));
         assert_eq!(link.client.open_streams() + link.server.open_streams(), 0);
         assert!(link.server.glitch_points() < 3000 && !link.server.is_done());
     }
@@ -347,7 +347,7 @@ fn draining_loses_no_request_silently() {
     for seed in 1..=25 {
         println!("seed {seed}");
         let link = run(seed, &Limits::DEFAULT, 60, Some(10));
-        assert!(link.answers >= 10);
+        assert!(link.responses >= 10);
         assert!(link.server.is_done() && link.client.is_done());
         assert_eq!(link.client.streams_free(), 0);
     }

@@ -75,7 +75,7 @@ fn requests_are_told_and_answered() {
         session.told(),
         ["1 head GET / [host: a.example] end None None No u=3 i=true"]
     );
-    session.answer(1);
+    session.response(1);
     assert_eq!(
         session.sent(),
         ["HEADERS 1 end [:status: 200] [date: Sun, 22 Nov 2026 04:00:00 GMT] [content-length: 0]"]
@@ -117,7 +117,7 @@ fn content_and_trailers_go_both_ways() {
         .server
         .send_interim(id, Status::EARLY_HINTS, &fields)
         .unwrap();
-    session.begin_answer(1, BodyFraming::Chunked);
+    session.begin_response(1, BodyFraming::Chunked);
     assert_eq!(session.server.send_data(id, b"hello", End::Later), Ok(5));
     let mut trailers = Fields::new();
     trailers.push_raw(FieldId::Other, b"Grpc-Status", b"0");
@@ -396,7 +396,7 @@ fn frames_come_only_in_their_states() {
     let closed = |last: Vec<u8>| {
         let mut session = Session::new();
         session.send(&get(1));
-        session.answer(1);
+        session.response(1);
         session.send(&last);
         session.over.map(|closed| closed.reason)
     };
@@ -415,7 +415,7 @@ fn frames_come_only_in_their_states() {
 fn what_crosses_a_reset_is_ignored() {
     let mut session = Session::new();
     session.send(&post(1, &[]));
-    session.answer(1);
+    session.response(1);
     assert_eq!(session.sent()[1], "RST_STREAM 1 NO_ERROR");
     let content = vec![b'x'; 16_384];
     for _ in 0..100 {
@@ -519,9 +519,9 @@ fn draining_serves_what_the_client_opened_before_it_knew() {
         session.send(&headers(stream, END_STREAM, &[("x", "y")]));
     }
     assert!(session.told().is_empty() && session.sent().is_empty());
-    session.answer(1);
+    session.response(1);
     assert!(!session.server.is_done());
-    session.answer(3);
+    session.response(3);
     assert!(session.server.is_done());
     assert_eq!(session.over, None);
 }
@@ -533,7 +533,7 @@ fn a_client_that_leaves_is_served_to_the_end() {
     session.send(&frame(FrameKind::GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\0debug"));
     assert_eq!(session.told()[1], "goaway NO_ERROR");
     assert!(!session.server.is_done());
-    session.answer(1);
+    session.response(1);
     assert!(session.server.is_done());
 }
 
@@ -549,8 +549,8 @@ fn content_is_sent_within_both_windows() {
     session.send(&[get(1), get(3)].concat());
     session.told();
     let (one, three) = (
-        session.begin_answer(1, BodyFraming::Chunked),
-        session.begin_answer(3, BodyFraming::Chunked),
+        session.begin_response(1, BodyFraming::Chunked),
+        session.begin_response(3, BodyFraming::Chunked),
     );
     session.sent();
     let content = vec![b'x'; 100_000];
@@ -601,7 +601,7 @@ fn a_changed_initial_window_moves_open_streams() {
     let mut session = Session::new();
     session.send(&get(1));
     session.told();
-    let id = session.begin_answer(1, BodyFraming::Chunked);
+    let id = session.begin_response(1, BodyFraming::Chunked);
     assert_eq!(
         session.server.send_data(id, &[0; 1000], End::Later),
         Ok(1000)
@@ -709,7 +709,7 @@ fn windows_are_given_back_by_halves_and_grow() {
     for stream in (1..400).step_by(2) {
         session.send(&post(stream, &[]));
         session.send(&data(stream, END_STREAM, &[0; 16_000]));
-        session.answer(stream);
+        session.response(stream);
     }
     assert_eq!(session.over, None);
     let given: u32 = session
@@ -1002,7 +1002,7 @@ fn answers_of_another_length_are_reset() {
     let begin = || {
         let mut session = Session::new();
         session.send(&get(1));
-        let id = session.begin_answer(1, BodyFraming::Length(5));
+        let id = session.begin_response(1, BodyFraming::Length(5));
         session.sent();
         (session, id)
     };
@@ -1132,7 +1132,7 @@ fn the_most_urgent_goes_first_and_equals_share() {
     }
     let ids: Vec<_> = [1, 3, 5, 7]
         .into_iter()
-        .map(|stream| session.begin_answer(stream, BodyFraming::Chunked))
+        .map(|stream| session.begin_response(stream, BodyFraming::Chunked))
         .collect();
     let mut order = Vec::new();
     for _ in 0..9 {
@@ -1169,7 +1169,7 @@ fn an_early_answer_waits_for_a_short_rest() {
         ),
     ] {
         session.send(&post(stream, &length("5")));
-        session.answer(stream);
+        session.response(stream);
         assert_eq!(
             session.server.open_streams(),
             1,
@@ -1182,14 +1182,14 @@ fn an_early_answer_waits_for_a_short_rest() {
     }
     // More than was declared.
     session.send(&post(9, &length("5")));
-    session.answer(9);
+    session.response(9);
     session.sent();
     session.send(&data(9, 0, b"abcdef"));
     assert_eq!(session.sent(), ["RST_STREAM 9 PROTOCOL_ERROR"]);
     // What needs leave of ours to be sent, or has no known end.
     for (stream, fields) in [(11, &length("65536")[..]), (13, &[])] {
         session.send(&post(stream, fields));
-        session.answer(stream);
+        session.response(stream);
         let sent = session.sent();
         assert_eq!(
             sent.last().map(String::as_str),
@@ -1198,7 +1198,7 @@ fn an_early_answer_waits_for_a_short_rest() {
     }
     // Nobody waits for it at the end.
     session.send(&post(15, &length("5")));
-    session.answer(15);
+    session.response(15);
     session.server.go_away(ErrorCode::NO_ERROR);
     assert!(session.server.is_done());
     assert!(session.server.glitch_points() < 100);
@@ -1209,7 +1209,7 @@ fn an_early_answer_waits_for_a_short_rest() {
 fn owners_can_write_content_themselves() {
     let mut session = Session::new();
     session.send(&get(1));
-    let id = session.begin_answer(1, BodyFraming::Length(4));
+    let id = session.begin_response(1, BodyFraming::Length(4));
     assert_eq!(session.server.capacity(id), 16_384);
     session.server.send_data_head(id, 4, End::Here).unwrap();
     session.server.output().extend_from_slice(b"file");
@@ -1224,7 +1224,7 @@ fn a_full_output_stops_reading_and_content() {
     };
     let mut session = Session::with(&limits);
     session.send(&get(1));
-    let id = session.begin_answer(1, BodyFraming::Chunked);
+    let id = session.begin_response(1, BodyFraming::Chunked);
     let taken = session
         .server
         .send_data(id, &[0; 5000], End::Later)
@@ -1247,7 +1247,7 @@ fn an_idle_connection_holds_little() {
     for stream in (1..200).step_by(2) {
         session.send(&post(stream, &[("x-some-name", "some value")]));
         session.send(&data(stream, END_STREAM, &[b'x'; 5000]));
-        session.answer(stream);
+        session.response(stream);
         session.sent();
     }
     let busy = session.server.capacity_bytes();

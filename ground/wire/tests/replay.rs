@@ -40,7 +40,7 @@ fn chunked_bodies() {
 }
 
 #[test]
-fn fastcgi_answers() {
+fn fastcgi_responses() {
     replay("fastcgi_answer", feed_fastcgi::check);
 }
 

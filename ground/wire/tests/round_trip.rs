@@ -431,8 +431,8 @@ fn damaged_heads_have_one_outcome() {
             }
         }
         feed::request(&bytes, &Limits::DEFAULT);
-        let answer = [b"HTTP/1.1 200 OK\r\n", &bytes[bytes.len() / 3..]].concat();
-        feed::response(&answer, &Method::Get, &Limits::DEFAULT);
+        let response = [b"HTTP/1.1 200 OK\r\n", &bytes[bytes.len() / 3..]].concat();
+        feed::response(&response, &Method::Get, &Limits::DEFAULT);
         feed::body(
             &bytes[bytes.len() / 2..],
             BodyFraming::Chunked,

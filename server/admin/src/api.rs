@@ -59,7 +59,7 @@ impl Reply {
 #[derive(Debug)]
 pub enum Next {
     /// The response is ready.
-    Answer(Reply),
+    Response(Reply),
     /// An order was sent; its outcome determines the response.
     Await(Waiter),
 }
@@ -147,13 +147,13 @@ pub fn perform(
     current: &Current,
 ) -> Next {
     match task {
-        Task::ShowConfig => Next::Answer(show(head.uri.path(), current)),
-        Task::ShowMetrics => Next::Answer(metrics(head, current)),
-        Task::ShowUpstreams => Next::Answer(match current.counts() {
+        Task::ShowConfig => Next::Response(show(head.uri.path(), current)),
+        Task::ShowMetrics => Next::Response(metrics(head, current)),
+        Task::ShowUpstreams => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.upstreams()),
             None => nothing_counted(),
         }),
-        Task::Adapt => Next::Answer(match decode(head, body) {
+        Task::Adapt => Next::Response(match decode(head, body) {
             Ok((config, _, warnings)) => {
                 Reply::json(&json!({ "warnings": warnings, "result": config.to_value() }))
             }
@@ -170,9 +170,9 @@ pub fn perform(
                 };
                 sent(orders, Order::Load(Box::new(order)), waiter)
             }
-            Err(reply) => Next::Answer(reply),
+            Err(reply) => Next::Response(reply),
         },
-        Task::Explain => Next::Answer(explain(body, current)),
+        Task::Explain => Next::Response(explain(body, current)),
         Task::Stop => {
             let (replier, waiter) = reply();
             sent(orders, Order::Stop(replier), waiter)
@@ -193,7 +193,7 @@ fn explain(question: &[u8], current: &Current) -> Reply {
 fn sent(orders: &Orders, order: Order, waiter: Waiter) -> Next {
     match orders.send(order) {
         Ok(()) => Next::Await(waiter),
-        Err(why) => Next::Answer(Reply::error(Status::SERVICE_UNAVAILABLE, why)),
+        Err(why) => Next::Response(Reply::error(Status::SERVICE_UNAVAILABLE, why)),
     }
 }
 
@@ -361,8 +361,8 @@ mod tests {
         head
     }
 
-    fn answer(next: Next) -> (u16, Value) {
-        let Next::Answer(reply) = next else {
+    fn response(next: Next) -> (u16, Value) {
+        let Next::Response(reply) = next else {
             panic!("no order was to be sent")
         };
         (
@@ -439,7 +439,7 @@ mod tests {
         current.replace(Arc::new(config), Arc::new(|_| Err("not asked".to_owned())));
         let get = |path: &str| {
             let head = head(Method::Get, path, "");
-            answer(perform(Task::ShowConfig, &head, b"", &orders, &current))
+            response(perform(Task::ShowConfig, &head, b"", &orders, &current))
         };
         assert_eq!(
             get("/config/"),
@@ -464,7 +464,7 @@ mod tests {
             ("text/plain", b"{}", 415),
         ] {
             let head = head(Method::Post, "/load", kind);
-            let found = answer(perform(
+            let found = response(perform(
                 Task::Load,
                 &head,
                 body,

@@ -3,7 +3,7 @@
 
 use sluice_message::{FieldId, Status};
 use sluice_net::{
-    Answer, Body, ClientLimits, Completion, Exchange, Refused, RequestBody, Service, Settings,
+    Body, ClientLimits, Completion, Exchange, Refused, RequestBody, Response, Service, Settings,
     read_whole,
 };
 use sluice_wire::{h1, h2};
@@ -56,7 +56,7 @@ impl AdminService {
             }
         };
         match perform(task, &exchange.req, &body, &self.orders, &self.current) {
-            Next::Answer(reply) => reply,
+            Next::Response(reply) => reply,
             Next::Await(waiter) => match waiter.await {
                 Ok(()) => Reply::done(),
                 Err(why) => Reply::error(Status::BAD_REQUEST, why),
@@ -71,27 +71,27 @@ impl Service for AdminService {
 
     fn reset(&self, _context: &mut ()) {}
 
-    fn serve<'a>(&'a self, exchange: &'a mut Exchange<()>) -> Answer<'a, Reply> {
+    fn serve<'a>(&'a self, exchange: &'a mut Exchange<()>) -> Response<'a, Reply> {
         if let Err(why) = self.access.check(&exchange.req) {
-            return Answer::Ready(write(exchange, Reply::error(Status::FORBIDDEN, why)));
+            return Response::Ready(write(exchange, Reply::error(Status::FORBIDDEN, why)));
         }
         match Task::of(&exchange.req) {
-            Ok(task) => Answer::Later(Box::pin(self.act(exchange, task))),
-            Err(reply) => Answer::Ready(write(exchange, reply)),
+            Ok(task) => Response::Later(Box::pin(self.act(exchange, task))),
+            Err(reply) => Response::Ready(write(exchange, reply)),
         }
     }
 
-    fn resume<'a>(&'a self, exchange: &'a mut Exchange<()>, reply: Reply) -> Answer<'a, Reply> {
-        Answer::Ready(write(exchange, reply))
+    fn resume<'a>(&'a self, exchange: &'a mut Exchange<()>, reply: Reply) -> Response<'a, Reply> {
+        Response::Ready(write(exchange, reply))
     }
 
     fn refuse<'a>(
         &'a self,
         exchange: &'a mut Exchange<()>,
         refused: &Refused<'_>,
-    ) -> Answer<'a, Reply> {
+    ) -> Response<'a, Reply> {
         let reply = Reply::error(refused.status, refused.why.to_string());
-        Answer::Ready(write(exchange, reply))
+        Response::Ready(write(exchange, reply))
     }
 
     fn record(&self, exchange: &mut Exchange<()>, _completion: &Completion) {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use sluice_certs::acme_server::{AcmeAnswer, AcmeMethod, AcmeRequest, ChallengeKind, Names};
+use sluice_certs::acme_server::{AcmeMethod, AcmeRequest, AcmeResponse, ChallengeKind, Names};
 use sluice_certs::limits::ACME_BODY_BYTES_MAX;
 use sluice_certs::{AcmeRules, AcmeServer};
 use sluice_message::{FieldId, FieldName, Method, Status};
@@ -70,7 +70,7 @@ impl AcmeHandler {
         }
     }
 
-    async fn answer(&self, exchange: &mut Exchange) -> Step {
+    async fn response(&self, exchange: &mut Exchange) -> Step {
         let body = match exchange.body.take() {
             RequestBody::Stream(stream) => match collect(stream, ACME_BODY_BYTES_MAX + 1).await {
                 Ok(collected) => {
@@ -87,44 +87,44 @@ impl AcmeHandler {
             let reason = "the CA is not ready";
             return Step::Fail(Fault::new(Status::SERVICE_UNAVAILABLE, reason));
         };
-        let answer = match server.answer_aside(&self.rules, request) {
-            Ok(answering) => answering.await,
-            Err(_) => AcmeAnswer::busy(),
+        let response = match server.response_aside(&self.rules, request) {
+            Ok(responding) => responding.await,
+            Err(_) => AcmeResponse::busy(),
         };
-        self.send(exchange, answer)
+        self.send(exchange, response)
     }
 
-    fn send(&self, exchange: &mut Exchange, answer: AcmeAnswer) -> Step {
-        if let (Some(cause), Some(recorder)) = (&answer.cause, &self.recorder) {
+    fn send(&self, exchange: &mut Exchange, response: AcmeResponse) -> Step {
+        if let (Some(cause), Some(recorder)) = (&response.cause, &self.recorder) {
             let entry = recorder.log().error(LOGGER, "cannot respond to a request");
             entry.shown("error", cause).send();
         }
-        exchange.res.status = Status::new(answer.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
+        exchange.res.status = Status::new(response.status).unwrap_or(Status::INTERNAL_SERVER_ERROR);
         let fields = &mut exchange.res.fields;
         // RFC 8555, section 6.5: intermediaries must not cache a nonce.
         fields.set(FieldId::CacheControl, b"no-store");
-        if !answer.media_type.is_empty() {
-            fields.set(FieldId::ContentType, answer.media_type.as_bytes());
+        if !response.media_type.is_empty() {
+            fields.set(FieldId::ContentType, response.media_type.as_bytes());
         }
-        for link in &answer.links {
+        for link in &response.links {
             fields.push(FieldId::Link, link.as_bytes());
         }
-        if let Some(at) = &answer.location {
+        if let Some(at) = &response.location {
             fields.set(FieldId::Location, at.as_bytes());
         }
-        if let Some(nonce) = &answer.nonce {
+        if let Some(nonce) = &response.nonce {
             fields.set_name(&self.replay_nonce, nonce.as_bytes());
         }
-        if let Some(after) = answer.retry_after {
+        if let Some(after) = response.retry_after {
             fields.set(FieldId::RetryAfter, after.to_string().as_bytes());
         }
-        if answer.status == 405 {
+        if response.status == 405 {
             fields.set(FieldId::Allow, b"POST");
         }
-        if answer.body.is_empty() {
+        if response.body.is_empty() {
             return Step::Done(Body::Empty);
         }
-        Step::Done(Body::Shared(SharedSlice::new(answer.body.into())))
+        Step::Done(Body::Shared(SharedSlice::new(response.body.into())))
     }
 }
 
@@ -138,7 +138,7 @@ impl Handler for AcmeHandler {
     }
 
     fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
-        Box::pin(self.answer(exchange))
+        Box::pin(self.response(exchange))
     }
 
     fn account(&self, exchange: &mut Exchange) -> Account {

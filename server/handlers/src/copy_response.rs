@@ -20,10 +20,10 @@ struct Copy {
 impl Handler for Copy {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         let aside = exchange.context.aside.as_mut();
-        let Some(answer) = aside.and_then(|aside| aside.of_upstream.take()) else {
+        let Some(response) = aside.and_then(|aside| aside.of_upstream.take()) else {
             return outside("copy_response");
         };
-        let Held { head, body, inline } = answer;
+        let Held { head, body, inline } = response;
         exchange.res.status = match &self.status {
             None => head.status,
             Some(status) => match status.resolve(exchange) {

@@ -67,7 +67,7 @@ pub enum Of {
     /// The request headers.
     Request,
     /// The response headers.
-    Answer,
+    Response,
 }
 
 impl Ops {
@@ -179,7 +179,7 @@ impl Ops {
 fn fields(exchange: &mut Exchange, of: Of) -> &mut Fields {
     match of {
         Of::Request => &mut exchange.req.fields,
-        Of::Answer => &mut exchange.res.fields,
+        Of::Response => &mut exchange.res.fields,
     }
 }
 
@@ -196,7 +196,7 @@ fn with_value(
     match (value.literal(), of) {
         (Some(text), _) => f(exchange, text),
         (None, Of::Request) => f(exchange, &values::expanded_or_kept(value, exchange)),
-        (None, Of::Answer) => {
+        (None, Of::Response) => {
             let mut text = Vec::new();
             push_value(value, Unknown::Keep, exchange, &mut text);
             f(exchange, &text);
@@ -290,7 +290,7 @@ impl Replace {
                 }
             };
             if changed != value {
-                if of == Of::Answer {
+                if of == Of::Response {
                     clean_value(&mut changed);
                 }
                 fields(exchange, of).replace_at(index, &changed);
@@ -352,7 +352,7 @@ impl Handler for Headers {
         }
         match &self.response {
             Some(response) if response.when == When::Now => {
-                response.ops.apply(exchange, Of::Answer)
+                response.ops.apply(exchange, Of::Response)
             }
             Some(response) => exchange.context.filters.push(response.clone()),
             None => {}
@@ -366,7 +366,7 @@ impl Filter for ResponseOps {
         let required = self.require.as_ref();
         if required.is_none_or(|require| require.matches(&exchange.res, &exchange.context.scratch))
         {
-            self.ops.apply(exchange, Of::Answer);
+            self.ops.apply(exchange, Of::Response);
         }
         body
     }

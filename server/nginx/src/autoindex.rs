@@ -79,7 +79,7 @@ impl Listing {
     }
 
     /// Responds with the listing of a directory.
-    pub fn answer(
+    pub fn response(
         self,
         exchange: &mut Exchange,
         folder: &[u8],

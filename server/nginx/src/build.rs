@@ -21,7 +21,7 @@ use crate::locations::{How, Locations};
 use crate::pages::Pages;
 use crate::realip::RealIp;
 use crate::redirect::Naming;
-use crate::rewrite::Answer;
+use crate::rewrite::Response;
 use crate::servers::Names as ServerNames;
 use crate::shared::Shared;
 use crate::ssi::variables::Names;
@@ -45,7 +45,7 @@ pub fn build<'m>(
             .collect(),
         locations: Vec::new(),
         places: Vec::new(),
-        answers: Vec::new(),
+        responses: Vec::new(),
         patience: std::iter::once(&ClientLimitsConfig::default())
             .chain(&config.client_limits)
             .map(Patience::build)
@@ -73,7 +73,7 @@ pub fn build<'m>(
         servers,
         locations: build.locations,
         places: build.places,
-        answers: build.answers,
+        responses: build.responses,
         patience: build.patience,
         secure: config.secure,
         tables: Tables::shared(&config.tables, builder.recorder)?,
@@ -82,7 +82,7 @@ pub fn build<'m>(
     // Set only here: each server of the model has one such handler.
     let _ = tree_ref.0.set(Arc::downgrade(&tree));
     builder.set_virtual_servers(tree.clone());
-    builder.answer_errors_with(pages::handlers(&tree));
+    builder.respond_to_errors_with(pages::handlers(&tree));
     Ok(vec![
         Box::new(Choose { tree: tree.clone() }),
         Box::new(Respond { tree }),
@@ -94,7 +94,7 @@ struct Build {
     types: Vec<Arc<Types>>,
     locations: Vec<Location>,
     places: Vec<Place>,
-    answers: Vec<Answer>,
+    responses: Vec<Response>,
     patience: Vec<Patience>,
 }
 
@@ -106,7 +106,7 @@ impl Build {
     ) -> Result<Server, Refusal> {
         let place = builder.within(".place", |builder| self.place(&config.place, builder))?;
         let branches = self.branches(&config.branches, builder)?;
-        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, builder)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.responses, builder)?;
         let mut named = HashMap::new();
         let locations = self.locations(&config.locations, &mut named, builder)?;
         Ok(Server {
@@ -181,7 +181,7 @@ impl Build {
     ) -> Result<Location, Refusal> {
         let place = builder.within(".place", |builder| self.place(&config.place, builder))?;
         let branches = self.branches(&config.branches, builder)?;
-        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.answers, builder)?;
+        let rewrite = rewrite::build(&config.rewrite, &branches, &mut self.responses, builder)?;
         let inside = self.locations(&config.locations, named, builder)?;
         let others = match &config.other_methods {
             None => None,

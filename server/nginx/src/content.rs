@@ -55,7 +55,7 @@ impl Handler for Content {
                     .res
                     .fields
                     .push(FieldId::ContentType, b"text/plain");
-                answer(exchange, text.as_bytes())
+                response(exchange, text.as_bytes())
             }
             Content::Gif => {
                 exchange
@@ -71,13 +71,13 @@ impl Handler for Content {
                     return Step::Done(Body::Empty);
                 }
                 exchange.res.fields.push(FieldId::ContentType, b"image/gif");
-                answer(exchange, GIF)
+                response(exchange, GIF)
             }
         }
     }
 }
 
-fn answer(exchange: &mut Exchange, content: &[u8]) -> Step {
+fn response(exchange: &mut Exchange, content: &[u8]) -> Step {
     exchange.inline.clear();
     exchange.inline.extend_from_slice(content);
     Step::Done(Body::Inline)

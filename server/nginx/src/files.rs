@@ -188,7 +188,7 @@ impl Files {
                     && facts.kind == sluice_cache::Kind::Directory =>
             {
                 let media_type = self.types.of(b"x.html").cloned();
-                listing.answer(exchange, path, media_type)
+                listing.response(exchange, path, media_type)
             }
             (Ok(facts), _) if facts.kind != sluice_cache::Kind::Directory => {
                 Step::Fail(Fault::new(Status::NOT_FOUND, "a file is not a directory"))

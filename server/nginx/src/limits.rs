@@ -29,7 +29,7 @@ pub const MIRROR_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Bytes of the response to a mirrored request that are read and discarded in order to reuse the connection. For a
 /// longer response the connection is closed.
-pub const MIRROR_ANSWER_BYTES_MAX: usize = 64 * 1024;
+pub const MIRROR_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Interval between log messages of a worker about dropped copies.
 pub const MIRROR_TOLD_EVERY: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
 use crate::limits::{
-    MIRROR_ANSWER_BYTES_MAX, MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_TOLD_EVERY,
+    MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_RESPONSE_BYTES_MAX, MIRROR_TOLD_EVERY,
     MIRRORS_MAX,
 };
 use crate::state::NginxContext;
@@ -133,9 +133,9 @@ impl Mirror {
             }
             let site = site.clone();
             in_background(async move {
-                let answer = site.fetch(&mut copy).await;
-                if let Body::Stream(mut answer) = answer {
-                    read_on(&mut *answer).await;
+                let response = site.fetch(&mut copy).await;
+                if let Body::Stream(mut response) = response {
+                    read_on(&mut *response).await;
                 }
                 drop(turn);
             });
@@ -166,13 +166,13 @@ impl Mirror {
 }
 
 /// Reads the response to a copy up to a size limit.
-async fn read_on(answer: &mut dyn BodyStream) {
-    let mut left = MIRROR_ANSWER_BYTES_MAX;
+async fn read_on(response: &mut dyn BodyStream) {
+    let mut left = MIRROR_RESPONSE_BYTES_MAX;
     loop {
-        let count = poll_fn(|cx| answer.poll_data(cx).map_ok(<[u8]>::len)).await;
+        let count = poll_fn(|cx| response.poll_data(cx).map_ok(<[u8]>::len)).await;
         match count {
             Ok(count) if count > 0 && count <= left => {
-                answer.consume(count);
+                response.consume(count);
                 left -= count;
             }
             Ok(_) | Err(_) => return,

@@ -57,7 +57,7 @@ pub enum Flow {
     /// The phase was ended by an action.
     End,
     /// Send the response with this index.
-    Answer(u32),
+    Response(u32),
     /// The request fails.
     Fail(Fault),
 }
@@ -98,7 +98,7 @@ enum Test {
 }
 
 /// The response of a `return`.
-pub struct Answer {
+pub struct Response {
     status: u16,
     text: Option<Template>,
 }
@@ -122,11 +122,11 @@ impl Tree {
                     *exchange.context.vars.slot_from(name, provenance) = text;
                     Flow::On
                 }
-                Action::Return(answer) => {
+                Action::Return(response) => {
                     explained::tell(exchange, origin, |_| {
                         "the response, whatever the location".to_owned()
                     });
-                    Flow::Answer(*answer)
+                    Flow::Response(*response)
                 }
                 Action::Rewrite(change) => change.apply(self, exchange, origin),
                 Action::If {
@@ -326,7 +326,7 @@ impl Condition {
     }
 }
 
-impl Answer {
+impl Response {
     /// Sends the response.
     pub(super) fn give(&self, tree: &Tree, exchange: &mut Exchange) -> Step {
         if self.status == CLOSE {
@@ -389,7 +389,7 @@ const CLOSE: u16 = 444;
 pub fn build(
     configs: &[Config],
     branches: &[u32],
-    answers: &mut Vec<Answer>,
+    responses: &mut Vec<Response>,
     builder: &Builder<'_>,
 ) -> Result<Vec<Line>, Refusal> {
     let mut actions = Vec::with_capacity(configs.len());
@@ -404,8 +404,8 @@ pub fn build(
                 )
             }
             Config::Return(config) => {
-                answers.push(answer(config, builder)?);
-                let number = super::number(answers.len() - 1);
+                responses.push(response(config, builder)?);
+                let number = super::number(responses.len() - 1);
                 (Action::Return(number), &config.origin)
             }
             Config::Rewrite(config) => {
@@ -415,7 +415,7 @@ pub fn build(
             Config::If(config) => {
                 let action = Action::If {
                     condition: Box::new(condition(&config.condition, builder)?),
-                    actions: build(&config.actions, branches, answers, builder)?,
+                    actions: build(&config.actions, branches, responses, builder)?,
                     branch: match config.branch {
                         None => None,
                         Some(index) => Some(*branches.get(index as usize).ok_or_else(|| {
@@ -440,13 +440,13 @@ pub fn build(
     Ok(actions)
 }
 
-fn answer(config: &ReturnAnswer, builder: &Builder<'_>) -> Result<Answer, Refusal> {
+fn response(config: &ReturnAnswer, builder: &Builder<'_>) -> Result<Response, Refusal> {
     if !(100..=999).contains(&config.status) {
         return Err(Refusal::new(format!("`return {}`", config.status))
             .with_help("a status has three digits"));
     }
     let text = config.text.as_ref().map(|text| builder.template(text));
-    Ok(Answer {
+    Ok(Response {
         status: config.status,
         text: text.transpose()?,
     })

@@ -23,7 +23,7 @@ use crate::locations::{Found, How, Locations};
 use crate::pages::Pages;
 use crate::realip::RealIp;
 use crate::redirect::Naming;
-use crate::rewrite::{Answer, Flow, Line};
+use crate::rewrite::{Flow, Line, Response};
 use crate::servers::Names as ServerNames;
 use crate::state::REDIRECTS_MAX;
 use crate::types::Types;
@@ -37,7 +37,7 @@ pub struct Tree {
     pub(crate) locations: Vec<Location>,
     pub(crate) places: Vec<Place>,
     /// The responses of `return` directives, by index.
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) responses: Vec<Response>,
     /// Client settings by index; the first are nginx's defaults.
     pub(crate) patience: Vec<Patience>,
     /// Whether the addresses use TLS.
@@ -198,7 +198,7 @@ impl Handler for Choose {
 impl Handler for Respond {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         match exchange.context.nginx_mut().pending.take() {
-            Some(answer) => self.tree.answers[answer as usize].give(&self.tree, exchange),
+            Some(response) => self.tree.responses[response as usize].give(&self.tree, exchange),
             // Reached only if every handler of the scope forwarded the request.
             None => Step::Fail(Fault::new(Status::NOT_FOUND, "no handler responds here")),
         }
@@ -230,7 +230,7 @@ impl Tree {
         if !server.rewrite.is_empty() {
             match self.run(&server.rewrite, exchange) {
                 Flow::On | Flow::End => {}
-                Flow::Answer(answer) => return self.answer(exchange, answer),
+                Flow::Response(response) => return self.response(exchange, response),
                 Flow::Fail(fault) => return Step::Fail(fault),
             }
         }
@@ -375,7 +375,7 @@ impl Tree {
         }
         match self.run(&location.rewrite, exchange) {
             Flow::On | Flow::End => None,
-            Flow::Answer(answer) => Some(self.answer(exchange, answer)),
+            Flow::Response(response) => Some(self.response(exchange, response)),
             Flow::Fail(fault) => Some(Step::Fail(fault)),
         }
     }
@@ -419,12 +419,12 @@ impl Tree {
     }
 
     /// Sends the response of a `return`, after its scope has added headers.
-    pub(crate) fn answer(&self, exchange: &mut Exchange, answer: u32) -> Step {
+    pub(crate) fn response(&self, exchange: &mut Exchange, response: u32) -> Step {
         exchange.close |= self.patience_of(self.place(exchange)).turns_away(exchange);
         match self.place(exchange).errors {
-            None => self.answers[answer as usize].give(self, exchange),
+            None => self.responses[response as usize].give(self, exchange),
             Some(list) => {
-                exchange.context.nginx_mut().pending = Some(answer);
+                exchange.context.nginx_mut().pending = Some(response);
                 Step::Enter(list)
             }
         }

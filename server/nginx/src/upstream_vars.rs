@@ -87,7 +87,7 @@ fn value(one: &ProxyTry, key: UpstreamKey, out: &mut Vec<u8>) {
             return show(out, format_args!("{}", one.traffic.received.get()));
         }
         UpstreamKey::ConnectTime => one.connected,
-        UpstreamKey::HeaderTime => one.answered,
+        UpstreamKey::HeaderTime => one.responded,
         UpstreamKey::ResponseTime => one.body.ended.get(),
     };
     match time {

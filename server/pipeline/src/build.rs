@@ -117,7 +117,7 @@ pub struct Builder<'m> {
     pub upstream_fields_are_asked: bool,
     /// The virtual servers, if handlers select them.
     virtual_servers: Option<Arc<dyn VirtualServers>>,
-    /// The list of error handlers set by [`Builder::answer_errors_with`].
+    /// The list of error handlers set by [`Builder::respond_to_errors_with`].
     own_errors: Option<usize>,
     /// The current position in the configuration.
     place: String,
@@ -220,7 +220,7 @@ impl<'m> Builder<'m> {
     }
 
     /// Makes these handlers produce the response for every error, including errors of their own.
-    pub fn answer_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
+    pub fn respond_to_errors_with(&mut self, handlers: Vec<Box<dyn Handler>>) {
         let number = self.within(".errors", |b| b.number(&[]));
         let routes = vec![Route {
             matchers: MatcherSets::new(Vec::new()),

@@ -373,7 +373,7 @@ pub struct ProxyTry {
     /// The time until the connection was established.
     pub connected: Option<std::time::Duration>,
     /// The time until the response head was received.
-    pub answered: Option<std::time::Duration>,
+    pub responded: Option<std::time::Duration>,
     /// The status of the response, or the status that corresponds to the failure.
     pub status: Option<Status>,
     /// The response body.

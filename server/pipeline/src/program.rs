@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use sluice_message::{FieldId, ResponseHead, Status, Version};
-use sluice_net::{Answer, Body, FailureKind, Side, clock};
+use sluice_net::{Body, FailureKind, Response, Side, clock};
 use sluice_route::{MatcherSets, RouteIndex};
 
 use crate::context::{ErrorInfo, Exchange, Held};
@@ -121,34 +121,34 @@ impl Watch for Unwatched {}
 
 impl Program {
     /// Starts the walk.
-    pub fn start<'a>(&'a self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
+    pub fn start<'a>(&'a self, exchange: &'a mut Exchange) -> Response<'a, Step> {
         exchange.context.frames.push(Frame::at(0));
-        self.walk(exchange, &mut Unwatched).into_answer(exchange)
+        self.walk(exchange, &mut Unwatched).into_response(exchange)
     }
 
     /// Like `start`, observed by `watch`, with handlers that do not await.
     pub fn watched(&self, exchange: &mut Exchange, watch: &mut impl Watch) -> Option<Body> {
         exchange.context.frames.push(Frame::at(0));
         match self.walk(exchange, watch) {
-            Applied::Answer(body) => Some(body),
+            Applied::Response(body) => Some(body),
             Applied::Later(_) | Applied::Filter(..) => None,
         }
     }
 
     /// Continues with the step that a handler returned after awaiting.
-    pub fn go_on<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+    pub fn go_on<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Response<'a, Step> {
         let applied = self.apply(exchange, step, &mut Unwatched);
         applied
             .unwrap_or_else(|| self.walk(exchange, &mut Unwatched))
-            .into_answer(exchange)
+            .into_response(exchange)
     }
 
     /// Produces the response for a request without a usable head: it fails before the first handler.
-    pub fn refuse<'a>(&'a self, exchange: &'a mut Exchange, fault: Fault) -> Answer<'a, Step> {
+    pub fn refuse<'a>(&'a self, exchange: &'a mut Exchange, fault: Fault) -> Response<'a, Step> {
         let applied = self.fail(exchange, fault, &mut Unwatched);
         applied
             .unwrap_or_else(|| self.walk(exchange, &mut Unwatched))
-            .into_answer(exchange)
+            .into_response(exchange)
     }
 
     /// Runs the handlers of a list for a request that does not get a response, so that they can record their notes.
@@ -192,7 +192,7 @@ impl Program {
             Step::Done(body) => {
                 if exchange.context.metrics.kinds != 0 {
                     let after = clock::now().since(exchange.started);
-                    exchange.context.metrics.answer_begins(after);
+                    exchange.context.metrics.response_begins(after);
                 }
                 let applied = finish(exchange, body, watch);
                 match given_up(exchange) {
@@ -369,7 +369,7 @@ impl Program {
             if let Some(servers) = virtual_servers {
                 servers.client_gone(exchange, fault.failure.as_ref());
             }
-            return Some(Applied::Answer(Body::Abort));
+            return Some(Applied::Response(Body::Abort));
         }
         if let Some(scope) = exchange.context.scopes.pop() {
             exchange.context.frames = scope.outer;
@@ -389,18 +389,18 @@ impl Program {
 }
 
 enum Applied<'a> {
-    Answer(Body),
+    Response(Body),
     Later(&'a dyn Handler),
     /// The filter has to be awaited before the response is complete.
     Filter(Arc<dyn Filter>, Body),
 }
 
 impl<'a> Applied<'a> {
-    fn into_answer(self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
+    fn into_response(self, exchange: &'a mut Exchange) -> Response<'a, Step> {
         match self {
-            Applied::Answer(body) => Answer::Ready(body),
-            Applied::Later(handler) => Answer::Later(handler.wait(exchange)),
-            Applied::Filter(filter, body) => Answer::Later(filter.wait(exchange, body)),
+            Applied::Response(body) => Response::Ready(body),
+            Applied::Later(handler) => Response::Later(handler.wait(exchange)),
+            Applied::Filter(filter, body) => Response::Later(filter.wait(exchange, body)),
         }
     }
 }
@@ -419,11 +419,11 @@ fn given_up(exchange: &Exchange) -> Option<Fault> {
 /// status of the error being handled, if any. `None` if a filter diverts to other routes.
 fn fall_through<'a, W: Watch>(exchange: &mut Exchange, watch: &mut W) -> Option<Applied<'a>> {
     let aside = exchange.context.aside.as_mut();
-    if let Some(answer) = aside.and_then(|aside| aside.intercepted.pop()) {
-        exchange.res.status = answer.head.status;
-        exchange.res.fields.append(&answer.head.fields);
-        exchange.inline = answer.inline;
-        return finish(exchange, answer.body, watch);
+    if let Some(response) = aside.and_then(|aside| aside.intercepted.pop()) {
+        exchange.res.status = response.head.status;
+        exchange.res.fields.append(&response.head.fields);
+        exchange.inline = response.inline;
+        return finish(exchange, response.body, watch);
     }
     if let Some(error) = &exchange.context.error {
         exchange.res.status = error.status;
@@ -442,7 +442,7 @@ fn finish<'a, W: Watch>(
         if !matches!(body, Body::Tunnel(_) | Body::Abort)
             && let Some(list) = filter.diverts(exchange)
         {
-            return divert(exchange, body, list).map(Applied::Answer);
+            return divert(exchange, body, list).map(Applied::Response);
         }
         if W::WAITS && filter.waits(exchange, &body) {
             return Some(Applied::Filter(filter, body));
@@ -452,7 +452,7 @@ fn finish<'a, W: Watch>(
     if let Some(aside) = &mut exchange.context.aside {
         aside.intercepted.clear();
     }
-    Some(Applied::Answer(body))
+    Some(Applied::Response(body))
 }
 
 /// Holds a response back and continues with the routes of `list`.

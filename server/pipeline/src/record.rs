@@ -215,7 +215,7 @@ fn facts<'a>(exchange: &'a Exchange, completion: &Completion, status: u16) -> Re
         duration: completion.duration,
         size: completion.body_bytes_sent,
         status,
-        answer_fields: &exchange.res.fields,
+        response_fields: &exchange.res.fields,
         extra: &exchange.context.log.fields,
     }
 }

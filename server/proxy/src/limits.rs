@@ -7,7 +7,7 @@ use std::time::Duration;
 pub const CGI_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of a health check response that are examined by default; a page that says "ok" has only a few.
-pub const HEALTH_ANSWER_BYTES_MAX: usize = 64 * 1024;
+pub const HEALTH_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum number of sources in `dynamic multi`; each may have to be awaited.
 pub const SOURCES_MAX: usize = 16;

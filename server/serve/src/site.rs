@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use sluice_certs::Challenges;
 use sluice_message::{ConnInfo, FieldId, FixedField, Method, Moment, Status, Version};
 use sluice_model::Server;
-use sluice_net::{Answer, Body, ClientLimits, Completion, Ending, Refused, Service, Settings};
+use sluice_net::{Body, ClientLimits, Completion, Ending, Refused, Response, Service, Settings};
 
 use crate::modules;
 use sluice_observe::Recorder;
@@ -71,16 +71,16 @@ impl Site {
         site
     }
 
-    async fn answered(&self, exchange: &mut Exchange) -> Body {
+    async fn responded(&self, exchange: &mut Exchange) -> Body {
         exchange.context.scratch.set_env(exchange.worker.clone());
         let mut step = match self.rules.program.start(exchange) {
-            Answer::Ready(body) => return body,
-            Answer::Later(later) => later.await,
+            Response::Ready(body) => return body,
+            Response::Later(later) => later.await,
         };
         loop {
             step = match self.rules.program.go_on(exchange, step) {
-                Answer::Ready(body) => return body,
-                Answer::Later(later) => later.await,
+                Response::Ready(body) => return body,
+                Response::Later(later) => later.await,
             };
         }
     }
@@ -95,12 +95,12 @@ impl Site {
 
     /// Responds to an ACME HTTP challenge. This comes before everything in the configuration, so that redirects and
     /// authentication do not interfere.
-    fn answer_challenge(&self, exchange: &mut Exchange) -> Option<Body> {
+    fn respond_to_challenge(&self, exchange: &mut Exchange) -> Option<Body> {
         if self.challenges.is_idle() {
             return None;
         }
-        let answer = self.challenges.http_answer(exchange.req.uri.path())?;
-        exchange.inline.extend_from_slice(answer.as_bytes());
+        let response = self.challenges.http_response(exchange.req.uri.path())?;
+        exchange.inline.extend_from_slice(response.as_bytes());
         exchange
             .res
             .fields
@@ -203,8 +203,8 @@ impl Subrequests for Site {
     fn fetch<'a>(&'a self, exchange: &'a mut Exchange) -> Pin<Box<dyn Future<Output = Body> + 'a>> {
         Box::pin(async move {
             let worker = exchange.worker.clone();
-            let mut answered = pin!(self.answered(exchange));
-            poll_fn(|cx| worker.interims.apart(|| answered.as_mut().poll(cx))).await
+            let mut responded = pin!(self.responded(exchange));
+            poll_fn(|cx| worker.interims.apart(|| responded.as_mut().poll(cx))).await
         })
     }
 }
@@ -217,23 +217,27 @@ impl Service for Site {
         context.reset();
     }
 
-    fn serve<'a>(&'a self, exchange: &'a mut Exchange) -> Answer<'a, Step> {
+    fn serve<'a>(&'a self, exchange: &'a mut Exchange) -> Response<'a, Step> {
         self.begin(exchange);
-        if let Some(body) = self.answer_challenge(exchange) {
-            return Answer::Ready(body);
+        if let Some(body) = self.respond_to_challenge(exchange) {
+            return Response::Ready(body);
         }
         if let Err(status) = self.rules.admit(exchange) {
             exchange.res.status = status;
-            return Answer::Ready(Body::Empty);
+            return Response::Ready(Body::Empty);
         }
         self.rules.program.start(exchange)
     }
 
-    fn resume<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Answer<'a, Step> {
+    fn resume<'a>(&'a self, exchange: &'a mut Exchange, step: Step) -> Response<'a, Step> {
         self.rules.program.go_on(exchange, step)
     }
 
-    fn refuse<'a>(&'a self, exchange: &'a mut Exchange, refused: &Refused<'_>) -> Answer<'a, Step> {
+    fn refuse<'a>(
+        &'a self,
+        exchange: &'a mut Exchange,
+        refused: &Refused<'_>,
+    ) -> Response<'a, Step> {
         self.begin(exchange);
         let program = &self.rules.program;
         if let Some(servers) = &program.virtual_servers {
@@ -244,7 +248,7 @@ impl Service for Site {
                         program.note(exchange, list);
                     }
                     exchange.res.status = refused.status;
-                    Answer::Ready(Body::Abort)
+                    Response::Ready(Body::Abort)
                 }
             };
         }
@@ -252,7 +256,7 @@ impl Service for Site {
         let why = refused.why;
         if refused.status == Status::REQUEST_TIMEOUT {
             exchange.context.log.error = Some(why.to_string());
-            return Answer::Ready(Body::Empty);
+            return Response::Ready(Body::Empty);
         }
         exchange.context.log.error = Some(format!("malformed request: {why}"));
         let text = format!(
@@ -265,7 +269,7 @@ impl Service for Site {
             .res
             .fields
             .push(FieldId::ContentType, b"text/plain; charset=utf-8");
-        Answer::Ready(Body::Inline)
+        Response::Ready(Body::Inline)
     }
 
     fn record(&self, exchange: &mut Exchange, completion: &Completion) {

@@ -202,19 +202,21 @@ fn listen_text(host: &str, port: u16) -> String {
 fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
     let port = port.map(|port| format!(":{port}")).unwrap_or_default();
     let location = format!("https://{{http.request.host}}{port}{{http.request.uri}}");
-    let mut answer = StaticResponse {
+    let mut response = StaticResponse {
         status_code: 308.into(),
         close: true,
         ..Default::default()
     };
-    answer.headers.insert("Location".to_owned(), vec![location]);
+    response
+        .headers
+        .insert("Location".to_owned(), vec![location]);
     let hosts = Matcher::Host(names.into_iter().collect());
     Route {
         r#match: vec![MatcherSet(vec![
             hosts,
             Matcher::Protocol("http".to_owned()),
         ])],
-        handle: vec![Handler::StaticResponse(answer)],
+        handle: vec![Handler::StaticResponse(response)],
         terminal: true,
         ..Route::default()
     }

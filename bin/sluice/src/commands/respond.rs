@@ -13,7 +13,7 @@ use crate::quick::{field, logging, serve_json};
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Response body, or the status if it is a three-digit number.
-    answer: Option<String>,
+    response: Option<String>,
     /// Address to listen on; a port range starts several servers, port 0 picks a free port.
     #[arg(short, long, value_name = "ADDRESS", default_value = ":0")]
     listen: String,
@@ -37,12 +37,12 @@ pub struct Args {
 impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
-        let answer = self.answer.as_deref();
-        let named = answer
+        let response = self.response.as_deref();
+        let named = response
             .filter(|text| text.len() == 3)
             .and_then(|text| text.parse::<u16>().ok());
         let status = self.status.or(named);
-        let body = match (&self.body, answer) {
+        let body = match (&self.body, response) {
             (Some(body), _) => body.clone(),
             (None, Some(text)) if named.is_none() || self.status.is_some() => text.to_owned(),
             (None, Some(_)) => String::new(),

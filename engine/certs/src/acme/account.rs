@@ -185,12 +185,15 @@ impl AcmeIssuer {
         let request = Request::post(ZEROSSL_BINDINGS)
             .header("Content-Type", "application/x-www-form-urlencoded")
             .body(format!("email={email}").into_bytes())?;
-        let answer = self
+        let response = self
             .fetcher
             .send(request)
             .map_err(|e| Error::Other(e.into()))?;
-        let answer: Value = serde_json::from_slice(answer.body())?;
-        match (answer["eab_kid"].as_str(), answer["eab_hmac_key"].as_str()) {
+        let response: Value = serde_json::from_slice(response.body())?;
+        match (
+            response["eab_kid"].as_str(),
+            response["eab_hmac_key"].as_str(),
+        ) {
             (Some(id), Some(key)) => Ok((id.to_owned(), key.to_owned())),
             _ => Err(Error::Str("an account binding in ZeroSSL's response")),
         }

@@ -28,7 +28,7 @@ const STATUS_REQUEST: &[u8] = &[0x30, 3, 2, 1, 5];
 const POLL_PAUSE: Duration = Duration::from_millis(500);
 
 /// A challenge response, active while this is held.
-enum Answering<'a> {
+enum Responding<'a> {
     Ours { _shown: Shown, _gate: Option<Gate> },
     Dns { _record: DnsRecord<'a> },
 }
@@ -59,8 +59,8 @@ impl AcmeIssuer {
             .initial_delay(POLL_PAUSE)
             .backoff(1.5)
             .timeout(self.options.timeout);
-        let answering = self.prove(&mut order, request.subject, kind).await?;
-        if !answering.is_empty() {
+        let responding = self.prove(&mut order, request.subject, kind).await?;
+        if !responding.is_empty() {
             let status = order.poll_ready(&looks).await;
             if !matches!(status, Ok(OrderStatus::Ready)) {
                 return Err(match refusal(&mut order).await {
@@ -69,7 +69,7 @@ impl AcmeIssuer {
                 });
             }
         }
-        drop(answering);
+        drop(responding);
         order.finalize_csr(&csr(request, false)?).await?;
         let chain = order.poll_certificate(&looks).await?;
         let url = order.state().certificate.clone();
@@ -116,8 +116,8 @@ impl AcmeIssuer {
         order: &mut Order,
         subject: &Subject,
         kind: &ChallengeType,
-    ) -> Result<Vec<Answering<'_>>, Error> {
-        let mut answering = Vec::new();
+    ) -> Result<Vec<Responding<'_>>, Error> {
+        let mut responding = Vec::new();
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;
@@ -134,24 +134,24 @@ impl AcmeIssuer {
             let mut challenge = authorization
                 .challenge(kind.clone())
                 .ok_or(Error::Unsupported("this kind of challenge"))?;
-            answering.push(self.answer(subject, &challenge).await?);
+            responding.push(self.response(subject, &challenge).await?);
             challenge.set_ready().await?;
         }
-        Ok(answering)
+        Ok(responding)
     }
 
-    async fn answer(
+    async fn response(
         &self,
         subject: &Subject,
         challenge: &ChallengeHandle<'_>,
-    ) -> Result<Answering<'_>, Error> {
+    ) -> Result<Responding<'_>, Error> {
         let other = |error| Error::Other(Box::new(error));
         let authorization = challenge.key_authorization();
         if let (Some(dns), ChallengeType::Dns01) = (&self.options.dns, &challenge.r#type) {
             let text = authorization.dns_value();
             let record = dns.show(&self.fetcher, &subject.to_string(), &text).await;
             let record = record.map_err(|error| other(CertsError::from(error)))?;
-            return Ok(Answering::Dns { _record: record });
+            return Ok(Responding::Dns { _record: record });
         }
         let host = self.options.bind_host.as_str();
         let open = |kind, port: Option<u16>| Gate::open(kind, host, port?, &self.challenges);
@@ -167,7 +167,7 @@ impl AcmeIssuer {
                 open(GateKind::Alpn, self.options.alpn_port),
             ),
         };
-        Ok(Answering::Ours {
+        Ok(Responding::Ours {
             _shown: shown.map_err(other)?,
             _gate: gate,
         })

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::jws::{Jwk, Jws, Signer};
 use super::problem::Problem;
 use super::records::{Account, AccountStatus, new_id};
-use super::{AcmeAnswer, Answered, Visit};
+use super::{AcmeResponse, Answered, Visit};
 use crate::limits::{ACME_CONTACT_BYTES_MAX, ACME_CONTACTS_MAX};
 
 impl Visit<'_> {
@@ -78,7 +78,7 @@ impl Visit<'_> {
         if let Some(other) = self.state.records.account_of(&thumbprint)? {
             let conflict = Problem::of("malformed", 409, "another account has this key");
             let at = self.url(&format!("account/{other}"));
-            return Ok(AcmeAnswer {
+            return Ok(AcmeResponse {
                 location: Some(at),
                 ..super::refusal(&conflict)
             });
@@ -92,10 +92,10 @@ impl Visit<'_> {
     }
 
     /// RFC 8555, section 7.1.2.1.
-    pub(super) fn list_orders(&self, account: &Account) -> AcmeAnswer {
+    pub(super) fn list_orders(&self, account: &Account) -> AcmeResponse {
         let orders = account.orders.iter();
         let urls: Vec<String> = orders.map(|id| self.url(&format!("order/{id}"))).collect();
-        AcmeAnswer::of(200, json!({ "orders": urls }))
+        AcmeResponse::of(200, json!({ "orders": urls }))
     }
 
     fn account_of(&self, thumbprint: &str) -> Result<Option<Account>, Problem> {
@@ -105,16 +105,16 @@ impl Visit<'_> {
         }
     }
 
-    fn show_account(&self, account: &Account, status: u16) -> AcmeAnswer {
+    fn show_account(&self, account: &Account, status: u16) -> AcmeResponse {
         let at = self.url(&format!("account/{}", account.id));
         let body = json!({
             "status": account.status,
             "contact": account.contact,
             "orders": format!("{at}/orders"),
         });
-        AcmeAnswer {
+        AcmeResponse {
             location: Some(at),
-            ..AcmeAnswer::of(status, body)
+            ..AcmeResponse::of(status, body)
         }
     }
 }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 pub use problem::Problem;
 pub use rules::{AcmeRules, ChallengeKind, Names};
 
-use crate::limits::{ACME_ANSWERS_MAX, ACME_BODY_BYTES_MAX};
+use crate::limits::{ACME_BODY_BYTES_MAX, ACME_RESPONSES_MAX};
 use crate::local_ca::LocalCa;
 use crate::storage::Storage;
 use jws::{Jwk, Jws, Signer};
@@ -42,7 +42,7 @@ pub struct AcmeServer {
 pub struct AcmeDesk {
     state: Mutex<State>,
     /// Number of requests in progress.
-    answering: AtomicUsize,
+    responding: AtomicUsize,
 }
 
 struct State {
@@ -82,7 +82,7 @@ pub enum AcmeMethod {
 
 /// A response to a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AcmeAnswer {
+pub struct AcmeResponse {
     /// The status.
     pub status: u16,
     /// The media type of the body; empty if there is no body.
@@ -114,7 +114,7 @@ impl AcmeDesk {
                 nonces: Nonces::default(),
                 looking: HashSet::new(),
             }),
-            answering: AtomicUsize::new(0),
+            responding: AtomicUsize::new(0),
         }
     }
 
@@ -133,12 +133,12 @@ impl AcmeServer {
     /// Processes a request on a separate thread: storage and signatures would block a worker for too long.
     ///
     /// # Errors
-    /// [`Busy`] if [`ACME_ANSWERS_MAX`] requests are in progress already.
-    pub fn answer_aside(
+    /// [`Busy`] if [`ACME_RESPONSES_MAX`] requests are in progress already.
+    pub fn response_aside(
         self: &Arc<Self>,
         rules: &Arc<AcmeRules>,
         request: AcmeRequest,
-    ) -> Result<Answering, Busy> {
+    ) -> Result<Responding, Busy> {
         let place = Place::take(&self.desk).ok_or(Busy)?;
         let shared = Arc::new(Mutex::new(Coming::default()));
         let (server, rules) = (self.clone(), rules.clone());
@@ -146,21 +146,21 @@ impl AcmeServer {
         std::thread::Builder::new()
             .name("acme-server".to_owned())
             .spawn(move || {
-                let answer = server.answer(&rules, &request, SystemTime::now());
-                promise.keep(answer);
+                let response = server.response(&rules, &request, SystemTime::now());
+                promise.keep(response);
                 drop(place);
             })
             .map_err(|_| Busy)?;
-        Ok(Answering(shared))
+        Ok(Responding(shared))
     }
 
     /// Processes a request.
-    pub fn answer(
+    pub fn response(
         &self,
         rules: &Arc<AcmeRules>,
         request: &AcmeRequest,
         now: SystemTime,
-    ) -> AcmeAnswer {
+    ) -> AcmeResponse {
         let mut visit = Visit {
             server: self,
             state: self.desk.state(),
@@ -168,18 +168,18 @@ impl AcmeServer {
             request,
             now,
         };
-        let answered = visit.route();
-        let mut answer = match answered {
-            Ok(answer) => answer,
+        let responded = visit.route();
+        let mut response = match responded {
+            Ok(response) => response,
             Err(problem) => refusal(&problem),
         };
-        answer
+        response
             .links
             .push(format!("<{}/directory>;rel=\"index\"", request.base));
         if request.method == AcmeMethod::Post || request.resource == "new-nonce" {
-            answer.nonce = visit.state.nonces.make();
+            response.nonce = visit.state.nonces.make();
         }
-        answer
+        response
     }
 }
 
@@ -192,7 +192,7 @@ struct Visit<'a> {
     now: SystemTime,
 }
 
-type Answered = Result<AcmeAnswer, Problem>;
+type Answered = Result<AcmeResponse, Problem>;
 
 impl Visit<'_> {
     fn route(&mut self) -> Answered {
@@ -200,8 +200,8 @@ impl Visit<'_> {
         let resource = self.request.resource.as_str();
         match (self.request.method, resource) {
             (Get | Head, "directory") => Ok(self.directory()),
-            (Get, "new-nonce") => Ok(AcmeAnswer::of(204, Value::Null)),
-            (Head, "new-nonce") => Ok(AcmeAnswer::of(200, Value::Null)),
+            (Get, "new-nonce") => Ok(AcmeResponse::of(204, Value::Null)),
+            (Head, "new-nonce") => Ok(AcmeResponse::of(200, Value::Null)),
             (Post, _) => self.post(resource),
             _ => Err(Problem::of(
                 "malformed",
@@ -211,7 +211,7 @@ impl Visit<'_> {
         }
     }
 
-    fn directory(&self) -> AcmeAnswer {
+    fn directory(&self) -> AcmeResponse {
         let at = |resource: &str| format!("{}/{resource}", self.request.base);
         let body = json!({
             "newNonce": at("new-nonce"),
@@ -220,7 +220,7 @@ impl Visit<'_> {
             "revokeCert": at("revoke-cert"),
             "keyChange": at("key-change"),
         });
-        AcmeAnswer::of(200, body)
+        AcmeResponse::of(200, body)
     }
 
     fn post(&mut self, resource: &str) -> Answered {
@@ -294,10 +294,10 @@ impl Visit<'_> {
     }
 }
 
-impl AcmeAnswer {
-    fn of(status: u16, body: Value) -> AcmeAnswer {
+impl AcmeResponse {
+    fn of(status: u16, body: Value) -> AcmeResponse {
         let is_empty = body.is_null();
-        AcmeAnswer {
+        AcmeResponse {
             status,
             media_type: if is_empty { "" } else { "application/json" },
             location: None,
@@ -314,19 +314,19 @@ impl AcmeAnswer {
     }
 
     /// The response if too many requests arrive at once.
-    pub fn busy() -> AcmeAnswer {
+    pub fn busy() -> AcmeResponse {
         let mut problem = Problem::full("requests");
         problem.status = 503;
         refusal(&problem)
     }
 }
 
-fn refusal(problem: &Problem) -> AcmeAnswer {
-    AcmeAnswer {
+fn refusal(problem: &Problem) -> AcmeResponse {
+    AcmeResponse {
         media_type: "application/problem+json",
         retry_after: matches!(problem.status, 429 | 503).then_some(5),
         cause: problem.cause.clone(),
-        ..AcmeAnswer::of(problem.status, problem.to_json())
+        ..AcmeResponse::of(problem.status, problem.to_json())
     }
 }
 
@@ -336,23 +336,23 @@ struct Place(Arc<AcmeDesk>);
 impl Place {
     fn take(desk: &Arc<AcmeDesk>) -> Option<Place> {
         let place = Place(desk.clone());
-        let before = desk.answering.fetch_add(1, Ordering::Relaxed);
-        (before < ACME_ANSWERS_MAX).then_some(place)
+        let before = desk.responding.fetch_add(1, Ordering::Relaxed);
+        (before < ACME_RESPONSES_MAX).then_some(place)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.responding.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A pending response.
-pub struct Answering(Arc<Mutex<Coming>>);
+pub struct Responding(Arc<Mutex<Coming>>);
 
 #[derive(Default)]
 struct Coming {
-    answer: Option<AcmeAnswer>,
+    response: Option<AcmeResponse>,
     waiting: Option<Waker>,
 }
 
@@ -360,9 +360,9 @@ struct Coming {
 struct Promise(Arc<Mutex<Coming>>);
 
 impl Promise {
-    fn keep(&self, answer: AcmeAnswer) {
+    fn keep(&self, response: AcmeResponse) {
         let mut coming = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        coming.answer.get_or_insert(answer);
+        coming.response.get_or_insert(response);
         if let Some(waiting) = coming.waiting.take() {
             waiting.wake();
         }
@@ -375,13 +375,13 @@ impl Drop for Promise {
     }
 }
 
-impl Future for Answering {
-    type Output = AcmeAnswer;
+impl Future for Responding {
+    type Output = AcmeResponse;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AcmeAnswer> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<AcmeResponse> {
         let mut coming = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match coming.answer.take() {
-            Some(answer) => Poll::Ready(answer),
+        match coming.response.take() {
+            Some(response) => Poll::Ready(response),
             None => {
                 coming.waiting = Some(cx.waker().clone());
                 Poll::Pending

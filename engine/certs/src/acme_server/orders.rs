@@ -21,7 +21,7 @@ use super::records::{
 };
 use super::rules::ChallengeKind;
 use super::validate::Look;
-use super::{AcmeAnswer, AcmeDesk, Answered, Visit};
+use super::{AcmeDesk, AcmeResponse, Answered, Visit};
 use crate::limits::{
     ACME_IDENTIFIERS_MAX, ACME_LIFETIME_MAX, ACME_LIFETIME_MIN, ACME_LOOKS_MAX,
     ACME_ORDER_LIFETIME, ACME_ORDERS_LISTED_MAX,
@@ -55,7 +55,7 @@ impl Visit<'_> {
         let surplus = account.orders.len().saturating_sub(ACME_ORDERS_LISTED_MAX);
         account.orders.drain(..surplus);
         self.state.records.put_account(&account)?;
-        Ok(self.order_answer(&order, 201))
+        Ok(self.order_response(&order, 201))
     }
 
     /// The identifiers of a new order, if all are allowed.
@@ -154,10 +154,10 @@ impl Visit<'_> {
     pub(super) fn show_order(&mut self, account: &Account, id: &str) -> Answered {
         let mut order = self.order(account, id)?;
         self.resume(account, &mut order)?;
-        Ok(self.order_answer(&order, 200))
+        Ok(self.order_response(&order, 200))
     }
 
-    fn order_answer(&self, order: &Order, status: u16) -> AcmeAnswer {
+    fn order_response(&self, order: &Order, status: u16) -> AcmeResponse {
         let at = self.url(&format!("order/{}", order.id));
         let places = 0..order.authorizations.len();
         let authorizations = places.map(|place| self.url(&format!("authz/{}/{place}", order.id)));
@@ -182,9 +182,9 @@ impl Visit<'_> {
         if order.certificate.is_some() {
             body["certificate"] = self.url(&format!("certificate/{}", order.id)).into();
         }
-        AcmeAnswer {
+        AcmeResponse {
             location: Some(at),
-            ..AcmeAnswer::of(status, body)
+            ..AcmeResponse::of(status, body)
         }
     }
 
@@ -223,7 +223,7 @@ impl Visit<'_> {
         if authorization.subject.starts_with("*.") {
             body["wildcard"] = true.into();
         }
-        Ok(AcmeAnswer::of(200, body))
+        Ok(AcmeResponse::of(200, body))
     }
 
     /// RFC 8555, section 7.5.1: any request with a payload starts the validation.
@@ -253,9 +253,9 @@ impl Visit<'_> {
         }
         let challenge = &order.authorizations[place].challenges[number];
         let up = self.url(&format!("authz/{id}/{place}"));
-        Ok(AcmeAnswer {
+        Ok(AcmeResponse {
             links: vec![format!("<{up}>;rel=\"up\"")],
-            ..AcmeAnswer::of(200, self.challenge_json(&order, place, challenge))
+            ..AcmeResponse::of(200, self.challenge_json(&order, place, challenge))
         })
     }
 
@@ -375,7 +375,7 @@ impl Visit<'_> {
         });
         order.status = OrderStatus::Valid;
         self.state.records.put_order(&order)?;
-        Ok(self.order_answer(&order, 200))
+        Ok(self.order_response(&order, 200))
     }
 
     /// RFC 8555, section 7.4.2.
@@ -383,10 +383,10 @@ impl Visit<'_> {
         let order = self.order(account, id)?;
         let made = order.certificate;
         let made = made.ok_or_else(|| Problem::not_found("certificate"))?;
-        Ok(AcmeAnswer {
+        Ok(AcmeResponse {
             media_type: "application/pem-certificate-chain",
             body: made.chain.into_bytes(),
-            ..AcmeAnswer::of(200, Value::Null)
+            ..AcmeResponse::of(200, Value::Null)
         })
     }
 
@@ -439,7 +439,7 @@ impl Visit<'_> {
             made.revoked = Some((now, reason));
         }
         self.state.records.put_order(&order)?;
-        Ok(AcmeAnswer::of(200, Value::Null))
+        Ok(AcmeResponse::of(200, Value::Null))
     }
 
     /// Whether the account owns a certificate, or has valid authorizations for all its names.

@@ -39,7 +39,7 @@ impl<'a> Client<'a> {
         client
     }
 
-    fn send(&self, resource: &str, body: Vec<u8>) -> AcmeAnswer {
+    fn send(&self, resource: &str, body: Vec<u8>) -> AcmeResponse {
         let request = AcmeRequest {
             method: AcmeMethod::Post,
             base: BASE.to_owned(),
@@ -47,7 +47,7 @@ impl<'a> Client<'a> {
             is_jose: true,
             body: Some(body),
         };
-        self.server.answer(&self.rules, &request, self.now)
+        self.server.response(&self.rules, &request, self.now)
     }
 
     fn nonce(&self) -> String {
@@ -58,8 +58,8 @@ impl<'a> Client<'a> {
             is_jose: false,
             body: None,
         };
-        let answer = self.server.answer(&self.rules, &request, self.now);
-        answer.nonce.unwrap()
+        let response = self.server.response(&self.rules, &request, self.now);
+        response.nonce.unwrap()
     }
 
     fn head(&self, resource: &str) -> Value {
@@ -71,7 +71,7 @@ impl<'a> Client<'a> {
         head
     }
 
-    fn post(&self, resource: &str, payload: &str) -> AcmeAnswer {
+    fn post(&self, resource: &str, payload: &str) -> AcmeResponse {
         let resource = resource
             .strip_prefix(&format!("{BASE}/"))
             .unwrap_or(resource);
@@ -80,7 +80,7 @@ impl<'a> Client<'a> {
     }
 
     /// Orders a certificate for `identifiers`; returns the order.
-    fn order(&self, identifiers: Value) -> AcmeAnswer {
+    fn order(&self, identifiers: Value) -> AcmeResponse {
         self.post(
             "new-order",
             &json!({ "identifiers": identifiers }).to_string(),
@@ -114,20 +114,20 @@ impl<'a> Client<'a> {
     }
 }
 
-fn body(answer: &AcmeAnswer) -> Value {
-    serde_json::from_slice(&answer.body).unwrap_or_default()
+fn body(response: &AcmeResponse) -> Value {
+    serde_json::from_slice(&response.body).unwrap_or_default()
 }
 
-fn text(answer: &AcmeAnswer) -> String {
+fn text(response: &AcmeResponse) -> String {
     format!(
         "{} {}",
-        answer.status,
-        String::from_utf8_lossy(&answer.body)
+        response.status,
+        String::from_utf8_lossy(&response.body)
     )
 }
 
-fn kind(answer: &AcmeAnswer) -> String {
-    let body = body(answer);
+fn kind(response: &AcmeResponse) -> String {
+    let body = body(response);
     let kind = body["type"].as_str().unwrap_or_default();
     kind.trim_start_matches("urn:ietf:params:acme:error:")
         .to_owned()
@@ -359,9 +359,9 @@ fn requests_are_taken_once_and_only_where_they_were_signed_for() {
             is_jose: jose,
             body,
         };
-        let answer = server.answer(&client.rules, &request, client.now);
-        assert_eq!(answer.status, wanted);
-        assert_eq!(answer.media_type, "application/problem+json");
+        let response = server.response(&client.rules, &request, client.now);
+        assert_eq!(response.status, wanted);
+        assert_eq!(response.media_type, "application/problem+json");
     }
 }
 
@@ -447,7 +447,7 @@ fn an_order_that_waits_too_long_or_is_given_up_is_invalid() {
 fn no_more_requests_are_answered_at_once_than_there_are_places() {
     let folder = TempFolder::new();
     let server = Arc::new(start(&folder));
-    let places: Vec<_> = (0..ACME_ANSWERS_MAX)
+    let places: Vec<_> = (0..ACME_RESPONSES_MAX)
         .map(|_| Place::take(&server.desk).unwrap())
         .collect();
     let request = AcmeRequest {
@@ -458,10 +458,10 @@ fn no_more_requests_are_answered_at_once_than_there_are_places() {
         body: None,
     };
     let rules = Arc::new(AcmeRules::default());
-    assert!(server.answer_aside(&rules, request.clone()).is_err());
+    assert!(server.response_aside(&rules, request.clone()).is_err());
     drop(places);
-    let answering = server.answer_aside(&rules, request).unwrap();
-    let answer = crate::acme::run(answering).unwrap();
-    assert_eq!(body(&answer)["newOrder"], format!("{BASE}/new-order"));
-    assert_eq!(AcmeAnswer::busy().status, 503);
+    let responding = server.response_aside(&rules, request).unwrap();
+    let response = crate::acme::run(responding).unwrap();
+    assert_eq!(body(&response)["newOrder"], format!("{BASE}/new-order"));
+    assert_eq!(AcmeResponse::busy().status, 503);
 }

@@ -78,14 +78,14 @@ impl Look {
         let request = Request::get(&url)
             .body(Vec::new())
             .map_err(|error| connection(error.to_string()))?;
-        let answer = fetcher.send(request).map_err(connection)?;
-        let body = answer.body();
+        let response = fetcher.send(request).map_err(connection)?;
+        let body = response.body();
         let found = body.get(..body.len().min(ACME_PROOF_BYTES_MAX));
         let found = found.unwrap_or_default().trim_ascii_end();
-        if answer.status() == 200 && found == self.authorization.as_bytes() {
+        if response.status() == 200 && found == self.authorization.as_bytes() {
             return Ok(());
         }
-        let status = answer.status().as_u16();
+        let status = response.status().as_u16();
         Err(Problem::of(
             "incorrectResponse",
             403,

@@ -241,7 +241,7 @@ fn a_failure_leaves_the_store_unchanged() {
 /// A remote CA: each order blocks until it is released.
 struct Remote {
     ca: LocalCa,
-    answer: Mutex<Box<dyn FnMut() -> Result<(), CertsError> + Send>>,
+    response: Mutex<Box<dyn FnMut() -> Result<(), CertsError> + Send>>,
     advice: Mutex<Option<Advice>>,
 }
 
@@ -250,7 +250,7 @@ impl Issuer for Remote {
         "remote"
     }
     fn issue(&self, request: &Request<'_>, now: SystemTime) -> Result<Issued, CertsError> {
-        (*self.answer.lock().unwrap())()?;
+        (*self.response.lock().unwrap())()?;
         self.ca.issue(request, now)
     }
     fn accepts(&self, _chain: &[CertificateDer<'_>]) -> bool {
@@ -269,12 +269,12 @@ impl Issuer for Remote {
 
 fn remote(
     s: &Setup,
-    answer: impl FnMut() -> Result<(), CertsError> + Send + 'static,
+    response: impl FnMut() -> Result<(), CertsError> + Send + 'static,
 ) -> Arc<Remote> {
     let storage = Storage::new(s.folder.path());
     Arc::new(Remote {
         ca: LocalCa::open(storage, LocalCaOptions::default(), s.start).unwrap(),
-        answer: Mutex::new(Box::new(answer)),
+        response: Mutex::new(Box::new(response)),
         advice: Mutex::new(None),
     })
 }

@@ -65,7 +65,7 @@ pub(crate) struct Stapler {
 /// A response, and when to request the next.
 #[derive(Clone)]
 struct Known {
-    answer: Option<(Vec<u8>, Said)>,
+    response: Option<(Vec<u8>, Said)>,
     ask_at: SystemTime,
 }
 
@@ -149,7 +149,7 @@ impl Stapler {
                 let _ = self.storage.write(&one.place, &bytes);
                 let ask_at = half_way(&said).max(now + OCSP_PAUSE_MIN);
                 Known {
-                    answer: Some((bytes, said)),
+                    response: Some((bytes, said)),
                     ask_at,
                 }
             }
@@ -169,12 +169,12 @@ impl Stapler {
     /// The response stored by an earlier process.
     fn stored(&self, one: &One<'_>, now: SystemTime) -> Known {
         let bytes = self.storage.read(&one.place).ok().flatten();
-        let answer = bytes.and_then(|bytes| {
+        let response = bytes.and_then(|bytes| {
             let said = one.question.read(&bytes, now)?;
             said.holds(now).then_some((bytes, said))
         });
-        let ask_at = answer.as_ref().map_or(now, |(_, said)| half_way(said));
-        Known { answer, ask_at }
+        let ask_at = response.as_ref().map_or(now, |(_, said)| half_way(said));
+        Known { response, ask_at }
     }
 
     fn ask(&self, one: &One<'_>, now: SystemTime) -> Result<(Vec<u8>, Said), String> {
@@ -183,11 +183,14 @@ impl Stapler {
             .header("Content-Type", "application/ocsp-request")
             .body(question.encode())
             .map_err(|error| error.to_string())?;
-        let answer = self.fetcher.send(request)?;
-        if answer.status() != 200 {
-            return Err(format!("`{url}` responded with status {}", answer.status()));
+        let response = self.fetcher.send(request)?;
+        if response.status() != 200 {
+            return Err(format!(
+                "`{url}` responded with status {}",
+                response.status()
+            ));
         }
-        let bytes = answer.into_body();
+        let bytes = response.into_body();
         let said = question.read(&bytes, now);
         match said.filter(|said| said.holds(now)) {
             Some(said) => Ok((bytes, said)),
@@ -209,10 +212,10 @@ struct One<'a> {
 }
 
 fn show(store: &CertStore, pair: &Arc<Pair>, known: &Known, now: SystemTime, round: &mut Round) {
-    let answer = known.answer.as_ref().filter(|(_, said)| said.holds(now));
-    let good = answer.filter(|(_, said)| said.status == Status::Good);
+    let response = known.response.as_ref().filter(|(_, said)| said.holds(now));
+    let good = response.filter(|(_, said)| said.status == Status::Good);
     store.staple(pair, good.map(|(bytes, _)| bytes.as_slice()));
-    if answer.is_some_and(|(_, said)| said.status == Status::Revoked) {
+    if response.is_some_and(|(_, said)| said.status == Status::Revoked) {
         round.notices.push(Notice::Revoked {
             origin: pair.origin.clone(),
         });

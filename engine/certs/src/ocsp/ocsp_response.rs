@@ -81,8 +81,8 @@ impl<'a> Question<'a> {
 
     /// The status in a response at `now`; `None` if it is malformed, for another certificate, or not signed by the
     /// issuer.
-    pub(super) fn read(&self, answer: &[u8], now: SystemTime) -> Option<Said> {
-        let signed = Signed::parse(basic_of(answer)?)?;
+    pub(super) fn read(&self, response: &[u8], now: SystemTime) -> Option<Said> {
+        let signed = Signed::parse(basic_of(response)?)?;
         if !self.is_believed(&signed, now) {
             return None;
         }
@@ -95,9 +95,9 @@ impl<'a> Question<'a> {
         data.take(0xa0);
         data.next()?;
         data.take(GENERALIZED_TIME)?;
-        let mut answers = Reader(data.take(SEQUENCE)?.content);
+        let mut responses = Reader(data.take(SEQUENCE)?.content);
         let own = self.id();
-        while let Some(one) = answers.take(SEQUENCE) {
+        while let Some(one) = responses.take(SEQUENCE) {
             let mut one = Reader(one.content);
             if !is_same(one.take(SEQUENCE)?, &own) {
                 continue;
@@ -144,8 +144,8 @@ impl<'a> Question<'a> {
 }
 
 /// The signed part of a successful response.
-fn basic_of(answer: &[u8]) -> Option<&[u8]> {
-    let mut outer = Reader(Reader(answer).take(SEQUENCE)?.content);
+fn basic_of(response: &[u8]) -> Option<&[u8]> {
+    let mut outer = Reader(Reader(response).take(SEQUENCE)?.content);
     if outer.take(ENUMERATED)?.content != [0] {
         return None;
     }

@@ -53,7 +53,7 @@ fn time_text(at: OffsetDateTime) -> Vec<u8> {
 }
 
 /// A response for the certificate in a request, signed by `signer`.
-fn answer(request: &[u8], manner: u8, signer: &KeyPair, delegate: Option<&[u8]>) -> Vec<u8> {
+fn response(request: &[u8], manner: u8, signer: &KeyPair, delegate: Option<&[u8]>) -> Vec<u8> {
     let mut inner = Reader(request);
     for _ in 0..4 {
         inner = Reader(inner.take(SEQUENCE).unwrap().content);
@@ -126,9 +126,9 @@ impl Authority {
                 counted.fetch_add(1, Ordering::SeqCst);
                 let manner = shown.load(Ordering::SeqCst);
                 let body = match manner {
-                    DELEGATED => answer(&request, manner, &delegate_key, Some(&delegate)),
-                    STRANGER => answer(&request, manner, &stranger_key, Some(&stranger)),
-                    _ => answer(&request, manner, &again, None),
+                    DELEGATED => response(&request, manner, &delegate_key, Some(&delegate)),
+                    STRANGER => response(&request, manner, &stranger_key, Some(&stranger)),
+                    _ => response(&request, manner, &again, None),
                 };
                 let status = if manner == AWAY { 503 } else { 200 };
                 let head = format!(

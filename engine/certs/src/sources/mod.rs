@@ -149,9 +149,9 @@ fn ask_http(
     let request = Request::get(asked_address(url, subject, hello))
         .body(Vec::new())
         .map_err(|error| error.to_string())?;
-    let answer = fetcher.send(request)?;
-    match answer.status().as_u16() {
-        200 => Ok(Some(answer.into_body())),
+    let response = fetcher.send(request)?;
+    match response.status().as_u16() {
+        200 => Ok(Some(response.into_body())),
         204 => Ok(None),
         status => Err(format!("status {status}")),
     }

@@ -50,10 +50,10 @@ pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, S
 
 /// Sends a request and returns status and body. Uses HTTP/1.0, where a response ends with its connection.
 fn get(socket: &Path, path: &str) -> Result<(u16, Vec<u8>), String> {
-    let answer = exchange(socket, path).map_err(|error| error.to_string())?;
+    let response = exchange(socket, path).map_err(|error| error.to_string())?;
     let odd = || "the daemon sent an unexpected response".to_owned();
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-    let (head, body) = answer.split_at(end.ok_or_else(odd)? + 4);
+    let end = response.windows(4).position(|four| four == b"\r\n\r\n");
+    let (head, body) = response.split_at(end.ok_or_else(odd)? + 4);
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
     let mut lines = head.split("\r\n");
     let status = lines.next().and_then(|line| {
@@ -84,7 +84,7 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
     // In one piece: a server that reads only the beginning before it responds would close on the rest.
     let request = format!("GET {path} HTTP/1.0\r\nHost: local-tailscaled.sock\r\n\r\n");
     stream.write_all(request.as_bytes())?;
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     let mut buf = [0; 4096];
     loop {
         let left = end.saturating_duration_since(Instant::now());
@@ -93,10 +93,10 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
         }
         stream.set_read_timeout(Some(left))?;
         match stream.read(&mut buf)? {
-            0 => return Ok(answer),
-            count => answer.extend_from_slice(&buf[..count]),
+            0 => return Ok(response),
+            count => response.extend_from_slice(&buf[..count]),
         }
-        if answer.len() as u64 > ANSWER_BYTES_MAX {
+        if response.len() as u64 > ANSWER_BYTES_MAX {
             return Err(io::Error::other("the response is too large"));
         }
     }
@@ -169,7 +169,7 @@ mod tests {
         let folder = TempFolder::new();
         let gone = folder.path().join("nobody");
         assert!(asked_for("me.tail.ts.net", &gone).is_err());
-        for (answer, wanted) in [
+        for (response, wanted) in [
             ("HTTP/1.0 403 Forbidden\r\n\r\n", "TS_PERMIT_CERT_UID"),
             ("HTTP/1.0 500 Oh\r\n\r\n{}", "status 500"),
             (
@@ -184,9 +184,9 @@ mod tests {
             ("", "unexpected response"),
         ] {
             // A daemon that does not report its names is queried anyway.
-            let (socket, _) = daemon(&folder, "HTTP/1.0 500 Oh\r\n\r\n", answer);
+            let (socket, _) = daemon(&folder, "HTTP/1.0 500 Oh\r\n\r\n", response);
             let said = asked_for("me.tail.ts.net", &socket).unwrap_err();
-            assert!(said.contains(wanted), "{answer:?}: {said}");
+            assert!(said.contains(wanted), "{response:?}: {said}");
         }
     }
 }

@@ -35,10 +35,11 @@ impl Api<'_> {
         }
         let body = body.map_or_else(Vec::new, |body| body.to_string().into_bytes());
         let request = request.body(body).map_err(|_| odd("no usable address"))?;
-        let answer = self.fetcher.send(request);
-        let answer = answer.map_err(|what| failed(Fault::Unreachable, self.without_key(&what)))?;
-        let status = answer.status();
-        let read: Option<Value> = serde_json::from_slice(answer.body()).ok();
+        let response = self.fetcher.send(request);
+        let response =
+            response.map_err(|what| failed(Fault::Unreachable, self.without_key(&what)))?;
+        let status = response.status();
+        let read: Option<Value> = serde_json::from_slice(response.body()).ok();
         let fault = match status.as_u16() {
             429 => Fault::Busy,
             500.. => Fault::Unreachable,
@@ -48,7 +49,7 @@ impl Api<'_> {
             issuer: super::ID.to_owned(),
             fault,
             what: self.without_key(&what),
-            retry_at: retry_at(answer.headers(), SystemTime::now())
+            retry_at: retry_at(response.headers(), SystemTime::now())
                 .filter(|_| fault != Fault::Refused),
         };
         match read {

@@ -57,9 +57,9 @@ use ports::free_port;
 fn fetched(port: u16) -> String {
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(client, "GET {FILE} HTTP/1.1\r\nHost: a.test\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    response
 }
 
 /// The responses for a complete order for `name`; `check` provides the validation details.
@@ -92,10 +92,10 @@ fn a_certificate_comes_by_a_file_that_is_served_meanwhile() {
     let port = free_port();
     let fake = Fake::start(whole("a.test", move |asked| {
         assert!(asked.body.contains("HTTP_CSR_HASH"), "{asked:?}");
-        let answer = fetched(port);
+        let response = fetched(port);
         assert!(
-            answer.ends_with("\r\n\r\none\ncomodoca.com\nthree"),
-            "{answer}"
+            response.ends_with("\r\n\r\none\ncomodoca.com\nthree"),
+            "{response}"
         );
         r#"{"id":"abc123","status":"pending_validation"}"#.to_owned()
     }));

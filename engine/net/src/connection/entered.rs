@@ -32,9 +32,9 @@ pub(crate) async fn enter<S: Service>(
         match Box::pin(reading).await {
             Err(_) => return,
             Ok(found) => {
-                if let Some(answer) = found.plain_answer {
+                if let Some(response) = found.plain_response {
                     let worker = shared.worker.clone();
-                    return Box::pin(redirect::send(stream, worker, &answer)).await;
+                    return Box::pin(redirect::send(stream, worker, &response)).await;
                 }
                 if let Some((client, destination)) = found.heard.ends {
                     ends = (client, Some(destination));
@@ -60,7 +60,7 @@ struct Found {
     /// Data from the PROXY protocol header.
     heard: Heard,
     /// The response for a client that speaks plain HTTP to a TLS listener.
-    plain_answer: Option<String>,
+    plain_response: Option<String>,
     /// Whether to serve without TLS, although this is a TLS listener.
     is_plain: bool,
 }
@@ -78,7 +78,7 @@ async fn read<S: Service>(
     };
     let mut found = Found {
         heard,
-        plain_answer: None,
+        plain_response: None,
         is_plain: false,
     };
     if binding.tls.is_none() || entrance.plain_http == PlainHttp::Refuse {
@@ -90,9 +90,9 @@ async fn read<S: Service>(
         let looked = within(worker, settings.handshake_timeout, looking).await;
         found.is_plain = looked.ok_or(io::ErrorKind::TimedOut)??;
     } else {
-        let looking = redirect::answer(stream, &settings.h1);
+        let looking = redirect::response(stream, &settings.h1);
         let looked = within(worker, settings.handshake_timeout, looking).await;
-        found.plain_answer = looked.ok_or(io::ErrorKind::TimedOut)??;
+        found.plain_response = looked.ok_or(io::ErrorKind::TimedOut)??;
     }
     Ok(found)
 }

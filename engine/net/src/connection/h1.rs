@@ -13,7 +13,7 @@ use sluice_wire::h1::{
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
 use super::send::{Ended, Patience, Sending};
-use super::serve_response::{Asker, answer};
+use super::serve_response::{Asker, response};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::binding::Binding;
 use crate::body::{Body, BodyStream, RequestBody};
@@ -116,9 +116,9 @@ impl<S: Service> Connection<S> {
                 exchange.came.head_bytes = length;
                 self.begin(&mut exchange, framing, settings);
                 let service = &*binding.service;
-                let answered =
-                    answer(service, &mut exchange, None, &self.link.worker, &*self).await;
-                let mut sending = self.begin_sending(service, &mut exchange, answered);
+                let responded =
+                    response(service, &mut exchange, None, &self.link.worker, &*self).await;
+                let mut sending = self.begin_sending(service, &mut exchange, responded);
                 let ended = poll_fn(|cx| sending.poll(cx, &exchange)).await;
                 drop(sending);
                 match self.end(service, &mut exchange, ended) {
@@ -247,9 +247,9 @@ impl<S: Service> Connection<S> {
         &self,
         service: &S,
         exchange: &mut Exchange<S::Context>,
-        answered: Result<Body, Failure>,
+        responded: Result<Body, Failure>,
     ) -> Sending<'_> {
-        let body = match answered {
+        let body = match responded {
             Err(failure) => return Sending::Nothing(Some(Ending::Failed(failure))),
             Ok(Body::Abort) => return Sending::Nothing(Some(Ending::Aborted)),
             Ok(body) => body,
@@ -340,9 +340,9 @@ impl<S: Service> Connection<S> {
             },
         };
         let worker = &self.link.worker;
-        let answered = answer(service, exchange, Some(&refused), worker, &*self).await;
+        let responded = response(service, exchange, Some(&refused), worker, &*self).await;
         exchange.close = true;
-        let mut sending = self.begin_sending(service, exchange, answered);
+        let mut sending = self.begin_sending(service, exchange, responded);
         let ended = poll_fn(|cx| sending.poll(cx, exchange)).await;
         drop(sending);
         self.end(service, exchange, ended)

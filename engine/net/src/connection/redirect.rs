@@ -18,7 +18,7 @@ use crate::worker::Worker;
 const HANDSHAKE: u8 = 0x16;
 
 /// The redirect for a client that speaks plain HTTP; `None` if it does not. Its bytes stay in the socket.
-pub(super) async fn answer(stream: &mut Stream, limits: &Limits) -> io::Result<Option<String>> {
+pub(super) async fn response(stream: &mut Stream, limits: &Limits) -> io::Result<Option<String>> {
     let mut bytes = vec![0; limits.head_bytes_max];
     let mut decoder = RequestDecoder::new();
     let (mut head, mut seen) = (RequestHead::default(), 0);
@@ -59,14 +59,14 @@ fn refusal() -> String {
     "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned()
 }
 
-/// Sends `answer` and closes.
-pub(super) async fn send(stream: Stream, worker: Rc<Worker>, answer: &str) {
+/// Sends `response` and closes.
+pub(super) async fn send(stream: Stream, worker: Rc<Worker>, response: &str) {
     let link = Link::new(stream, worker);
     poll_fn(|cx| {
         // A short response fits into the empty send buffer of a new connection; if not, it is dropped.
         let mut stream = link.stream.borrow_mut();
         stream
-            .poll_write(cx, &[IoSlice::new(answer.as_bytes())])
+            .poll_write(cx, &[IoSlice::new(response.as_bytes())])
             .map(|_| ())
     })
     .await;

@@ -10,7 +10,7 @@ use sluice_message::Status;
 use crate::body::Body;
 use crate::failure::Failure;
 use crate::interims::Interim;
-use crate::service::{Answer, Exchange, Refused, Service};
+use crate::service::{Exchange, Refused, Response, Service};
 use crate::sys::prefetch::Lines;
 use crate::worker::Worker;
 
@@ -24,7 +24,7 @@ pub(super) trait Asker {
 }
 
 /// Runs the service to produce a response or to refuse the request. A panic in it ends this request with 500.
-pub(super) async fn answer<S: Service>(
+pub(super) async fn response<S: Service>(
     service: &S,
     exchange: &mut Exchange<S::Context>,
     refused: Option<&Refused<'_>>,
@@ -42,8 +42,8 @@ pub(super) async fn answer<S: Service>(
             (Some(outcome), _) => service.resume(again, outcome),
         });
         let mut future = match step {
-            Some(Answer::Ready(body)) => break Some(body),
-            Some(Answer::Later(future)) => future,
+            Some(Response::Ready(body)) => break Some(body),
+            Some(Response::Later(future)) => future,
             None => break None,
         };
         outcome = poll_fn(|cx| {

@@ -431,10 +431,10 @@ fn streams_carry_bytes_and_end_cleanly_both_ways() {
             .await
             .unwrap();
         poll_fn(|cx| server.poll_shutdown(cx)).await.unwrap();
-        let mut answer = Vec::with_capacity(100);
-        assert_eq!(read_some(&mut client, &mut answer).await.unwrap(), 6);
-        assert_eq!(read_some(&mut client, &mut answer).await.unwrap(), 0);
-        assert_eq!((&buf[..], &answer[..]), (&b"request"[..], &b"answer"[..]));
+        let mut response = Vec::with_capacity(100);
+        assert_eq!(read_some(&mut client, &mut response).await.unwrap(), 6);
+        assert_eq!(read_some(&mut client, &mut response).await.unwrap(), 0);
+        assert_eq!((&buf[..], &response[..]), (&b"request"[..], &b"answer"[..]));
     });
 }
 
@@ -551,9 +551,9 @@ fn plain_http_leaves_a_socket_to_answer_on() {
         poll_fn(|cx| socket.poll_write(cx, &[IoSlice::new(b"HTTP/1.0 400")]))
             .await
             .unwrap();
-        let mut answer = [0; 12];
-        client.read_exact(&mut answer).await.unwrap();
-        assert_eq!(&answer, b"HTTP/1.0 400");
+        let mut response = [0; 12];
+        client.read_exact(&mut response).await.unwrap();
+        assert_eq!(&response, b"HTTP/1.0 400");
     });
 }
 

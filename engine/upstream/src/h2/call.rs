@@ -10,7 +10,7 @@ use super::mux::{Found, Gone};
 use super::seat::Seat;
 use super::shelf::Shared;
 use crate::link::Origin;
-use crate::outcome::{Answer, CallFailure, Heard, InterimAnswers};
+use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
 use crate::pool::Pool;
 use crate::silence::{Silence, shorter};
 use crate::upload::{Upload, WaitsFor};
@@ -26,7 +26,7 @@ pub struct StreamCall {
     #[expect(dead_code, reason = "held until the response has ended")]
     lease: Option<Lease>,
     pub(super) silence: Silence,
-    interim_answers: InterimAnswers,
+    interim_responses: InterimResponses,
     heard: Heard,
     gone: Option<Gone>,
 }
@@ -39,7 +39,7 @@ impl StreamCall {
             seat,
             lease,
             silence: Silence::default(),
-            interim_answers: InterimAnswers::Keep,
+            interim_responses: InterimResponses::Keep,
             heard: Heard::Nothing,
             gone: None,
         }
@@ -47,7 +47,7 @@ impl StreamCall {
 
     /// Like [`crate::Call::pass_interims`].
     pub fn pass_interims(&mut self) {
-        self.interim_answers = InterimAnswers::Pass;
+        self.interim_responses = InterimResponses::Pass;
     }
 
     /// Like [`crate::Call::take_body`].
@@ -56,11 +56,11 @@ impl StreamCall {
     }
 
     /// Sends the request; ready with the head of the final response.
-    pub(crate) fn poll_answer(
+    pub(crate) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
         worker: &Worker,
-    ) -> Poll<Result<Answer, Failure>> {
+    ) -> Poll<Result<Response, Failure>> {
         let Some(id) = self.seat.id() else {
             return Poll::Ready(Err(self.lose(Gone::Refused)));
         };
@@ -76,7 +76,7 @@ impl StreamCall {
                         keep_alive: h1::KeepAlive::Reuse,
                         kind: ResponseKind::Final,
                     };
-                    return Poll::Ready(Ok(Answer { head, framing }));
+                    return Poll::Ready(Ok(Response { head, framing }));
                 }
                 Found::Gone(gone) => return Poll::Ready(Err(self.lose(gone))),
                 Found::Nothing => return self.poll_silence(cx, worker).map(Err),
@@ -88,7 +88,7 @@ impl StreamCall {
     fn poll_silence(&mut self, cx: &mut Context<'_>, worker: &Worker) -> Poll<Failure> {
         let timeouts = &self.seat.endpoint().options().timeouts;
         let limit = match (self.upload.is_done(), self.upload.waits_for()) {
-            (true, _) => shorter(timeouts.answer, timeouts.read),
+            (true, _) => shorter(timeouts.response, timeouts.read),
             (false, WaitsFor::Upstream) => timeouts.write,
             // A slow client is subject to its own limits.
             (false, WaitsFor::Client) => None,
@@ -106,7 +106,7 @@ impl StreamCall {
         if head.status == Status::CONTINUE {
             self.upload.go_on();
         }
-        if self.interim_answers == InterimAnswers::Pass {
+        if self.interim_responses == InterimResponses::Pass {
             worker.interims.leave(&head);
         }
         Pool::of(worker).give_back(head);

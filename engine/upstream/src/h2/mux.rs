@@ -74,7 +74,7 @@ struct Slot {
     id: Option<StreamId>,
     /// The waker of its call, while that waits.
     waker: Option<Waker>,
-    answer: Answer,
+    response: Response,
     interims: Vec<ResponseHead>,
     interims_seen: u32,
     head: Option<(ResponseHead, BodyFraming)>,
@@ -88,7 +88,7 @@ struct Slot {
 
 /// How far the response on a stream has been received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Answer {
+enum Response {
     /// More may come.
     #[default]
     Open,
@@ -378,7 +378,7 @@ impl Mux {
         self.with(id, |slot| {
             slot.head = Some((head, framing));
             if end.is_here() {
-                slot.answer = Answer::Whole;
+                slot.response = Response::Whole;
             }
         });
         self.wake(id.slot());
@@ -394,7 +394,7 @@ impl Mux {
                 slot.inbound.extend_from_slice(data);
             }
             if end.is_here() {
-                slot.answer = Answer::Whole;
+                slot.response = Response::Whole;
             }
         });
         self.wake(id.slot());
@@ -404,7 +404,7 @@ impl Mux {
     pub(super) fn ended(&self, id: StreamId, trailers: Fields) {
         self.with(id, |slot| {
             slot.trailers = Some(trailers);
-            slot.answer = Answer::Whole;
+            slot.response = Response::Whole;
         });
         self.wake(id.slot());
     }
@@ -434,10 +434,10 @@ impl Mux {
             if !slot.interims.is_empty() {
                 return Found::Interim(slot.interims.remove(0));
             }
-            match (slot.head.take(), slot.answer) {
+            match (slot.head.take(), slot.response) {
                 (Some((head, framing)), _) => Found::Final(head, framing),
-                (None, Answer::Gone(gone)) => Found::Gone(gone),
-                (None, Answer::Open | Answer::Whole) => {
+                (None, Response::Gone(gone)) => Found::Gone(gone),
+                (None, Response::Open | Response::Whole) => {
                     slot.listen(cx);
                     Found::Nothing
                 }
@@ -453,10 +453,10 @@ impl Mux {
                 std::mem::swap(&mut slot.inbound, buf);
                 return Taken::Content;
             }
-            match slot.answer {
-                Answer::Whole => Taken::End(slot.trailers.take()),
-                Answer::Gone(gone) => Taken::Gone(gone),
-                Answer::Open => {
+            match slot.response {
+                Response::Whole => Taken::End(slot.trailers.take()),
+                Response::Gone(gone) => Taken::Gone(gone),
+                Response::Open => {
                     slot.listen(cx);
                     Taken::Nothing
                 }
@@ -468,7 +468,7 @@ impl Mux {
     /// If the response has arrived completely and has no trailers, the number of bytes not taken yet; otherwise `None`.
     pub(super) fn whole(&self, id: StreamId) -> Option<usize> {
         let found = self.with(id, |slot| {
-            let is_whole = slot.answer == Answer::Whole && slot.trailers.is_none();
+            let is_whole = slot.response == Response::Whole && slot.trailers.is_none();
             is_whole.then_some(slot.inbound.len())
         });
         found.flatten()
@@ -505,7 +505,7 @@ impl Mux {
                 true => WaitsFor::Window,
                 false => WaitsFor::Room,
             };
-            matches!(slot.answer, Answer::Open)
+            matches!(slot.response, Response::Open)
         });
         match waits {
             Some(true) => Poll::Pending,
@@ -581,10 +581,10 @@ impl Mux {
 
 impl Slot {
     fn lose(&mut self, gone: Gone) {
-        match self.answer {
-            Answer::Open => self.answer = Answer::Gone(gone),
+        match self.response {
+            Response::Open => self.response = Response::Gone(gone),
             // A complete response stays valid, and the first reason says more.
-            Answer::Whole | Answer::Gone(_) => {}
+            Response::Whole | Response::Gone(_) => {}
         }
     }
 

@@ -4,14 +4,17 @@ use super::*;
 use sluice_net::failure::{FailureKind, Side};
 use sluice_net::limits::BODY_BUFFER_BYTES;
 
-fn truncated(answer: &'static str) {
-    let fake = Fake::closing(answer);
+fn truncated(response: &'static str) {
+    let fake = Fake::closing(response);
     on_worker(|worker| async move {
-        let failure = fetch(&worker, &fake.endpoint()).await.err().expect(answer);
+        let failure = fetch(&worker, &fake.endpoint())
+            .await
+            .err()
+            .expect(response);
         assert_eq!(
             (failure.side, failure.kind),
             (Side::Upstream, FailureKind::Closed),
-            "{answer}"
+            "{response}"
         );
         assert_eq!(Pool::of(&worker).idle(), 0);
     });
@@ -41,7 +44,7 @@ fn malformed_chunks_are_a_protocol_error() {
 
 #[test]
 fn every_framing_gives_the_same_body() {
-    for (answer, kept) in [
+    for (response, kept) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 1),
         (
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
@@ -66,11 +69,11 @@ fn every_framing_gives_the_same_body() {
             0,
         ),
     ] {
-        let fake = Fake::answering(answer);
+        let fake = Fake::responding(response);
         on_worker(|worker| async move {
-            let got = fetch(&worker, &fake.endpoint()).await.expect(answer);
-            assert_eq!(got.body, b"hello", "{answer}");
-            assert_eq!(Pool::of(&worker).idle(), kept, "{answer}");
+            let got = fetch(&worker, &fake.endpoint()).await.expect(response);
+            assert_eq!(got.body, b"hello", "{response}");
+            assert_eq!(Pool::of(&worker).idle(), kept, "{response}");
         });
     }
     let fake = Fake::closing("HTTP/1.1 200 OK\r\n\r\nhello");
@@ -85,7 +88,7 @@ fn every_framing_gives_the_same_body() {
 
 #[test]
 fn answers_without_content_leave_the_connection_usable() {
-    for (method, answer) in [
+    for (method, response) in [
         (
             Method::Head,
             "HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n",
@@ -101,7 +104,7 @@ fn answers_without_content_leave_the_connection_usable() {
         ),
         (Method::Get, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
     ] {
-        let fake = Fake::answering(answer);
+        let fake = Fake::responding(response);
         on_worker(|worker| async move {
             let endpoint = fake.endpoint();
             for _ in 0..2 {
@@ -111,7 +114,7 @@ fn answers_without_content_leave_the_connection_usable() {
                     .unwrap();
                 assert_eq!(got.body, b"");
             }
-            assert_eq!(fake.accepted(), 1, "{answer}");
+            assert_eq!(fake.accepted(), 1, "{response}");
         });
     }
 }
@@ -137,7 +140,7 @@ fn tiny_chunks_come_in_few_pieces() {
 
 #[test]
 fn trailer_fields_are_handed_on_but_not_those_that_may_not_trail() {
-    let fake = Fake::answering(
+    let fake = Fake::responding(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
          2\r\nhi\r\n0\r\nX-Sum: 42\r\nContent-Length: 7\r\nConnection: close\r\n\r\n",
     );
@@ -195,9 +198,9 @@ fn a_slow_client_holds_the_upstream_back() {
             upload(GET, BodyFraming::None, RequestBody::None),
         );
         let begun = begin(&worker, &endpoint, Method::Get, request).await;
-        let (answer, call) = begun.map_err(|f| f.failure).unwrap();
+        let (response, call) = begun.map_err(|f| f.failure).unwrap();
         let body = call
-            .into_body(&worker, answer.framing, &mut Vec::new())
+            .into_body(&worker, response.framing, &mut Vec::new())
             .unwrap();
         let Body::Stream(mut stream) = body else {
             panic!("an endless body is a stream")

@@ -3,8 +3,8 @@
 use super::*;
 use sluice_net::failure::{FailureKind, Retry, Side};
 
-fn failing(answer: &'static str) -> Failure {
-    let fake = Fake::closing(answer);
+fn failing(response: &'static str) -> Failure {
+    let fake = Fake::closing(response);
     on_worker(|worker| async move { fetch(&worker, &fake.endpoint()).await.err().unwrap() })
 }
 
@@ -49,7 +49,7 @@ fn an_endless_head_is_given_up_at_the_limit() {
 fn interim_answers_are_taken_up_to_the_limit() {
     const FEW: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-    let fake = Fake::answering(FEW);
+    let fake = Fake::responding(FEW);
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
         for _ in 0..2 {
@@ -97,7 +97,7 @@ fn silence_ends_after_the_answer_timeout() {
     });
     on_worker(|worker| async move {
         let timeouts = Timeouts {
-            answer: Some(Duration::from_millis(100)),
+            response: Some(Duration::from_millis(100)),
             ..Timeouts::default()
         };
         let endpoint = fake.endpoint_with(Options {
@@ -201,7 +201,7 @@ fn an_upstream_that_says_nothing_and_closes_may_be_retried_if_idempotent() {
 
 #[test]
 fn names_and_unix_sockets_are_dialled() {
-    let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let fake = Fake::responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
     let folder = std::env::temp_dir().join(format!("sluice-upstream-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("up.sock");

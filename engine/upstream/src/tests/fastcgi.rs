@@ -26,7 +26,7 @@ fn end(protocol_status: u8) -> Vec<u8> {
 }
 
 /// A complete response with this head and body.
-fn answer(content: &str) -> Vec<u8> {
+fn response(content: &str) -> Vec<u8> {
     [record(STDOUT, content.as_bytes()), end(0)].concat()
 }
 
@@ -191,7 +191,7 @@ fn bodies_of_requests_are_sent_in_records() {
     let fake = Fake::new(move |mut socket| {
         let body = read_request(&mut socket).unwrap();
         sender.lock().unwrap().send(body).unwrap();
-        socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+        socket.write_all(&response("A: b\r\n\r\nok")).unwrap();
     });
     let large = "x".repeat(200_000);
     on_worker(|worker| async move {
@@ -208,16 +208,16 @@ fn bodies_of_requests_are_sent_in_records() {
 
 #[test]
 fn what_is_no_whole_answer_fails() {
-    let cut_off = answer("Status: 200\r\n\r\nbody");
+    let cut_off = response("Status: 200\r\n\r\nbody");
     let cases: [(Vec<u8>, FailureKind); 10] = [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), FailureKind::Protocol),
         (Vec::new(), FailureKind::Closed),
         (cut_off[..cut_off.len() - 1].to_vec(), FailureKind::Closed),
         (cut_off[..20].to_vec(), FailureKind::Closed),
         (record(STDOUT, b"Status: 200\r\n"), FailureKind::Closed),
-        (answer("Status: 200\r\n"), FailureKind::Protocol),
+        (response("Status: 200\r\n"), FailureKind::Protocol),
         (end(0), FailureKind::Protocol),
-        (answer("nonsense\r\n\r\n"), FailureKind::Protocol),
+        (response("nonsense\r\n\r\n"), FailureKind::Protocol),
         (end(1), FailureKind::Protocol),
         (end(2), FailureKind::Unavailable),
     ];
@@ -230,13 +230,13 @@ fn what_is_no_whole_answer_fails() {
 
 #[test]
 fn a_length_that_was_told_has_to_be_kept() {
-    let short = answer("Content-Length: 9\r\n\r\nbody");
+    let short = response("Content-Length: 9\r\n\r\nbody");
     assert_eq!(
         outcome(sending(short)).err().unwrap().kind,
         FailureKind::Closed
     );
     // Excess content is dropped, and the connection is closed.
-    let fake = sending(answer("Content-Length: 2\r\n\r\nbody"));
+    let fake = sending(response("Content-Length: 2\r\n\r\nbody"));
     on_worker(|worker| async move {
         let got = ask(&worker, &fake.endpoint_with(options())).await.unwrap();
         assert_eq!((&got.body[..], Pool::of(&worker).idle()), (&b"bo"[..], 0));
@@ -251,7 +251,7 @@ fn answers_without_content_have_none() {
         (Method::Get, "Status: 304\r\n\r\nbody"),
         (Method::Get, "Status: 204\r\n\r\n"),
     ] {
-        let fake = sending(answer(content));
+        let fake = sending(response(content));
         on_worker(|worker| async move {
             let endpoint = fake.endpoint_with(options());
             let got = fetch_with(&worker, &endpoint, method, request(RequestBody::None)).await;
@@ -274,7 +274,7 @@ fn an_overloaded_application_may_be_asked_again_whatever_the_method() {
 
 #[test]
 fn connections_are_kept_for_a_moment_only() {
-    let fake = sending(answer("A: b\r\n\r\nok"));
+    let fake = sending(response("A: b\r\n\r\nok"));
     on_worker(|worker| async move {
         let brief = Duration::from_millis(300);
         let endpoint = fake.endpoint_with(options_of(brief));
@@ -367,7 +367,7 @@ fn single(pause: Duration) -> (Fake, Receiver<()>) {
         while read_request(&mut socket).is_some() {
             sender.send(()).unwrap();
             thread::sleep(pause);
-            socket.write_all(&answer("A: b\r\n\r\nok")).unwrap();
+            socket.write_all(&response("A: b\r\n\r\nok")).unwrap();
         }
     });
     (fake, asked)
@@ -414,9 +414,9 @@ fn complaints_are_told_once_with_the_status() {
             let text = String::from_utf8(stderr.text.clone()).unwrap();
             notes.borrow_mut().push((text, status.map(|s| s.code())));
         }));
-        let answer = call.answer(&worker, &Method::Get).await.ok().unwrap();
+        let response = call.response(&worker, &Method::Get).await.ok().unwrap();
         let mut inline = Vec::new();
-        drop(call.into_body(&worker, answer.framing, &mut inline));
+        drop(call.into_body(&worker, response.framing, &mut inline));
         told.take()
     });
     assert_eq!(told, [("PHP Warning: x".to_owned(), Some(500))]);
@@ -424,7 +424,7 @@ fn complaints_are_told_once_with_the_status() {
 
 #[test]
 fn a_connection_of_another_protocol_is_not_taken() {
-    let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+    let fake = Fake::responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
     on_worker(|worker| async move {
         fetch(&worker, &fake.endpoint()).await.unwrap();
         assert_eq!(Pool::of(&worker).idle(), 1);

@@ -7,7 +7,7 @@ const HI: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 
 #[test]
 fn one_connection_serves_request_after_request() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
         for _ in 0..20 {
@@ -77,7 +77,7 @@ fn a_kept_connection_that_dies_under_a_request_says_so() {
 
 #[test]
 fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     on_worker(|worker| async move {
         let keep_alive = KeepAlive::Keep {
             idle_timeout: Duration::from_millis(200),
@@ -109,7 +109,7 @@ fn no_more_are_kept_than_the_limit_and_none_for_longer_than_theirs() {
 
 #[test]
 fn the_last_connection_given_back_is_taken_first() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
         let a = obtain_link(&worker, &endpoint).await;
@@ -132,7 +132,7 @@ fn the_last_connection_given_back_is_taken_first() {
 
 #[test]
 fn requests_beyond_the_limit_of_an_upstream_wait_for_their_turn() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     on_worker(|worker| async move {
         let timeouts = Timeouts {
             queue: Duration::from_millis(200),
@@ -263,7 +263,7 @@ fn what_was_learned_is_forgotten_when_connections_live_longer() {
 #[test]
 fn an_upstream_that_says_when_it_closes_is_believed() {
     let fake =
-        Fake::answering("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nhi");
+        Fake::responding("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nhi");
     on_worker(|worker| async move {
         let endpoint = fake.endpoint();
         fetch(&worker, &endpoint).await.unwrap();
@@ -278,7 +278,7 @@ fn an_upstream_that_says_when_it_closes_is_believed() {
 
 #[test]
 fn the_queue_before_a_busy_upstream_is_bounded() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     on_worker(|worker| async move {
         let options = Options {
             busy_max: Some(1),

@@ -76,20 +76,20 @@ impl Fake {
         Fake { address, accepted }
     }
 
-    /// An upstream that sends `answer` after each request head.
-    fn answering(answer: &'static str) -> Fake {
+    /// An upstream that sends `response` after each request head.
+    fn responding(response: &'static str) -> Fake {
         Fake::new(move |mut socket| {
             while read_head(&mut socket).is_some() {
-                socket.write_all(answer.as_bytes()).unwrap();
+                socket.write_all(response.as_bytes()).unwrap();
             }
         })
     }
 
-    /// An upstream that sends `answer` after the first head and closes.
-    fn closing(answer: &'static str) -> Fake {
+    /// An upstream that sends `response` after the first head and closes.
+    fn closing(response: &'static str) -> Fake {
         Fake::new(move |mut socket| {
             read_head(&mut socket);
-            socket.write_all(answer.as_bytes()).unwrap();
+            socket.write_all(response.as_bytes()).unwrap();
         })
     }
 
@@ -149,11 +149,11 @@ async fn fetch_with(
     method: Method,
     upload: Upload,
 ) -> Result<Got, Failure> {
-    let (answer, call) = begin(worker, endpoint, method, upload)
+    let (response, call) = begin(worker, endpoint, method, upload)
         .await
         .map_err(|f| f.failure)?;
     let mut inline = Vec::new();
-    let body = call.into_body(worker, answer.framing, &mut inline)?;
+    let body = call.into_body(worker, response.framing, &mut inline)?;
     let (mut pieces, mut trailers) = (1, None);
     match body {
         Body::Empty | Body::Inline => {}
@@ -164,7 +164,7 @@ async fn fetch_with(
         Body::Shared(_) | Body::File(_) | Body::Tunnel(_) | Body::Abort => panic!("no such body"),
     }
     Ok(Got {
-        head: answer.head,
+        head: response.head,
         body: inline,
         pieces,
         trailers,
@@ -176,7 +176,7 @@ async fn begin(
     endpoint: &Arc<Endpoint>,
     method: Method,
     upload: Upload,
-) -> Result<(Answer, Call), Box<CallFailure>> {
+) -> Result<(Response, Call), Box<CallFailure>> {
     let link = obtain(worker, endpoint, Wanted::Any, b"")
         .await
         .map_err(|failure| {
@@ -188,8 +188,8 @@ async fn begin(
             })
         })?;
     let mut call = Call::new(link, upload, None);
-    let answer = call.answer(worker, &method).await?;
-    Ok((answer, call))
+    let response = call.response(worker, &method).await?;
+    Ok((response, call))
 }
 
 /// An exclusive connection.

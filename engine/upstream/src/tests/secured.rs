@@ -162,8 +162,8 @@ fn the_groups_that_are_named_are_those_of_the_handshake() {
         let group = socket.conn.negotiated_key_exchange_group();
         let name = format!("{:?}", group.expect("hands were shaken").name()).to_lowercase();
         let length = name.len();
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}");
-        socket.write_all(answer.as_bytes()).unwrap();
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}");
+        socket.write_all(response.as_bytes()).unwrap();
         socket.flush().unwrap();
     });
     on_worker(|worker| async move {

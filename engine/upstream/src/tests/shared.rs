@@ -118,7 +118,7 @@ impl<S: Read + Write> Frames<S> {
         self.send(HEADERS, flags | END_HEADERS, id, &block);
     }
 
-    fn answer(&mut self, id: u32, body: &str) {
+    fn response(&mut self, id: u32, body: &str) {
         self.head(id, 0, &[(":status", "200")]);
         self.send(DATA, END_STREAM, id, body.as_bytes());
     }
@@ -187,7 +187,7 @@ fn telling_paths(socket: impl Read + Write) {
     let mut frames = Frames::begin(socket, &[]);
     while let Some((id, fields, _)) = frames.request() {
         let path = fields.iter().find(|(name, _)| name == ":path").unwrap();
-        frames.answer(id, &path.1.clone());
+        frames.response(id, &path.1.clone());
     }
 }
 
@@ -218,7 +218,7 @@ async fn ask(
     wanted: Wanted,
     path: &str,
     body: RequestBody,
-) -> Result<(Answer, Call), Box<CallFailure>> {
+) -> Result<(Response, Call), Box<CallFailure>> {
     let framing = match &body {
         RequestBody::None => BodyFraming::None,
         RequestBody::Stream(body) => body.len().map_or(BodyFraming::Chunked, BodyFraming::Length),
@@ -247,25 +247,25 @@ async fn ask(
         sluice_wire::h1::encode_request_head(&head, framing, &mut text).expect("the head fits");
     }
     let mut call = Call::new(carrier, Upload::new(text, framing, body), None);
-    let answer = call.answer(worker, &method).await?;
-    Ok((answer, call))
+    let response = call.response(worker, &method).await?;
+    Ok((response, call))
 }
 
 async fn get(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>, path: &str) -> Result<Got, Failure> {
     let asked = ask(worker, endpoint, Wanted::Any, path, RequestBody::None).await;
-    let (answer, call) = asked.map_err(|failed| failed.failure)?;
-    whole(worker, answer, call).await
+    let (response, call) = asked.map_err(|failed| failed.failure)?;
+    whole(worker, response, call).await
 }
 
-async fn whole(worker: &Rc<Worker>, answer: Answer, call: Call) -> Result<Got, Failure> {
+async fn whole(worker: &Rc<Worker>, response: Response, call: Call) -> Result<Got, Failure> {
     let mut inline = Vec::new();
     let (mut pieces, mut trailers) = (1, None);
-    if let Body::Stream(mut stream) = call.into_body(worker, answer.framing, &mut inline)? {
+    if let Body::Stream(mut stream) = call.into_body(worker, response.framing, &mut inline)? {
         pieces = read_all(&mut *stream, &mut inline).await?;
         trailers = stream.trailers();
     }
     Ok(Got {
-        head: answer.head,
+        head: response.head,
         body: inline,
         pieces,
         trailers,
@@ -357,8 +357,8 @@ fn a_further_connection_is_made_when_one_is_full() {
                 return;
             };
             pairs.wait();
-            frames.answer(first, "first");
-            frames.answer(second, "second");
+            frames.response(first, "first");
+            frames.response(second, "second");
         }
     });
     on_worker(|worker| async move {
@@ -392,9 +392,9 @@ fn an_answer_that_nobody_reads_stops_at_its_window() {
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         let asked = ask(&worker, &endpoint, Wanted::Any, "/", RequestBody::None);
-        let (answer, call) = asked.await.ok().unwrap();
+        let (response, call) = asked.await.ok().unwrap();
         settle().await;
-        let got = whole(&worker, answer, call).await.unwrap();
+        let got = whole(&worker, response, call).await.unwrap();
         assert_eq!(got.body.len(), 65_535 + 3);
     });
 }
@@ -406,7 +406,7 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
         let mut frames = Frames::begin(socket, &[(4, 1000)]);
         // Before SETTINGS arrive, a client may send 64 KiB.
         let (first, _, _) = frames.request().unwrap();
-        frames.answer(first, "");
+        frames.response(first, "");
         let (id, fields, ends) = frames.request().unwrap();
         assert!(!ends);
         assert!(
@@ -422,7 +422,7 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
             thread::sleep(Duration::from_millis(2));
             frames.word(WINDOW_UPDATE, id, 1000);
         }
-        frames.answer(id, &taken.to_string());
+        frames.response(id, &taken.to_string());
         // The rest is not wanted any more.
         loop {
             let frame = frames.next().unwrap();
@@ -438,8 +438,8 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
         let consumed = body.consumed.clone();
         let body = RequestBody::Stream(Box::new(body));
         let asked = ask(&worker, &endpoint, Wanted::Any, "/", body).await;
-        let (answer, call) = asked.ok().unwrap();
-        let got = whole(&worker, answer, call).await.unwrap();
+        let (response, call) = asked.ok().unwrap();
+        let got = whole(&worker, response, call).await.unwrap();
         assert_eq!(got.body, b"20000");
         assert!(consumed.get() <= 22_000, "{}", consumed.get());
         settle().await;
@@ -478,8 +478,8 @@ fn bodies_trailers_and_interim_answers_pass_both_ways() {
         body.trailers = Some(trailers);
         let body = RequestBody::Stream(Box::new(body));
         let asked = ask(&worker, &endpoint, Wanted::Any, "/", body).await;
-        let (answer, call) = asked.ok().unwrap();
-        let got = whole(&worker, answer, call).await.unwrap();
+        let (response, call) = asked.ok().unwrap();
+        let got = whole(&worker, response, call).await.unwrap();
         assert_eq!(got.body, b"one two three");
         let trailers = got.trailers.unwrap();
         assert_eq!(trailers.find_first(b"x-sum"), Some(&b"17"[..]));
@@ -495,7 +495,7 @@ fn a_body_waits_until_it_is_wanted() {
         frames.head(id, 0, &[(":status", "100")]);
         let frame = frames.next().unwrap();
         assert_eq!(frame.payload, b"wanted");
-        frames.answer(id, "thanks");
+        frames.response(id, "thanks");
         while frames.next().is_some() {}
     });
     on_worker(|worker| async move {
@@ -512,12 +512,12 @@ fn a_body_waits_until_it_is_wanted() {
         let early = within(
             &worker,
             Duration::from_millis(10),
-            call.answer(&worker, &Method::Post),
+            call.response(&worker, &Method::Post),
         );
         assert!(early.await.is_none());
         assert_eq!(consumed.get(), 0);
-        let answer = call.answer(&worker, &Method::Post).await.ok().unwrap();
-        let got = whole(&worker, answer, call).await.unwrap();
+        let response = call.response(&worker, &Method::Post).await.ok().unwrap();
+        let got = whole(&worker, response, call).await.unwrap();
         assert_eq!(got.body, b"thanks");
     });
 }
@@ -534,7 +534,7 @@ fn what_the_upstream_did_not_look_at_may_always_be_sent_again() {
             match path.as_str() {
                 "/refuse" => frames.word(RST_STREAM, id, REFUSED),
                 "/leave" => frames.goodbye(id - 2, 0),
-                path => frames.answer(id, &format!("{path}{streams}")),
+                path => frames.response(id, &format!("{path}{streams}")),
             }
         }
     });
@@ -591,7 +591,7 @@ fn the_end_of_a_connection_ends_each_answer_rightly() {
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         let asked = ask(&worker, &endpoint, Wanted::Any, "/", RequestBody::None).await;
-        let (answer, call) = asked.ok().unwrap();
+        let (response, call) = asked.ok().unwrap();
         settle().await;
         let second = ask(&worker, &endpoint, Wanted::Any, "/", RequestBody::None).await;
         let failed = second.err().unwrap();
@@ -601,7 +601,7 @@ fn the_end_of_a_connection_ends_each_answer_rightly() {
             (failed.origin, failed.heard),
             (Origin::Kept, Heard::Nothing)
         );
-        let failure = whole(&worker, answer, call).await.err().unwrap();
+        let failure = whole(&worker, response, call).await.err().unwrap();
         assert_eq!(
             (failure.side, failure.kind),
             (Side::Upstream, FailureKind::Closed)
@@ -621,7 +621,7 @@ fn a_call_that_is_given_up_cancels_its_stream_only() {
                 HEADERS => {
                     let fields = frames.fields(&frame);
                     if fields.iter().any(|(_, value)| value == "/kept") {
-                        frames.answer(frame.id, "kept");
+                        frames.response(frame.id, "kept");
                     }
                 }
                 RST_STREAM => seen.lock().unwrap().push(frame.word()),
@@ -660,13 +660,13 @@ fn silence_ends_a_call_and_its_connection_gets_no_more() {
         let mut frames = Frames::begin(socket, &[]);
         while let Some((id, fields, _)) = frames.request() {
             if fields.iter().any(|(_, value)| value == "/told") {
-                frames.answer(id, "told");
+                frames.response(id, "told");
             }
         }
     });
     on_worker(|worker| async move {
         let timeouts = Timeouts {
-            answer: Some(Duration::from_secs(1)),
+            response: Some(Duration::from_secs(1)),
             ..Timeouts::default()
         };
         let endpoint = prior_with(
@@ -700,7 +700,7 @@ fn a_quiet_connection_is_ended_with_a_goodbye() {
     let fake = Fake::new(move |socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
-        frames.answer(id, "");
+        frames.response(id, "");
         let last = frames.next().unwrap();
         assert!(frames.next().is_none());
         told.lock().unwrap().send(last.kind).unwrap();
@@ -739,8 +739,8 @@ fn without_keep_alive_each_call_has_a_connection_of_its_own() {
         );
         for count in 1..4 {
             let asked = ask(&worker, &endpoint, Wanted::Fresh, "/a", RequestBody::None);
-            let (answer, call) = asked.await.ok().unwrap();
-            assert_eq!(whole(&worker, answer, call).await.unwrap().body, b"/a");
+            let (response, call) = asked.await.ok().unwrap();
+            assert_eq!(whole(&worker, response, call).await.unwrap().body, b"/a");
             assert_eq!(fake.accepted(), count);
         }
         assert_eq!(Pool::of(&worker).shared(), 0);
@@ -755,9 +755,9 @@ fn a_connection_of_ones_own_is_closed_after_its_call() {
         let endpoint = prior(&fake);
         for count in 1..4 {
             let asked = ask(&worker, &endpoint, Wanted::Own, "/a", RequestBody::None);
-            let (answer, call) = asked.await.ok().unwrap();
+            let (response, call) = asked.await.ok().unwrap();
             assert_eq!(Pool::of(&worker).shared(), 0);
-            assert_eq!(whole(&worker, answer, call).await.unwrap().body, b"/a");
+            assert_eq!(whole(&worker, response, call).await.unwrap().body, b"/a");
             assert_eq!(fake.accepted(), count);
         }
     });
@@ -769,7 +769,7 @@ fn no_more_unused_connections_are_kept_than_wanted() {
         let mut frames = Frames::begin(socket, &[(3, 1)]);
         while let Some((id, _, _)) = frames.request() {
             thread::sleep(Duration::from_millis(50));
-            frames.answer(id, "");
+            frames.response(id, "");
         }
     });
     on_worker(|worker| async move {
@@ -815,8 +815,8 @@ fn an_upstream_that_takes_no_body_or_stops_in_its_own_has_its_time() {
             },
         );
         let asked = ask(&worker, &endpoint, Wanted::Any, "/half", RequestBody::None);
-        let (answer, call) = asked.await.ok().unwrap();
-        let failure = whole(&worker, answer, call).await.err().unwrap();
+        let (response, call) = asked.await.ok().unwrap();
+        let failure = whole(&worker, response, call).await.err().unwrap();
         let of = |failure: &Failure| (failure.side, failure.kind);
         assert_eq!(of(&failure), (Side::Upstream, FailureKind::Timeout));
         let body = RequestBody::Stream(Box::new(Pieces::endless()));
@@ -839,7 +839,7 @@ fn connections_are_limited_and_calls_wait_for_room() {
         let mut frames = Frames::begin(socket, &[(3, 1)]);
         while let Some((id, _, _)) = frames.request() {
             thread::sleep(Duration::from_millis(5));
-            frames.answer(id, "one by one");
+            frames.response(id, "one by one");
         }
     });
     on_worker(|worker| async move {
@@ -1076,9 +1076,9 @@ fn waiting_for_a_body_holds_no_buffer_and_wakes_once_it_comes() {
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         let asked = ask(&worker, &endpoint, Wanted::Any, "/", RequestBody::None).await;
-        let (answer, call) = asked.ok().unwrap();
+        let (response, call) = asked.ok().unwrap();
         let mut inline = Vec::new();
-        let Ok(Body::Stream(mut body)) = call.into_body(&worker, answer.framing, &mut inline)
+        let Ok(Body::Stream(mut body)) = call.into_body(&worker, response.framing, &mut inline)
         else {
             panic!("the body is still to come");
         };

@@ -26,8 +26,8 @@ async fn open(
 ) -> sluice_net::tunnel::Tunnel {
     let request = upload(UPGRADE, BodyFraming::None, RequestBody::None);
     let begun = begin(worker, &fake.endpoint(), Method::Get, request).await;
-    let (answer, call) = begun.map_err(|f| f.failure).unwrap();
-    assert_eq!(answer.framing.kind, ResponseKind::Switched);
+    let (response, call) = begun.map_err(|f| f.failure).unwrap();
+    assert_eq!(response.framing.kind, ResponseKind::Switched);
     call.into_tunnel(worker, lifetime).unwrap()
 }
 

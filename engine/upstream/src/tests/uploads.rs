@@ -185,7 +185,7 @@ fn a_body_waits_for_100_continue_but_not_for_ever() {
         read_head(&mut socket);
     });
     let (patient, seen) = listening("hello");
-    let refusing = Fake::answering("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n");
+    let refusing = Fake::responding("HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\n\r\n");
     on_worker(|worker| async move {
         let request = |limit| {
             let body = Pieces::new(&["hello"]);

@@ -18,21 +18,21 @@ fn fields(text: &str) -> Fields {
     fields
 }
 
-fn stored(request: &str, answer: &str, rules: Rules) -> Result<Lifetime, Refused> {
-    let (request, answer) = (fields(request), fields(answer));
+fn stored(request: &str, response: &str, rules: Rules) -> Result<Lifetime, Refused> {
+    let (request, response) = (fields(request), fields(response));
     may_be_stored(
         Asked { fields: &request },
         Given {
             status: Status::OK,
-            fields: &answer,
+            fields: &response,
             at: NOW,
         },
         &rules,
     )
 }
 
-fn fresh(answer: &str, rules: Rules) -> Result<u32, Refused> {
-    stored("", answer, rules).map(|lifetime| lifetime.fresh)
+fn fresh(response: &str, rules: Rules) -> Result<u32, Refused> {
+    stored("", response, rules).map(|lifetime| lifetime.fresh)
 }
 
 fn http_date(seconds: u64) -> String {
@@ -42,7 +42,7 @@ fn http_date(seconds: u64) -> String {
 #[test]
 fn an_answer_says_how_long_it_is_fresh() {
     let none = Rules::default();
-    for (answer, expected) in [
+    for (response, expected) in [
         ("Cache-Control: max-age=60", Ok(60)),
         ("Cache-Control: MAX-AGE = 60", Ok(60)),
         ("Cache-Control: max-age=\"60\"", Ok(60)),
@@ -85,13 +85,13 @@ fn an_answer_says_how_long_it_is_fresh() {
         ("Cache-Control: max-age=5\nVary: a, *", Err(Refused::Vary)),
         ("", Err(Refused::Unknown)),
     ] {
-        assert_eq!(fresh(answer, none), expected, "{answer}");
+        assert_eq!(fresh(response, none), expected, "{response}");
     }
 }
 
 #[test]
 fn expires_counts_from_the_date_of_the_answer() {
-    let answer = |date: i64, expires: u64| {
+    let response = |date: i64, expires: u64| {
         let date = NOW.checked_add_signed(date).unwrap();
         format!(
             "Date: {}\nExpires: {}",
@@ -100,11 +100,11 @@ fn expires_counts_from_the_date_of_the_answer() {
         )
     };
     let none = Rules::default();
-    assert_eq!(fresh(&answer(0, 60), none), Ok(60));
+    assert_eq!(fresh(&response(0, 60), none), Ok(60));
     // It is ten seconds old, so that of its seventy seconds sixty are left.
-    assert_eq!(fresh(&answer(-10, 60), none), Ok(60));
+    assert_eq!(fresh(&response(-10, 60), none), Ok(60));
     // A clock ahead of ours does not make it live longer.
-    assert_eq!(fresh(&answer(10, 60), none), Ok(50));
+    assert_eq!(fresh(&response(10, 60), none), Ok(50));
     let alone = format!("Expires: {}", http_date(NOW + 9));
     assert_eq!(fresh(&alone, none), Ok(9));
 }
@@ -140,8 +140,8 @@ fn answers_for_whoever_showed_credentials_say_that_they_are_for_all() {
     let refused = Err(Refused::Credentials);
     assert_eq!(stored(asked, "Cache-Control: max-age=5", none), refused);
     for more in ["public", "must-revalidate", "s-maxage=9"] {
-        let answer = format!("Cache-Control: max-age=5, {more}");
-        assert!(stored(asked, &answer, none).is_ok(), "{more}");
+        let response = format!("Cache-Control: max-age=5, {more}");
+        assert!(stored(asked, &response, none).is_ok(), "{more}");
     }
     let known = Rules {
         ignores_authorization: true,
@@ -153,18 +153,18 @@ fn answers_for_whoever_showed_credentials_say_that_they_are_for_all() {
 #[test]
 fn requests_can_forbid_it_and_parts_are_not_stored() {
     let none = Rules::default();
-    let answer = "Cache-Control: max-age=5";
+    let response = "Cache-Control: max-age=5";
     assert_eq!(
-        stored("Cache-Control: no-store", answer, none),
+        stored("Cache-Control: no-store", response, none),
         Err(Refused::Request)
     );
-    assert!(stored("Cache-Control: no-cache", answer, none).is_ok());
-    let answer = fields(answer);
+    assert!(stored("Cache-Control: no-cache", response, none).is_ok());
+    let response = fields(response);
     let request = Fields::new();
     for code in [103, 206, 304, 416] {
         let given = Given {
             status: Status::new(code).unwrap(),
-            fields: &answer,
+            fields: &response,
             at: NOW,
         };
         let found = may_be_stored(Asked { fields: &request }, given, &none);
@@ -174,13 +174,13 @@ fn requests_can_forbid_it_and_parts_are_not_stored() {
 
 #[test]
 fn stale_answers_may_be_used_where_they_say_so() {
-    let lifetime = |answer: &str| {
-        let answer = format!("Cache-Control: max-age=10, {answer}");
-        stored("", &answer, Rules::default()).unwrap()
+    let lifetime = |response: &str| {
+        let response = format!("Cache-Control: max-age=10, {response}");
+        stored("", &response, Rules::default()).unwrap()
     };
-    let times = |answer: &str| Times {
+    let times = |response: &str| Times {
         since: NOW,
-        lifetime: lifetime(answer),
+        lifetime: lifetime(response),
     };
     let both = times("stale-while-revalidate=5, stale-if-error=20");
     assert!(both.is_fresh(NOW + 9) && !both.is_fresh(NOW + 10));
@@ -298,9 +298,9 @@ fn no_text_breaks_the_reading() {
         for _ in 0..next() % 12 {
             text.push_str(PIECES[(next() % PIECES.len() as u64) as usize]);
         }
-        let answer =
+        let response =
             format!("Cache-Control: {text}\nX-Accel-Expires: {text}\nAge: {text}\nExpires: {text}");
-        if let Ok(lifetime) = stored("", &answer, Rules::default()) {
+        if let Ok(lifetime) = stored("", &response, Rules::default()) {
             assert!(lifetime.fresh > 0 && lifetime.fresh <= 1 << 31, "{text}");
         }
     }

@@ -16,4 +16,4 @@ pub use head::{HeadDecoder, HeadError, HeadFault};
 pub use request::{
     Params, ParamsRefused, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
 };
-pub use response::{AnswerDecoder, AnswerFault, Refused, Stderr};
+pub use response::{Refused, ResponseDecoder, ResponseFault, Stderr};

@@ -11,7 +11,7 @@ use crate::limits::STDERR_BYTES_MAX;
 /// Why a response was rejected. The connection cannot be used any more, and the data received so far is not the
 /// complete response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerFault {
+pub enum ResponseFault {
     /// A record of another version than 1, or no record at all.
     Version(u8),
     /// A record of this type is not allowed in a response.
@@ -41,36 +41,36 @@ pub enum Refused {
     Other(u8),
 }
 
-impl From<HeadRefused> for AnswerFault {
+impl From<HeadRefused> for ResponseFault {
     fn from(refused: HeadRefused) -> Self {
         match refused {
-            HeadRefused::Version(version) => AnswerFault::Version(version),
-            HeadRefused::Kind(kind) => AnswerFault::Kind(kind),
-            HeadRefused::Id(id) => AnswerFault::Id(id),
+            HeadRefused::Version(version) => ResponseFault::Version(version),
+            HeadRefused::Kind(kind) => ResponseFault::Kind(kind),
+            HeadRefused::Id(id) => ResponseFault::Id(id),
         }
     }
 }
 
-impl fmt::Display for AnswerFault {
+impl fmt::Display for ResponseFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AnswerFault::Version(version) => write!(f, "no FastCGI record (version {version})"),
-            AnswerFault::Kind(kind) => write!(f, "unexpected record of type {kind}"),
-            AnswerFault::Id(id) => write!(f, "record of request {id}, which was not made"),
-            AnswerFault::AfterEnd => f.write_str("content after the end of its stream"),
-            AnswerFault::EndLength(length) => write!(f, "end record of {length} bytes"),
-            AnswerFault::Refused(Refused::CannotMultiplex) => {
+            ResponseFault::Version(version) => write!(f, "no FastCGI record (version {version})"),
+            ResponseFault::Kind(kind) => write!(f, "unexpected record of type {kind}"),
+            ResponseFault::Id(id) => write!(f, "record of request {id}, which was not made"),
+            ResponseFault::AfterEnd => f.write_str("content after the end of its stream"),
+            ResponseFault::EndLength(length) => write!(f, "end record of {length} bytes"),
+            ResponseFault::Refused(Refused::CannotMultiplex) => {
                 f.write_str("refused: one request at a time on a connection")
             }
-            AnswerFault::Refused(Refused::Overloaded) => f.write_str("refused: overloaded"),
-            AnswerFault::Refused(Refused::UnknownRole) => f.write_str("refused: no responder"),
-            AnswerFault::Refused(Refused::Other(status)) => write!(f, "refused: status {status}"),
-            AnswerFault::Truncated => f.write_str("response ends early"),
+            ResponseFault::Refused(Refused::Overloaded) => f.write_str("refused: overloaded"),
+            ResponseFault::Refused(Refused::UnknownRole) => f.write_str("refused: no responder"),
+            ResponseFault::Refused(Refused::Other(status)) => write!(f, "refused: status {status}"),
+            ResponseFault::Truncated => f.write_str("response ends early"),
         }
     }
 }
 
-impl core::error::Error for AnswerFault {}
+impl core::error::Error for ResponseFault {}
 
 /// What an application wrote to standard error.
 #[derive(Debug, Default)]
@@ -90,7 +90,7 @@ enum Keep {
 
 /// Decodes one response.
 #[derive(Debug)]
-pub struct AnswerDecoder {
+pub struct ResponseDecoder {
     state: State,
     stdout: Stream,
     errors: Stream,
@@ -141,19 +141,19 @@ const AWAIT_HEAD: State = State::Head {
     have: 0,
 };
 
-impl AnswerDecoder {
+impl ResponseDecoder {
     /// A decoder at the first byte of a response, which keeps what the application writes to standard error.
-    pub fn keeping_stderr() -> AnswerDecoder {
-        AnswerDecoder::with(Keep::Stderr)
+    pub fn keeping_stderr() -> ResponseDecoder {
+        ResponseDecoder::with(Keep::Stderr)
     }
 
     /// A decoder at the first byte of a response.
-    pub fn new() -> AnswerDecoder {
-        AnswerDecoder::with(Keep::Nothing)
+    pub fn new() -> ResponseDecoder {
+        ResponseDecoder::with(Keep::Nothing)
     }
 
-    fn with(keep: Keep) -> AnswerDecoder {
-        AnswerDecoder {
+    fn with(keep: Keep) -> ResponseDecoder {
+        ResponseDecoder {
             state: AWAIT_HEAD,
             stdout: Stream::Open,
             errors: Stream::Open,
@@ -164,7 +164,7 @@ impl AnswerDecoder {
 
     /// Decodes `buf`, the bytes that follow those already consumed, and moves the content in it together: head and body
     /// of the response as the application wrote them to standard output.
-    pub fn decode_merged(&mut self, buf: &mut [u8]) -> Result<MergedStep, AnswerFault> {
+    pub fn decode_merged(&mut self, buf: &mut [u8]) -> Result<MergedStep, ResponseFault> {
         let mut step = MergedStep {
             content: 0..0,
             consumed: 0,
@@ -205,7 +205,7 @@ impl AnswerDecoder {
     }
 
     /// Consumes bytes at the start of `here` that are not content, and returns how many.
-    fn take(&mut self, here: &[u8]) -> Result<usize, AnswerFault> {
+    fn take(&mut self, here: &[u8]) -> Result<usize, ResponseFault> {
         let mut taken = 0;
         self.state = match self.state {
             State::Head { mut bytes, have } => {
@@ -261,7 +261,7 @@ impl AnswerDecoder {
     }
 
     /// The state after the head of a record.
-    fn enter(&mut self, bytes: [u8; HEAD_BYTES]) -> Result<State, AnswerFault> {
+    fn enter(&mut self, bytes: [u8; HEAD_BYTES]) -> Result<State, ResponseFault> {
         let (kind, left, padding) = decode_head(bytes)?;
         match kind {
             Kind::Stdout => {
@@ -278,8 +278,8 @@ impl AnswerDecoder {
                 have: 0,
                 padding,
             }),
-            Kind::End => Err(AnswerFault::EndLength(left)),
-            Kind::Begin | Kind::Params | Kind::Stdin => Err(AnswerFault::Kind(bytes[1])),
+            Kind::End => Err(ResponseFault::EndLength(left)),
+            Kind::Begin | Kind::Params | Kind::Stdin => Err(ResponseFault::Kind(bytes[1])),
         }
     }
 
@@ -317,8 +317,8 @@ impl AnswerDecoder {
     }
 
     /// A decoder for what comes after the last byte that this one has taken, which keeps nothing.
-    pub fn rest(&self) -> AnswerDecoder {
-        AnswerDecoder {
+    pub fn rest(&self) -> ResponseDecoder {
+        ResponseDecoder {
             state: self.state,
             stdout: self.stdout,
             errors: self.errors,
@@ -333,11 +333,11 @@ impl AnswerDecoder {
     }
 
     /// The connection ended here.
-    pub fn finish_at_eof(&self) -> Result<(), AnswerFault> {
+    pub fn finish_at_eof(&self) -> Result<(), ResponseFault> {
         if self.is_done() {
             Ok(())
         } else {
-            Err(AnswerFault::Truncated)
+            Err(ResponseFault::Truncated)
         }
     }
 
@@ -347,9 +347,9 @@ impl AnswerDecoder {
     }
 }
 
-impl Default for AnswerDecoder {
+impl Default for ResponseDecoder {
     fn default() -> Self {
-        AnswerDecoder::new()
+        ResponseDecoder::new()
     }
 }
 
@@ -362,19 +362,19 @@ fn fill(bytes: &mut [u8; 8], have: u8, here: &[u8]) -> usize {
 }
 
 /// Notes a record of a stream; an empty one ends it.
-fn open(stream: &mut Stream, length: u16) -> Result<(), AnswerFault> {
+fn open(stream: &mut Stream, length: u16) -> Result<(), ResponseFault> {
     match (*stream, length) {
         (Stream::Open, 0) => *stream = Stream::Ended,
         (Stream::Open, _) | (Stream::Ended, 0) => {}
-        (Stream::Ended, _) => return Err(AnswerFault::AfterEnd),
+        (Stream::Ended, _) => return Err(ResponseFault::AfterEnd),
     }
     Ok(())
 }
 
 /// Checks the protocol status at the end of a response. The application status (its exit code) does not matter: PHP
 /// ends a well-formed 500 with 255.
-fn accept(protocol_status: u8) -> Result<(), AnswerFault> {
-    Err(AnswerFault::Refused(match protocol_status {
+fn accept(protocol_status: u8) -> Result<(), ResponseFault> {
+    Err(ResponseFault::Refused(match protocol_status {
         0 => return Ok(()),
         1 => Refused::CannotMultiplex,
         2 => Refused::Overloaded,

@@ -249,19 +249,19 @@ impl Conn {
         let Some(id) = id.filter(|id| self.streams.look(*id).is_some_and(|s| s.is_live())) else {
             return self.glitch(cost::LATE).map(|()| None);
         };
-        let answered = match self.streams.at(id) {
+        let responded = match self.streams.at(id) {
             Some(stream) => {
-                let answered = match self.us {
+                let responded = match self.us {
                     Role::Server => stream.outbound() == Some(Outbound::Ended),
                     Role::Client => stream.inbound() == Some(Inbound::Ended),
                 };
                 stream.phase = Phase::Gone(Side::Peer);
-                answered
+                responded
             }
             None => true,
         };
         self.closed.add_ended(number);
-        if !answered {
+        if !responded {
             self.glitch(cost::RESET)?;
         }
         let by = Side::Peer;

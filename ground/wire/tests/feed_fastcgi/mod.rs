@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use sluice_message::ResponseHead;
-use sluice_wire::fastcgi::{AnswerDecoder, HeadDecoder};
+use sluice_wire::fastcgi::{HeadDecoder, ResponseDecoder};
 use sluice_wire::h1::{Limits, Progress};
 
 /// The result of decoding the records of a response.
@@ -21,8 +21,8 @@ pub struct Outcome {
 }
 
 /// The outcome of records given in these pieces.
-pub fn answer_in(pieces: &[&[u8]]) -> Outcome {
-    let mut decoder = AnswerDecoder::keeping_stderr();
+pub fn respond_in(pieces: &[&[u8]]) -> Outcome {
+    let mut decoder = ResponseDecoder::keeping_stderr();
     let mut outcome = Outcome {
         state: "unfinished".to_owned(),
         ..Outcome::default()
@@ -58,14 +58,14 @@ pub fn answer_in(pieces: &[&[u8]]) -> Outcome {
 }
 
 /// The outcome for records given in one piece, after checking that every other way of cutting them has the same.
-pub fn answer(bytes: &[u8]) -> Outcome {
-    let whole = answer_in(&[bytes]);
+pub fn response(bytes: &[u8]) -> Outcome {
+    let whole = respond_in(&[bytes]);
     let one_by_one: Vec<&[u8]> = bytes.chunks(1).collect();
-    assert_eq!(answer_in(&one_by_one), whole, "byte by byte");
+    assert_eq!(respond_in(&one_by_one), whole, "byte by byte");
     let stride = 1 + bytes.len() / 200;
     for cut in (0..=bytes.len()).step_by(stride) {
         let (first, second) = bytes.split_at(cut);
-        assert_eq!(answer_in(&[first, second]), whole, "cut at {cut}");
+        assert_eq!(respond_in(&[first, second]), whole, "cut at {cut}");
     }
     whole
 }
@@ -123,7 +123,7 @@ fn head_by(bytes: &[u8], decoder: impl Fn() -> HeadDecoder) -> String {
 
 /// What the fuzzer asserts of any input: records, and the head in their content.
 pub fn check(bytes: &[u8]) {
-    let outcome = answer(bytes);
+    let outcome = response(bytes);
     assert!(outcome.content.len() + outcome.stderr.len() <= bytes.len());
     for limits in [
         Limits::DEFAULT,

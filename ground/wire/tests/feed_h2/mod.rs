@@ -285,7 +285,7 @@ impl Session {
     }
 
     /// Sends a response without a body and releases the stream.
-    pub fn answer(&mut self, number: u32) {
+    pub fn response(&mut self, number: u32) {
         let (id, none) = (self.id(number), Fields::new());
         let framing = BodyFraming::Length(0);
         let sent = self
@@ -296,7 +296,7 @@ impl Session {
     }
 
     /// Begins a response with a body.
-    pub fn begin_answer(&mut self, number: u32, framing: BodyFraming) -> StreamId {
+    pub fn begin_response(&mut self, number: u32, framing: BodyFraming) -> StreamId {
         let (id, none) = (self.id(number), Fields::new());
         self.server
             .send_head(id, Status::OK, &none, framing, DATE, End::Later)

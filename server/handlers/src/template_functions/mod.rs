@@ -67,7 +67,7 @@ pub async fn write(
     }
     Ok(Written {
         body: machine.into_output(),
-        fields: functions.shared.answer.take(),
+        fields: functions.shared.response.take(),
     })
 }
 

@@ -18,7 +18,7 @@ pub struct Shared {
     request: Rc<Request>,
     original: Rc<Request>,
     /// The response headers, which a template may change.
-    pub answer: Rc<RefCell<Fields>>,
+    pub response: Rc<RefCell<Fields>>,
     root: Text,
     host: Text,
     remote_ip: Text,
@@ -42,7 +42,7 @@ impl Shared {
         Shared {
             request: Rc::new(Request::new(exchange, &exchange.req)),
             original: Rc::new(original),
-            answer: Rc::new(RefCell::new(exchange.res.fields.clone())),
+            response: Rc::new(RefCell::new(exchange.res.fields.clone())),
             root: Text::new(root),
             host: Text::new(&exchange.req.host),
             remote_ip: ip(remote_ip),
@@ -83,7 +83,7 @@ impl Object for Page {
             ("Host", []) => Value::Text(shared.host.clone()),
             ("RemoteIP", []) => Value::Text(shared.remote_ip.clone()),
             ("ClientIP", []) => Value::Text(shared.client_ip.clone()),
-            ("RespHeader", []) => Value::Object(Rc::new(AnswerFields(shared.answer.clone()))),
+            ("RespHeader", []) => Value::Object(Rc::new(ResponseFields(shared.response.clone()))),
             ("Cookie", [Value::Text(name)]) => {
                 let found = shared.request.cookie(name.as_bytes());
                 Value::text(found.unwrap_or_default())
@@ -472,9 +472,9 @@ impl Object for RequestFields {
 
 /// Response headers, which templates may change.
 #[derive(Debug)]
-struct AnswerFields(Rc<RefCell<Fields>>);
+struct ResponseFields(Rc<RefCell<Fields>>);
 
-impl Object for AnswerFields {
+impl Object for ResponseFields {
     fn type_name(&self) -> &'static str {
         "templates.WrappedHeader"
     }

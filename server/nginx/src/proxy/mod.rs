@@ -14,7 +14,7 @@ use sluice_model::proxy::NginxProxy as Config;
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::Template;
-use sluice_upstream::{Answer, Call};
+use sluice_upstream::{Call, Response};
 
 use super::charset;
 use super::proxy_store::Keep;
@@ -330,10 +330,10 @@ impl Dialect for NginxProxy {
         &self,
         exchange: &mut Exchange,
         call: &mut Call,
-        answer: &Answer,
+        response: &Response,
         tried: &Tried,
     ) -> Option<RequestBody> {
-        self.next.instead(exchange, call, answer, tried)
+        self.next.instead(exchange, call, response, tried)
     }
 
     // To nginx it is all the same why no upstream responds.

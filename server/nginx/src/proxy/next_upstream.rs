@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluice_message::{Method, Moment, Status};
 use sluice_model::proxy::NginxProxy as Config;
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
-use sluice_upstream::{Answer, Call, CallFailure};
+use sluice_upstream::{Call, CallFailure, Response};
 
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
@@ -86,15 +86,15 @@ impl NextUpstream {
             && self.has_more(exchange.worker.clock.coarse(), tried, tried.count())
     }
 
-    /// The request body for the next server, if `answer` is to be discarded and there is another server.
+    /// The request body for the next server, if `response` is to be discarded and there is another server.
     pub fn instead(
         &self,
         exchange: &Exchange,
         call: &mut Call,
-        answer: &Answer,
+        response: &Response,
         tried: &Tried,
     ) -> Option<RequestBody> {
-        let is_unwanted = self.is_unwanted(answer.head.status)
+        let is_unwanted = self.is_unwanted(response.head.status)
             && self.may_repeat(&exchange.req.method)
             && self.has_more(exchange.worker.clock.coarse(), tried, tried.count() + 1);
         is_unwanted.then(|| call.take_body()).flatten()

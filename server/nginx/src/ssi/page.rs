@@ -436,7 +436,7 @@ impl Page {
             };
             if let Poll::Ready((sub, body)) = asked.as_mut().poll(cx) {
                 let wanted = std::mem::take(wanted);
-                *part = answered(&self.rules, &self.shared, sub, body, wanted);
+                *part = responded(&self.rules, &self.shared, sub, body, wanted);
             }
         }
     }
@@ -525,7 +525,7 @@ fn say(out: &mut VecDeque<Part>, text: &[u8]) {
 }
 
 /// Turns the response of an include into an output part.
-fn answered(
+fn responded(
     rules: &Arc<Rules>,
     shared: &Arc<Shared>,
     mut sub: Box<Exchange>,

@@ -87,7 +87,7 @@ pub struct RequestFacts<'a> {
     /// The status of the response; 0 if there was none.
     pub status: u16,
     /// The response headers.
-    pub answer_fields: &'a FieldLines,
+    pub response_fields: &'a FieldLines,
     /// Fields added by the configuration.
     pub extra: &'a [(std::sync::Arc<str>, String)],
 }
@@ -200,7 +200,7 @@ impl AccessLog {
                 fields.integer("size", facts.size);
                 fields.integer("status", u64::from(facts.status));
                 fields.json.key(b"resp_headers");
-                push_fields(fields.json, facts.answer_fields, self.credentials);
+                push_fields(fields.json, facts.response_fields, self.credentials);
                 for (key, value) in facts.extra {
                     fields.text(key, value.as_bytes());
                 }

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::histogram::{DURATIONS, SIZES, Sums};
 use super::otlp::Families;
 use super::sample::{Bound, Kind};
-use super::series::{AnswerTotal, Total};
+use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
 use super::{Hub, process, rate_limits, stores, upstreams};
@@ -70,12 +70,12 @@ fn write_load(hub: &Hub, page: &mut Page) {
 }
 
 /// Selects a histogram of the response metrics.
-type Part = fn(&AnswerTotal) -> &Sums;
+type Part = fn(&ResponseTotal) -> &Sums;
 
 fn write_http(http: &HttpMetrics, page: &mut Page) {
     let totals = http.totals();
     write_all_requests(&totals, page);
-    write_answers(&totals, page);
+    write_responses(&totals, page);
     page.single(
         "sluice_metrics_dropped_total",
         "Counts that were lost because there were too many series.",
@@ -117,7 +117,7 @@ fn write_all_requests(totals: &[(Names, Total)], page: &mut Page) {
     );
 }
 
-fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
+fn write_responses(totals: &[(Names, Total)], page: &mut Page) {
     write_histogram(
         page,
         totals,
@@ -125,7 +125,7 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
             "caddy_http_request_duration_seconds",
             "Time from the first byte of a request to the end of its response.",
         ),
-        |answers| &answers.duration,
+        |responses| &responses.duration,
         Unit::Seconds,
     );
     write_histogram(
@@ -135,7 +135,7 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
             "caddy_http_request_size_bytes",
             "Size of requests, with their bodies.",
         ),
-        |answers| &answers.request_size,
+        |responses| &responses.request_size,
         Unit::Bytes,
     );
     write_histogram(
@@ -145,14 +145,14 @@ fn write_answers(totals: &[(Names, Total)], page: &mut Page) {
             "caddy_http_response_duration_seconds",
             "Time from the first byte of a request to the start of its response.",
         ),
-        |answers| &answers.first_byte,
+        |responses| &responses.first_byte,
         Unit::Seconds,
     );
     write_histogram(
         page,
         totals,
         ("caddy_http_response_size_bytes", "Size of response bodies."),
-        |answers| &answers.answer_size,
+        |responses| &responses.response_size,
         Unit::Bytes,
     );
 }
@@ -181,10 +181,10 @@ fn write_histogram(
 ) {
     let mut begun = false;
     for (names, total) in totals {
-        let Total::Answers(answers) = total else {
+        let Total::Answers(responses) = total else {
             continue;
         };
-        let sums = part(answers);
+        let sums = part(responses);
         if sums.counts.iter().all(|count| *count == 0) {
             continue;
         }

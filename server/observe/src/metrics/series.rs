@@ -17,12 +17,12 @@ pub struct Labels {
     /// The host.
     pub host: u16,
     /// Labels of a response; `None` for requests in progress.
-    pub answer: Option<AnswerLabels>,
+    pub response: Option<ResponseLabels>,
 }
 
 /// Labels of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AnswerLabels {
+pub struct ResponseLabels {
     /// The status.
     pub status: u16,
     /// The method, as an index.
@@ -31,11 +31,11 @@ pub struct AnswerLabels {
 
 impl Labels {
     fn hash(self) -> usize {
-        let answer = self.answer.map_or(0, |answer| {
-            1 + u64::from(answer.status) + (u64::from(answer.method) << 10)
+        let response = self.response.map_or(0, |response| {
+            1 + u64::from(response.status) + (u64::from(response.method) << 10)
         });
         let server = u64::from(self.server) << 40;
-        let packed = answer | u64::from(self.kind) << 15 | u64::from(self.host) << 20 | server;
+        let packed = response | u64::from(self.kind) << 15 | u64::from(self.host) << 20 | server;
         // Fibonacci hashing: the upper bits of the product depend on all input bits.
         (packed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
     }
@@ -68,7 +68,7 @@ struct Answers {
     duration: Histogram,
     first_byte: Histogram,
     request_size: Histogram,
-    answer_size: Histogram,
+    response_size: Histogram,
 }
 
 /// The measurements of a response.
@@ -81,7 +81,7 @@ pub struct Measured {
     /// Size of the request in bytes.
     pub request_size: u64,
     /// Size of the response body in bytes.
-    pub answer_size: u64,
+    pub response_size: u64,
 }
 
 /// The sum over all workers for one label combination.
@@ -97,12 +97,12 @@ pub enum Total {
         failed: u64,
     },
     /// Of responses.
-    Answers(Box<AnswerTotal>),
+    Answers(Box<ResponseTotal>),
 }
 
 /// Histograms of responses.
 #[derive(Clone, Debug, Default)]
-pub struct AnswerTotal {
+pub struct ResponseTotal {
     /// Duration until the end.
     pub duration: Sums,
     /// Duration until the response head.
@@ -110,7 +110,7 @@ pub struct AnswerTotal {
     /// Request sizes.
     pub request_size: Sums,
     /// Response sizes.
-    pub answer_size: Sums,
+    pub response_size: Sums,
 }
 
 /// The table of one worker.
@@ -149,14 +149,14 @@ impl Table {
     }
 
     /// Counts a response.
-    pub fn answer(&self, labels: Labels, measured: Measured) {
-        if let Some(Counts::Answers(answers)) = self.find(labels) {
-            answers.duration.add(DURATIONS, measured.duration);
+    pub fn response(&self, labels: Labels, measured: Measured) {
+        if let Some(Counts::Answers(responses)) = self.find(labels) {
+            responses.duration.add(DURATIONS, measured.duration);
             if let Some(first_byte) = measured.first_byte {
-                answers.first_byte.add(DURATIONS, first_byte);
+                responses.first_byte.add(DURATIONS, first_byte);
             }
-            answers.request_size.add(SIZES, measured.request_size);
-            answers.answer_size.add(SIZES, measured.answer_size);
+            responses.request_size.add(SIZES, measured.request_size);
+            responses.response_size.add(SIZES, measured.response_size);
         }
     }
 
@@ -205,11 +205,11 @@ impl Table {
                     *failed += requests.failed.load(Ordering::Relaxed);
                     *entered += requests.entered.load(Ordering::Relaxed);
                 }
-                (Counts::Answers(answers), Total::Answers(total)) => {
-                    answers.duration.add_to(&mut total.duration);
-                    answers.first_byte.add_to(&mut total.first_byte);
-                    answers.request_size.add_to(&mut total.request_size);
-                    answers.answer_size.add_to(&mut total.answer_size);
+                (Counts::Answers(responses), Total::Answers(total)) => {
+                    responses.duration.add_to(&mut total.duration);
+                    responses.first_byte.add_to(&mut total.first_byte);
+                    responses.request_size.add_to(&mut total.request_size);
+                    responses.response_size.add_to(&mut total.response_size);
                 }
                 (Counts::Requests(_), Total::Answers(_))
                 | (Counts::Answers(_), Total::Requests { .. }) => {
@@ -235,13 +235,13 @@ impl Total {
 
 impl Series {
     fn new(labels: Labels) -> Series {
-        let counts = match labels.answer {
+        let counts = match labels.response {
             None => Counts::Requests(Requests::default()),
             Some(_) => Counts::Answers(Answers {
                 duration: Histogram::new(DURATIONS),
                 first_byte: Histogram::new(DURATIONS),
                 request_size: Histogram::new(SIZES),
-                answer_size: Histogram::new(SIZES),
+                response_size: Histogram::new(SIZES),
             }),
         };
         Series { labels, counts }
@@ -257,7 +257,7 @@ mod tests {
             server: 0,
             kind: 0,
             host,
-            answer: None,
+            response: None,
         }
     }
 
@@ -281,8 +281,8 @@ mod tests {
     #[test]
     fn tables_of_workers_add_up() {
         let tables = [Table::default(), Table::default()];
-        let answer = Labels {
-            answer: Some(AnswerLabels {
+        let response = Labels {
+            response: Some(ResponseLabels {
                 status: 200,
                 method: 1,
             }),
@@ -295,17 +295,17 @@ mod tests {
                 duration: 6_000_000,
                 first_byte: None,
                 request_size: 10,
-                answer_size: 300,
+                response_size: 300,
             };
-            table.answer(answer, measured);
+            table.response(response, measured);
         }
         let mut totals = std::collections::BTreeMap::new();
         tables.iter().for_each(|table| table.add_to(&mut totals));
-        let Total::Answers(total) = &totals[&answer] else {
+        let Total::Answers(total) = &totals[&response] else {
             panic!("answers are counted there")
         };
         assert_eq!(total.duration.counts[..2], [0, 2]);
         assert_eq!(total.first_byte.counts.iter().sum::<u64>(), 0);
-        assert_eq!(total.answer_size.sum, 600);
+        assert_eq!(total.response_size.sum, 600);
     }
 }

@@ -10,7 +10,7 @@ use sluice_net::{Completion, Ending, Exchange};
 
 use super::NEVER_POISONED;
 use super::limits::{HOSTS_MAX, KINDS_MAX};
-use super::series::{AnswerLabels, Labels, Measured, Table, Total};
+use super::series::{Labels, Measured, ResponseLabels, Table, Total};
 
 /// The request metrics of one configuration.
 #[derive(Debug)]
@@ -112,10 +112,10 @@ impl HttpMetrics {
                 host: hosts
                     .as_ref()
                     .map(|hosts| hosts[usize::from(labels.host)].clone()),
-                code: labels.answer.map(|answer| answer.status.to_string()),
+                code: labels.response.map(|response| response.status.to_string()),
                 method: labels
-                    .answer
-                    .map(|answer| METHODS[usize::from(answer.method)]),
+                    .response
+                    .map(|response| METHODS[usize::from(response.method)]),
             };
             (names, total)
         });
@@ -272,29 +272,34 @@ impl SiteMetrics {
             return;
         };
         let aborted = matches!(completion.ending, Ending::Aborted);
-        let micros = u64::from(marks.answered_micros);
+        let micros = u64::from(marks.responded_micros);
         let measured = Measured {
             duration: u64::try_from(completion.duration.as_nanos()).unwrap_or(u64::MAX),
             first_byte: (micros > 0 && !failed).then_some(micros * 1000),
             request_size: size(exchange),
-            answer_size: completion.body_bytes_sent,
+            response_size: completion.body_bytes_sent,
         };
         let method = method_number(&exchange.req.method);
         for kind in (0..KINDS_MAX as u8).filter(|kind| kinds & (1 << kind) != 0) {
             table.leave(self.labels(exchange, kind, None), failed);
             if !aborted {
-                let answer = AnswerLabels { status, method };
-                table.answer(self.labels(exchange, kind, Some(answer)), measured);
+                let response = ResponseLabels { status, method };
+                table.response(self.labels(exchange, kind, Some(response)), measured);
             }
         }
     }
 
-    fn labels<C>(&self, exchange: &Exchange<C>, kind: u8, answer: Option<AnswerLabels>) -> Labels {
+    fn labels<C>(
+        &self,
+        exchange: &Exchange<C>,
+        kind: u8,
+        response: Option<ResponseLabels>,
+    ) -> Labels {
         Labels {
             server: self.server,
             kind,
             host: self.http.hosts.number(&exchange.req.host),
-            answer,
+            response,
         }
     }
 }
@@ -308,7 +313,7 @@ pub struct Marks {
     /// The kinds of routes it has entered, one bit each.
     pub kinds: u32,
     /// When its response started, in microseconds from its first byte; 0 if not measured.
-    pub answered_micros: u32,
+    pub responded_micros: u32,
 }
 
 impl Marks {
@@ -316,13 +321,13 @@ impl Marks {
     pub fn counted() -> Marks {
         Marks {
             kinds: COUNTED,
-            answered_micros: 0,
+            responded_micros: 0,
         }
     }
 
     /// Records that the response starts, `after` the first byte of the request.
-    pub fn answer_begins(&mut self, after: Duration) {
-        self.answered_micros = u32::try_from(after.as_micros()).unwrap_or(u32::MAX).max(1);
+    pub fn response_begins(&mut self, after: Duration) {
+        self.responded_micros = u32::try_from(after.as_micros()).unwrap_or(u32::MAX).max(1);
     }
 }
 

@@ -88,7 +88,7 @@ fn with<T>(f: impl FnOnce(&Input<'_>) -> T) -> T {
 }
 
 /// The result of an expression, `None` if it fails. The tree and the matchers it is lowered to have to agree.
-fn answer(expr: &str) -> Option<bool> {
+fn response(expr: &str) -> Option<bool> {
     let tree = tree(&named(expr, "")).unwrap_or_else(|mistake| panic!("{expr}: {mistake:?}"));
     let of_tree = with(|input| tree.matches(input)).ok();
     let lowered = MatcherSet::new(compile(&named(expr, "")).unwrap());
@@ -174,7 +174,7 @@ fn expressions_that_hold() {
         "{http.request.header.X-Evil} == '\\{env.HOME}'",
         "header({'X-Evil': {http.request.header.X-Evil}})",
     ] {
-        assert_eq!(answer(expr), Some(true), "{expr}");
+        assert_eq!(response(expr), Some(true), "{expr}");
     }
 }
 
@@ -199,7 +199,7 @@ fn expressions_that_do_not_hold() {
         "path('/b') && 1 / 0 == 1",
         "1 / 0 == 1 && path('/b')",
     ] {
-        assert_eq!(answer(expr), Some(false), "{expr}");
+        assert_eq!(response(expr), Some(false), "{expr}");
     }
 }
 
@@ -216,7 +216,7 @@ fn expressions_that_fail() {
         "path('/a*') && 1 / 0 == 1",
         "1 / 0 == 1 || path('/b')",
     ] {
-        assert_eq!(answer(expr), None, "{expr}");
+        assert_eq!(response(expr), None, "{expr}");
     }
 }
 
@@ -371,9 +371,9 @@ fn hostile_texts_are_refused_or_answered_in_time() {
 #[test]
 fn loops_have_a_budget() {
     let range = "lists.range(1000)";
-    assert_eq!(answer(&format!("{range}.all(a, a >= 0)")), Some(true));
+    assert_eq!(response(&format!("{range}.all(a, a >= 0)")), Some(true));
     let nested = format!("{range}.all(a, {range}.all(b, b >= 0))");
-    assert_eq!(answer(&nested), None);
+    assert_eq!(response(&nested), None);
     let five = "[1].all(a, [1].all(b, [1].all(c, [1].all(d, [1].all(e, true)))))";
     assert!(
         check(five)
@@ -382,7 +382,7 @@ fn loops_have_a_budget() {
             .starts_with("more than 4 loops")
     );
     assert_eq!(
-        answer("lists.range(9000).map(x, 'aaaaaaaaaa').join('').replace('a', 'bb').size() > 0"),
+        response("lists.range(9000).map(x, 'aaaaaaaaaa').join('').replace('a', 'bb').size() > 0"),
         None
     );
 }
@@ -436,10 +436,10 @@ fn lowered_conditions_decide_as_the_tree_does() {
     for _ in 0..2_000 {
         let condition = random_condition(&mut random, 4);
         println!("seed {seed:#x}: {condition}");
-        // `answer` compares the tree and its lowered form; `exists` forces the evaluator of `cel`, which does not use
+        // `response` compares the tree and its lowered form; `exists` forces the evaluator of `cel`, which does not use
         // our tree.
-        let ours = answer(&condition);
-        let theirs = answer(&format!("[0].exists(x, {condition})"));
+        let ours = response(&condition);
+        let theirs = response(&format!("[0].exists(x, {condition})"));
         assert_eq!(ours, theirs, "seed {seed:#x}: {condition}");
     }
 }
@@ -471,6 +471,6 @@ fn comparisons_of_texts_decide_as_the_evaluator_does() {
         };
         let kind = random.below(6);
         let (quick, slow) = (of(&name, kind), of(&format!("dyn({name})"), kind));
-        assert_eq!(answer(&quick), answer(&slow), "seed {seed:#x}: {quick}");
+        assert_eq!(response(&quick), response(&slow), "seed {seed:#x}: {quick}");
     }
 }

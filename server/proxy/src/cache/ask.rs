@@ -111,7 +111,7 @@ impl Rule {
                         if self.prefers_stale(exchange, &stored, Some(head.status), None) =>
                     {
                         exchange.res = before;
-                        self.answer(exchange, &ask.store, &stored, CacheStatus::Stale)
+                        self.response(exchange, &ask.store, &stored, CacheStatus::Stale)
                     }
                     _ => self.take(exchange, ask, &heard.asked, head, body),
                 }
@@ -188,7 +188,7 @@ impl Rule {
         if let Some(stored) = stale
             && self.prefers_stale(exchange, &stored, status, Some(&fault))
         {
-            return self.answer(exchange, &ask.store, &stored, CacheStatus::Stale);
+            return self.response(exchange, &ask.store, &stored, CacheStatus::Stale);
         }
         let is_upstream = fault
             .failure

@@ -36,7 +36,7 @@ enum Wanted {
 
 impl Rule {
     /// Responds with a cached response.
-    pub(super) fn answer(
+    pub(super) fn response(
         &self,
         exchange: &mut Exchange,
         store: &Store,

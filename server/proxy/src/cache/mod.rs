@@ -115,7 +115,7 @@ impl Rule {
         let key = expanded(&self.key, exchange);
         match self.find(store, exchange, &key) {
             (_, Found::Stored(stored)) if stored.times().is_fresh(now(exchange)) => {
-                Some(self.answer(exchange, store, &stored, CacheStatus::Hit))
+                Some(self.response(exchange, store, &stored, CacheStatus::Hit))
             }
             _ => None,
         }
@@ -163,7 +163,7 @@ impl Rule {
                     return Step::Fail(Fault::new(status, "the upstream has failed lately"));
                 }
                 Found::Stored(stored) if stored.times().is_fresh(now(exchange)) => {
-                    return self.answer(exchange, store, &stored, CacheStatus::Hit);
+                    return self.response(exchange, store, &stored, CacheStatus::Hit);
                 }
                 Found::Stored(stored) => return self.renew(exchange, ask, place, stored).await,
                 Found::Nothing => {}
@@ -232,7 +232,7 @@ impl Rule {
         let may_be_used = may_wait || times.outlasts_updates(now(exchange));
         let updating = store.begin_update(&place);
         if updating.is_none() && may_be_used {
-            return self.answer(exchange, &store, &stored, CacheStatus::Updating);
+            return self.response(exchange, &store, &stored, CacheStatus::Updating);
         }
         let is_alone = updating.is_some();
         ask.updating = updating;
@@ -241,7 +241,7 @@ impl Rule {
         ask.status = CacheStatus::Expired;
         if is_alone && may_be_used && self.updates_in_background && exchange.body.is_none() {
             return match self.ask_in_background(exchange, ask) {
-                Ok(()) => self.answer(exchange, &store, &stored, CacheStatus::Stale),
+                Ok(()) => self.response(exchange, &store, &stored, CacheStatus::Stale),
                 Err(ask) => self.ask(exchange, ask).await,
             };
         }

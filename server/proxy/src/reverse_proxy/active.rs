@@ -14,14 +14,14 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, RequestBody, Side, cloc
 use sluice_policy::ActiveCheck;
 use sluice_policy::health::{ActivePolicy, CheckEvent, CheckResult};
 use sluice_route::regexp::Regexp;
-use sluice_upstream::{Address, Answer, Call, Endpoint, Upload, Wanted, obtain};
+use sluice_upstream::{Address, Call, Endpoint, Response, Upload, Wanted, obtain};
 use sluice_wire::h1::{self, BodyFraming};
 
 use super::addresses;
 use super::redirects::{Redirects, Step};
 use super::transport::Transport;
 use super::upstream::{Checked, Upstream};
-use crate::limits::{HEALTH_ANSWER_BYTES_MAX, HEALTH_REDIRECTS_MAX};
+use crate::limits::{HEALTH_REDIRECTS_MAX, HEALTH_RESPONSE_BYTES_MAX};
 use sluice_pipeline::collect::Text;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -42,7 +42,7 @@ pub struct Checks {
     fields: Fields,
     body: Vec<u8>,
     expect_body: Option<Regexp>,
-    answer_bytes_max: usize,
+    response_bytes_max: usize,
     place: Place,
     transport: Transport,
     redirects: Option<Redirects>,
@@ -137,10 +137,10 @@ impl Checks {
             fields: fields(config)?,
             body: config.body.clone().into_bytes(),
             expect_body,
-            answer_bytes_max: usize::try_from(config.max_size)
+            response_bytes_max: usize::try_from(config.max_size)
                 .ok()
                 .filter(|max| *max > 0)
-                .unwrap_or(HEALTH_ANSWER_BYTES_MAX),
+                .unwrap_or(HEALTH_RESPONSE_BYTES_MAX),
             place,
             transport: transport.clone(),
             redirects,
@@ -219,8 +219,8 @@ async fn watch(worker: Rc<Worker>, checks: Weak<Checks>, target: Weak<Target>) {
                 return;
             };
             if machine.expire(clock::now()) == Some(CheckEvent::Start) {
-                let answered = within(&worker, timeout, checks.check(&worker, &target)).await;
-                let result = match answered {
+                let responded = within(&worker, timeout, checks.check(&worker, &target)).await;
+                let result = match responded {
                     Some(Ok(result)) => result,
                     Some(Err(_)) | None => CheckResult::Failed,
                 };
@@ -250,20 +250,20 @@ impl Checks {
             method: self.method.clone(),
         };
         for _ in 0..=HEALTH_REDIRECTS_MAX {
-            let (call, answer) = self.ask(worker, &place).await?;
+            let (call, response) = self.ask(worker, &place).await?;
             let next = self.redirects.as_ref().and_then(|redirects| {
-                let location = answer.head.fields.first(FieldId::Location)?;
-                redirects.next(&place, answer.head.status, location)
+                let location = response.head.fields.first(FieldId::Location)?;
+                redirects.next(&place, response.head.status, location)
             });
             match next {
                 Some(next) => place = next,
-                None => return self.judge(worker, call, answer).await,
+                None => return self.judge(worker, call, response).await,
             }
         }
         Ok(CheckResult::Failed)
     }
 
-    async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Answer), Failure> {
+    async fn ask(&self, worker: &Rc<Worker>, place: &Step) -> Result<(Call, Response), Failure> {
         let mut carrier = obtain(worker, &place.endpoint, Wanted::Own, b"").await?;
         let mut head = RequestHead {
             method: place.method.clone(),
@@ -300,27 +300,27 @@ impl Checks {
             }
         }
         let mut call = Call::new(carrier, Upload::new(encoded, framing, body), None);
-        let answer = call.answer(worker, &place.method).await;
-        Ok((call, answer.map_err(|failed| failed.failure)?))
+        let response = call.response(worker, &place.method).await;
+        Ok((call, response.map_err(|failed| failed.failure)?))
     }
 
     async fn judge(
         &self,
         worker: &Rc<Worker>,
         call: Call,
-        answer: Answer,
+        response: Response,
     ) -> Result<CheckResult, Failure> {
-        if !self.policy.is_pass(answer.head.status) {
+        if !self.policy.is_pass(response.head.status) {
             return Ok(CheckResult::Failed);
         }
         let Some(expected) = &self.expect_body else {
             return Ok(CheckResult::Passed);
         };
         let mut text = Vec::new();
-        if let Body::Stream(mut body) = call.into_body(worker, answer.framing, &mut text)? {
-            read_some(&mut *body, self.answer_bytes_max, &mut text).await?;
+        if let Body::Stream(mut body) = call.into_body(worker, response.framing, &mut text)? {
+            read_some(&mut *body, self.response_bytes_max, &mut text).await?;
         }
-        text.truncate(self.answer_bytes_max);
+        text.truncate(self.response_bytes_max);
         let is_as_expected = expected.is_match(&text);
         Ok(if is_as_expected {
             CheckResult::Passed

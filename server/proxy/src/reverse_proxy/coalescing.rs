@@ -43,7 +43,7 @@ enum Joined<'a> {
     /// This request is sent to the upstream; others may join it.
     First(Lead<'a>),
     /// The response of another request.
-    Answer(Arc<Shared>),
+    Response(Arc<Shared>),
     /// This request is sent individually.
     Alone,
 }
@@ -62,7 +62,7 @@ impl ReverseProxy {
     pub(super) async fn coalesced(&self, coalescing: &Coalescing, exchange: &mut Exchange) -> Step {
         let lead = match coalescing.join(exchange).await {
             Joined::Alone => return self.run(exchange).await,
-            Joined::Answer(shared) => return self.pass_shared(exchange, &shared),
+            Joined::Response(shared) => return self.pass_shared(exchange, &shared),
             Joined::First(lead) => lead,
         };
         exchange.context.aside.get_or_insert_default().shared_head = Some(ResponseHead::default());
@@ -151,7 +151,7 @@ impl Coalescing {
         let mut place = None;
         let landed = poll_fn(|cx| flight.poll(cx, &mut place)).await;
         match landed.filter(|shared| shared.suits(exchange)) {
-            Some(shared) => Joined::Answer(shared),
+            Some(shared) => Joined::Response(shared),
             None => Joined::Alone,
         }
     }

@@ -5,7 +5,7 @@ use sluice_message::ResponseHead;
 use sluice_model::Route;
 use sluice_model::handler::ResponseHandler as Config;
 use sluice_route::matcher::ResponseMatcher;
-use sluice_upstream::{Answer, Call, Pool};
+use sluice_upstream::{Call, Pool, Response};
 
 use super::ReverseProxy;
 use super::request::Switch;
@@ -95,24 +95,28 @@ impl ReverseProxy {
         &self,
         exchange: &mut Exchange,
         call: Call,
-        mut answer: Answer,
+        mut response: Response,
         switch: &Switch,
-    ) -> Result<(Call, Answer), Step> {
+    ) -> Result<(Call, Response), Step> {
         let rule = self
             .interceptions
             .iter()
-            .find(|rule| rule.is_meant(&answer.head, exchange));
+            .find(|rule| rule.is_meant(&response.head, exchange));
         let Some(rule) = rule else {
-            return Ok((call, answer));
+            return Ok((call, response));
         };
-        exchange.context.upstream.status = Some(answer.head.status);
+        exchange.context.upstream.status = Some(response.head.status);
         exchange.context.upstream.fields.clear();
-        exchange.context.upstream.fields.append(&answer.head.fields);
+        exchange
+            .context
+            .upstream
+            .fields
+            .append(&response.head.fields);
         match &rule.then {
             Then::Replace(status) => match status.resolve(exchange) {
                 Some(status) => {
-                    answer.head.status = status;
-                    Ok((call, answer))
+                    response.head.status = status;
+                    Ok((call, response))
                 }
                 None => {
                     let status = sluice_message::Status::INTERNAL_SERVER_ERROR;
@@ -124,7 +128,7 @@ impl ReverseProxy {
             },
             Then::Enter { list, keeps: true } => {
                 let under_way = std::mem::take(&mut exchange.res);
-                let step = self.pass_back(exchange, call, answer, switch);
+                let step = self.pass_back(exchange, call, response, switch);
                 let head = std::mem::replace(&mut exchange.res, under_way);
                 let Step::Done(body) = step else {
                     return Err(step);
@@ -137,10 +141,10 @@ impl ReverseProxy {
                 Err(Step::Enter(*list))
             }
             Then::Enter { list, keeps: false } => {
-                Pool::of(&exchange.worker).give_back(answer.head);
+                Pool::of(&exchange.worker).give_back(response.head);
                 // The body is discarded. If it has arrived completely, its connection can be reused, otherwise it is
                 // closed.
-                let unwanted = call.into_body(&exchange.worker, answer.framing, &mut Vec::new());
+                let unwanted = call.into_body(&exchange.worker, response.framing, &mut Vec::new());
                 drop(unwanted);
                 Err(Step::Enter(*list))
             }

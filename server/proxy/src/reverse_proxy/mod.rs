@@ -1,5 +1,5 @@
 //! `reverse_proxy`: forwards requests to upstreams, and their responses to clients. `select` chooses the upstream,
-//! `request` creates the request for it, `answer` handles the response, `sluice-net` manages connections.
+//! `request` creates the request for it, `response` handles the response, `sluice-net` manages connections.
 
 mod account;
 mod active;
@@ -41,7 +41,8 @@ use sluice_net::tunnel::Term;
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{
-    Answer, Call, CallFailure, Carrier, Endpoint, Heard, Origin, Upload, Wanted, obtain, take_kept,
+    Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Upload, Wanted, obtain,
+    take_kept,
 };
 
 pub use build::build;
@@ -185,8 +186,8 @@ impl ReverseProxy {
                 Some(upstream) => match self.attempt(exchange, upstream, &mut body, &tried).await {
                     Ok(step) => return step,
                     Err(failed) => {
-                        let is_answer = failed.failure.kind == FailureKind::Unavailable;
-                        if failed.failure.side == Side::Upstream && !is_answer {
+                        let is_response = failed.failure.kind == FailureKind::Unavailable;
+                        if failed.failure.side == Side::Upstream && !is_response {
                             self.selection.note_failure(upstream, exchange);
                         }
                         failed
@@ -340,16 +341,16 @@ impl ReverseProxy {
                 Ok(asked) => asked,
                 Err(fault) => return Ok(Step::Fail(fault)),
             };
-            let failed = match asked.call.answer(&exchange.worker, &asked.method).await {
-                Ok(answer) => {
+            let failed = match asked.call.response(&exchange.worker, &asked.method).await {
+                Ok(response) => {
                     let dialect = &self.dialect;
-                    match dialect.retry_instead(exchange, &mut asked.call, &answer, tried) {
+                    match dialect.retry_instead(exchange, &mut asked.call, &response, tried) {
                         None => {
-                            ahead = self.buffering.ahead(&answer);
-                            break self.take_answer(exchange, upstream, asked, answer);
+                            ahead = self.buffering.ahead(&response);
+                            break self.take_response(exchange, upstream, asked, response);
                         }
                         Some(body) => {
-                            self.note_unwanted(exchange, upstream, answer.head.status, asked.at);
+                            self.note_unwanted(exchange, upstream, response.head.status, asked.at);
                             return Err(no_upstream(body));
                         }
                     }
@@ -405,13 +406,13 @@ impl ReverseProxy {
         asked_at: Option<Moment>,
     ) {
         if self.facts == Facts::Shown {
-            upstream_values::answered(exchange, status);
+            upstream_values::responded(exchange, status);
         }
         match &upstream.member {
             Some(member) => member.refuse(status, exchange.worker.clock.coarse()),
             None => self
                 .selection
-                .note_answer(upstream, exchange, status, asked_at),
+                .note_response(upstream, exchange, status, asked_at),
         }
     }
 
@@ -461,50 +462,50 @@ impl ReverseProxy {
         })
     }
 
-    fn take_answer(
+    fn take_response(
         &self,
         exchange: &mut Exchange,
         upstream: &Upstream,
         mut asked: Asked,
-        answer: Answer,
+        response: Response,
     ) -> Step {
         self.selection
-            .note_answer(upstream, exchange, answer.head.status, asked.at);
+            .note_response(upstream, exchange, response.head.status, asked.at);
         if self.keeps_fields {
-            (*exchange.context.upstream.fields).clone_from(&answer.head.fields);
+            (*exchange.context.upstream.fields).clone_from(&response.head.fields);
         }
         self.selection.bind(exchange, upstream);
         if self.facts == Facts::Shown {
-            upstream_values::answered(exchange, answer.head.status);
+            upstream_values::responded(exchange, response.head.status);
         }
         if let Some(verbose) = &self.verbose {
-            verbose.answered(exchange, answer.head.status);
+            verbose.responded(exchange, response.head.status);
         }
-        let (fields, call) = (&answer.head.fields, &mut asked.call);
+        let (fields, call) = (&response.head.fields, &mut asked.call);
         if let Some(step) = self.dialect.redirect_internally(exchange, fields, call) {
-            exchange.context.upstream.status = Some(answer.head.status);
+            exchange.context.upstream.status = Some(response.head.status);
             return step;
         }
-        let status = answer.head.status;
+        let status = response.head.status;
         if self.dialect.intercepts(status) {
             // The cache needs the upstream's headers of an error response.
             if let Some(aside) = &mut exchange.context.aside
                 && let Some(heard) = &mut aside.shared_head
             {
-                heard.clone_from(&answer.head);
+                heard.clone_from(&response.head);
             }
             exchange.context.upstream.status = Some(status);
             exchange.inline.clear();
             // Read a short response so that its connection can be reused; otherwise the connection is closed.
-            let framing = answer.framing;
+            let framing = response.framing;
             let _ = asked
                 .call
                 .into_body(&exchange.worker, framing, &mut exchange.inline);
             exchange.inline.clear();
             return Step::Fail(Fault::new(status, INTERCEPTED));
         }
-        match self.intercept(exchange, asked.call, answer, &asked.switch) {
-            Ok((call, answer)) => self.pass_back(exchange, call, answer, &asked.switch),
+        match self.intercept(exchange, asked.call, response, &asked.switch) {
+            Ok((call, response)) => self.pass_back(exchange, call, response, &asked.switch),
             Err(step) => step,
         }
     }
@@ -512,7 +513,7 @@ impl ReverseProxy {
     /// Buffers the body of a response.
     async fn buffered(&self, step: Step) -> Step {
         match step {
-            Step::Done(Body::Stream(body)) => match self.buffering.answer(body).await {
+            Step::Done(Body::Stream(body)) => match self.buffering.response(body).await {
                 Ok(body) => Step::Done(Body::Stream(body)),
                 Err(failure) => Step::Fail(failure.into()),
             },

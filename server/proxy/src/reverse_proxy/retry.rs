@@ -10,7 +10,7 @@ use sluice_net::{FailureKind, RequestBody, Retry};
 use sluice_policy::retry::{Body, Failed, Others, Progress};
 use sluice_policy::{RetryBudget, RetryPolicy};
 use sluice_route::MatcherSets;
-use sluice_upstream::{Answer, Call, CallFailure};
+use sluice_upstream::{Call, CallFailure, Response};
 
 use super::replay::Replay;
 use super::tried::Tried;
@@ -64,7 +64,7 @@ impl Retries {
                 config
                     .retry_match
                     .iter()
-                    .filter(|set| looks_at_answers(set)),
+                    .filter(|set| looks_at_responses(set)),
             )?;
         }
         let buffered = usize::try_from(config.request_buffers).unwrap_or(0);
@@ -137,16 +137,16 @@ impl Retries {
             .next_attempt(&failed, &self.budget, exchange.worker.clock.coarse())
     }
 
-    /// The request body for another attempt, if `answer` is to be discarded and another attempt is allowed.
+    /// The request body for another attempt, if `response` is to be discarded and another attempt is allowed.
     pub fn instead(
         &self,
         exchange: &mut Exchange,
         call: &mut Call,
-        answer: &Answer,
+        response: &Response,
         tried: &Tried,
     ) -> Option<RequestBody> {
         let unwanted = self.unwanted.as_ref()?;
-        exchange.context.upstream.status = Some(answer.head.status);
+        exchange.context.upstream.status = Some(response.head.status);
         if !is_met(unwanted, exchange) {
             return None;
         }
@@ -173,7 +173,7 @@ fn is_met(matchers: &MatcherSets, exchange: &Exchange) -> bool {
 
 /// Whether a matcher set may refer to the response. As in Caddy only expressions do: any other matcher of a request
 /// would match all of its responses.
-fn looks_at_answers(set: &MatcherSet) -> bool {
+fn looks_at_responses(set: &MatcherSet) -> bool {
     let is_expression = |matcher: &Matcher| matches!(matcher, Matcher::Expression(_));
     set.0.iter().any(is_expression)
 }

@@ -309,7 +309,7 @@ impl Selection {
     }
 
     /// Records a response to a request sent at `sent_at`, which may count as a failure.
-    pub fn note_answer(
+    pub fn note_response(
         &self,
         upstream: &Upstream,
         exchange: &mut Exchange,

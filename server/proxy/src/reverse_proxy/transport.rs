@@ -394,7 +394,7 @@ fn timeouts(config: &HttpTransport) -> Timeouts {
         config.write_timeout,
     );
     Timeouts {
-        answer: given(config.response_header_timeout),
+        response: given(config.response_header_timeout),
         expect_continue: given(config.expect_continue_timeout).unwrap_or(common.expect_continue),
         ..common
     }

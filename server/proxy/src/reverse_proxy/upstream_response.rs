@@ -7,7 +7,7 @@ use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, Fields, Method, ResponseHead};
 use sluice_net::tunnel::Term;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
-use sluice_upstream::{Answer, Call, Pool};
+use sluice_upstream::{Call, Pool, Response};
 use sluice_wire::h1::{BodyFraming, ResponseKind};
 
 use super::request::Switch;
@@ -22,13 +22,13 @@ impl ReverseProxy {
         &self,
         exchange: &mut Exchange,
         call: Call,
-        answer: Answer,
+        response: Response,
         switch: &Switch,
     ) -> Step {
-        let Answer { mut head, framing } = answer;
+        let Response { mut head, framing } = response;
         let status = head.status;
         if framing.kind == ResponseKind::Switched {
-            return self.join(exchange, call, Answer { head, framing }, switch);
+            return self.join(exchange, call, Response { head, framing }, switch);
         }
         exchange.res.status = status;
         exchange.context.upstream.status = Some(status);
@@ -78,8 +78,14 @@ impl ReverseProxy {
 
     /// Turns the connection into a tunnel, if the client asked for that protocol. Otherwise the client's next request
     /// would reach the upstream unprocessed.
-    fn join(&self, exchange: &mut Exchange, call: Call, answer: Answer, switch: &Switch) -> Step {
-        let Answer { mut head, .. } = answer;
+    fn join(
+        &self,
+        exchange: &mut Exchange,
+        call: Call,
+        response: Response,
+        switch: &Switch,
+    ) -> Step {
+        let Response { mut head, .. } = response;
         let protocol = head
             .fields
             .first(FieldId::Upgrade)
@@ -124,7 +130,7 @@ impl ReverseProxy {
             return;
         }
         std::mem::swap(&mut exchange.res.fields, &mut head.fields);
-        down.ops.apply(exchange, Of::Answer);
+        down.ops.apply(exchange, Of::Response);
         std::mem::swap(&mut exchange.res.fields, &mut head.fields);
     }
 }

@@ -58,12 +58,12 @@ pub fn traffic(exchange: &mut Exchange) -> Option<Rc<Traffic>> {
 }
 
 /// Records the response head.
-pub fn answered(exchange: &mut Exchange, status: Status) {
+pub fn responded(exchange: &mut Exchange, status: Status) {
     if let Some(facts) = &mut exchange.context.upstream.facts {
         facts.latency = Some(clock::now().since(facts.asked));
     }
     if let Some(last) = latest(exchange) {
-        last.answered = Some(clock::now().since(last.began));
+        last.responded = Some(clock::now().since(last.began));
         last.status = Some(status);
     }
 }

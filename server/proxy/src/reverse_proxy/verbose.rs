@@ -27,7 +27,7 @@ impl Verbose {
     }
 
     /// The response head arrived.
-    pub fn answered(&self, exchange: &Exchange, status: Status) {
+    pub fn responded(&self, exchange: &Exchange, status: Status) {
         self.step(exchange, "upstream roundtrip")
             .integer("status", u64::from(status.code()))
             .send();

@@ -13,7 +13,7 @@ pub(super) struct Before {
     target: Vec<u8>,
     authority: Vec<u8>,
     request: Lines,
-    answer: Lines,
+    response: Lines,
     vars: Lines,
     mapped: Lines,
     user: Option<String>,
@@ -34,7 +34,7 @@ impl Before {
             target: exchange.req.uri.as_bytes().to_vec(),
             authority: exchange.req.authority.clone(),
             request: lines(&exchange.req.fields),
-            answer: lines(&exchange.res.fields),
+            response: lines(&exchange.res.fields),
             vars: values(&exchange.context.vars),
             mapped: values(&exchange.context.mapped),
             user: exchange.context.log.user.clone(),
@@ -77,8 +77,8 @@ impl Before {
         ));
         out.extend(compare(
             RemarkKind::ResponseField,
-            &self.answer,
-            &now.answer,
+            &self.response,
+            &now.response,
         ));
         out.extend(self.said_to_the_log(&now));
         out

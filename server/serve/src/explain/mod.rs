@@ -40,7 +40,7 @@ use sluice_tls as https;
 use watch::Watcher;
 
 /// The outcome if no handler produced a response.
-const NOT_ANSWERED: &str = "no route responded";
+const NOT_RESPONDED: &str = "no route responded";
 
 /// The reason why a request cannot be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,11 +150,11 @@ impl Explainer {
         let body = rules.program.watched(exchange, &mut watcher);
         explanation.steps = watcher.steps;
         explanation.outcome = match (watcher.elsewhere, body) {
-            (None, Some(body)) if watcher.is_answered || exchange.context.error.is_some() => {
+            (None, Some(body)) if watcher.has_response || exchange.context.error.is_some() => {
                 outcome(exchange, &body)
             }
             (None, Some(body)) => Outcome {
-                text: NOT_ANSWERED.to_owned(),
+                text: NOT_RESPONDED.to_owned(),
                 ..outcome(exchange, &body)
             },
             (elsewhere, _) => Outcome {

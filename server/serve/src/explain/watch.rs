@@ -35,7 +35,7 @@ pub(super) struct Watcher<'a> {
     /// What another program does with the request, if the response comes from there.
     pub(super) elsewhere: Option<String>,
     /// Whether a handler produced the response.
-    pub(super) is_answered: bool,
+    pub(super) has_response: bool,
     /// The step that added each filter.
     filters: Vec<Told>,
     /// Non-matching routes of each list.
@@ -64,7 +64,7 @@ impl<'a> Watcher<'a> {
             written,
             steps: Vec::new(),
             elsewhere: None,
-            is_answered: false,
+            has_response: false,
             filters: Vec::new(),
             passed: vec![PassedBy::default(); listed.len()],
             line: None,
@@ -264,23 +264,25 @@ impl Watch for Watcher<'_> {
         let (remarks, step) = self.take(handler, exchange);
         told.remarks = remarks;
         let lines = self.lines(explained::take(exchange), &mut told);
-        let answers = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
+        let responses = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
         // Response headers are shown with the response.
         let changes = before.changes(exchange).into_iter();
         let is_told = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
         told.remarks.extend(
-            changes
-                .filter(|c| (!answers || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)),
+            changes.filter(|c| {
+                (!responses || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)
+            }),
         );
         if exchange.context.filters.len() > filters {
             let text = "changes the response on its way out";
             told.remarks.push(Remark::new(RemarkKind::Note, "", text));
         }
         match &step {
-            Step::Done(body) if answers => {
-                self.is_answered = true;
+            Step::Done(body) if responses => {
+                self.has_response = true;
                 let text = body_words(exchange, body);
-                told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
+                told.remarks
+                    .push(Remark::new(RemarkKind::Response, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
             Step::Next if told.remarks.is_empty() && self.line.is_none() => {

@@ -118,8 +118,8 @@ fn offline(
 /// Explains with the configuration of a running server.
 fn running(address: String, question: &Question) -> Result<Explanation, Failed> {
     let body = serde_json::to_vec(question).map_err(Failed::new)?;
-    let answer = Client::new(address).post("/explain", "application/json", &body, &[])?;
-    serde_json::from_slice(&answer)
+    let response = Client::new(address).post("/explain", "application/json", &body, &[])?;
+    serde_json::from_slice(&response)
         .map_err(|error| Failed::new(format!("the server says something else: {error}")))
 }
 

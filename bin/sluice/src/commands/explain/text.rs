@@ -282,8 +282,8 @@ impl Page {
             let status = format!("{} {}", outcome.status, outcome.reason);
             let status = self.colour.paint(Role::Title, &status);
             self.entry("response", &status);
-            let is_answered = outcome.text.starts_with("responds ");
-            if !is_answered {
+            let has_response = outcome.text.starts_with("responds ");
+            if !has_response {
                 self.entry("", &outcome.text);
             }
         }
@@ -326,7 +326,7 @@ fn mark(kind: RemarkKind) -> (Role, &'static str) {
         | RemarkKind::Does => (Role::Help, "→"),
         RemarkKind::Nothing | RemarkKind::Note => (Role::Faint, "·"),
         RemarkKind::Error => (Role::Error, "!"),
-        RemarkKind::Answer => (Role::Good, "●"),
+        RemarkKind::Response => (Role::Good, "●"),
     }
 }
 

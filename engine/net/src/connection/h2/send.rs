@@ -73,9 +73,9 @@ impl<'a> Sender<'a> {
     pub(super) async fn send<C>(
         &mut self,
         exchange: &mut Exchange<C>,
-        answered: Result<Body, Failure>,
+        responded: Result<Body, Failure>,
     ) -> Sent {
-        let sent = match answered {
+        let sent = match responded {
             Ok(Body::Abort) => {
                 return Sent {
                     ending: Ending::Aborted,

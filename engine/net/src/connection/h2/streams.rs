@@ -16,7 +16,7 @@ use crate::binding::Binding;
 use crate::body::RequestBody;
 use crate::clock;
 use crate::connection::send::Patience;
-use crate::connection::serve_response::{Asker, answer};
+use crate::connection::serve_response::{Asker, response};
 use crate::connection::shared::Shared;
 use crate::failure::Failure;
 use crate::interims::Interim;
@@ -61,7 +61,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     });
     let asker = StreamAsker { mux, id };
     let worker = &mux.link.worker;
-    let answered = answer(service, &mut exchange, refused.as_ref(), worker, &asker).await;
+    let responded = response(service, &mut exchange, refused.as_ref(), worker, &asker).await;
     let limits = service.client_limits(&exchange);
     let patience = Patience {
         idle: limits.write_idle_timeout,
@@ -69,7 +69,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
         until: service.write_until(&exchange),
     };
     let mut sender = Sender::new(&home.mux, id, patience, connect);
-    let sent = sender.send(&mut exchange, answered).await;
+    let sent = sender.send(&mut exchange, responded).await;
     let (body_bytes_sent, head_bytes_sent) = (sender.content_sent, sender.head_sent);
     // A body that a handler took and dropped is returned before it is counted.
     exchange.body = RequestBody::None;

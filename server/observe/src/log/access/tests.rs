@@ -57,7 +57,7 @@ impl Bench {
     }
 }
 
-fn facts<'a>(request: &'a FieldLines, answer: &'a FieldLines) -> RequestFacts<'a> {
+fn facts<'a>(request: &'a FieldLines, response: &'a FieldLines) -> RequestFacts<'a> {
     RequestFacts {
         remote: Remote::Ip("127.0.0.1:57858".parse().expect("an address")),
         client_ip: None,
@@ -73,7 +73,7 @@ fn facts<'a>(request: &'a FieldLines, answer: &'a FieldLines) -> RequestFacts<'a
         duration: Duration::from_nanos(166_951),
         size: 6,
         status: 200,
-        answer_fields: answer,
+        response_fields: response,
         extra: &[],
     }
 }
@@ -98,7 +98,7 @@ fn a_line_has_caddys_fields() {
         ("Transfer-Encoding", b"chunked"),
         ("X-Foo-Bar", b"2"),
     ]);
-    let answer = fields(&[
+    let response = fields(&[
         ("Server", b"sluice"),
         ("Set-Cookie", b"s=1"),
         ("Set-Cookie", b"t=2"),
@@ -116,7 +116,7 @@ fn a_line_has_caddys_fields() {
         &RequestFacts {
             tls: Some(&tls),
             extra: &extra,
-            ..facts(&request, &answer)
+            ..facts(&request, &response)
         },
         &[],
     );

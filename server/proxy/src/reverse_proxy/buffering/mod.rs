@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use sluice_net::{BodyStream, Failure, RequestBody, Worker};
-use sluice_upstream::Answer;
+use sluice_upstream::Response;
 use sluice_wire::h1::BodyFraming;
 
 use crate::limits::BUFFER_RESPONSE_BYTES_MIN;
@@ -98,16 +98,16 @@ impl Buffering {
         }))
     }
 
-    /// The buffering rules for `answer`; `None` if it is not buffered.
-    pub fn ahead(&self, answer: &Answer) -> Option<Arc<Rules>> {
+    /// The buffering rules for `response`; `None` if it is not buffered.
+    pub fn ahead(&self, response: &Response) -> Option<Arc<Rules>> {
         let ahead = self.ahead.as_ref()?;
-        match answer.framing.body {
+        match response.framing.body {
             BodyFraming::None => return None,
             // Small enough for the socket's send buffer.
             BodyFraming::Length(length) if length <= BUFFER_RESPONSE_BYTES_MIN => return None,
             BodyFraming::Length(_) | BodyFraming::Chunked | BodyFraming::UntilClose => {}
         }
-        let said = answer.head.fields.find_first(b"X-Accel-Buffering");
+        let said = response.head.fields.find_first(b"X-Accel-Buffering");
         let waits = match said.filter(|_| ahead.obeys) {
             Some(word) if word.eq_ignore_ascii_case(b"yes") => true,
             Some(word) if word.eq_ignore_ascii_case(b"no") => false,
@@ -127,7 +127,10 @@ impl Buffering {
     }
 
     /// Buffers the body of a response.
-    pub async fn answer(&self, body: Box<dyn BodyStream>) -> Result<Box<dyn BodyStream>, Failure> {
+    pub async fn response(
+        &self,
+        body: Box<dyn BodyStream>,
+    ) -> Result<Box<dyn BodyStream>, Failure> {
         Ok(Box::new(collect(body, self.answer_bytes).await?))
     }
 }

@@ -12,7 +12,7 @@ use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
-use sluice_upstream::{Answer, Call};
+use sluice_upstream::{Call, Response};
 
 use super::{Destination, Dialect, FailedTry, Original};
 use crate::reverse_proxy::addresses::Sockets;
@@ -100,10 +100,10 @@ impl Dialect for Caddy {
         &self,
         exchange: &mut Exchange,
         call: &mut Call,
-        answer: &Answer,
+        response: &Response,
         tried: &Tried,
     ) -> Option<RequestBody> {
-        self.retries.instead(exchange, call, answer, tried)
+        self.retries.instead(exchange, call, response, tried)
     }
 
     fn unavailable(&self) -> Status {

@@ -5,7 +5,7 @@ mod caddy;
 use sluice_message::{Fields, Method, Moment, ResponseHead, Status, Uri, Version};
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
-use sluice_upstream::{Answer, Call, CallFailure};
+use sluice_upstream::{Call, CallFailure, Response};
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ pub trait Dialect: Send + Sync {
         &self,
         exchange: &mut Exchange,
         call: &mut Call,
-        answer: &Answer,
+        response: &Response,
         tried: &Tried,
     ) -> Option<RequestBody>;
 

@@ -40,7 +40,7 @@ pub struct Source {
     /// How long old results are used if a query fails.
     grace: Duration,
     maker: Arc<Maker>,
-    answers: Mutex<HashMap<Box<str>, Known>>,
+    responses: Mutex<HashMap<Box<str>, Known>>,
 }
 
 enum Question {
@@ -139,7 +139,7 @@ impl Source {
             refresh: given(config.refresh),
             grace: Duration::ZERO,
             maker: maker.clone(),
-            answers: Mutex::default(),
+            responses: Mutex::default(),
         })
     }
 
@@ -175,7 +175,7 @@ impl Source {
             refresh: given(config.refresh),
             grace: given(config.grace_period).unwrap_or_default(),
             maker: maker.clone(),
-            answers: Mutex::default(),
+            responses: Mutex::default(),
         })
     }
 
@@ -200,12 +200,12 @@ impl Source {
         worker: &Rc<Worker>,
     ) -> Found<impl Future<Output = ()> + use<>> {
         let (now, key) = (clock::now(), asked.key());
-        let mut answers = self.answers();
-        if !answers.contains_key(&*key) {
-            make_room(&mut answers, now);
-            answers.insert((&*key).into(), Known::nothing(now));
+        let mut responses = self.responses();
+        if !responses.contains_key(&*key) {
+            make_room(&mut responses, now);
+            responses.insert((&*key).into(), Known::nothing(now));
         }
-        let known = answers.get_mut(&*key).expect("it was made above");
+        let known = responses.get_mut(&*key).expect("it was made above");
         let may_ask = matches!(known.asking, Asking::Rest(until) if now >= until);
         if may_ask && now >= known.fresh_until {
             let signal = Signal::default();
@@ -232,7 +232,7 @@ impl Source {
     }
 
     async fn ask(&self, asked: &Asked, worker: &Rc<Worker>) {
-        let answer = match &self.question {
+        let response = match &self.question {
             Question::Addresses { family, .. } => {
                 let found = self.resolver.addresses(&asked.name, *family).await;
                 found.map(|found| found.map(|ip| (ip.to_string(), asked.port)))
@@ -243,11 +243,11 @@ impl Source {
             }
         };
         let (now, key) = (clock::now(), asked.key());
-        let mut answers = self.answers();
-        let Some(known) = answers.get_mut(&*key) else {
+        let mut responses = self.responses();
+        let Some(known) = responses.get_mut(&*key) else {
             return;
         };
-        match answer {
+        match response {
             Ok(Answered { records, lifetime }) => {
                 let refresh = self
                     .refresh
@@ -297,9 +297,11 @@ impl Source {
         );
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
+    fn responses(&self) -> MutexGuard<'_, HashMap<Box<str>, Known>> {
         // A panic while the lock was held cannot have left a partial change.
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -360,7 +362,7 @@ struct EndOfAsking {
 impl Drop for EndOfAsking {
     fn drop(&mut self) {
         if let Some(source) = self.source.upgrade()
-            && let Some(known) = source.answers().get_mut(&*self.key)
+            && let Some(known) = source.responses().get_mut(&*self.key)
         {
             known.asking = Asking::Rest(clock::now() + SOURCE_PAUSE);
         }
@@ -369,14 +371,14 @@ impl Drop for EndOfAsking {
 }
 
 /// Evicts names that are not in use; if that is not enough, all except those with a query in flight.
-fn make_room(answers: &mut HashMap<Box<str>, Known>, now: Moment) {
-    if answers.len() < SOURCE_NAMES_MAX {
+fn make_room(responses: &mut HashMap<Box<str>, Known>, now: Moment) {
+    if responses.len() < SOURCE_NAMES_MAX {
         return;
     }
     let is_going = |known: &Known| matches!(known.asking, Asking::Going(_));
-    answers.retain(|_, known| is_going(known) || now < known.usable_until);
-    if answers.len() >= SOURCE_NAMES_MAX {
-        answers.retain(|_, known| is_going(known));
+    responses.retain(|_, known| is_going(known) || now < known.usable_until);
+    if responses.len() >= SOURCE_NAMES_MAX {
+        responses.retain(|_, known| is_going(known));
     }
 }
 

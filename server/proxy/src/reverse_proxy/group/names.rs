@@ -32,7 +32,7 @@ pub struct Names {
     lines: Box<[Line]>,
     questions: Box<[Question]>,
     resolver: Resolver,
-    answers: Mutex<Box<[Answer]>>,
+    responses: Mutex<Box<[Response]>>,
     peers: RwLock<Arc<Peers>>,
     /// The version of `peers`.
     version: AtomicU64,
@@ -62,7 +62,7 @@ enum Kind {
 }
 
 /// The resolved addresses of a name.
-struct Answer {
+struct Response {
     spots: Vec<Spot>,
     /// No query before this time.
     fresh_until: Moment,
@@ -121,7 +121,7 @@ impl Names {
             })
         };
         let questions: Box<[Question]> = lines.iter().enumerate().filter_map(question).collect();
-        let unknown = || Answer {
+        let unknown = || Response {
             spots: Vec::new(),
             fresh_until: Moment::START,
             usable_until: Moment::START,
@@ -130,7 +130,7 @@ impl Names {
         Ok(Names {
             config: config.clone(),
             resolver: resolver(config.resolver.as_ref(), None)?,
-            answers: Mutex::new(questions.iter().map(|_| unknown()).collect()),
+            responses: Mutex::new(questions.iter().map(|_| unknown()).collect()),
             questions,
             lines,
             peers: RwLock::new(Arc::new(first)),
@@ -173,19 +173,21 @@ impl Names {
         peers.clone()
     }
 
-    fn answers(&self) -> MutexGuard<'_, Box<[Answer]>> {
+    fn responses(&self) -> MutexGuard<'_, Box<[Response]>> {
         // A panic while the lock was held cannot have left a partial change.
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.responses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts the queries that are due; returns whether to wait for one.
     fn look(self: &Arc<Self>, worker: &Rc<Worker>) -> bool {
         let now = worker.clock.coarse();
-        let mut answers = self.answers();
+        let mut responses = self.responses();
         let mut is_missing = false;
-        for (number, answer) in answers.iter_mut().enumerate() {
-            if !answer.is_asked && now >= answer.fresh_until {
-                answer.is_asked = true;
+        for (number, response) in responses.iter_mut().enumerate() {
+            if !response.is_asked && now >= response.fresh_until {
+                response.is_asked = true;
                 let end = EndOfAsking {
                     names: Arc::downgrade(self),
                     number,
@@ -199,19 +201,19 @@ impl Names {
                     drop(end);
                 });
             }
-            is_missing |= answer.is_asked && now >= answer.usable_until;
+            is_missing |= response.is_asked && now >= response.usable_until;
         }
-        self.settle(&answers);
+        self.settle(&responses);
         is_missing
     }
 
     /// Records when the next query is due.
-    fn settle(&self, answers: &[Answer]) {
-        let until = |answer: &Answer| match answer.is_asked {
-            true => answer.usable_until,
-            false => answer.fresh_until,
+    fn settle(&self, responses: &[Response]) {
+        let until = |response: &Response| match response.is_asked {
+            true => response.usable_until,
+            false => response.fresh_until,
         };
-        let until = answers.iter().map(until).min();
+        let until = responses.iter().map(until).min();
         self.quiet_until
             .store(until.map_or(u64::MAX, nanos), Relaxed);
     }
@@ -234,29 +236,29 @@ impl Names {
             Kind::Service => self.service(&question.host).await,
         };
         let now = worker.clock.coarse();
-        let mut answers = self.answers();
-        let answer = &mut answers[number];
+        let mut responses = self.responses();
+        let response = &mut responses[number];
         match found {
             Ok(Answered { records, lifetime }) if !records.is_empty() => {
-                answer.spots = self.spots(question, records);
-                answer.fresh_until = now + lifetime;
+                response.spots = self.spots(question, records);
+                response.fresh_until = now + lifetime;
                 // They remain in use while they are refreshed. After a long time without requests, the next one waits
                 // for the refresh.
-                answer.usable_until = answer.fresh_until + lifetime.max(SOURCE_LIFETIME);
+                response.usable_until = response.fresh_until + lifetime.max(SOURCE_LIFETIME);
             }
             failed => {
                 let why = failed.err();
                 // A negative response is authoritative; a timeout is not.
                 let kind = why.as_ref().map(io::Error::kind);
                 if kind == Some(io::ErrorKind::NotFound) && question.kind != Kind::BySystem {
-                    answer.spots.clear();
+                    response.spots.clear();
                 }
-                answer.fresh_until = now + SOURCE_PAUSE;
-                answer.usable_until = now + SOURCE_STALE_MAX;
+                response.fresh_until = now + SOURCE_PAUSE;
+                response.usable_until = now + SOURCE_STALE_MAX;
                 self.tell(question, why);
             }
         }
-        self.renew(&answers);
+        self.renew(&responses);
     }
 
     /// The servers of a service. Those with the highest priority are primary servers, the others are backups.
@@ -322,12 +324,12 @@ impl Names {
     }
 
     /// Makes the resolved addresses the current servers.
-    fn renew(&self, answers: &[Answer]) {
+    fn renew(&self, responses: &[Response]) {
         let mut spots = Vec::new();
         for (number, line) in self.lines.iter().enumerate() {
             match self.questions.iter().position(|one| one.line == number) {
                 None => spots.push(Spot::of(number, line)),
-                Some(question) => spots.extend_from_slice(&answers[question].spots),
+                Some(question) => spots.extend_from_slice(&responses[question].spots),
             }
         }
         let before = self.now();
@@ -397,10 +399,10 @@ impl Drop for EndOfAsking {
         let Some(names) = self.names.upgrade() else {
             return;
         };
-        let mut answers = names.answers();
-        answers[self.number].is_asked = false;
-        names.settle(&answers);
-        drop(answers);
+        let mut responses = names.responses();
+        responses[self.number].is_asked = false;
+        names.settle(&responses);
+        drop(responses);
         names.told.raise();
     }
 }

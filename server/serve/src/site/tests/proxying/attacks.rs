@@ -48,7 +48,7 @@ fn fields_of_the_upstreams_connection_stay_there_on_every_kind_of_answer() {
 /// A client cannot use `Connection` to remove a header that we set.
 #[test]
 fn what_a_proxy_sets_cannot_be_named_away() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let proxy = Proxy::with(
         &[&fake],
         json!({ "headers": { "request": { "set": { "X-Auth": ["ours"] } } } }),
@@ -139,7 +139,7 @@ fn every_combination_of_request_and_answer_is_survived() {
 /// Requests for other hosts reach only our own upstream, and do not open tunnels.
 #[test]
 fn nobody_is_connected_to_where_a_request_points() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let elsewhere = Fake::called("elsewhere");
     let proxy = Proxy::to(&[&fake]);
     let there = elsewhere.address;
@@ -224,7 +224,7 @@ fn rules_about_paths_hold_however_they_are_written() {
         std::fs::create_dir_all(folder.join(name)).unwrap();
         std::fs::write(folder.join(name).join("secret.txt"), "secret").unwrap();
     }
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let forbid = json!({
         "match": [{ "path": ["/admin/*", "/admin"] }],
         "handle": [{ "handler": "static_response", "status_code": 403 }], "terminal": true
@@ -238,11 +238,11 @@ fn rules_about_paths_hold_however_they_are_written() {
     for way in WAYS {
         let request = format!("GET {way} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
         proxied.ask(&request);
-        let answer = served.ask(&request);
+        let response = served.ask(&request);
         assert!(
-            !answer.body.starts_with(b"secret"),
+            !response.body.starts_with(b"secret"),
             "{way} is served: {}",
-            answer.head
+            response.head
         );
     }
     let passed: Vec<_> = fake
@@ -258,7 +258,7 @@ fn rules_about_paths_hold_however_they_are_written() {
 /// A path parameter is part of its segment, both for rules and for the upstream (RFC 3986, section 3.3).
 #[test]
 fn the_rule_and_the_upstream_see_the_same_parameters_of_a_path() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let forbid = json!({
         "match": [{ "path": ["/admin*"] }],
         "handle": [{ "handler": "static_response", "status_code": 403 }], "terminal": true
@@ -271,8 +271,8 @@ fn the_rule_and_the_upstream_see_the_same_parameters_of_a_path() {
         ("/a;/../admin", 403),
         ("/x;a=b/y;c", 200),
     ] {
-        let answer = proxy.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        assert_eq!(answer.status(), status, "{path}");
+        let response = proxy.ask(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert_eq!(response.status(), status, "{path}");
     }
     assert!(
         fake.last().starts_with("GET /x;a=b/y;c HTTP/1.1\r\n"),

@@ -90,9 +90,9 @@ fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
     let value = told.split(';').next().unwrap();
     let request = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: a=b; {value}\r\n\r\n");
     for _ in 0..10 {
-        let answer = proxy.ask(&request);
-        assert_eq!(answer.body, first.body);
-        assert!(answer.field("set-cookie").is_none());
+        let response = proxy.ask(&request);
+        assert_eq!(response.body, first.body);
+        assert!(response.field("set-cookie").is_none());
     }
 }
 
@@ -102,9 +102,9 @@ fn a_cookie_names_only_the_upstream_that_answered() {
     let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "fallback": { "policy": "first" } });
     let dials = [nobody(), nobody(), well.address.to_string()];
     let proxy = Proxy::dialling(&dials, policy(cookie));
-    let answer = proxy.ask(GET);
-    assert_eq!(answer.status(), 200);
-    assert_eq!(answer.fields("set-cookie").len(), 1, "{}", answer.head);
+    let response = proxy.ask(GET);
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.fields("set-cookie").len(), 1, "{}", response.head);
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn failures_take_an_upstream_out_for_a_while() {
 
 #[test]
 fn statuses_and_fullness_count_where_they_are_named() {
-    let sick = Fake::answering("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
+    let sick = Fake::responding("HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n");
     let well = Fake::called("well");
     let settings = json!({
         "load_balancing": { "selection_policy": { "policy": "first" } },

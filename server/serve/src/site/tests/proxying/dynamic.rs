@@ -305,12 +305,12 @@ fn upstreams_that_requests_name_are_bounded() {
         client.send(format!(
             "GET / HTTP/1.1\r\nHost: x\r\nX-To: 127.9.{high}.{low}:1\r\n\r\n"
         ));
-        assert_eq!(client.answer().status(), 502);
+        assert_eq!(client.response().status(), 502);
     }
     client.send(format!(
         "GET / HTTP/1.1\r\nHost: x\r\nX-To: 127.0.0.1:{port}\r\n\r\n"
     ));
-    assert_eq!(client.answer().body, b"a");
+    assert_eq!(client.response().body, b"a");
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn what_goes_wrong_upstream_has_its_status() {
             .status(),
         502
     );
-    for answer in [
+    for response in [
         "garbage\r\n\r\n",
         "",
         "HTTP/1.1 200 OK\r\nBroken",
@@ -25,9 +25,9 @@ fn what_goes_wrong_upstream_has_its_status() {
     ] {
         let fake = Fake::new(move |mut peer| {
             peer.head();
-            peer.send(answer);
+            peer.send(response);
         });
-        assert_eq!(Proxy::to(&[&fake]).ask(GET).status(), 502, "{answer:?}");
+        assert_eq!(Proxy::to(&[&fake]).ask(GET).status(), 502, "{response:?}");
     }
     let silent = Fake::new(|mut peer| {
         peer.head();
@@ -42,17 +42,17 @@ fn what_goes_wrong_upstream_has_its_status() {
 #[test]
 fn the_client_may_go_on_after_a_failure() {
     let fake = Fake::new(|mut peer| {
-        let answer = match peer.head() {
+        let response = match peer.head() {
             Some(head) if head.starts_with("GET /bad") => "garbage\r\n\r\n",
             _ => HI,
         };
-        peer.send(answer);
+        peer.send(response);
     });
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     for (path, status) in [("/bad", 502), ("/", 200), ("/bad", 502)] {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        assert_eq!(client.answer().status(), status);
+        assert_eq!(client.response().status(), status);
     }
 }
 
@@ -72,7 +72,7 @@ fn a_request_on_a_connection_that_just_closed_is_repeated_once_if_safe() {
     let mut client = proxy.connect();
     for _ in 0..4 {
         client.send(GET);
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
     // The second request met the closing connection, was repeated, and so on.
     assert_eq!(fake.accepted(), 4);
@@ -91,9 +91,9 @@ fn a_post_is_never_sent_twice() {
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send(GET);
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
-    assert_eq!(client.answer().status(), 502);
+    assert_eq!(client.response().status(), 502);
     let posts = fake
         .seen()
         .iter()
@@ -206,7 +206,7 @@ fn a_client_that_stops_half_way_through_its_body_leaves_no_whole_request() {
 fn connections_are_kept_unless_that_is_off() {
     let off = json!({ "transport": { "protocol": "http", "keep_alive": { "enabled": false } } });
     for (settings, is_kept) in [(json!({}), true), (off, false)] {
-        let fake = Fake::answering(HI);
+        let fake = Fake::responding(HI);
         let proxy = Proxy::with(&[&fake], settings);
         for _ in 0..10 {
             assert_eq!(proxy.ask(GET).body, b"hi");
@@ -231,7 +231,7 @@ fn each_connection_with_a_proxy_header_is_for_one_client() {
         let mut client = proxy.connect();
         let (ours, theirs) = (client.socket.local_addr().unwrap(), proxy.address);
         client.send(GET);
-        assert_eq!(client.answer().body, b"hi");
+        assert_eq!(client.response().body, b"hi");
         let line = &fake.seen()[fake.seen().len() - 2];
         let (from, to) = (ours.port(), theirs.port());
         assert_eq!(

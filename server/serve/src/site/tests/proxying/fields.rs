@@ -3,7 +3,7 @@
 use super::*;
 
 fn seen(settings: Value, request: &str) -> String {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let proxy = Proxy::with(&[&fake], settings);
     assert_eq!(proxy.ask(request).status(), 200);
     fake.last()
@@ -69,7 +69,7 @@ fn forwarded_fields_of_trusted_proxies_are_continued() {
     assert_eq!(lines_named(&head, "x-forwarded-proto"), ["https"]);
     assert_eq!(lines_named(&head, "x-forwarded-host"), ["h"]);
 
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let dial = fake.address.to_string();
     let proxy = Proxy::serving(json!({
         "trusted_proxies": { "source": "static", "ranges": ["127.0.0.1/32"] },
@@ -86,7 +86,7 @@ fn forwarded_fields_of_trusted_proxies_are_continued() {
 
 #[test]
 fn header_up_changes_what_the_upstream_sees_and_nothing_else() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let settings = json!({ "headers": { "request": {
         "set": {
             "X-New": ["{http.reverse_proxy.upstream.hostport}"],
@@ -102,7 +102,7 @@ fn header_up_changes_what_the_upstream_sees_and_nothing_else() {
         client.send(
             "GET / HTTP/1.1\r\nHost: ex.com\r\nAccept-Language: de\r\nX-Two: a\r\nUser-Agent: curl/7\r\n\r\n",
         );
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
         let (head, upstream) = (fake.last(), fake.address.to_string());
         assert_eq!(lines_named(&head, "host"), std::slice::from_ref(&upstream));
         assert_eq!(lines_named(&head, "x-new"), [upstream]);
@@ -115,10 +115,10 @@ fn header_up_changes_what_the_upstream_sees_and_nothing_else() {
 
 #[test]
 fn a_request_without_host_gets_the_upstreams() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let proxy = Proxy::to(&[&fake]);
-    let answer = proxy.ask("GET / HTTP/1.0\r\n\r\n");
-    assert_eq!(answer.status(), 200);
+    let response = proxy.ask("GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(response.status(), 200);
     let head = fake.last();
     assert_eq!(lines_named(&head, "host"), [fake.address.to_string()]);
     assert_eq!(lines_named(&head, "via"), ["1.0 sluice"]);
@@ -152,13 +152,13 @@ const FULL: &str = "HTTP/1.1 200 OK\r\nServer: up/1\r\nVia: 1.1 other\r\nX-A: 1\
 
 #[test]
 fn the_client_sees_the_upstreams_fields_without_those_of_its_connection() {
-    let fake = Fake::answering(FULL);
-    let answer = Proxy::to(&[&fake]).ask(GET);
-    assert_eq!(answer.fields("x-a"), ["1", "2"]);
-    assert_eq!(answer.fields("server"), ["up/1"]);
-    assert_eq!(answer.fields("date"), ["Sat, 01 Jan 2022 00:00:00 GMT"]);
-    assert_eq!(answer.fields("via"), ["1.1 other", "1.1 sluice"]);
-    assert_eq!(answer.fields("content-length"), ["2"]);
+    let fake = Fake::responding(FULL);
+    let response = Proxy::to(&[&fake]).ask(GET);
+    assert_eq!(response.fields("x-a"), ["1", "2"]);
+    assert_eq!(response.fields("server"), ["up/1"]);
+    assert_eq!(response.fields("date"), ["Sat, 01 Jan 2022 00:00:00 GMT"]);
+    assert_eq!(response.fields("via"), ["1.1 other", "1.1 sluice"]);
+    assert_eq!(response.fields("content-length"), ["2"]);
     for gone in [
         "connection",
         "x-hop",
@@ -166,17 +166,17 @@ fn the_client_sees_the_upstreams_fields_without_those_of_its_connection() {
         "upgrade",
         "proxy-authenticate",
     ] {
-        assert!(answer.field(gone).is_none(), "{gone}");
+        assert!(response.field(gone).is_none(), "{gone}");
     }
-    let plain = Fake::answering(HI);
-    let answer = Proxy::to(&[&plain]).ask(GET);
-    assert!(answer.field("server").is_none());
-    assert_eq!(answer.fields("date").len(), 1);
+    let plain = Fake::responding(HI);
+    let response = Proxy::to(&[&plain]).ask(GET);
+    assert!(response.field("server").is_none());
+    assert_eq!(response.fields("date").len(), 1);
 }
 
 #[test]
 fn header_down_changes_the_upstreams_fields_and_earlier_directives_add_theirs() {
-    let fake = Fake::answering(FULL);
+    let fake = Fake::responding(FULL);
     let dial = fake.address.to_string();
     let proxy = Proxy::serving(json!({ "routes": [{ "handle": [
         { "handler": "headers", "response": { "set": { "X-A": ["zero"] } } },
@@ -186,10 +186,10 @@ fn header_down_changes_the_upstreams_fields_and_earlier_directives_add_theirs() 
             "replace": { "X-A": [{ "search": "2", "replace": "two" }] },
         } } },
     ] }] }));
-    let answer = proxy.ask(GET);
-    assert_eq!(answer.fields("x-a"), ["zero", "1", "two"]);
-    assert_eq!(answer.fields("x-new"), ["200"]);
-    assert!(answer.field("server").is_none());
+    let response = proxy.ask(GET);
+    assert_eq!(response.fields("x-a"), ["zero", "1", "two"]);
+    assert_eq!(response.fields("x-new"), ["200"]);
+    assert!(response.field("server").is_none());
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_header_that_would_break_its_line_is_refused() {
     // A client can put a line break into a placeholder with percent-encoding.
     let settings =
         json!({ "headers": { "request": { "set": { "X-Path": ["{http.request.uri.path}"] } } } });
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let proxy = Proxy::with(&[&fake], settings);
     let request = "GET /a%0d%0aInjected:%20yes HTTP/1.1\r\nHost: x\r\n\r\n";
     assert_eq!(proxy.ask(request).status(), 400);

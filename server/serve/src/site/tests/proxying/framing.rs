@@ -53,8 +53,8 @@ fn bodies_are_passed_on_as_they_were_framed() {
         ),
     ] {
         client.send(request);
-        let answer = client.answer();
-        assert_eq!(String::from_utf8(answer.body).unwrap(), body, "{request}");
+        let response = client.response();
+        assert_eq!(String::from_utf8(response.body).unwrap(), body, "{request}");
         let head = fake.last();
         assert!(head.contains(framing), "{head}");
         let named = lines_named(&head, "content-length").len()
@@ -62,7 +62,7 @@ fn bodies_are_passed_on_as_they_were_framed() {
         assert_eq!(named, 1, "{head}");
     }
     client.send(GET);
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     assert!(
         !fake.last().to_ascii_lowercase().contains("content-length"),
         "{}",
@@ -75,7 +75,7 @@ fn bodies_are_passed_on_as_they_were_framed() {
 /// differently.
 #[test]
 fn ambiguous_requests_never_reach_the_upstream() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let proxy = Proxy::to(&[&fake]);
     for request in [
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
@@ -137,7 +137,7 @@ fn the_body_of_a_refused_request_is_not_the_next_request() {
     client.send(format!(
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
     ));
-    assert_eq!(client.answer().status(), 401);
+    assert_eq!(client.response().status(), 401);
     client.send(hidden);
     client.send(GET);
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -153,23 +153,23 @@ fn the_body_of_a_refused_request_is_not_the_next_request() {
 /// Row 12: a truncated response is never presented as complete.
 #[test]
 fn a_truncated_answer_reaches_the_client_as_truncated() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nzz\r\n",
     ] {
         let fake = Fake::new(move |mut peer| {
             peer.head();
-            peer.send(answer);
+            peer.send(response);
         });
         let proxy = Proxy::to(&[&fake]);
         let mut client = proxy.connect();
         client.send(GET);
         assert!(
             client
-                .answer_to("GET")
-                .is_none_or(|answer| answer.status() == 502),
-            "{answer}"
+                .respond_to("GET")
+                .is_none_or(|response| response.status() == 502),
+            "{response}"
         );
     }
 }
@@ -178,13 +178,13 @@ fn a_truncated_answer_reaches_the_client_as_truncated() {
 fn answers_without_content_and_of_unknown_length_keep_their_meaning() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
         2\r\nhi\r\n0\r\nX-Sum: 42\r\n\r\n";
-    let fake = Fake::answering(chunked);
-    let answer = Proxy::to(&[&fake]).ask(GET);
+    let fake = Fake::responding(chunked);
+    let response = Proxy::to(&[&fake]).ask(GET);
     assert_eq!(
-        (&answer.body[..], answer.trailer.as_str()),
+        (&response.body[..], response.trailer.as_str()),
         (&b"hi"[..], "X-Sum: 42\r\n")
     );
-    assert_eq!(answer.fields("trailer"), ["X-Sum"]);
+    assert_eq!(response.fields("trailer"), ["X-Sum"]);
 
     let fake = Fake::new(|mut peer| {
         peer.head();
@@ -192,13 +192,13 @@ fn answers_without_content_and_of_unknown_length_keep_their_meaning() {
     });
     assert_eq!(Proxy::to(&[&fake]).ask(GET).body, b"until the end");
 
-    let fake = Fake::answering("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
+    let fake = Fake::responding("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     for _ in 0..2 {
         client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = client.answer_to("HEAD").unwrap();
-        assert_eq!(answer.fields("content-length"), ["500"]);
+        let response = client.respond_to("HEAD").unwrap();
+        assert_eq!(response.fields("content-length"), ["500"]);
     }
     assert_eq!(fake.accepted(), 1);
 
@@ -209,13 +209,13 @@ fn answers_without_content_and_of_unknown_length_keep_their_meaning() {
             "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\nContent-Length: 9\r\n\r\n",
         ),
     ] {
-        let fake = Fake::answering(raw);
+        let fake = Fake::responding(raw);
         let proxy = Proxy::to(&[&fake]);
         let mut client = proxy.connect();
         for _ in 0..2 {
             client.send(GET);
-            let answer = client.answer();
-            assert_eq!((answer.status(), answer.body.len()), (status, 0));
+            let response = client.response();
+            assert_eq!((response.status(), response.body.len()), (status, 0));
         }
         assert_eq!(fake.accepted(), 1);
     }
@@ -239,7 +239,7 @@ fn request_trailers_and_expectations_are_passed_on() {
     let interim = read_head(&mut client.socket).unwrap();
     assert!(interim.starts_with("HTTP/1.1 100 "), "{interim}");
     client.send("3\r\nabc\r\n0\r\nX-Q: 1\r\n\r\n");
-    assert_eq!(client.answer().body, b"hi");
+    assert_eq!(client.response().body, b"hi");
     let seen = fake.seen();
     assert_eq!(lines_named(&seen[0], "expect"), ["100-continue"]);
     assert_eq!(lines_named(&seen[0], "trailer"), ["X-Q"]);
@@ -258,24 +258,24 @@ fn request_trailers_do_not_get_round_rules() {
             peer.send(HI);
         });
         let proxy = Proxy::with(&[&fake], settings);
-        let answer = proxy.ask(&format!(
+        let response = proxy.ask(&format!(
             "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n{announced}\r\n\
              2\r\nhi\r\n0\r\nX-User: root\r\n\r\n"
         ));
-        assert_eq!(answer.status(), 200);
+        assert_eq!(response.status(), 200);
         assert_eq!(fake.last(), "2\r\nhi\r\n0\r\n\r\n");
     }
 }
 
 #[test]
 fn an_upstream_that_refuses_an_expectation_spares_the_client_its_body() {
-    let fake = Fake::answering("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
+    let fake = Fake::responding("HTTP/1.1 413 Content Too Large\r\nContent-Length: 3\r\n\r\nbig");
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send(
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999\r\nExpect: 100-continue\r\n\r\n",
     );
-    assert_eq!(client.answer().status(), 413);
+    assert_eq!(client.response().status(), 413);
 }
 
 /// Row 8: buffering a body does not change what is sent to the upstream.
@@ -344,9 +344,9 @@ fn large_bodies_flow_in_both_directions() {
             "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
         ));
         client.send(&body);
-        let mut answer = client.answer();
-        answer.body.reverse();
-        assert!(answer.body == body, "{length}");
+        let mut response = client.response();
+        response.body.reverse();
+        assert!(response.body == body, "{length}");
     }
     assert_eq!(fake.accepted(), 1);
 }
@@ -354,7 +354,7 @@ fn large_bodies_flow_in_both_directions() {
 /// Row 15: a head that grows beyond the usual limits by rewriting is not truncated.
 #[test]
 fn a_head_that_grows_is_sent_whole() {
-    let fake = Fake::answering(HI);
+    let fake = Fake::responding(HI);
     let long = "v".repeat(60_000);
     let settings = json!({ "headers": { "request": { "set": { "X-Long": [long] } } } });
     assert_eq!(Proxy::with(&[&fake], settings).ask(GET).status(), 200);

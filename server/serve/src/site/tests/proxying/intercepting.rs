@@ -31,12 +31,12 @@ fn some_answers_are_answered_otherwise() {
         ("/lost", 410, "404 gone"),
     ] {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        let answer = client.answer();
+        let response = client.response();
         assert_eq!(
-            (answer.status(), String::from_utf8(answer.body).unwrap()),
+            (response.status(), String::from_utf8(response.body).unwrap()),
             (status, body.into())
         );
-        assert!(answer.head.lines().all(|line| !line.starts_with("X-Why")));
+        assert!(response.head.lines().all(|line| !line.starts_with("X-Why")));
     }
     assert_eq!(fake.accepted(), 1);
 }

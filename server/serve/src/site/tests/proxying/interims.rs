@@ -28,15 +28,15 @@ fn hints_reach_the_client_before_the_answer() {
     let mut client = proxy.connect();
     for _ in 0..2 {
         client.send(GET);
-        let hints = client.answer();
+        let hints = client.response();
         assert_eq!(hints.status(), 103);
         let lines: Vec<_> = hints.head.trim_end().lines().skip(1).collect();
         assert_eq!(lines, ["Link: </a.css>; rel=preload"]);
         // The response has not started: the upstream is still waiting.
         go.send(()).unwrap();
-        let answer = client.answer();
-        assert_eq!((answer.status(), &answer.body[..]), (200, &b"hi"[..]));
-        assert_eq!(answer.field("Link"), None);
+        let response = client.response();
+        assert_eq!((response.status(), &response.body[..]), (200, &b"hi"[..]));
+        assert_eq!(response.field("Link"), None);
     }
 }
 
@@ -51,7 +51,7 @@ fn hints_and_answer_in_one_piece_arrive_in_order() {
     let mut client = proxy.connect();
     client.send(format!("{GET}{GET}"));
     for _ in 0..2 {
-        let statuses: Vec<u16> = (0..4).map(|_| client.answer().status()).collect();
+        let statuses: Vec<u16> = (0..4).map(|_| client.response().status()).collect();
         assert_eq!(statuses, [103, 102, 103, 200]);
     }
 }
@@ -63,13 +63,13 @@ fn old_clients_get_no_interim_answers_and_continue_is_not_passed_on() {
     let mut client = proxy.connect();
     client.send("GET / HTTP/1.0\r\nHost: x\r\n\r\n");
     go.send(()).unwrap();
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     let (fake, go) = hinting("HTTP/1.1 100 Continue\r\n\r\n");
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send(GET);
     go.send(()).unwrap();
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn hints_without_end_are_ended() {
     client.send(GET);
     let mut hints = 0;
     let last = loop {
-        match client.answer().status() {
+        match client.response().status() {
             103 => hints += 1,
             status => break status,
         }
@@ -98,10 +98,10 @@ fn hints_come_with_an_expected_continue() {
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-    assert_eq!(client.answer().status(), 100);
+    assert_eq!(client.response().status(), 100);
     client.send("ab");
     go.send(()).unwrap();
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
 }
 
 /// The upstream sends a long response at once while it still reads the upload; the client reads nothing before it has
@@ -112,14 +112,14 @@ fn an_upload_ends_while_nobody_reads_the_answer() {
     for piece in [100, 20_000] {
         let fake = Fake::new(move |mut peer| {
             peer.head();
-            let mut answers = peer.socket.try_clone().unwrap();
+            let mut responses = peer.socket.try_clone().unwrap();
             thread::spawn(move || {
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n");
-                answers.write_all(head.as_bytes()).unwrap();
+                responses.write_all(head.as_bytes()).unwrap();
                 for _ in 0..BYTES / piece {
-                    let _ = answers.write_all(&vec![b'a'; piece]);
+                    let _ = responses.write_all(&vec![b'a'; piece]);
                 }
-                let _ = answers.write_all(&vec![b'z'; BYTES % piece]);
+                let _ = responses.write_all(&vec![b'z'; BYTES % piece]);
             });
             let mut upload = (&peer.socket).take(BYTES as u64);
             let taken = std::io::copy(&mut upload, &mut std::io::sink()).unwrap();
@@ -137,7 +137,7 @@ fn an_upload_ends_while_nobody_reads_the_answer() {
         for _ in 0..BYTES / (1 << 20) {
             client.send(vec![b'u'; 1 << 20]);
         }
-        let answer = client.answer();
-        assert_eq!(answer.body.len(), BYTES, "pieces of {piece}");
+        let response = client.response();
+        assert_eq!(response.body.len(), BYTES, "pieces of {piece}");
     }
 }

@@ -102,10 +102,10 @@ impl Proxy {
     }
 
     /// Sends one request on a connection of its own.
-    fn ask(&self, request: &str) -> Answer {
+    fn ask(&self, request: &str) -> Response {
         let mut client = self.connect();
         client.send(request);
-        client.answer()
+        client.response()
     }
 }
 
@@ -141,14 +141,14 @@ struct Client {
     socket: TcpStream,
 }
 
-struct Answer {
+struct Response {
     head: String,
     body: Vec<u8>,
     /// The bytes after the body: the trailer section.
     trailer: String,
 }
 
-impl Answer {
+impl Response {
     fn status(&self) -> u16 {
         self.head[9..12].parse().unwrap()
     }
@@ -176,24 +176,24 @@ impl Client {
         self.socket.write_all(bytes.as_ref()).unwrap();
     }
 
-    fn answer(&mut self) -> Answer {
-        self.answer_to("GET")
+    fn response(&mut self) -> Response {
+        self.respond_to("GET")
             .expect("an answer before the end of the connection")
     }
 
     /// Reads one complete response; `None` if the connection ends early.
-    fn answer_to(&mut self, method: &str) -> Option<Answer> {
+    fn respond_to(&mut self, method: &str) -> Option<Response> {
         let head = read_head(&mut self.socket)?;
-        let mut answer = Answer {
+        let mut response = Response {
             head,
             body: Vec::new(),
             trailer: String::new(),
         };
-        let bodiless = method == "HEAD" || matches!(answer.status(), 100..=199 | 204 | 304);
+        let bodiless = method == "HEAD" || matches!(response.status(), 100..=199 | 204 | 304);
         if bodiless {
-            return Some(answer);
+            return Some(response);
         }
-        if answer.field("Transfer-Encoding").is_some() {
+        if response.field("Transfer-Encoding").is_some() {
             loop {
                 let line = read_until(&mut self.socket, b"\r\n")?;
                 let size = usize::from_str_radix(line.trim_end(), 16).unwrap();
@@ -202,26 +202,26 @@ impl Client {
                 }
                 let mut chunk = vec![0; size + 2];
                 self.socket.read_exact(&mut chunk).ok()?;
-                answer.body.extend_from_slice(&chunk[..size]);
+                response.body.extend_from_slice(&chunk[..size]);
             }
             loop {
                 let line = read_until(&mut self.socket, b"\r\n")?;
                 if line == "\r\n" {
-                    return Some(answer);
+                    return Some(response);
                 }
-                answer.trailer.push_str(&line);
+                response.trailer.push_str(&line);
             }
         }
-        match answer.field("Content-Length") {
+        match response.field("Content-Length") {
             Some(length) => {
-                answer.body = vec![0; length.parse().unwrap()];
-                self.socket.read_exact(&mut answer.body).ok()?;
+                response.body = vec![0; length.parse().unwrap()];
+                self.socket.read_exact(&mut response.body).ok()?;
             }
             None => {
-                self.socket.read_to_end(&mut answer.body).ok()?;
+                self.socket.read_to_end(&mut response.body).ok()?;
             }
         }
-        Some(answer)
+        Some(response)
     }
 
     /// Everything up to the end of the connection.
@@ -282,10 +282,10 @@ impl Fake {
         }
     }
 
-    fn answering(answer: &'static str) -> Fake {
+    fn responding(response: &'static str) -> Fake {
         Fake::new(move |mut peer| {
             while peer.head().is_some() {
-                peer.send(answer);
+                peer.send(response);
             }
         })
     }

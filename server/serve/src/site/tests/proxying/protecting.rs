@@ -111,7 +111,7 @@ fn no_more_requests_are_in_flight_than_allowed() {
         go.send(()).unwrap();
     }
     for client in first.iter_mut().chain([&mut waiting]) {
-        assert_eq!(client.answer().body, b"hi");
+        assert_eq!(client.response().body, b"hi");
     }
     go.send(()).unwrap();
     assert_eq!(proxy.ask(GET).status(), 200, "places are free again");
@@ -130,7 +130,7 @@ fn waiting_has_an_end_and_keys_have_places_of_their_own() {
     let mut one = ask("a");
     wait_for(|| fake.seen().len() == 1);
     let began = Instant::now();
-    assert_eq!(ask("a").answer().status(), 503);
+    assert_eq!(ask("a").response().status(), 503);
     assert!(
         began.elapsed() >= Duration::from_millis(50),
         "{:?}",
@@ -140,7 +140,10 @@ fn waiting_has_an_end_and_keys_have_places_of_their_own() {
     wait_for(|| fake.seen().len() == 2);
     go.send(()).unwrap();
     go.send(()).unwrap();
-    assert_eq!((one.answer().status(), other.answer().status()), (200, 200));
+    assert_eq!(
+        (one.response().status(), other.response().status()),
+        (200, 200)
+    );
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn a_client_that_goes_away_while_it_waits_frees_its_place() {
     go.send(()).unwrap();
     go.send(()).unwrap();
     assert_eq!(
-        (first.answer().status(), waiting.answer().status()),
+        (first.response().status(), waiting.response().status()),
         (200, 200)
     );
 }
@@ -187,19 +190,19 @@ fn times_and_load_are_shown_where_they_are_asked_for() {
             } } },
         }),
     );
-    let answer = proxy.ask(GET);
-    let millis = |name: &str| answer.field(name).unwrap().parse::<f64>().unwrap();
+    let response = proxy.ask(GET);
+    let millis = |name: &str| response.field(name).unwrap().parse::<f64>().unwrap();
     let latency = millis("Latency-Ms");
     assert!((30.0..5_000.0).contains(&latency), "{latency}");
     assert!(
-        answer.field("Latency").unwrap().ends_with("ms"),
+        response.field("Latency").unwrap().ends_with("ms"),
         "{}",
-        answer.head
+        response.head
     );
     assert!(millis("Upstream-Duration-Ms") >= latency);
     assert!(millis("Duration-Ms") >= latency);
-    assert_eq!(answer.field("Load").as_deref(), Some("0 of 0"));
-    assert_eq!(answer.field("Fails").as_deref(), Some("0"));
+    assert_eq!(response.field("Load").as_deref(), Some("0 of 0"));
+    assert_eq!(response.field("Fails").as_deref(), Some("0"));
 }
 
 #[test]
@@ -219,7 +222,7 @@ fn tunnels_end_some_time_after_their_configuration_where_that_is_wanted() {
         );
         let mut client = proxy.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n");
-        assert_eq!(client.answer().status(), 101);
+        assert_eq!(client.response().status(), 101);
         let piece = vec![b'x'; 10_000];
         client.send(&piece);
         let mut back = vec![0; piece.len()];
@@ -270,13 +273,13 @@ fn settings_of_buffers_and_compression_hold_without_any_work() {
 }
 
 /// A proxy with `coalesce` on two workers, and an upstream that responds when told to.
-fn coalescing(answer: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
+fn coalescing(response: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
     let fake = Fake::new(move |mut peer| {
         while peer.head().is_some() {
             let _ = wait.lock().unwrap().recv();
-            peer.send(answer);
+            peer.send(response);
         }
     });
     let proxy = Proxy::on_workers(
@@ -290,13 +293,13 @@ fn coalescing(answer: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>
     (proxy, fake, go)
 }
 
-/// Sends requests with these headers at once, lets the upstream send `answers` responses, and returns what each client
+/// Sends requests with these headers at once, lets the upstream send `responses` responses, and returns what each client
 /// got.
 fn all_at_once(
     (proxy, fake, go): &(Proxy, Fake, std::sync::mpsc::Sender<()>),
     fields: &[&str],
-    answers: usize,
-) -> Vec<Answer> {
+    responses: usize,
+) -> Vec<Response> {
     let before = fake.seen().len();
     let mut clients: Vec<Client> = fields
         .iter()
@@ -307,9 +310,9 @@ fn all_at_once(
             client
         })
         .collect();
-    (0..answers).for_each(|_| go.send(()).unwrap());
-    let got = clients.iter_mut().map(Client::answer).collect();
-    assert_eq!(fake.seen().len() - before, answers);
+    (0..responses).for_each(|_| go.send(()).unwrap());
+    let got = clients.iter_mut().map(Client::response).collect();
+    assert_eq!(fake.seen().len() - before, responses);
     got
 }
 
@@ -331,15 +334,15 @@ fn identical_requests_under_way_ask_once() {
     let got = all_at_once(&setup, &who, 1);
     assert!(
         got.iter()
-            .all(|answer| answer.body == b"shared" && answer.field("X-Hop").is_none())
+            .all(|response| response.body == b"shared" && response.field("X-Hop").is_none())
     );
     assert!(
         got.iter()
-            .all(|answer| answer.fields("Via") == ["1.1 sluice"])
+            .all(|response| response.fields("Via") == ["1.1 sluice"])
     );
     let names: Vec<_> = got[..3]
         .iter()
-        .map(|answer| answer.field("X-For").unwrap())
+        .map(|response| response.field("X-For").unwrap())
         .collect();
     assert_eq!(names, ["a", "b", "c"], "each is changed for itself");
     // Nothing is cached.
@@ -365,14 +368,14 @@ fn requests_and_answers_for_one_client_are_not_shared() {
         &["Accept: a\r\n", "Accept: b\r\n", "Accept: a\r\n"],
         2,
     );
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: a=b\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=1, private\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVary: *\r\n\r\nhi",
         "HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\nhi",
     ] {
-        let got = all_at_once(&coalescing(answer), &["", "", ""], 3);
-        assert!(got.iter().all(|one| one.body == b"hi"), "{answer}");
+        let got = all_at_once(&coalescing(response), &["", "", ""], 3);
+        assert!(got.iter().all(|one| one.body == b"hi"), "{response}");
     }
 }
 
@@ -390,5 +393,5 @@ fn a_first_request_that_is_given_up_leaves_nobody_waiting() {
     wait_for(|| fake.seen().len() == 2);
     go.send(()).unwrap();
     go.send(()).unwrap();
-    assert_eq!(second.answer().body, b"shared");
+    assert_eq!(second.response().body, b"shared");
 }

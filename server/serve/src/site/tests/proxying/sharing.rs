@@ -107,7 +107,7 @@ fn at_low_load_no_request_goes_to_a_busy_upstream() {
 
 #[test]
 fn turns_go_round_over_all_workers() {
-    let fakes: Vec<Fake> = (0..3).map(|_| Fake::answering(HI)).collect();
+    let fakes: Vec<Fake> = (0..3).map(|_| Fake::responding(HI)).collect();
     let list: Vec<_> = fakes.iter().map(|fake| (fake, json!({}))).collect();
     let proxy = shared(2, &list, policy("round_robin"), json!({}));
     for _ in 0..30 {

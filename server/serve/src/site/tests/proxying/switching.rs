@@ -78,8 +78,8 @@ fn nothing_passes_unparsed_without_a_valid_101() {
         client.send(format!(
             "{UPGRADE}GET /second HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n"
         ));
-        assert_eq!(client.answer().status(), status, "{refusal}");
-        assert_eq!(client.answer().body, b"hi", "{refusal}");
+        assert_eq!(client.response().status(), status, "{refusal}");
+        assert_eq!(client.response().body, b"hi", "{refusal}");
         // The second request is processed like any other: with our headers, and never together with the first.
         let second = fake.last();
         assert!(second.starts_with("GET /second "), "{second}");
@@ -96,7 +96,7 @@ fn nothing_passes_unparsed_without_a_valid_101() {
 
 #[test]
 fn a_switch_nobody_asked_for_is_refused() {
-    let fake = Fake::answering(SWITCHED);
+    let fake = Fake::responding(SWITCHED);
     let proxy = Proxy::to(&[&fake]);
     for request in [
         GET,
@@ -122,8 +122,8 @@ fn interim_answers_before_an_upgrade_do_not_count_as_one() {
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send(format!("{UPGRADE}{GET}"));
-    assert_eq!(client.answer().status(), 403);
-    assert_eq!(client.answer().body, b"hi");
+    assert_eq!(client.response().status(), 403);
+    assert_eq!(client.response().body, b"hi");
     let flood = Fake::new(|mut peer| {
         peer.head();
         while peer
@@ -145,6 +145,6 @@ fn a_tunnel_ends_when_its_time_is_over() {
     let proxy = Proxy::with(&[&fake], json!({ "stream_timeout": "200ms" }));
     let mut client = proxy.connect();
     client.send(UPGRADE);
-    assert_eq!(client.answer().status(), 101);
+    assert_eq!(client.response().status(), 101);
     assert_eq!(client.rest(), b"");
 }

@@ -19,11 +19,11 @@ fn join(client: TcpStream, upstream: TcpStream) {
 }
 
 /// An HTTP proxy.
-fn http_proxy(answer: &'static str) -> Fake {
+fn http_proxy(response: &'static str) -> Fake {
     Fake::new(move |mut peer| {
         let head = peer.head().unwrap();
-        peer.send(answer);
-        if answer.contains(" 200 ") {
+        peer.send(response);
+        if response.contains(" 200 ") {
             let target = head.split(' ').nth(1).unwrap();
             join(peer.socket, TcpStream::connect(target).unwrap());
         }
@@ -59,15 +59,15 @@ fn a_proxy_in_between_is_asked_to_connect() {
 #[test]
 fn a_proxy_that_refuses_or_babbles_is_a_bad_gateway() {
     let a = Fake::called("a");
-    for answer in [
+    for response in [
         "HTTP/1.1 407 Who?\r\nContent-Length: 0\r\n\r\n",
         "HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfake",
         "SSH-2.0-x\r\n\r\n",
         "",
     ] {
-        let proxy = http_proxy(answer);
+        let proxy = http_proxy(response);
         let served = Proxy::with(&[&a], through(format!("http://{}", proxy.address)));
-        assert_eq!(served.ask(GET).status(), 502, "{answer:?}");
+        assert_eq!(served.ask(GET).status(), 502, "{response:?}");
     }
     assert!(a.seen().is_empty());
 }
