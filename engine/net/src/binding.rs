@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::listener_wrapper::Entrance;
+use crate::listener_wrapper::ListenerWrapper;
 use crate::service::{Protocols, Service};
 
 /// What a listener needs to serve connections.
@@ -14,7 +14,7 @@ pub(crate) struct Binding<S: Service> {
     /// Creates TLS sessions; `None` for a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
     /// The listener wrappers; `None` if there are none.
-    pub entrance: Option<Arc<Entrance>>,
+    pub wrapper: Option<Arc<ListenerWrapper>>,
     /// The HTTP versions on plain connections. On TLS connections ALPN decides.
     pub protocols: Protocols,
 }

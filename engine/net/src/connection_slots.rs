@@ -15,15 +15,15 @@ use crate::timer::Timers;
 
 /// The connection limit of each worker, with a callback for when it is exhausted.
 #[derive(Clone)]
-pub struct PlaceLimit {
+pub struct SlotLimit {
     /// Maximum number of client and upstream connections together. As in nginx, listening sockets count, and one more
     /// for the process.
     pub max: usize,
     /// Called when slots are exhausted, at most once a second per worker and kind.
-    pub tell: Arc<dyn Fn(Crowd) + Send + Sync>,
+    pub tell: Arc<dyn Fn(Shortage) + Send + Sync>,
 }
 
-impl fmt::Debug for PlaceLimit {
+impl fmt::Debug for SlotLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PlaceLimit")
             .field("max", &self.max)
@@ -33,7 +33,7 @@ impl fmt::Debug for PlaceLimit {
 
 /// What happens to connections without a free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crowd {
+pub enum Shortage {
     /// Idle connections are closed to make room.
     Reused,
     /// They are closed or not established: there is nothing idle to close.
@@ -42,17 +42,17 @@ pub enum Crowd {
 
 /// The connection slots of one worker.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     max: Cell<usize>,
     taken: Cell<usize>,
-    limit: RefCell<Option<PlaceLimit>>,
+    limit: RefCell<Option<SlotLimit>>,
     /// When each kind of exhaustion was last reported.
     told: Cell<[Option<Moment>; 2]>,
 }
 
 /// An occupied connection slot; dropping it frees the slot.
 #[derive(Debug)]
-pub struct Place(Rc<Places>);
+pub struct ConnectionSlot(Rc<ConnectionSlots>);
 
 /// nginx closes idle connections once no more than this fraction of the slots is free. Here closing takes effect a
 /// moment later, so at least one slot is kept free for new connections.
@@ -61,9 +61,9 @@ const SCARCE_PART: usize = 16;
 /// nginx closes this fraction of the idle connections at once, so that not every new connection has to search for one.
 const FREED_PART: usize = 8;
 
-impl Default for Places {
+impl Default for ConnectionSlots {
     fn default() -> Self {
-        Places {
+        ConnectionSlots {
             max: Cell::new(usize::MAX),
             taken: Cell::new(0),
             limit: RefCell::default(),
@@ -72,9 +72,9 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl ConnectionSlots {
     /// Sets the limit.
-    pub(crate) fn limit(&self, limit: PlaceLimit) {
+    pub(crate) fn limit(&self, limit: SlotLimit) {
         self.max.set(limit.max);
         *self.limit.borrow_mut() = Some(limit);
     }
@@ -98,30 +98,30 @@ impl Places {
     }
 
     /// Takes a slot if one is free.
-    fn take(self: &Rc<Self>) -> Option<Place> {
+    fn take(self: &Rc<Self>) -> Option<ConnectionSlot> {
         let taken = self.taken.get();
         (taken < self.max.get()).then(|| {
             self.taken.set(taken + 1);
-            Place(self.clone())
+            ConnectionSlot(self.clone())
         })
     }
 
     /// Reports that slots are exhausted, at most once a second.
-    fn tell(&self, crowd: Crowd, now: Moment) {
+    fn tell(&self, shortage: Shortage, now: Moment) {
         let mut told = self.told.get();
-        let of_kind = &mut told[crowd as usize];
+        let of_kind = &mut told[shortage as usize];
         if of_kind.is_some_and(|at| now.since(at) < crate::limits::CROWD_TOLD_PAUSE) {
             return;
         }
         *of_kind = Some(now);
         self.told.set(told);
         if let Some(limit) = &*self.limit.borrow() {
-            (limit.tell)(crowd);
+            (limit.tell)(shortage);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
     }
@@ -129,9 +129,9 @@ impl Drop for Place {
 
 /// No slot is available; contains the limit.
 #[derive(Debug)]
-pub struct Crowded(usize);
+pub struct NoFreeSlot(usize);
 
-impl fmt::Display for Crowded {
+impl fmt::Display for NoFreeSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // nginx's wording, which its users know.
         write!(f, "{} worker_connections are not enough", self.0)
@@ -142,22 +142,22 @@ impl fmt::Display for Crowded {
 /// longest, which `timers` knows, then the upstream connections that `close_upstream` closes one by one while it returns
 /// true.
 pub(crate) async fn take(
-    places: &Rc<Places>,
+    slots: &Rc<ConnectionSlots>,
     (timers, now): (&Timers, Moment),
     close_upstream: impl Fn() -> bool,
-) -> Result<Place, Crowded> {
-    if !places.are_scarce()
-        && let Some(place) = places.take()
+) -> Result<ConnectionSlot, NoFreeSlot> {
+    if !slots.are_scarce()
+        && let Some(slot) = slots.take()
     {
-        return Ok(place);
+        return Ok(slot);
     }
     for _ in 0..CROWD_TURNS_MAX {
         let freed = timers.expire_oldest_idle(PLACES_FREED_MAX, FREED_PART);
         if freed > 0 {
-            places.tell(Crowd::Reused, now);
+            slots.tell(Shortage::Reused, now);
         }
-        if let Some(place) = places.take() {
-            return Ok(place);
+        if let Some(slot) = slots.take() {
+            return Ok(slot);
         }
         if freed == 0 && !close_upstream() {
             break;
@@ -165,9 +165,9 @@ pub(crate) async fn take(
         // Expired connections close when their tasks run.
         yield_once().await;
     }
-    places.take().ok_or_else(|| {
-        places.tell(Crowd::Refused, now);
-        Crowded(places.limited_to().unwrap_or_default())
+    slots.take().ok_or_else(|| {
+        slots.tell(Shortage::Refused, now);
+        NoFreeSlot(slots.limited_to().unwrap_or_default())
     })
 }
 
@@ -179,50 +179,53 @@ mod tests {
     use super::*;
     use crate::worker::Worker;
 
-    fn limited(max: usize) -> (Rc<Places>, Arc<Mutex<Vec<Crowd>>>) {
-        let (places, told) = (
-            Rc::new(Places::default()),
-            Arc::<Mutex<Vec<Crowd>>>::default(),
+    fn limited(max: usize) -> (Rc<ConnectionSlots>, Arc<Mutex<Vec<Shortage>>>) {
+        let (slots, told) = (
+            Rc::new(ConnectionSlots::default()),
+            Arc::<Mutex<Vec<Shortage>>>::default(),
         );
         let heard = told.clone();
-        places.limit(PlaceLimit {
+        slots.limit(SlotLimit {
             max,
-            tell: Arc::new(move |crowd| heard.lock().unwrap().push(crowd)),
+            tell: Arc::new(move |shortage| heard.lock().unwrap().push(shortage)),
         });
-        (places, told)
+        (slots, told)
     }
 
     #[test]
     fn a_place_is_free_again_when_its_connection_is_gone() {
-        assert!(!Places::default().are_scarce(), "there is no end of them");
-        let (places, _) = limited(34);
-        places.keep_back(2);
-        let mut taken: Vec<Place> = (0..29).filter_map(|_| places.take()).collect();
-        assert!(!places.are_scarce());
-        taken.extend(places.take());
-        assert!(places.are_scarce(), "two of 32 are left");
-        taken.extend((0..9).filter_map(|_| places.take()));
+        assert!(
+            !ConnectionSlots::default().are_scarce(),
+            "there is no end of them"
+        );
+        let (slots, _) = limited(34);
+        slots.keep_back(2);
+        let mut taken: Vec<ConnectionSlot> = (0..29).filter_map(|_| slots.take()).collect();
+        assert!(!slots.are_scarce());
+        taken.extend(slots.take());
+        assert!(slots.are_scarce(), "two of 32 are left");
+        taken.extend((0..9).filter_map(|_| slots.take()));
         assert_eq!(taken.len(), 32);
-        assert!(places.take().is_none());
-        assert_eq!(places.limited_to(), Some(34));
+        assert!(slots.take().is_none());
+        assert_eq!(slots.limited_to(), Some(34));
         taken.truncate(3);
-        assert!(places.take().is_some());
-        assert!(!places.are_scarce());
+        assert!(slots.take().is_some());
+        assert!(!slots.are_scarce());
     }
 
     #[test]
-    fn a_crowd_is_told_of_once_a_second_and_kind() {
-        let (places, told) = limited(1);
-        for (after, crowd) in [
-            (0, Crowd::Reused),
-            (10, Crowd::Refused),
-            (20, Crowd::Reused),
-            (999, Crowd::Refused),
-            (1000, Crowd::Reused),
+    fn a_shortage_is_told_of_once_a_second_and_kind() {
+        let (slots, told) = limited(1);
+        for (after, shortage) in [
+            (0, Shortage::Reused),
+            (10, Shortage::Refused),
+            (20, Shortage::Reused),
+            (999, Shortage::Refused),
+            (1000, Shortage::Reused),
         ] {
-            places.tell(crowd, Moment::START + Duration::from_millis(after));
+            slots.tell(shortage, Moment::START + Duration::from_millis(after));
         }
-        let expected = [Crowd::Reused, Crowd::Refused, Crowd::Reused];
+        let expected = [Shortage::Reused, Shortage::Refused, Shortage::Reused];
         assert_eq!(*told.lock().unwrap(), expected);
     }
 
@@ -232,28 +235,28 @@ mod tests {
         let runtime = { runtime }.build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let worker = Worker::new(0, 1);
-            worker.places.limit(PlaceLimit {
+            worker.slots.limit(SlotLimit {
                 max: 4,
                 tell: Arc::new(|_| {}),
             });
             let idle = |seconds| {
-                let (worker, place) = (worker.clone(), worker.places.take());
+                let (worker, slot) = (worker.clone(), worker.slots.take());
                 tokio::task::spawn_local(async move {
                     let timer = worker.timers.timer();
                     timer.set_idle(&worker.clock, Duration::from_secs(seconds), Duration::ZERO);
                     std::future::poll_fn(|cx| timer.poll_expired(cx)).await;
-                    drop(place);
+                    drop(slot);
                 })
             };
             let (first, second) = (idle(9), idle(5));
             yield_once().await;
-            let busy = [worker.take_place().await, worker.take_place().await];
+            let busy = [worker.take_slot().await, worker.take_slot().await];
             assert!(busy.iter().all(Result::is_ok));
-            let more = [worker.take_place().await, worker.take_place().await];
+            let more = [worker.take_slot().await, worker.take_slot().await];
             assert!(more.iter().all(Result::is_ok));
             assert!(first.is_finished() && second.is_finished());
             let none = worker
-                .take_place()
+                .take_slot()
                 .await
                 .expect_err("nobody is idle any more");
             assert_eq!(none.to_string(), "4 worker_connections are not enough");

@@ -37,7 +37,7 @@ pub mod worker;
 pub mod workers;
 
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
-pub use connection_slots::{Crowd, Crowded, Place, PlaceLimit};
+pub use connection_slots::{ConnectionSlot, NoFreeSlot, Shortage, SlotLimit};
 pub use failure::{Failure, FailureKind, Retry, Side};
 pub use listener::ListenAddr;
 pub use probes::Probes;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{Remote, Told};
+use sluice_message::{ProxiedAddresses, Remote};
 use sluice_wire::proxy_protocol::{Beginning, Ends, HEADER_BYTES_MAX, decode};
 use tokio::io::{AsyncReadExt, Interest};
 
@@ -19,7 +19,7 @@ use crate::worker::Worker;
 
 /// The listener wrappers of a listener.
 #[derive(Clone, Default)]
-pub struct Entrance {
+pub struct ListenerWrapper {
     /// The PROXY protocol settings; `None` if it is disabled.
     pub proxies: Option<Arc<Proxies>>,
     /// What to do with plain HTTP on a TLS listener.
@@ -69,7 +69,7 @@ pub(crate) struct Heard {
     /// The addresses of client and server, if the header is used.
     pub(crate) ends: Option<(Remote, SocketAddr)>,
     /// Data that is only recorded.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<ProxiedAddresses>,
 }
 
 /// Reads the header if one is expected, and returns its data; an error ends the connection.
@@ -101,7 +101,7 @@ pub(crate) async fn enter(
         },
         Belief::Note => Heard {
             ends: None,
-            told: Some(Told {
+            told: Some(ProxiedAddresses {
                 source,
                 destination,
             }),

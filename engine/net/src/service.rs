@@ -270,12 +270,12 @@ impl Default for Linger {
 
 impl ClientLimits {
     /// The same timeout for everything, and no other limit.
-    pub fn patient(patience: Duration) -> ClientLimits {
+    pub fn patient(timeouts: Duration) -> ClientLimits {
         ClientLimits {
-            body_idle_timeout: patience,
-            write_idle_timeout: patience,
+            body_idle_timeout: timeouts,
+            write_idle_timeout: timeouts,
             min_rate: None,
-            keep_alive_timeout: patience,
+            keep_alive_timeout: timeouts,
             keep_alive_min: Duration::ZERO,
             keep_alive_told: 0,
             requests_max: u64::MAX,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::connection_slots::Place;
+use crate::connection_slots::ConnectionSlot;
 use crate::limits::HALF_CLOSED_TIMEOUT;
 use crate::load::Lease;
 use crate::stream::Stream;
@@ -24,7 +24,7 @@ pub struct Tunnel {
     /// The connection to the peer.
     pub stream: Stream,
     /// The peer connection's slot among the connections of the worker, if it takes one.
-    pub place: Option<Place>,
+    pub slot: Option<ConnectionSlot>,
     /// Bytes already received from the peer after its response head.
     pub received: Vec<u8>,
     /// Maximum lifetime, if limited.
@@ -72,7 +72,7 @@ pub async fn join_counted(
         received: responded,
         lifetime,
         lease: _lease,
-        place: _place,
+        slot: _slot,
         notice,
         buffer_bytes,
     } = tunnel;

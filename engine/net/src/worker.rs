@@ -13,7 +13,7 @@ use sluice_message::Moment;
 
 use crate::buffers::Buffers;
 use crate::clock::Clock;
-use crate::connection_slots::{self, Crowded, Place, Places};
+use crate::connection_slots::{self, ConnectionSlot, ConnectionSlots, NoFreeSlot};
 use crate::handshakes::{Handshakes, Room};
 use crate::interims::Interims;
 use crate::timer::Timers;
@@ -35,7 +35,7 @@ pub struct Worker {
     /// Its upstream connections.
     upstreams: PoolSlot,
     /// Its connection slots.
-    pub(crate) places: Rc<Places>,
+    pub(crate) slots: Rc<ConnectionSlots>,
     /// TLS handshakes in progress with clients.
     pub(crate) handshakes: Rc<Handshakes>,
     /// Interim responses for the client whose connection is being polled.
@@ -149,13 +149,13 @@ impl Worker {
     /// # Errors
     ///
     /// All slots are taken by connections in use.
-    pub async fn take_place(&self) -> Result<Place, Crowded> {
+    pub async fn take_slot(&self) -> Result<ConnectionSlot, NoFreeSlot> {
         let clients = (&*self.timers, self.clock.coarse());
         let close_upstream = || {
             let pool = self.upstreams.get();
             pool.is_some_and(UpstreamPool::close_oldest)
         };
-        connection_slots::take(&self.places, clients, close_upstream).await
+        connection_slots::take(&self.slots, clients, close_upstream).await
     }
 
     /// Its upstream connections; the pool is created at first use.

@@ -20,11 +20,11 @@ use tokio::task::AbortHandle;
 
 use crate::binding::{Binding, Slot};
 use crate::connection::{self, Connection, Open, Shared};
-use crate::connection_slots::PlaceLimit;
+use crate::connection_slots::SlotLimit;
 use crate::handed::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener};
-use crate::listener_wrapper::Entrance;
+use crate::listener_wrapper::ListenerWrapper;
 use crate::service::{Protocols, Service};
 use crate::stream::Stream;
 use crate::sys;
@@ -56,7 +56,7 @@ pub struct Listen<S: Service> {
     /// Creates TLS sessions; `None` for a plain listener.
     pub tls: Option<Arc<dyn crate::tls::Acceptor>>,
     /// The listener wrappers; `None` if there are none.
-    pub entrance: Option<Arc<Entrance>>,
+    pub wrapper: Option<Arc<ListenerWrapper>>,
     /// The HTTP versions on plain connections.
     pub protocols: Protocols,
 }
@@ -92,7 +92,7 @@ pub struct Conditions {
     /// Their nice value, from -20 (highest priority) to 19.
     pub priority: Option<i32>,
     /// The connection limit of each worker; unlimited if `None`.
-    pub places: Option<PlaceLimit>,
+    pub slots: Option<SlotLimit>,
 }
 
 impl Conditions {
@@ -151,8 +151,8 @@ impl<S: Service> Workers<S> {
                         let _ = taken.send(outcome);
                         if is_fit {
                             let worker = Worker::counting(index, count, own);
-                            if let Some(limit) = conditions.places {
-                                worker.places.limit(limit);
+                            if let Some(limit) = conditions.slots {
+                                worker.slots.limit(limit);
                             }
                             run_thread(worker, limit, inbox);
                         }
@@ -209,7 +209,7 @@ impl<S: Service> Workers<S> {
                         addr: l.addr.clone(),
                         service: l.service.clone(),
                         tls: l.tls.clone(),
-                        entrance: l.entrance.clone(),
+                        wrapper: l.wrapper.clone(),
                         protocols: l.protocols,
                     };
                     let own = sockets.get_mut(&l.addr).and_then(Vec::pop);
@@ -399,7 +399,7 @@ impl<S: Service> Running<S> {
             let binding = Binding {
                 service: listen.service,
                 tls: listen.tls,
-                entrance: listen.entrance,
+                wrapper: listen.wrapper,
                 protocols: listen.protocols,
             };
             let settings = binding.service.settings();
@@ -434,7 +434,7 @@ impl<S: Service> Running<S> {
         }
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
         // One more, for the channel between nginx's master and worker processes.
-        self.shared.worker.places.keep_back(listeners + 1);
+        self.shared.worker.slots.keep_back(listeners + 1);
         if before.is_empty() {
             return;
         }
@@ -518,14 +518,14 @@ async fn admit<S: Service>(
 ) {
     let counters = &shared.worker.counters;
     counters.accepted.up();
-    let Ok(place) = shared.worker.take_place().await else {
+    let Ok(taken) = shared.worker.take_slot().await else {
         // As in nginx. A client left in the accept queue would not learn that the server is full.
         counters.refused.up();
         return;
     };
-    let open = Open::new(&shared.worker, (entered, place));
+    let open = Open::new(&shared.worker, (entered, taken));
     let (slot, shared) = (slot.clone(), shared.clone());
-    if slot.binding().entrance.is_some() {
+    if slot.binding().wrapper.is_some() {
         tokio::task::spawn_local(connection::enter(stream, remote, slot, shared, open));
     } else {
         let ends = (remote, stream.local_addr());

@@ -79,7 +79,7 @@ fn panics_during(name: &str, test: impl FnOnce(&dyn Fn() -> UnixStream)) -> u64 
         },
         service: Arc::new(Fragile(settings())),
         tls: None,
-        entrance: None,
+        wrapper: None,
         protocols: Protocols {
             h1: true,
             h2: true,

@@ -13,7 +13,7 @@ use crate::endpoint::{Address, Endpoint};
 use crate::failures::{crowded, refused, timed_out};
 use crate::handshake::secure;
 use crate::{names, race, through};
-use sluice_net::Place;
+use sluice_net::ConnectionSlot;
 use sluice_net::failure::Failure;
 use sluice_net::stream::Stream;
 use sluice_net::timeout::within;
@@ -24,13 +24,13 @@ pub(crate) async fn dial(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
-) -> Result<(Stream, Place), Failure> {
-    let place = worker.take_place().await.map_err(crowded)?;
+) -> Result<(Stream, ConnectionSlot), Failure> {
+    let slot = worker.take_slot().await.map_err(crowded)?;
     // By reference: a future holds an argument passed by value twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);
     let stream = made.await.unwrap_or_else(|| Err(timed_out()))?;
-    Ok((stream, place))
+    Ok((stream, slot))
 }
 
 async fn connect(

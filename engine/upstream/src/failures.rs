@@ -2,7 +2,7 @@
 
 use std::io;
 
-use sluice_net::Crowded;
+use sluice_net::NoFreeSlot;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::gate::Shut;
 use sluice_net::tls::HandshakeError;
@@ -30,7 +30,7 @@ pub(crate) fn handshake_failed(error: HandshakeError) -> Failure {
 }
 
 /// The worker has no free connection slot. The response is 500, as in nginx.
-pub(crate) fn crowded(crowded: Crowded) -> Failure {
+pub(crate) fn crowded(crowded: NoFreeSlot) -> Failure {
     Failure::new(Side::Internal, FailureKind::Io)
         .because(format!("{crowded} while connecting to upstream"))
 }

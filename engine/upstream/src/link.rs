@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use crate::endpoint::Endpoint;
 use crate::limits::{REST_READ_BYTES, REST_READS_MAX};
 use sluice_message::Moment;
-use sluice_net::Place;
+use sluice_net::ConnectionSlot;
 use sluice_net::gate::Pass;
 use sluice_net::stream::Stream;
 use sluice_wire::fastcgi::ResponseDecoder;
@@ -36,7 +36,7 @@ pub struct Link {
     /// Its permit of the upstream's concurrency limit; `None` while idle.
     pub(crate) permit: Option<Pass>,
     /// Its slot among the connections of the worker.
-    pub(crate) place: Place,
+    pub(crate) slot: ConnectionSlot,
     /// Decodes the rest of its last response, whose content was complete before.
     pub(crate) rest: Option<Box<ResponseDecoder>>,
 }
@@ -53,7 +53,7 @@ pub(crate) enum Usable {
 
 impl Link {
     /// A newly dialled connection.
-    pub(crate) fn new(stream: Stream, endpoint: Arc<Endpoint>, place: Place) -> Link {
+    pub(crate) fn new(stream: Stream, endpoint: Arc<Endpoint>, slot: ConnectionSlot) -> Link {
         Link {
             stream,
             endpoint,
@@ -62,7 +62,7 @@ impl Link {
             served: 0,
             first_idle_at: Moment::START,
             permit: None,
-            place,
+            slot,
             rest: None,
         }
     }

@@ -260,7 +260,7 @@ impl LinkCall {
         worker.buffers.give_back(std::mem::take(&mut self.received));
         Tunnel {
             stream: self.link.stream,
-            place: Some(self.link.place),
+            slot: Some(self.link.slot),
             received,
             lifetime,
             lease: self.lease,

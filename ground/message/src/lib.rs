@@ -29,7 +29,9 @@ pub mod span;
 pub mod status;
 pub mod uri;
 
-pub use conn::{ConnFacts, ConnInfo, Early, IpText, Judged, Offered, Remote, TlsInfo, Told};
+pub use conn::{
+    ConnFacts, ConnInfo, Early, IpText, Judged, Offered, ProxiedAddresses, Remote, TlsInfo,
+};
 pub use fields::{Field, Fields, FixedField, Unfit};
 pub use head::{RequestHead, ResponseHead, Scheme, Version};
 pub use method::Method;

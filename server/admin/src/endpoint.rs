@@ -111,7 +111,7 @@ impl Endpoint {
                 addr,
                 service: service.clone(),
                 tls: None,
-                entrance: None,
+                wrapper: None,
                 protocols: Protocols::default(),
             })
             .collect();

@@ -14,7 +14,7 @@ use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
 
 use crate::charset::recode::Charsets;
-use crate::client_timeouts::Patience;
+use crate::client_timeouts::ClientTimeouts;
 use crate::clients::Clients;
 use crate::groups::{Case, Pattern};
 use crate::locations::{How, Locations};
@@ -46,9 +46,9 @@ pub fn build<'m>(
         locations: Vec::new(),
         places: Vec::new(),
         responses: Vec::new(),
-        patience: std::iter::once(&ClientLimitsConfig::default())
+        timeouts: std::iter::once(&ClientLimitsConfig::default())
             .chain(&config.client_limits)
-            .map(Patience::build)
+            .map(ClientTimeouts::build)
             .collect::<Result<_, Refusal>>()?,
     };
     let tree_ref = TreeRef::default();
@@ -74,7 +74,7 @@ pub fn build<'m>(
         locations: build.locations,
         places: build.places,
         responses: build.responses,
-        patience: build.patience,
+        timeouts: build.timeouts,
         secure: config.secure,
         tables: Tables::shared(&config.tables, builder.recorder)?,
         log: builder.log.cloned(),
@@ -95,7 +95,7 @@ struct Build {
     locations: Vec<Location>,
     places: Vec<Place>,
     responses: Vec<Response>,
-    patience: Vec<Patience>,
+    timeouts: Vec<ClientTimeouts>,
 }
 
 impl Build {
@@ -238,8 +238,8 @@ impl Build {
             error_log: config.error_log.as_str().into(),
             tells_missing: config.log_not_found.unwrap_or(true),
             tells_rewrites: config.rewrite_log,
-            patience: Some(config.client_limits)
-                .filter(|number| (*number as usize) < self.patience.len())
+            timeouts: Some(config.client_limits)
+                .filter(|number| (*number as usize) < self.timeouts.len())
                 .ok_or_else(|| Refusal::new("a place names limits that are not there"))?,
         };
         self.places.push(place);

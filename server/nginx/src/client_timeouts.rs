@@ -18,16 +18,16 @@ const HEADERS_MAX: u64 = 1000;
 
 /// Client settings of some scopes.
 #[derive(Clone, Debug)]
-pub struct Patience {
+pub struct ClientTimeouts {
     limits: ClientLimits,
     /// Whether connections of some browsers are closed after each response (`keepalive_disable`).
     disables_msie6: bool,
     disables_safari: bool,
 }
 
-impl Patience {
+impl ClientTimeouts {
     /// Parses the settings of a scope.
-    pub fn build(config: &Config) -> Result<Patience, Refusal> {
+    pub fn build(config: &Config) -> Result<ClientTimeouts, Refusal> {
         let time = |given: Option<sluice_model::Duration>, usual: u64| match given {
             None => Duration::from_secs(usual),
             Some(given) => Duration::from_nanos(given.0.unsigned_abs()),
@@ -42,7 +42,7 @@ impl Patience {
             None => browser == "msie6",
             Some(browsers) => browsers.iter().any(|known| known == browser),
         };
-        Ok(Patience {
+        Ok(ClientTimeouts {
             disables_msie6: is_disabled("msie6"),
             disables_safari: is_disabled("safari"),
             limits: ClientLimits {
@@ -116,7 +116,7 @@ fn is_safari(agent: &[u8]) -> bool {
 pub fn per_server(tree: &Tree, settings: &Settings) -> (Settings, Option<Vec<Settings>>) {
     let of = |server: &super::Server| {
         let place = &tree.places[server.place as usize];
-        of_server(settings, &server.heads, tree.patience_of(place).limits())
+        of_server(settings, &server.heads, tree.timeouts_of(place).limits())
     };
     let all: Vec<Settings> = tree.servers.iter().map(of).collect();
     let first = all[0].clone();

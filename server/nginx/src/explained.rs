@@ -3,7 +3,7 @@
 
 use sluice_model::http::RouteOrigin;
 
-use super::state::{NginxContext, Told};
+use super::state::{ExplainedLine, NginxContext};
 use sluice_pipeline::context::Exchange;
 
 /// Starts recording: the request is explained, not served.
@@ -43,16 +43,20 @@ fn note(
     if exchange.context.nginx().is_explained {
         let text = text(exchange);
         let origin = origin.route();
-        exchange.context.occasional_mut().explained.push(Told {
-            origin,
-            took_part,
-            text,
-        });
+        exchange
+            .context
+            .occasional_mut()
+            .explained
+            .push(ExplainedLine {
+                origin,
+                took_part,
+                text,
+            });
     }
 }
 
 /// The notes recorded since the last call.
-pub fn take(exchange: &mut Exchange) -> Vec<Told> {
+pub fn take(exchange: &mut Exchange) -> Vec<ExplainedLine> {
     match exchange.context.nginx().is_explained
         && !exchange.context.occasional().explained.is_empty()
     {

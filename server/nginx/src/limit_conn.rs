@@ -8,7 +8,7 @@ use sluice_model::nginx::ConnectionLimits as Config;
 use sluice_route::Template;
 
 use super::connection_zone::{Zone, Zones};
-use super::limit_req::{Told, trial};
+use super::limit_req::{LimitLog, trial};
 use super::state::Limited;
 use crate::state::NginxContext;
 use sluice_handlers::limits::FLIGHT_KEY_BYTES_MAX;
@@ -24,7 +24,7 @@ struct Limits {
     limits: Box<[Limit]>,
     status: Status,
     dry_run: bool,
-    told: Told,
+    told: LimitLog,
 }
 
 struct Limit {
@@ -56,7 +56,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
         limits: limits.collect::<Result<_, Refusal>>()?,
         status,
         dry_run: config.dry_run,
-        told: Told::build(&config.log_level, builder)?,
+        told: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 

@@ -20,11 +20,11 @@ use sluice_pipeline::refusal::Refusal;
 struct LimitReq {
     limits: RateLimit,
     dry_run: bool,
-    told: Told,
+    told: LimitLog,
 }
 
 /// Logs limited requests, with a configurable level.
-pub struct Told {
+pub struct LimitLog {
     tree: TreeRef,
     grade: Grade,
 }
@@ -34,7 +34,7 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     Ok(Box::new(LimitReq {
         limits: RateLimit::build(config, builder)?,
         dry_run: config.dry_run,
-        told: Told::build(&config.log_level, builder)?,
+        told: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 
@@ -136,11 +136,11 @@ async fn hold(exchange: &mut Exchange) -> Step {
     Step::Next
 }
 
-impl Told {
+impl LimitLog {
     /// Parses the level; the default is `error`.
-    pub fn build(level: &str, builder: &Builder<'_>) -> Result<Told, Refusal> {
+    pub fn build(level: &str, builder: &Builder<'_>) -> Result<LimitLog, Refusal> {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
-        Ok(Told {
+        Ok(LimitLog {
             tree: Shared::of(builder).tree,
             grade: Grade::named(level).ok_or_else(wrong)?,
         })

@@ -16,7 +16,7 @@ use sluice_pipeline::refusal::Refusal;
 pub struct RealIp {
     trusted: IpRanges,
     unix: Unix,
-    told: Told,
+    told: AddressSource,
     search: Search,
 }
 
@@ -28,7 +28,7 @@ enum Unix {
 
 /// The source of the address (`real_ip_header`).
 #[derive(Debug)]
-enum Told {
+enum AddressSource {
     Field(Box<[u8]>),
     /// The header of the PROXY protocol.
     Header,
@@ -72,8 +72,8 @@ impl RealIp {
                 false => Unix::Untrusted,
             },
             told: match config.field.as_str() {
-                "" => Told::Header,
-                field => Told::Field(field.as_bytes().into()),
+                "" => AddressSource::Header,
+                field => AddressSource::Field(field.as_bytes().into()),
             },
             search: match config.recursive {
                 true => Search::LastUntrusted,
@@ -92,8 +92,8 @@ impl RealIp {
             return;
         }
         let found = match &self.told {
-            Told::Header => exchange.conn.facts.told.as_ref().map(|told| told.source),
-            Told::Field(name) => {
+            AddressSource::Header => exchange.conn.facts.told.as_ref().map(|told| told.source),
+            AddressSource::Field(name) => {
                 let lines: Vec<&[u8]> = exchange.req.fields.find(name).collect();
                 self.find(&lines)
             }
@@ -107,7 +107,7 @@ impl RealIp {
 
     /// The address reported by the proxy at `ip`, if it is trusted; else `ip`.
     pub fn behind(&self, exchange: &Exchange, ip: IpAddr) -> IpAddr {
-        let Told::Field(name) = &self.told else {
+        let AddressSource::Field(name) = &self.told else {
             return ip;
         };
         if !self.trusted.contains(ip) {

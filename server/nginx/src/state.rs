@@ -253,7 +253,7 @@ impl NginxContext for Context {
 
 /// One configuration line that was evaluated.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ExplainedLine {
     /// Where the line was written; `None` stands for the handler's own line.
     pub origin: Option<OriginId>,
     /// Whether the line had an effect, as opposed to being evaluated only.
@@ -293,7 +293,7 @@ pub struct Occasional {
     /// The charset of the page that includes the response.
     pub(super) charset_of_page: Vec<u8>,
     /// Notes for `explain`.
-    pub(super) explained: Vec<Told>,
+    pub(super) explained: Vec<ExplainedLine>,
     /// The trailers added to the response.
     pub(super) trailers: Fields,
 }

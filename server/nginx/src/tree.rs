@@ -17,7 +17,7 @@ use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
 use sluice_pipeline::handler::{Handler, Step};
 
-use crate::client_timeouts::Patience;
+use crate::client_timeouts::ClientTimeouts;
 use crate::clients::Clients;
 use crate::locations::{Found, How, Locations};
 use crate::pages::Pages;
@@ -39,7 +39,7 @@ pub struct Tree {
     /// The responses of `return` directives, by index.
     pub(crate) responses: Vec<Response>,
     /// Client settings by index; the first are nginx's defaults.
-    pub(crate) patience: Vec<Patience>,
+    pub(crate) timeouts: Vec<ClientTimeouts>,
     /// Whether the addresses use TLS.
     pub(crate) secure: bool,
     /// Lookup variables (`map`, `geo` and others); `None` if there are none.
@@ -176,7 +176,7 @@ pub(crate) struct Place {
     /// Whether rewrites are logged (`rewrite_log`).
     pub(crate) tells_rewrites: bool,
     /// The index of the client settings.
-    pub(crate) patience: u32,
+    pub(crate) timeouts: u32,
 }
 
 /// The handler that selects server and location.
@@ -399,17 +399,17 @@ impl Tree {
     /// Runs the handlers of the scope that was reached.
     pub(crate) fn arrive(&self, exchange: &mut Exchange) -> Step {
         let place = self.place(exchange);
-        let patience = self.patience_of(place);
-        exchange.close |= patience.turns_away(exchange);
+        let timeouts = self.timeouts_of(place);
+        exchange.close |= timeouts.turns_away(exchange);
         if let RequestBody::Stream(body) = &mut exchange.body {
-            body.set_idle_timeout(patience.body_timeout());
-            body.set_min_rate(patience.limits().min_rate);
+            body.set_idle_timeout(timeouts.body_timeout());
+            body.set_min_rate(timeouts.limits().min_rate);
         }
         Step::Enter(place.list)
     }
 
-    pub(crate) fn patience_of(&self, place: &Place) -> &Patience {
-        &self.patience[place.patience as usize]
+    pub(crate) fn timeouts_of(&self, place: &Place) -> &ClientTimeouts {
+        &self.timeouts[place.timeouts as usize]
     }
 
     /// The server that the SNI name of a handshake selects.
@@ -420,7 +420,7 @@ impl Tree {
 
     /// Sends the response of a `return`, after its scope has added headers.
     pub(crate) fn response(&self, exchange: &mut Exchange, response: u32) -> Step {
-        exchange.close |= self.patience_of(self.place(exchange)).turns_away(exchange);
+        exchange.close |= self.timeouts_of(self.place(exchange)).turns_away(exchange);
         match self.place(exchange).errors {
             None => self.responses[response as usize].give(self, exchange),
             Some(list) => {

@@ -30,7 +30,7 @@ impl VirtualServers for Tree {
     }
 
     fn client_limits(&self, exchange: &Exchange) -> &ClientLimits {
-        self.patience_of(self.place(exchange)).limits()
+        self.timeouts_of(self.place(exchange)).limits()
     }
 
     fn server_of(&self, conn: &ConnInfo) -> u32 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use sluice_message::Remote;
 use sluice_model::{RawModule, Server};
-use sluice_net::listener_wrapper::{Belief, Entrance, PlainHttp, Proxies};
+use sluice_net::listener_wrapper::{Belief, ListenerWrapper, PlainHttp, Proxies};
 use sluice_route::matcher::IpRanges;
 
 use crate::limits::PROXY_HEADER_TIMEOUT;
@@ -34,7 +34,10 @@ impl Speaks {
 
 /// Parses the listener wrappers of a server; `None` if it has none. Wrappers change the meaning of the bytes on a
 /// connection, so an unsupported one is an error.
-pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {
+pub(crate) fn build(
+    server: &Server,
+    speaks: Speaks,
+) -> Result<Option<Arc<ListenerWrapper>>, Refusal> {
     if let Some(wrapper) = server.packet_conn_wrappers.first() {
         let what = format!("packet connection wrapper `{}`", name(wrapper));
         return Err(Refusal::not_yet(
@@ -45,7 +48,7 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
     let names: Vec<&str> = server.listener_wrappers.iter().map(name).collect();
     // As in Caddy, TLS is the first wrapper unless the list places it.
     let tls_at = names.iter().position(|name| *name == "tls").unwrap_or(0);
-    let mut entrance = Entrance::default();
+    let mut built = ListenerWrapper::default();
     for (at, wrapper) in server.listener_wrappers.iter().enumerate() {
         let name = names[at];
         if name != "tls" && speaks == Speaks::Tls && at >= tls_at {
@@ -58,11 +61,11 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
             "tls" => {}
             // Does not change the bytes of the connection; parsed by `settings`.
             SOCKET_WRAPPER => {}
-            "http_redirect" => entrance.plain_http = PlainHttp::Redirect,
+            "http_redirect" => built.plain_http = PlainHttp::Redirect,
             // An extension of sluice: the handlers serve plain HTTP requests, as in nginx.
-            "plain_http" => entrance.plain_http = PlainHttp::Serve,
-            "proxy_protocol" if entrance.proxies.is_none() => {
-                entrance.proxies = Some(Arc::new(proxies(wrapper)?));
+            "plain_http" => built.plain_http = PlainHttp::Serve,
+            "proxy_protocol" if built.proxies.is_none() => {
+                built.proxies = Some(Arc::new(proxies(wrapper)?));
             }
             "proxy_protocol" => {
                 return Err(Refusal::new("listener wrapper `proxy_protocol` twice"));
@@ -73,8 +76,8 @@ pub(crate) fn build(server: &Server, speaks: Speaks) -> Result<Option<Arc<Entran
             }
         }
     }
-    let is_plain = entrance.proxies.is_none() && entrance.plain_http == PlainHttp::Refuse;
-    Ok((!is_plain).then(|| Arc::new(entrance)))
+    let is_plain = built.proxies.is_none() && built.plain_http == PlainHttp::Refuse;
+    Ok((!is_plain).then(|| Arc::new(built)))
 }
 
 fn name(wrapper: &RawModule) -> &str {
@@ -138,7 +141,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn built(wrappers: Value, speaks: Speaks) -> Result<Option<Arc<Entrance>>, Refusal> {
+    fn built(wrappers: Value, speaks: Speaks) -> Result<Option<Arc<ListenerWrapper>>, Refusal> {
         let server = json!({ "listener_wrappers": wrappers });
         build(&serde_json::from_value(server).unwrap(), speaks)
     }
@@ -146,9 +149,9 @@ mod tests {
     fn judge(settings: Value, remote: &str) -> Belief {
         let mut wrapper = settings;
         wrapper["wrapper"] = json!("proxy_protocol");
-        let entrance = built(json!([wrapper]), Speaks::Plain).unwrap().unwrap();
+        let built = built(json!([wrapper]), Speaks::Plain).unwrap().unwrap();
         let remote = remote.parse().map_or(Remote::Unix, Remote::Ip);
-        (entrance.proxies.as_ref().unwrap().judge)(remote)
+        (built.proxies.as_ref().unwrap().judge)(remote)
     }
 
     #[test]

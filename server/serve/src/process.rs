@@ -323,7 +323,7 @@ fn build(
         };
         let site = build_site(server, &place, around);
         let wrapper = listener_wrapper::build(server, Speaks::of(server));
-        let entrance = wrapper.unwrap_or_else(|refusal| {
+        let wrapper = wrapper.unwrap_or_else(|refusal| {
             refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
             None
         });
@@ -342,7 +342,7 @@ fn build(
                         addr,
                         service: site.clone(),
                         tls: prepared.acceptor(name, protocols),
-                        entrance: entrance.clone(),
+                        wrapper: wrapper.clone(),
                         protocols,
                     });
                 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sluice_model::ProcessApp;
-use sluice_net::{Crowd, PlaceLimit};
+use sluice_net::{Shortage, SlotLimit};
 use sluice_observe::log::{CROWD, Log};
 
 /// The maximum number of open files of the process, and the number of workers that share it.
@@ -13,7 +13,7 @@ pub struct Files {
 }
 
 /// The connection limit of each worker, if the configuration sets one.
-pub fn place_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<PlaceLimit> {
+pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLimit> {
     let max = asked.worker_connections;
     if max == 0 {
         return None;
@@ -27,17 +27,17 @@ pub fn place_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<PlaceL
             .send();
     }
     let log = log.clone();
-    let tell = move |crowd| {
-        let entry = match crowd {
-            Crowd::Reused => log.warn(
+    let tell = move |shortage| {
+        let entry = match shortage {
+            Shortage::Reused => log.warn(
                 CROWD,
                 "worker_connections are not enough, reusing connections",
             ),
-            Crowd::Refused => log.error(CROWD, "worker_connections are not enough"),
+            Shortage::Refused => log.error(CROWD, "worker_connections are not enough"),
         };
         entry.integer("worker_connections", u64::from(max)).send();
     };
-    Some(PlaceLimit {
+    Some(SlotLimit {
         max: usize::try_from(max).unwrap_or(usize::MAX),
         tell: Arc::new(tell),
     })

@@ -106,7 +106,7 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
     let mut conditions = rights::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
     panics::report_to(log.clone()).map_err(Failed::new)?;
-    conditions.places = connection_limit_log::place_limit(
+    conditions.slots = connection_limit_log::slot_limit(
         &asked,
         &log,
         Files {

@@ -70,7 +70,7 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
         identity,
         processors: processors(&asked.worker_processors).map_err(Failed::new)?,
         priority: priority.transpose().map_err(Failed::new)?,
-        places: None,
+        slots: None,
     })
 }
 

@@ -9,7 +9,7 @@ use sluice_message::Remote;
 use super::{Connection, redirect};
 use crate::binding::{Binding, Slot};
 use crate::connection::shared::{Open, Shared};
-use crate::listener_wrapper::{self, Entrance, Heard, PlainHttp};
+use crate::listener_wrapper::{self, Heard, ListenerWrapper, PlainHttp};
 use crate::service::Service;
 use crate::stream::Stream;
 use crate::timeout::within;
@@ -26,8 +26,8 @@ pub(crate) async fn enter<S: Service>(
     let binding = slot.binding();
     let mut ends = (remote, stream.local_addr());
     let (mut told, mut is_plain) = (None, false);
-    if let Some(entrance) = &binding.entrance {
-        let reading = read(&shared.worker, &mut stream, remote, entrance, &binding);
+    if let Some(wrapper) = &binding.wrapper {
+        let reading = read(&shared.worker, &mut stream, remote, wrapper, &binding);
         // In a separate allocation, freed before the connection is served.
         match Box::pin(reading).await {
             Err(_) => return,
@@ -69,10 +69,10 @@ async fn read<S: Service>(
     worker: &Worker,
     stream: &mut Stream,
     remote: Remote,
-    entrance: &Entrance,
+    wrapper: &ListenerWrapper,
     binding: &Binding<S>,
 ) -> io::Result<Found> {
-    let heard = match &entrance.proxies {
+    let heard = match &wrapper.proxies {
         None => Heard::default(),
         Some(proxies) => listener_wrapper::enter(worker, stream, remote, proxies).await?,
     };
@@ -81,11 +81,11 @@ async fn read<S: Service>(
         plain_response: None,
         is_plain: false,
     };
-    if binding.tls.is_none() || entrance.plain_http == PlainHttp::Refuse {
+    if binding.tls.is_none() || wrapper.plain_http == PlainHttp::Refuse {
         return Ok(found);
     }
     let settings = binding.service.settings();
-    if entrance.plain_http == PlainHttp::Serve {
+    if wrapper.plain_http == PlainHttp::Serve {
         let looking = redirect::is_plain(stream);
         let looked = within(worker, settings.handshake_timeout, looking).await;
         found.is_plain = looked.ok_or(io::ErrorKind::TimedOut)??;

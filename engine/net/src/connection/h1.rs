@@ -12,7 +12,7 @@ use sluice_wire::h1::{
 
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
-use super::send::{Ended, Patience, Sending};
+use super::send::{Ended, SendTimeouts, Sending};
 use super::serve_response::{Asker, response};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::binding::Binding;
@@ -259,12 +259,12 @@ impl<S: Service> Connection<S> {
         }
         let limits = service.client_limits(exchange);
         exchange.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
-        let patience = Patience {
+        let timeouts = SendTimeouts {
             idle: limits.write_idle_timeout,
             min_rate: limits.min_rate,
             until: service.write_until(exchange),
         };
-        Sending::new(&self.link, patience, limits.keep_alive_told, exchange, body)
+        Sending::new(&self.link, timeouts, limits.keep_alive_told, exchange, body)
     }
 
     fn is_body_finished(&self) -> bool {

@@ -13,7 +13,7 @@ mod send;
 mod serve_response;
 mod shared;
 
-use sluice_message::{ConnFacts, ConnInfo, Moment, Remote, Told};
+use sluice_message::{ConnFacts, ConnInfo, Moment, ProxiedAddresses, Remote};
 use sluice_wire::h1::RequestDecoder;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -219,7 +219,7 @@ impl<S: Service> Connection<S> {
     }
 
     /// Records the addresses from a PROXY protocol header that is not trusted.
-    pub(crate) fn note(&mut self, told: Told) {
+    pub(crate) fn note(&mut self, told: ProxiedAddresses) {
         Rc::make_mut(&mut self.info).facts.told = Some(Box::new(told));
     }
 

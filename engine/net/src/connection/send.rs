@@ -40,7 +40,7 @@ pub(super) enum Sending<'a> {
 
 /// Limits on the time a client may take to receive a response.
 #[derive(Clone, Copy)]
-pub(super) struct Patience {
+pub(super) struct SendTimeouts {
     /// Maximum time without progress.
     pub(super) idle: Duration,
     /// The minimum data rate.
@@ -76,12 +76,12 @@ impl<'a> Sending<'a> {
     /// none. Sets `exchange.close` if the framing requires it.
     pub(super) fn new<C>(
         link: &'a Link,
-        patience: Patience,
+        timeouts: SendTimeouts,
         told: u32,
         exchange: &mut Exchange<C>,
         body: Body,
     ) -> Sending<'a> {
-        let mut sender = Sender::new(link, patience);
+        let mut sender = Sender::new(link, timeouts);
         if let Body::Tunnel(peer) = body {
             sender.encode_head(exchange, BodyFraming::None, ConnectionHeader::Upgrade);
             return sender.bytes(exchange, Source::None, Some(peer));
@@ -175,7 +175,7 @@ impl Source {
 /// Writes the bytes of one response to its connection.
 pub(super) struct Sender<'a> {
     link: &'a Link,
-    patience: Patience,
+    timeouts: SendTimeouts,
     /// Encoded and not yet sent.
     out: Vec<u8>,
     sent: Count,
@@ -183,15 +183,15 @@ pub(super) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(link: &'a Link, patience: Patience) -> Self {
+    fn new(link: &'a Link, timeouts: SendTimeouts) -> Self {
         let mut out = link.worker.buffers.small();
         link.ahead.move_to(&mut out);
         Sender {
             link,
-            patience,
+            timeouts,
             out,
             sent: Count::default(),
-            pace: Pace::new(patience.min_rate),
+            pace: Pace::new(timeouts.min_rate),
         }
     }
 
@@ -323,7 +323,7 @@ impl<'a> Sender<'a> {
             return Poll::Ready(Err(Failure::too_slow()));
         }
         if !self.link.timer.is_set() {
-            let Patience { idle, until, .. } = self.patience;
+            let SendTimeouts { idle, until, .. } = self.timeouts;
             let left = until.map_or(idle, |until| until.since(clock.coarse()).min(idle));
             self.link.timer.set(clock, left);
         }
@@ -334,7 +334,7 @@ impl<'a> Sender<'a> {
     /// Whether the deadline of the whole response has passed.
     fn is_late(&self) -> bool {
         let now = || self.link.worker.clock.coarse();
-        self.patience.until.is_some_and(|until| until <= now())
+        self.timeouts.until.is_some_and(|until| until <= now())
     }
 
     async fn send_file(&mut self, file: &FileSlice) -> Result<(), Failure> {

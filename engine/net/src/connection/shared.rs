@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sluice_message::{Fields, RequestHead};
 
-use crate::connection_slots::Place;
+use crate::connection_slots::ConnectionSlot;
 use crate::limits::{EXCHANGES_KEPT_MAX, HEAD_KEPT_BYTES_MAX, INLINE_KEPT_BYTES_MAX};
 use crate::service::{Exchange, Service};
 use crate::worker::{ConnectionLimit, Entered, Worker};
@@ -42,12 +42,12 @@ impl<S: Service> Shared<S> {
 /// An open connection of a worker; dropping it, also during a panic, decrements the counter.
 pub(crate) struct Open(
     Rc<Worker>,
-    #[expect(dead_code, reason = "held to be counted")] (Entered, Place),
+    #[expect(dead_code, reason = "held to be counted")] (Entered, ConnectionSlot),
 );
 
 impl Open {
     /// Counts a connection as open.
-    pub(crate) fn new(worker: &Rc<Worker>, limits: (Entered, Place)) -> Open {
+    pub(crate) fn new(worker: &Rc<Worker>, limits: (Entered, ConnectionSlot)) -> Open {
         worker.counters.open.up();
         Open(worker.clone(), limits)
     }

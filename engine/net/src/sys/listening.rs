@@ -29,10 +29,10 @@ pub fn deferred_seconds(socket: BorrowedFd<'_>) -> io::Result<i32> {
 fn number(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<i32> {
     let mut value: libc::c_int = 0;
     let mut size = size_of::<libc::c_int>() as libc::socklen_t;
-    let place = std::ptr::from_mut(&mut value).cast();
+    let slot = std::ptr::from_mut(&mut value).cast();
     let fd = socket.as_raw_fd();
     // SAFETY: value and size live through the call, and the size is that of the value.
-    let done = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, place, &mut size) };
+    let done = unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, slot, &mut size) };
     match done {
         0 => Ok(value),
         _ => Err(io::Error::last_os_error()),

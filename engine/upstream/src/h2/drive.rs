@@ -13,17 +13,17 @@ use super::mux::{Gone, Mux, WaitsFor};
 use super::shelf::Shared;
 use crate::endpoint::KeepAlive;
 use crate::pool::Pool;
-use sluice_net::Place;
+use sluice_net::ConnectionSlot;
 use sluice_net::limits::{LINGER, TURNS_MAX};
 use sluice_net::stream::Stream;
 use sluice_net::timer::Timer;
 
 /// Starts the task that drives a connection until it ends.
-pub(super) fn start(mux: Rc<Mux>, socket: Stream, place: Place) {
+pub(super) fn start(mux: Rc<Mux>, socket: Stream, slot: ConnectionSlot) {
     let mut drive = Drive::new(mux, socket);
     tokio::task::spawn_local(async move {
         poll_fn(|cx| drive.poll(cx)).await;
-        drop(place);
+        drop(slot);
     });
 }
 

@@ -16,7 +16,7 @@ use crate::endpoint::{Endpoint, KeepAlive, Protocol};
 use crate::failures::shut;
 use crate::link::{Link, Origin};
 use crate::pool::Pool;
-use sluice_net::Place;
+use sluice_net::ConnectionSlot;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::gate::{Gate, Pass};
 use sluice_net::stream::Stream;
@@ -156,7 +156,7 @@ fn begin(
     worker: &Rc<Worker>,
     endpoint: &Arc<Endpoint>,
     shelf: &Rc<Shelf>,
-    (stream, place): (Stream, Place),
+    (stream, slot): (Stream, ConnectionSlot),
     sharing: Sharing,
 ) -> Carrier {
     let is_http2 = match (endpoint.options().protocol, &stream) {
@@ -166,13 +166,13 @@ fn begin(
     };
     shelf.note_http1(!is_http2);
     if !is_http2 {
-        return Carrier::Link(Link::new(stream, endpoint.clone(), place));
+        return Carrier::Link(Link::new(stream, endpoint.clone(), slot));
     }
     let mux = Rc::new(Mux::new(worker, endpoint, shelf, sharing));
     if sharing == Sharing::All {
         shelf.add(mux.clone());
     }
-    drive::start(mux.clone(), stream, place);
+    drive::start(mux.clone(), stream, slot);
     seat_on(mux, Origin::Fresh)
 }
 

@@ -10,7 +10,7 @@ use super::Level;
 use super::json::{JsonWriter, push_seconds, push_string};
 use super::layers::Layers;
 use super::nginx_line;
-use super::place::{Places, short};
+use super::place::{ConnectionSlots, short};
 use super::syslog::Beginning;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
@@ -37,7 +37,7 @@ pub struct Encoder {
     /// Changes to the fields before formatting.
     pub layers: Layers,
     /// Whether the source location is shown.
-    pub places: Places,
+    pub places: ConnectionSlots,
 }
 
 /// The prefix of a line.
@@ -159,7 +159,7 @@ impl Encoder {
             zone: Zone::Utc,
             prefix: Prefix::None,
             layers: Layers::default(),
-            places: Places::default(),
+            places: ConnectionSlots::default(),
         }
     }
 
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn the_place_of_an_entry_is_shown_where_a_log_asks_for_it() {
         let mut encoder = Encoder::json();
-        encoder.places = Places {
+        encoder.places = ConnectionSlots {
             caller: true,
             stack_from: Some(Level::Warn),
         };

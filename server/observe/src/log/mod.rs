@@ -35,7 +35,7 @@ pub use options::{
     Family, LogOptions, NetOptions, Network, OutputOptions, PlanError, SamplingOptions, Shape,
 };
 pub use output::{Output, Outputs, Pushed};
-pub use place::Places;
+pub use place::ConnectionSlots;
 pub use plan::{Plan, Route};
 pub use time_text::TimeFormat;
 pub use zone::Zone;

@@ -8,14 +8,14 @@ use super::limits::LOG_STACK_BYTES_MAX;
 
 /// Whether a log shows source locations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct ConnectionSlots {
     /// Whether the source location is shown.
     pub caller: bool,
     /// The minimum level for stack traces; `None` for no stack traces. Creating one takes about a millisecond.
     pub stack_from: Option<Level>,
 }
 
-impl Places {
+impl ConnectionSlots {
     /// The stack trace of the caller, if entries of `level` show it: one or two lines per frame, innermost first.
     pub(super) fn stack(self, level: Level) -> Option<String> {
         self.stack_from.filter(|from| level >= *from)?;
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_shown_from_its_level_on_and_is_bounded() {
-        let places = Places {
+        let places = ConnectionSlots {
             caller: false,
             stack_from: Some(Level::Error),
         };
@@ -61,6 +61,6 @@ mod tests {
         let stack = places.stack(Level::Error).expect("a stack");
         assert!(stack.contains("place::tests"), "{stack}");
         assert!(stack.len() <= LOG_STACK_BYTES_MAX);
-        assert_eq!(Places::default().stack(Level::Error), None);
+        assert_eq!(ConnectionSlots::default().stack(Level::Error), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::handler::{Handler, Step, Waiting};
 use sluice_observe::Recorder;
 
 /// A handler that logs each call.
-struct Told {
+struct Traced {
     inner: Box<dyn Handler>,
     recorder: Arc<Recorder>,
     /// The module name of the handler.
@@ -18,7 +18,7 @@ struct Told {
     config: Vec<u8>,
 }
 
-impl Handler for Told {
+impl Handler for Traced {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         let entry = self.recorder.log().debug("http.log.trace", &self.module);
         entry.json("module", &self.config).send();
@@ -40,7 +40,7 @@ pub fn tell(
     if let Some(members) = value.as_object_mut() {
         members.remove("handler");
     }
-    Box::new(Told {
+    Box::new(Traced {
         inner,
         recorder: recorder.clone(),
         module: config.module().to_owned(),

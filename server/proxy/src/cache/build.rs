@@ -9,7 +9,7 @@ use sluice_message::caching::Rules;
 use sluice_model::cache::{Cache as Config, CacheStore};
 use sluice_route::Template;
 
-use super::{Cache, Patience, Rule, UseStale, Valid};
+use super::{Cache, LockTimeouts, Rule, UseStale, Valid};
 use crate::limits::{CACHE_INACTIVE, CACHE_INDEX_BYTES_MIN, CACHE_LOADER};
 use crate::reverse_proxy;
 use crate::reverse_proxy::language::Language;
@@ -61,7 +61,7 @@ pub fn build<'m>(
             .collect(),
         min_uses: config.min_uses.max(1),
         use_stale: use_stale(&config.use_stale)?,
-        lock: config.lock.as_ref().map(|lock| Patience {
+        lock: config.lock.as_ref().map(|lock| LockTimeouts {
             age: given(lock.age).unwrap_or_default(),
             timeout: given(lock.timeout).unwrap_or_default(),
         }),

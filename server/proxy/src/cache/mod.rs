@@ -49,7 +49,7 @@ struct Rule {
     valid: Box<[Valid]>,
     min_uses: u32,
     use_stale: UseStale,
-    lock: Option<Patience>,
+    lock: Option<LockTimeouts>,
     revalidate: bool,
     updates_in_background: bool,
     keeps_head: bool,
@@ -76,7 +76,7 @@ struct UseStale {
 
 /// Timeouts for waiting for another request (`proxy_cache_lock_age`, `proxy_cache_lock_timeout`).
 #[derive(Clone, Copy)]
-struct Patience {
+struct LockTimeouts {
     age: Duration,
     timeout: Duration,
 }
@@ -272,9 +272,9 @@ struct Waited {
 }
 
 /// Waits for another request; `None` on timeout.
-async fn wait_for(exchange: &Exchange, mut wait: Wait, patience: Duration) -> Option<Outcome> {
+async fn wait_for(exchange: &Exchange, mut wait: Wait, timeouts: Duration) -> Option<Outcome> {
     let timer = exchange.worker.timers.timer();
-    timer.set(&exchange.worker.clock, patience);
+    timer.set(&exchange.worker.clock, timeouts);
     poll_fn(|cx| match wait.poll(cx) {
         Poll::Ready(outcome) => Poll::Ready(Some(outcome)),
         Poll::Pending => timer.poll_expired(cx).map(|()| None),

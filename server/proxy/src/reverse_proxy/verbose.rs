@@ -48,7 +48,7 @@ impl Verbose {
     /// Wraps a response body to log each piece.
     pub fn follow(&self, exchange: &Exchange, body: Body) -> Body {
         match body {
-            Body::Stream(inner) => Body::Stream(Box::new(Told {
+            Body::Stream(inner) => Body::Stream(Box::new(LoggedBody {
                 inner,
                 log: self.0.clone(),
                 upstream: exchange.context.upstream.address.clone(),
@@ -73,14 +73,14 @@ impl Verbose {
 }
 
 /// A body whose pieces are logged.
-struct Told {
+struct LoggedBody {
     inner: Box<dyn BodyStream>,
     log: Log,
     upstream: String,
     bytes: u64,
 }
 
-impl BodyStream for Told {
+impl BodyStream for LoggedBody {
     fn len(&self) -> Option<u64> {
         self.inner.len()
     }
@@ -104,7 +104,7 @@ impl BodyStream for Told {
     }
 }
 
-impl Drop for Told {
+impl Drop for LoggedBody {
     fn drop(&mut self) {
         self.log
             .debug(LOGGER, "closed response body from upstream")

@@ -17,7 +17,7 @@ use sluice_pipeline::handler::{Account, Assumed, Filter, Handler, Step};
 use sluice_pipeline::program::{Place, Program, Verdict, Watch};
 use sluice_pipeline::values::At;
 use sluice_server_nginx::explained;
-use sluice_server_nginx::state::Told as Line;
+use sluice_server_nginx::state::ExplainedLine as Line;
 
 /// The name of steps that do not come from a line of the configuration.
 const AUTOMATIC: &str = "automatic HTTPS";
@@ -281,8 +281,7 @@ impl Watch for Watcher<'_> {
             Step::Done(body) if responses => {
                 self.has_response = true;
                 let text = body_words(exchange, body);
-                told.remarks
-                    .push(Remark::new(RemarkKind::Response, "", text));
+                told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
             Step::Next if told.remarks.is_empty() && self.line.is_none() => {

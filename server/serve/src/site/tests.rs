@@ -109,7 +109,7 @@ fn a_panic_ends_one_connection_only() {
         addr: ListenAddr::Tcp(address),
         service: site.clone(),
         tls: None,
-        entrance: None,
+        wrapper: None,
         protocols: Protocols::default(),
     };
     workers.apply(vec![listen]).expect("the port is free");

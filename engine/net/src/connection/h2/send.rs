@@ -15,7 +15,7 @@ use sluice_wire::h2::{Connect, End, ErrorCode, StreamId};
 use super::mux::{Gone, Mux, WaitsFor};
 use super::tunnel;
 use crate::body::{Body, BodyStream, FileSlice};
-use crate::connection::send::Patience;
+use crate::connection::send::SendTimeouts;
 use crate::failure::{Failure, FailureKind, Side};
 use crate::service::{Ending, Exchange};
 use crate::sys::files::append_at;
@@ -27,7 +27,7 @@ pub(super) struct Sender<'a> {
     mux: &'a Rc<Mux>,
     id: StreamId,
     connect: Connect,
-    patience: Patience,
+    timeouts: SendTimeouts,
     /// Runs while the client accepts nothing; few responses need it.
     stall: Option<Timer>,
     /// What it runs for.
@@ -52,17 +52,17 @@ impl<'a> Sender<'a> {
     pub(super) fn new(
         mux: &'a Rc<Mux>,
         id: StreamId,
-        patience: Patience,
+        timeouts: SendTimeouts,
         connect: Connect,
     ) -> Sender<'a> {
         Sender {
             connect,
             mux,
             id,
-            patience,
+            timeouts,
             stall: None,
             waits_for: WaitsFor::Nothing,
-            pace: Pace::new(patience.min_rate),
+            pace: Pace::new(timeouts.min_rate),
             sent: mux.sent.get(),
             content_sent: 0,
             head_sent: 0,
@@ -397,7 +397,7 @@ impl<'a> Sender<'a> {
         let stall = self.stall.get_or_insert_with(|| worker.timers.timer());
         if !stall.is_set() || self.waits_for != waits_for {
             self.waits_for = waits_for;
-            let Patience { idle, until, .. } = self.patience;
+            let SendTimeouts { idle, until, .. } = self.timeouts;
             let idle = (waits_for == WaitsFor::Window).then_some(idle);
             let left = until.map(|until| until.since(worker.clock.coarse()));
             match idle.into_iter().chain(left).min() {
@@ -412,7 +412,7 @@ impl<'a> Sender<'a> {
     /// Fails if the time for the whole response is over.
     fn is_in_time(&self) -> Result<(), Failure> {
         let now = || self.mux.link.worker.clock.coarse();
-        match self.patience.until {
+        match self.timeouts.until {
             Some(until) if until <= now() => Err(late()),
             Some(_) | None => Ok(()),
         }

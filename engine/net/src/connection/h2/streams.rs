@@ -15,7 +15,7 @@ use super::send::Sender;
 use crate::binding::Binding;
 use crate::body::RequestBody;
 use crate::clock;
-use crate::connection::send::Patience;
+use crate::connection::send::SendTimeouts;
 use crate::connection::serve_response::{Asker, response};
 use crate::connection::shared::Shared;
 use crate::failure::Failure;
@@ -63,12 +63,12 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     let worker = &mux.link.worker;
     let responded = response(service, &mut exchange, refused.as_ref(), worker, &asker).await;
     let limits = service.client_limits(&exchange);
-    let patience = Patience {
+    let timeouts = SendTimeouts {
         idle: limits.write_idle_timeout,
         min_rate: limits.min_rate,
         until: service.write_until(&exchange),
     };
-    let mut sender = Sender::new(&home.mux, id, patience, connect);
+    let mut sender = Sender::new(&home.mux, id, timeouts, connect);
     let sent = sender.send(&mut exchange, responded).await;
     let (body_bytes_sent, head_bytes_sent) = (sender.content_sent, sender.head_sent);
     // A body that a handler took and dropped is returned before it is counted.

@@ -28,7 +28,7 @@ pub(super) async fn join(
         received,
         lifetime,
         lease: _lease,
-        place: _place,
+        slot: _slot,
         notice,
         buffer_bytes,
     } = tunnel;

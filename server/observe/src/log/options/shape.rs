@@ -8,7 +8,7 @@ use super::super::encode::{DurationFormat, Encoder, Form, LevelFormat, Prefix};
 use super::super::filter::Filters;
 use super::super::layers::{Layer, Layers};
 use super::super::node::Node;
-use super::super::place::Places;
+use super::super::place::ConnectionSlots;
 use super::super::syslog::Beginning;
 use super::super::time_text::TimeFormat;
 use super::super::zone::Zone;
@@ -22,7 +22,7 @@ pub struct Shape {
     base: Option<Encoder>,
     prefix: Prefix,
     layers: Layers,
-    places: Places,
+    places: ConnectionSlots,
 }
 
 impl Shape {
@@ -95,7 +95,7 @@ impl Shape {
 }
 
 /// Whether a log shows source locations. A Caddyfile can only set the names of these fields.
-fn places(log: &Log, at: &Place) -> Result<Places, PlanError> {
+fn places(log: &Log, at: &Place) -> Result<ConnectionSlots, PlanError> {
     if log.with_caller_skip != 0 {
         return Err(at.unsupported("with_caller_skip", "the place shown is that of the entry"));
     }
@@ -106,7 +106,7 @@ fn places(log: &Log, at: &Place) -> Result<Places, PlanError> {
             at.wrong("with_stacktrace", problem)
         })?),
     };
-    Ok(Places {
+    Ok(ConnectionSlots {
         caller: log.with_caller,
         stack_from,
     })

@@ -124,7 +124,7 @@ fn listen(address: SocketAddr, server: Value) -> Listen<Site> {
         addr: ListenAddr::Tcp(address),
         service: Arc::new(site),
         tls: None,
-        entrance: None,
+        wrapper: None,
         protocols: Protocols::default(),
     }
 }
