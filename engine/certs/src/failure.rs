@@ -154,7 +154,8 @@ impl CertsError {
         }
     }
 
-    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+    /// An operation on a file or folder that failed.
+    pub fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         CertsError::Io {
             action,
             path: path.to_owned(),

@@ -2,7 +2,6 @@
 //! during a handshake. `sluice-net` performs the handshakes; `sluice-serve` decides which sites need which certificate.
 
 pub mod acme;
-pub mod acme_server;
 pub mod challenges;
 mod clean;
 pub mod client_auth;
@@ -47,7 +46,6 @@ pub mod zerossl;
 pub use pki_types::{CertificateDer, PrivateKeyDer};
 
 pub use acme::{AcmeIssuer, AcmeOptions};
-pub use acme_server::{AcmeDesk, AcmeRules, AcmeServer};
 pub use challenges::Challenges;
 pub use client_auth::{ClientAuth, ClientAuthMode};
 pub use clients::{ClientTrust, ClientTrustError, Doubt};

@@ -2,9 +2,8 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
 use sluice_net::tls::{
@@ -25,29 +24,9 @@ use crate::{
 #[path = "../../../tests/doubles/abilities.rs"]
 pub(crate) mod abilities;
 
-/// A temporary directory for a test, removed at its end.
-pub(crate) struct TempFolder(PathBuf);
-
-impl TempFolder {
-    pub(crate) fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluice-certs-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        TempFolder(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for TempFolder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+#[path = "../../../tests/doubles/temp_folder.rs"]
+mod temp_folder;
+pub(crate) use temp_folder::TempFolder;
 
 /// A local CA in its own directory.
 pub(crate) struct TestCa {

@@ -1,11 +1,13 @@
-//! `acme_server`: an ACME server for a local CA. `sluice-certs` implements the protocol; this module translates HTTP
+//! `acme_server`: an ACME server for a local CA. `acme_protocol` implements the protocol; this module translates HTTP
 //! requests and responses.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use sluice_certs::acme_server::{AcmeMethod, AcmeRequest, AcmeResponse, ChallengeKind, Names};
-use sluice_certs::limits::ACME_BODY_BYTES_MAX;
-use sluice_certs::{AcmeRules, AcmeServer};
+use crate::acme_protocol::{AcmeDesk, AcmeRules, AcmeServer};
+use crate::acme_protocol::{AcmeMethod, AcmeRequest, AcmeResponse, ChallengeKind, Names};
+use crate::limits::ACME_BODY_BYTES_MAX;
+use sluice_certs::Storage;
 use sluice_message::{FieldId, FieldName, Method, Status};
 use sluice_model::handler::{AcmeRules as NamesModel, AcmeServer as Config};
 use sluice_net::body::SharedSlice;
@@ -28,6 +30,24 @@ const LOCAL: &str = "local";
 
 /// The default path prefix of all resources, as in Caddy.
 const PREFIX: &str = "/acme/";
+
+/// The state of ACME servers in use, by the ID of the CA. Their accounts and orders survive a reload.
+#[derive(Default)]
+struct Desks(Mutex<HashMap<String, Weak<AcmeDesk>>>);
+
+impl Desks {
+    /// The state for the CA `id`.
+    fn desk(&self, storage: Storage, id: &str) -> Arc<AcmeDesk> {
+        let mut desks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(desk) = desks.get(id).and_then(Weak::upgrade) {
+            return desk;
+        }
+        let desk = Arc::new(AcmeDesk::new(storage, id));
+        desks.retain(|_, desk| desk.strong_count() > 0);
+        desks.insert(id.to_owned(), Arc::downgrade(&desk));
+        desk
+    }
+}
 
 /// An ACME server at a path.
 struct AcmeHandler {
@@ -173,7 +193,14 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     }
     let rules = Arc::new(rules(config)?);
     let server = match builder.authorities {
-        Some(authorities) => Some(authorities.acme_server(&id)?),
+        Some(authorities) => {
+            let (ca, storage) = authorities.local_ca(&id)?;
+            let desk = match builder.recorder {
+                Some(recorder) => recorder.shared::<Desks>().desk(storage, &id),
+                None => Arc::new(AcmeDesk::new(storage, &id)),
+            };
+            Some(Arc::new(AcmeServer::new(ca, desk)))
+        }
         None => None,
     };
     Ok(Box::new(AcmeHandler {

@@ -1,5 +1,6 @@
 //! The directives that both languages have. Each handler has a file of its own; `filters` change responses.
 
+pub mod acme_protocol;
 pub mod acme_server;
 pub mod authentication;
 pub mod body_text;
@@ -25,3 +26,7 @@ pub mod template_functions;
 pub mod templates;
 pub mod tracing;
 pub mod vars;
+
+#[cfg(test)]
+#[path = "../../../tests/doubles/temp_folder.rs"]
+mod temp_folder;

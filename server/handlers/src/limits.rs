@@ -66,3 +66,60 @@ pub const INCLUDE_DEPTH_MAX: usize = 10;
 
 /// Maximum number of pages that templates include in one response, at all levels together.
 pub const INCLUDES_MAX: u16 = 100;
+
+/// ACME accounts at one local CA: each is a small file, and any client that can reach the server can create one.
+pub const ACME_ACCOUNTS_MAX: usize = 10_000;
+
+/// How long an account may be without orders when the table is full: a client that renews in time always has one.
+pub const ACME_ACCOUNT_IDLE: Duration = Duration::from_secs(24 * 3600);
+
+/// Orders stored for one CA. Each is a file of a few KiB, kept until its certificate has expired.
+pub const ACME_ORDERS_MAX: usize = 20_000;
+
+/// How often expired orders are searched for, which reads all of them.
+pub const ACME_SWEEP_PAUSE: Duration = Duration::from_secs(600);
+
+/// How long a client has to complete its challenges: long enough to wait for DNS.
+pub const ACME_ORDER_LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// Orders included in the list of an account; the oldest are omitted.
+pub const ACME_ORDERS_LISTED_MAX: usize = 100;
+
+/// Identifiers in one order, as at public CAs.
+pub const ACME_IDENTIFIERS_MAX: usize = 100;
+
+/// Minimum certificate lifetime that a client may request, as in Caddy.
+pub const ACME_LIFETIME_MIN: Duration = Duration::from_secs(5 * 60);
+
+/// Maximum lifetime, as in Caddy; in most cases the issuer expires earlier.
+pub const ACME_LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Nonces issued and not used yet; beyond it the oldest are dropped, and their holders retry.
+pub const ACME_NONCES_MAX: usize = 10_000;
+
+/// Maximum size of an ACME client's request: one with a hundred names is below 16 KiB.
+pub const ACME_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Concurrent requests of ACME clients, each on a thread. Further ones are rejected with `Retry-After`.
+pub const ACME_RESPONSES_MAX: usize = 16;
+
+/// Concurrent validations, each on a thread that mostly waits.
+pub const ACME_LOOKS_MAX: usize = 32;
+
+/// Attempts at a validation before it fails.
+pub const ACME_LOOKS: u32 = 3;
+
+/// The pause between two attempts.
+pub const ACME_LOOK_PAUSE: Duration = Duration::from_secs(2);
+
+/// Timeout of one attempt.
+pub const ACME_LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum size of an http-01 response; it has a few hundred bytes.
+pub const ACME_PROOF_BYTES_MAX: usize = 4096;
+
+/// Contact URLs of an account.
+pub const ACME_CONTACTS_MAX: usize = 10;
+
+/// Maximum length of a contact URL; an email address has at most 254 bytes.
+pub const ACME_CONTACT_BYTES_MAX: usize = 264;

@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_certs::{AcmeServer, CertStore, Storage};
+use sluice_certs::{CertStore, LocalCa, Storage};
 
 use crate::refusal::Refusal;
 
 /// The local CAs, for handlers of a configuration that is being built.
 pub trait Authorities {
-    /// The ACME server of the CA `id`. Its accounts and orders survive a reload.
+    /// The CA `id`, and the storage that its files are in.
     ///
     /// # Errors
     /// The CA's files cannot be read or created.
-    fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal>;
+    fn local_ca(&self, id: &str) -> Result<(Arc<LocalCa>, Storage), Refusal>;
 }
 
 /// The certificates of a configuration, and their sources.

@@ -1,11 +1,9 @@
 //! Local CAs of the configuration. `sluice-certs` implements them; `plans` selects the CA for each name.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use sluice_certs::{
-    AcmeDesk, AcmeServer, CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage,
-};
+use sluice_certs::{CaFiles, CertsError, Issuer, LocalCa, LocalCaOptions, Maintainer, Storage};
 use sluice_model::Config;
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 use sluice_model::tls::InternalIssuer;
@@ -111,12 +109,11 @@ impl<'a> LocalAuthorities<'a> {
 }
 
 impl Authorities for LocalAuthorities<'_> {
-    fn acme_server(&self, id: &str) -> Result<Arc<AcmeServer>, Refusal> {
+    fn local_ca(&self, id: &str) -> Result<(Arc<LocalCa>, Storage), Refusal> {
         let Https {
             storage,
             maintainer,
             log,
-            desks,
             ..
         } = self.https;
         let issuer = InternalIssuer {
@@ -125,16 +122,6 @@ impl Authorities for LocalAuthorities<'_> {
         };
         let ca = open(maintainer, storage, &options(self.config, &issuer)?, log)
             .map_err(|error| super::authority_fails(&error))?;
-        let mut desks = desks.lock().unwrap_or_else(PoisonError::into_inner);
-        let desk = match desks.get(id).and_then(Weak::upgrade) {
-            Some(desk) => desk,
-            None => {
-                let desk = Arc::new(AcmeDesk::new(storage.clone(), id));
-                desks.retain(|_, desk| desk.strong_count() > 0);
-                desks.insert(id.to_owned(), Arc::downgrade(&desk));
-                desk
-            }
-        };
-        Ok(Arc::new(AcmeServer::new(ca, desk)))
+        Ok((ca, storage.clone()))
     }
 }

@@ -18,12 +18,12 @@ mod zerossl;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use sluice_certs::limits::FILES_PAUSE;
 use sluice_certs::{
-    AcmeDesk, Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
+    Bell, CertStore, CertsError, Challenges, Maintainer, Notice, OnDemand, OnDemandPlans,
     OnDemandRule, Provision, Rhythm, SharedKeys, Source, Stapling, Storage, Subject, Tickets,
     TlsPolicies, WatchedFiles,
 };
@@ -64,8 +64,6 @@ pub struct Https {
     current: Policies,
     store: Option<Arc<CertStore>>,
     shared_keys: Option<Arc<SharedKeys>>,
-    /// ACME accounts and orders of local CAs, by CA ID.
-    desks: Mutex<HashMap<String, Weak<AcmeDesk>>>,
 }
 
 /// TLS policies by server name and by the HTTP versions enabled on the address.
@@ -98,7 +96,6 @@ impl Https {
             current: HashMap::new(),
             store: None,
             shared_keys: None,
-            desks: Mutex::default(),
         }
     }
 

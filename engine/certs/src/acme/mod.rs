@@ -351,7 +351,7 @@ impl Issuer for AcmeIssuer {
 }
 
 /// Runs the library on this thread, in a runtime with timers and, for DNS lookups, sockets.
-pub(crate) fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
+pub fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::nonces::random;
 use super::problem::Problem;
-use crate::failure::CertsError;
 use crate::limits::{ACME_ACCOUNT_IDLE, ACME_ACCOUNTS_MAX, ACME_ORDERS_MAX, ACME_SWEEP_PAUSE};
-use crate::storage::Storage;
+use sluice_certs::failure::CertsError;
+use sluice_certs::storage::Storage;
 
 /// A client's account.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -352,7 +352,7 @@ pub(super) fn moment(seconds: u64) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::TempFolder;
+    use crate::temp_folder::TempFolder;
 
     fn order(expires: u64) -> Order {
         Order {

@@ -9,9 +9,10 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 
 use super::jws::tests::Key;
 use super::*;
-use crate::LocalCaOptions;
-use crate::pair::{Facts, chain_from_pem};
-use crate::tests::TempFolder;
+use crate::temp_folder::TempFolder;
+use pki_types::CertificateDer;
+use pki_types::pem::PemObject;
+use sluice_certs::LocalCaOptions;
 
 const BASE: &str = "https://ca.test/acme/local";
 
@@ -194,7 +195,7 @@ fn a_name_is_proven_signed_and_revoked_and_a_restart_forgets_nothing() {
     let order = body(&made);
     assert_eq!(order["identifiers"], dns("localhost"));
     let finalize = order["finalize"].as_str().unwrap().to_owned();
-    let key = crate::KeyType::P384.generate().unwrap();
+    let key = sluice_certs::KeyType::P384.generate().unwrap();
     let early = client.post(&finalize, &csr(&key, &["localhost"]));
     assert_eq!(kind(&early), "orderNotReady");
     let proven = client.prove(&order);
@@ -215,10 +216,13 @@ fn a_name_is_proven_signed_and_revoked_and_a_restart_forgets_nothing() {
     let url = body(&done)["certificate"].as_str().unwrap().to_owned();
     let got = client.post(&url, "");
     assert_eq!(got.media_type, "application/pem-certificate-chain");
-    let chain = chain_from_pem(&got.body, std::path::Path::new("")).unwrap();
+    let chain = CertificateDer::pem_slice_iter(&got.body);
+    let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
     assert_eq!(chain.len(), 2, "with the intermediate");
-    let facts = Facts::of(&chain[0], std::path::Path::new("")).unwrap();
-    assert!(facts.lifetime.until <= SystemTime::now() + Duration::from_secs(12 * 3600));
+    let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0]).unwrap();
+    let until =
+        SystemTime::UNIX_EPOCH + Duration::from_secs(leaf.validity().not_after.timestamp() as u64);
+    assert!(until <= SystemTime::now() + Duration::from_secs(12 * 3600));
     let at = client.post(made.location.as_deref().unwrap(), "");
     assert_eq!(body(&at)["certificate"], url);
     let orders = client.post(
@@ -461,7 +465,7 @@ fn no_more_requests_are_answered_at_once_than_there_are_places() {
     assert!(server.response_aside(&rules, request.clone()).is_err());
     drop(places);
     let responding = server.response_aside(&rules, request).unwrap();
-    let response = crate::acme::run(responding).unwrap();
+    let response = sluice_certs::acme::run(responding).unwrap();
     assert_eq!(body(&response)["newOrder"], format!("{BASE}/new-order"));
     assert_eq!(AcmeResponse::busy().status, 503);
 }

@@ -26,8 +26,8 @@ use crate::limits::{
     ACME_IDENTIFIERS_MAX, ACME_LIFETIME_MAX, ACME_LIFETIME_MIN, ACME_LOOKS_MAX,
     ACME_ORDER_LIFETIME, ACME_ORDERS_LISTED_MAX,
 };
-use crate::local_ca::Leaf;
-use crate::subject::Subject;
+use sluice_certs::local_ca::Leaf;
+use sluice_certs::subject::Subject;
 
 impl Visit<'_> {
     /// RFC 8555, section 7.4.

@@ -268,14 +268,14 @@ pub(super) mod tests {
     use super::*;
 
     /// A key that signs requests.
-    pub(in crate::acme_server) enum Key {
+    pub(in crate::acme_protocol) enum Key {
         Ec(Curve, EcdsaKeyPair),
         Ed(Ed25519KeyPair),
         Rsa(RsaKeyPair),
     }
 
     impl Key {
-        pub(in crate::acme_server) fn ec(curve: Curve) -> Key {
+        pub(in crate::acme_protocol) fn ec(curve: Curve) -> Key {
             let algorithm = match curve {
                 Curve::P256 => &ECDSA_P256_SHA256_FIXED_SIGNING,
                 Curve::P384 => &ECDSA_P384_SHA384_FIXED_SIGNING,
@@ -284,7 +284,7 @@ pub(super) mod tests {
             Key::Ec(curve, EcdsaKeyPair::generate(algorithm).unwrap())
         }
 
-        pub(in crate::acme_server) fn jwk(&self) -> Jwk {
+        pub(in crate::acme_protocol) fn jwk(&self) -> Jwk {
             match self {
                 Key::Ec(curve, pair) => {
                     let (x, y) = pair.public_key().as_ref()[1..].split_at(curve.bytes());
@@ -318,7 +318,7 @@ pub(super) mod tests {
         }
 
         /// A signed request; `head` contains the protected header except for the algorithm.
-        pub(in crate::acme_server) fn sign(&self, mut head: Value, payload: &str) -> Value {
+        pub(in crate::acme_protocol) fn sign(&self, mut head: Value, payload: &str) -> Value {
             head["alg"] = self.algorithm().into();
             let protected = URL_SAFE_NO_PAD.encode(head.to_string());
             let payload = URL_SAFE_NO_PAD.encode(payload);

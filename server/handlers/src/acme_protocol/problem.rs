@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::failure::CertsError;
-use crate::subject::SubjectError;
+use sluice_certs::failure::CertsError;
+use sluice_certs::subject::SubjectError;
 
 /// The supported algorithms, as reported to clients (RFC 8555, section 6.2).
 pub(super) const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "ES512", "EdDSA", "RS256"];

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::limits::LEAF_LIFETIME;
-use crate::subject::Subject;
+use sluice_certs::limits::LEAF_LIFETIME;
+use sluice_certs::subject::Subject;
 
 /// The settings of one ACME server.
 #[derive(Clone, Debug, PartialEq, Eq)]

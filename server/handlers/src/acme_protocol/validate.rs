@@ -21,10 +21,10 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::problem::Problem;
 use super::rules::{AcmeRules, ChallengeKind};
-use crate::acme::run;
-use crate::challenges::{ALPN, HTTP_PREFIX};
 use crate::limits::{ACME_LOOK_PAUSE, ACME_LOOK_TIMEOUT, ACME_LOOKS, ACME_PROOF_BYTES_MAX};
-use crate::subject::Subject;
+use sluice_certs::acme::run;
+use sluice_certs::challenges::{ALPN, HTTP_PREFIX};
+use sluice_certs::subject::Subject;
 
 /// The extension that tls-alpn-01 looks for, `id-pe-acmeIdentifier` (RFC 8737, section 3).
 const ACME_IDENTIFIER: &str = "1.3.6.1.5.5.7.1.31";

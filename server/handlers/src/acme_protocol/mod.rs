@@ -1,5 +1,5 @@
 //! An ACME server (RFC 8555) for the local CA: other machines obtain certificates from it as from a public CA. Requests
-//! and responses are plain values; `sluice-serve` handles HTTP.
+//! and responses are plain values; `acme_server` handles HTTP.
 //!
 //! All state is stored in files (`records`), so a restart loses nothing; challenges are validated on separate threads.
 
@@ -26,11 +26,11 @@ pub use problem::Problem;
 pub use rules::{AcmeRules, ChallengeKind, Names};
 
 use crate::limits::{ACME_BODY_BYTES_MAX, ACME_RESPONSES_MAX};
-use crate::local_ca::LocalCa;
-use crate::storage::Storage;
 use jws::{Jwk, Jws, Signer};
 use nonces::Nonces;
 use records::{Account, AccountStatus, Records};
+use sluice_certs::local_ca::LocalCa;
+use sluice_certs::storage::Storage;
 
 /// A local CA with its ACME interface.
 pub struct AcmeServer {
