@@ -105,6 +105,7 @@ impl ReverseProxy {
             Err(failure) => return Step::Fail(failure.into()),
         };
         tunnel.buffer_bytes = self.streams.buffer_bytes;
+        tunnel.idle = self.dialect.tunnel_timeouts(x, &self.streams.upstream);
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
         Pool::of(&x.worker).give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))
