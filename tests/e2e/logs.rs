@@ -8,7 +8,8 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, run_to_end, text};
+use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, free_port, run_to_end, text};
+use crate::upstream::dead;
 use sluice_net::sys::process::Signal;
 
 const LOGGED: &str = "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file {folder}/access.log\n\t}\n\
@@ -293,4 +294,27 @@ fn errors_are_told_under_the_name_of_the_sites_log() {
 
 fn get(target: &str) -> Vec<u8> {
     format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").into_bytes()
+}
+
+#[test]
+fn a_certificate_that_is_not_obtained_is_what_the_message_says() {
+    let (http, ca) = (free_port(), dead());
+    let server = Setup::new(&format!(
+        "{{\n\tadmin off\n\thttp_port {http}\n\thttps_port {{port}}\n\t\
+         acme_ca https://127.0.0.1:{ca}/directory\n}}\na.test {{\n\trespond hello\n}}\n"
+    ))
+    .start();
+    let message = "\"msg\":\"could not obtain a certificate; sluice tries again later\"";
+    server.wait_for_words(message);
+    let log = server.stderr();
+    let line = log.lines().find(|line| line.contains(message));
+    let line = line.expect("it was there");
+    for field in [
+        "\"subject\":\"a.test\"",
+        "\"error\":\"",
+        "\"retry_in\":",
+        "\"what\":\"no certificate for `a.test` yet",
+    ] {
+        assert!(line.contains(field), "{line}");
+    }
 }

@@ -180,6 +180,27 @@ fn a_port_in_use_is_told() {
         said.contains("in use") && said.contains(&setup.fill(":{port}")),
         "{said}"
     );
+    assert!(said.contains("stop what listens there"), "{said}");
+}
+
+#[test]
+fn the_help_fits_the_reason_why_an_address_cannot_be_listened_on() {
+    for (listen, expected) in [
+        // TEST-NET-1 (RFC 5737).
+        ("192.0.2.1", "does not have that address"),
+        (
+            "unix/{folder}/missing/socket",
+            "create the folder of the socket",
+        ),
+    ] {
+        let caddyfile = format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\tbind {listen}\n}}\n");
+        let setup = Setup::new(&caddyfile);
+        let output = run_to_end(setup.folder(), &["run"]);
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{stderr}");
+        assert!(!stderr.contains("stop what listens there"), "{stderr}");
+    }
 }
 
 #[test]

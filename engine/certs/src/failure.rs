@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use sluice_dns::DnsError;
 
@@ -421,6 +421,68 @@ impl Notice {
             | Notice::RootMade { .. } => false,
         }
     }
+
+    /// What happened, as the constant message of a log entry; [`Notice::facts`] has the details.
+    pub fn message(&self) -> &'static str {
+        match self {
+            Notice::Expired { .. } => "a certificate has expired and is still served",
+            Notice::NotYetValid { .. } => "a certificate is served that is not valid yet",
+            Notice::NoNames { .. } => "a certificate contains no host names",
+            Notice::NotStapled { .. } => "no OCSP response for a certificate",
+            Notice::Revoked { .. } => "the CA has revoked a certificate that is served",
+            Notice::Removed { .. } => "an expired certificate was removed from storage",
+            Notice::FileRead { .. } => "certificate files have changed and were loaded",
+            Notice::FileUnusable { .. } => {
+                "certificate files have changed and cannot be used; the old certificate is served"
+            }
+            Notice::Replaced { .. } => "an unusable certificate in storage was replaced",
+            Notice::NotStored { .. } => "a new certificate could not be stored",
+            Notice::TicketsNotShared { .. } => {
+                "session ticket keys are not shared with other instances"
+            }
+            Notice::Issued { .. } => "certificate obtained",
+            Notice::Passed { .. } => "an issuer failed to issue a certificate; trying the next one",
+            Notice::NotIssued { .. } => "could not obtain a certificate; sluice tries again later",
+            Notice::RootMade { .. } => "a local CA created a new root certificate",
+        }
+    }
+
+    /// The details, as names and values of log fields.
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        match self {
+            Notice::Expired { origin, .. }
+            | Notice::NotYetValid { origin, .. }
+            | Notice::NoNames { origin }
+            | Notice::Revoked { origin }
+            | Notice::FileRead { origin } => vec![("origin", origin.clone())],
+            Notice::NotStapled { origin, why } | Notice::FileUnusable { origin, why } => {
+                vec![("origin", origin.clone()), ("error", why.clone())]
+            }
+            Notice::Removed { path } => vec![("path", path.display().to_string())],
+            Notice::Replaced { subject, why }
+            | Notice::NotStored { subject, why }
+            | Notice::Passed { subject, why }
+            | Notice::NotIssued { subject, why, .. } => {
+                vec![("subject", subject.to_string()), ("error", why.clone())]
+            }
+            Notice::TicketsNotShared { why } => vec![("error", why.clone())],
+            Notice::Issued { subject, issuer } => {
+                vec![("subject", subject.to_string()), ("issuer", issuer.clone())]
+            }
+            Notice::RootMade { authority, path } => vec![
+                ("issuer", authority.clone()),
+                ("path", path.display().to_string()),
+            ],
+        }
+    }
+
+    /// How long after `now` the next attempt follows, if there is one.
+    pub fn retry_in(&self, now: SystemTime) -> Option<Duration> {
+        let Notice::NotIssued { next, .. } = self else {
+            return None;
+        };
+        Some(next.duration_since(now).unwrap_or_default())
+    }
 }
 
 impl fmt::Display for Notice {
@@ -493,5 +555,33 @@ impl fmt::Display for Notice {
                 )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_is_a_constant_message_with_facts() {
+        let now = SystemTime::now();
+        let failed = Notice::NotIssued {
+            subject: Subject::parse("a.test").unwrap(),
+            why: "timeout".to_owned(),
+            next: now + Duration::from_secs(60),
+        };
+        assert!(failed.message().contains("could not obtain a certificate"));
+        let facts = [("subject", "a.test"), ("error", "timeout")];
+        assert_eq!(
+            failed.facts(),
+            facts.map(|(name, value)| (name, value.to_owned()))
+        );
+        assert_eq!(failed.retry_in(now), Some(Duration::from_secs(60)));
+        let read = Notice::FileRead {
+            origin: "a.pem".to_owned(),
+        };
+        assert!(!read.message().contains("a.pem"), "that is a fact");
+        assert_eq!(read.facts(), [("origin", "a.pem".to_owned())]);
+        assert_eq!(read.retry_in(now), None);
     }
 }

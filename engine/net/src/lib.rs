@@ -2,6 +2,7 @@
 //! [`Service`] produce the responses; `sluice-wire` parses and encodes the protocols; `sluice-upstream` has the
 //! connections to upstreams.
 
+mod bind_error;
 mod binding;
 pub mod body;
 pub mod buffers;
@@ -36,6 +37,7 @@ pub mod upstream_pool;
 pub mod worker;
 pub mod workers;
 
+pub use bind_error::BindError;
 pub use body::{Body, BodyStream, FileSlice, RequestBody, read_whole};
 pub use connection_slots::{ConnectionSlot, NoFreeSlot, Shortage, SlotLimit};
 pub use failure::{Failure, FailureKind, Retry, Side};
@@ -49,4 +51,4 @@ pub use sockets::SocketSettings;
 pub use stream::Stream;
 pub use timer::Timer;
 pub use worker::{ConnectionLimit, Count, Counters, SecondFile, Worker};
-pub use workers::{BindError, Conditions, Listen, Workers};
+pub use workers::{Conditions, Listen, Workers};

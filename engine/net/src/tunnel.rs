@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use crate::clock::Clock;
 use crate::connection_slots::ConnectionSlot;
 use crate::limits::HALF_CLOSED_TIMEOUT;
 use crate::load::Lease;
 use crate::stream::Stream;
-use crate::timer::Timer;
+use crate::timer::{Timer, Timers};
 use crate::worker::Worker;
 
 /// The peer of an upgraded connection.
@@ -29,12 +30,25 @@ pub struct Tunnel {
     pub received: Vec<u8>,
     /// Maximum lifetime, if limited.
     pub lifetime: Option<Duration>,
+    /// How long the tunnel may be idle.
+    pub idle: IdleTimeouts,
     /// Counts the tunnel as a request in progress while it lasts.
     pub lease: Option<Lease>,
     /// Closes the tunnel some time after its configuration was replaced, if configured.
     pub notice: Option<Notice>,
     /// Buffer size in each direction; the worker's default if `None`.
     pub buffer_bytes: Option<usize>,
+}
+
+/// How long a tunnel lasts without traffic; `None` for no limit. Traffic in either direction restarts all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdleTimeouts {
+    /// While the tunnel waits for data from the upstream.
+    pub upstream_read: Option<Duration>,
+    /// While the upstream does not accept data.
+    pub upstream_write: Option<Duration>,
+    /// While the client does not accept data.
+    pub client_write: Option<Duration>,
 }
 
 /// How much was transferred through a tunnel.
@@ -46,8 +60,8 @@ pub struct Traffic {
     pub sent_down: u64,
 }
 
-/// Joins `client` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's lifetime
-/// is over. `received` are bytes that the client sent after its request.
+/// Joins `client` and the connection of `tunnel` until both directions have ended, one fails, or a time limit of the
+/// tunnel is reached. `received` are bytes that the client sent after its request.
 ///
 /// Each direction holds one buffer, and only while its bytes cannot be written. The end of one direction is forwarded
 /// and leaves the other open.
@@ -71,6 +85,7 @@ pub async fn join_counted(
         mut stream,
         received: responded,
         lifetime,
+        idle,
         lease: _lease,
         slot: _slot,
         notice,
@@ -80,18 +95,22 @@ pub async fn join_counted(
         Half::new(received, buffer_bytes),
         Half::new(responded, buffer_bytes),
     );
-    let mut span = Span::new(worker, lifetime, notice);
+    let mut span = Span::new(worker, lifetime, idle, notice);
     poll_fn(|cx| {
         let client = &mut *client.borrow_mut();
         let upward = up.poll(client, &mut stream, worker, cx);
         let downward = down.poll(&mut stream, client, worker, cx);
-        let half_closed = match (upward, downward) {
+        match (upward, downward) {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
-            (Poll::Pending, Poll::Pending) => false,
-            (Poll::Ready(Ok(())), Poll::Pending) | (Poll::Pending, Poll::Ready(Ok(()))) => true,
+            (Poll::Pending, _) | (_, Poll::Pending) => {}
+        }
+        let state = State {
+            up: up.stage.waits(up.unsent()),
+            down: down.stage.waits(down.unsent()),
+            progress: up.progress() + down.progress(),
         };
-        span.poll_over(cx, half_closed.then_some(up.moved + down.moved))
+        span.poll_over(cx, &state)
     })
     .await;
     Traffic {
@@ -100,20 +119,68 @@ pub async fn join_counted(
     }
 }
 
+/// What one direction of a tunnel waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// Data to forward.
+    Source,
+    /// The receiver, which does not accept more.
+    Sink,
+    /// Nothing: the direction has ended.
+    Ended,
+}
+
+/// A tunnel after its directions were polled.
+pub(crate) struct State {
+    /// The direction from the client.
+    pub up: Waits,
+    /// The direction to the client.
+    pub down: Waits,
+    /// Changes whenever either direction has received or sent something.
+    pub progress: u64,
+}
+
+impl State {
+    /// Whether one direction has ended and the other has not.
+    fn is_half_closed(&self) -> bool {
+        self.up == Waits::Ended || self.down == Waits::Ended
+    }
+}
+
+impl IdleTimeouts {
+    /// The limit that applies in this state.
+    fn limit(&self, state: &State) -> Option<Duration> {
+        let up = match state.up {
+            Waits::Sink => self.upstream_write,
+            // Clients may be silent for as long as their upstreams may.
+            Waits::Source | Waits::Ended => None,
+        };
+        let down = match state.down {
+            Waits::Source => self.upstream_read,
+            Waits::Sink => self.client_write,
+            Waits::Ended => None,
+        };
+        up.into_iter().chain(down).min()
+    }
+}
+
 /// The limits on the lifetime of a tunnel.
 pub(crate) struct Span {
     worker: Rc<Worker>,
     life: Option<Timer>,
     given: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    /// Runs while one side has ended; with the amount transferred when it was last set.
-    closing: Option<(Timer, u64)>,
+    idle: IdleTimeouts,
+    idling: Countdown,
+    /// Runs while one side has ended.
+    closing: Countdown,
 }
 
 impl Span {
-    /// At most `lifetime`, and until `notice` is given.
+    /// At most `lifetime`, no longer than `idle` without traffic, and until `notice` is given.
     pub(crate) fn new(
         worker: &Rc<Worker>,
         lifetime: Option<Duration>,
+        idle: IdleTimeouts,
         notice: Option<Notice>,
     ) -> Span {
         let given = notice.map(|notice| -> Pin<Box<dyn Future<Output = ()>>> {
@@ -123,22 +190,20 @@ impl Span {
             worker: worker.clone(),
             life: lifetime.map(|limit| timer(worker, limit)),
             given,
-            closing: None,
+            idle,
+            idling: Countdown::default(),
+            closing: Countdown::default(),
         }
     }
 
-    /// Ready when the time is over. If one side has ended, `half_closed` is the amount transferred so far.
-    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>, half_closed: Option<u64>) -> Poll<()> {
-        if let Some(moved) = half_closed {
-            let worker = &self.worker;
-            let (limit, before) = self
-                .closing
-                .get_or_insert_with(|| (timer(worker, HALF_CLOSED_TIMEOUT), moved));
-            if *before != moved {
-                limit.set(&worker.clock, HALF_CLOSED_TIMEOUT);
-                *before = moved;
-            }
-            if limit.poll_expired(cx).is_ready() {
+    /// Ready when the time is over.
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>, state: &State) -> Poll<()> {
+        let half_closed = state.is_half_closed().then_some(HALF_CLOSED_TIMEOUT);
+        let idle = self.idle.limit(state);
+        let worker = &self.worker;
+        for (countdown, limit) in [(&mut self.closing, half_closed), (&mut self.idling, idle)] {
+            let over = countdown.poll(cx, (&worker.timers, &worker.clock), limit, state.progress);
+            if over.is_ready() {
                 return Poll::Ready(());
             }
         }
@@ -149,6 +214,42 @@ impl Span {
         }
         match &self.life {
             Some(life) => life.poll_expired(cx),
+            None => Poll::Pending,
+        }
+    }
+}
+
+/// A limit on the time without progress.
+#[derive(Default)]
+struct Countdown {
+    timer: Option<Timer>,
+    /// The limit and the progress when the timer was set.
+    since: Option<(Duration, u64)>,
+}
+
+impl Countdown {
+    /// Ready when `limit` has passed since it, or `progress`, last changed.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        (timers, clock): (&Rc<Timers>, &Clock),
+        limit: Option<Duration>,
+        progress: u64,
+    ) -> Poll<()> {
+        let since = limit.map(|limit| (limit, progress));
+        if self.since != since {
+            self.since = since;
+            match (limit, &self.timer) {
+                (None, None) => {}
+                (None, Some(timer)) => timer.clear(),
+                (Some(limit), _) => {
+                    let timer = self.timer.get_or_insert_with(|| timers.timer());
+                    timer.set(clock, limit);
+                }
+            }
+        }
+        match &self.timer {
+            Some(timer) => timer.poll_expired(cx),
             None => Poll::Pending,
         }
     }
@@ -212,12 +313,26 @@ struct Half {
     moved: u64,
 }
 
+/// How far one direction of a tunnel is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+pub(crate) enum Stage {
+    /// The source has not ended.
     Open,
     /// The source has ended; the end still has to be sent to the sink.
     Ending,
+    /// The end was sent.
     Ended,
+}
+
+impl Stage {
+    /// What the direction waits for, if it has this many bytes to send.
+    pub(crate) fn waits(self, unsent: usize) -> Waits {
+        match self {
+            Stage::Open if unsent == 0 => Waits::Source,
+            Stage::Open | Stage::Ending => Waits::Sink,
+            Stage::Ended => Waits::Ended,
+        }
+    }
 }
 
 impl Half {
@@ -229,6 +344,16 @@ impl Half {
             stage: Stage::Open,
             moved: 0,
         }
+    }
+
+    fn unsent(&self) -> usize {
+        self.buf.len() - self.sent
+    }
+
+    /// How much was received and sent.
+    fn progress(&self) -> u64 {
+        let received = self.moved + self.unsent() as u64;
+        received + self.moved
     }
 
     /// Copies bytes. Ready when the source has ended and the end was sent to the sink.
@@ -299,4 +424,65 @@ fn timer(worker: &Worker, limit: Duration) -> Timer {
     let timer = worker.timers.timer();
     timer.set(&worker.clock, limit);
     timer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    const READ: Duration = Duration::from_secs(3);
+    const WRITE: Duration = Duration::from_secs(2);
+    const CLIENT: Duration = Duration::from_secs(4);
+
+    #[test]
+    fn the_limit_is_that_of_the_side_the_tunnel_waits_for() {
+        let idle = IdleTimeouts {
+            upstream_read: Some(READ),
+            upstream_write: Some(WRITE),
+            client_write: Some(CLIENT),
+        };
+        for (up, down, expected) in [
+            (Waits::Source, Waits::Source, Some(READ)),
+            (Waits::Sink, Waits::Source, Some(WRITE)),
+            (Waits::Source, Waits::Sink, Some(CLIENT)),
+            (Waits::Sink, Waits::Sink, Some(WRITE)),
+            (Waits::Ended, Waits::Source, Some(READ)),
+            (Waits::Source, Waits::Ended, None),
+        ] {
+            let progress = 0;
+            let state = State { up, down, progress };
+            assert_eq!(idle.limit(&state), expected, "{up:?} {down:?}");
+            assert_eq!(IdleTimeouts::default().limit(&state), None);
+        }
+    }
+
+    #[test]
+    fn progress_and_another_limit_restart_a_countdown() {
+        let (timers, clock) = (Rc::new(Timers::default()), Clock::default());
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut countdown = Countdown::default();
+        let mut is_over = |limit, progress| {
+            let polled = countdown.poll(cx, (&timers, &clock), limit, progress);
+            polled.is_ready()
+        };
+        assert!(!is_over(None, 0));
+        assert!(!is_over(Some(READ), 0));
+        timers.sweep(clock.coarse() + WRITE);
+        assert!(!is_over(Some(READ), 0));
+        timers.sweep(clock.coarse() + READ);
+        assert!(is_over(Some(READ), 0));
+        assert!(!is_over(Some(READ), 1), "something was transferred");
+        timers.sweep(clock.coarse() + WRITE);
+        assert!(
+            !is_over(Some(WRITE), 1),
+            "the tunnel waits for the other side"
+        );
+        timers.sweep(clock.coarse() + WRITE);
+        assert!(is_over(Some(WRITE), 1));
+        assert!(!is_over(None, 1));
+        timers.sweep(clock.coarse() + CLIENT);
+        assert!(!is_over(None, 1));
+    }
 }

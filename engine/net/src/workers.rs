@@ -18,6 +18,7 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
+use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
 use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
@@ -59,27 +60,6 @@ pub struct Listen<S: Service> {
     pub wrapper: Option<Arc<ListenerWrapper>>,
     /// The HTTP versions on plain connections.
     pub protocols: Protocols,
-}
-
-/// An address that could not be bound.
-#[derive(Debug)]
-pub struct BindError {
-    /// The address.
-    pub addr: ListenAddr,
-    /// The reason.
-    pub source: io::Error,
-}
-
-impl std::fmt::Display for BindError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "cannot listen on {}: {}", self.addr, self.source)
-    }
-}
-
-impl std::error::Error for BindError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
 }
 
 /// How the threads of workers run. The defaults are inherited from the thread that starts them.

@@ -25,7 +25,7 @@ use sluice_net::body::RequestBody;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_net::load::Lease;
-use sluice_net::tunnel::Tunnel;
+use sluice_net::tunnel::{IdleTimeouts, Tunnel};
 use sluice_net::worker::Worker;
 
 /// A request in progress on an exclusive connection. Dropping it closes the connection.
@@ -263,6 +263,7 @@ impl LinkCall {
             slot: Some(self.link.slot),
             received,
             lifetime,
+            idle: IdleTimeouts::default(),
             lease: self.lease,
             notice: None,
             buffer_bytes: None,

@@ -8,7 +8,7 @@ use sluice_model::nginx::{ClientLimits as Config, HeadLimits};
 use sluice_net::{ClientLimits, Linger, Lingering, Settings, Slow};
 use sluice_wire::h1::OddNames;
 
-use super::Tree;
+use super::{Tree, TreeRef};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
@@ -83,6 +83,15 @@ impl ClientTimeouts {
     pub fn turns_away(&self, exchange: &Exchange) -> bool {
         (self.disables_msie6 && exchange.req.method == Method::Post && is_msie6(agent(exchange)))
             || (self.disables_safari && is_safari(agent(exchange)))
+    }
+}
+
+impl TreeRef {
+    /// The `send_timeout` of the scope of a request.
+    pub(crate) fn send_timeout(&self, exchange: &Exchange) -> Option<Duration> {
+        let tree = self.get()?;
+        let limits = tree.timeouts_of(tree.place(exchange)).limits();
+        Some(limits.write_idle_timeout)
     }
 }
 

@@ -156,10 +156,8 @@ impl Server {
         self.options.log.replace(built.plan);
         if let Err(error) = self.workers.apply(built.listens) {
             self.options.log.replace(plan_before);
-            let refusal = Refusal::new(error.to_string());
-            return Err(vec![
-                refusal.with_help("stop what listens there, or choose another address"),
-            ]);
+            let refusal = Refusal::new(error.to_string()).with_help(error.help());
+            return Err(vec![refusal]);
         }
         self.limit.set_max(connections_max);
         self.recorder.hub().set_http(built.metrics);

@@ -38,7 +38,7 @@ pub use auto::expand;
 use handshakes::HandshakeRules;
 use plans::Scheme;
 use policies::TicketScheme;
-use sluice_observe::log::Log;
+use sluice_observe::log::{Level, Log};
 use sluice_pipeline::keys::{AuthorityFile, Keys, Signer};
 use sluice_pipeline::refusal::Refusal;
 
@@ -423,6 +423,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
                         LOGGER,
                         "certificate could not be renewed; the old one is served",
                     )
+                    .shown("job", outcome.job)
                     .shown("error", error)
                     .send();
                 }
@@ -455,11 +456,25 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
 
 fn tell(maintainer: &Maintainer, log: &Log) {
     for notice in maintainer.take_notices() {
-        let entry = match notice {
-            notice if notice.is_failure() => log.error(LOGGER, "certificate").shown("what", notice),
-            notice @ Notice::Passed { .. } => log.warn(LOGGER, "certificate").shown("what", notice),
-            notice => log.info(LOGGER, "certificate").shown("what", notice),
+        let level = if notice.is_failure() {
+            Level::Error
+        } else if matches!(notice, Notice::Passed { .. }) {
+            Level::Warn
+        } else {
+            Level::Info
         };
-        entry.send();
+        log_notice(log, level, &notice);
     }
+}
+
+/// Logs what happened to a certificate: the message, its facts, and the sentence with both as `what`.
+fn log_notice(log: &Log, level: Level, notice: &Notice) {
+    let mut entry = log.entry(level, LOGGER, notice.message());
+    for (name, value) in notice.facts() {
+        entry = entry.text(name, value);
+    }
+    if let Some(wait) = notice.retry_in(SystemTime::now()) {
+        entry = entry.duration("retry_in", wait);
+    }
+    entry.shown("what", notice).send();
 }

@@ -14,8 +14,8 @@ use sluice_certs::{CertsError, Pair, PairFile, Passwords, Storage};
 use sluice_model::Config;
 use sluice_model::tls::{CertificateFiles, Certificates};
 
-use super::LOGGER;
-use sluice_observe::log::Log;
+use super::log_notice;
+use sluice_observe::log::{Level, Log};
 use sluice_pipeline::refusal::Refusal;
 
 /// The loaded certificates.
@@ -107,8 +107,7 @@ pub(super) fn load(
 fn tell_oddities(loaded: &Loaded, log: &Log) {
     let now = SystemTime::now();
     for notice in loaded.pairs().flat_map(|pair| pair.notices(now)) {
-        let entry = log.warn(LOGGER, "certificate is odd");
-        entry.shown("what", notice).send();
+        log_notice(log, Level::Warn, &notice);
     }
 }
 

@@ -46,6 +46,7 @@ mod studies;
 mod syslog;
 mod tables;
 mod trees;
+mod tunnels;
 mod upgrade;
 mod versions;
 

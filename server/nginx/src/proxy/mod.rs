@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
 use sluice_model::proxy::NginxProxy as Config;
+use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::Template;
-use sluice_upstream::{Call, Response};
+use sluice_upstream::{Call, Response, Timeouts};
 
 use super::charset;
 use super::proxy_store::Keep;
@@ -389,6 +390,14 @@ impl Dialect for NginxProxy {
 
     fn forwards_upgrades(&self) -> bool {
         self.upgrade
+    }
+
+    fn tunnel_timeouts(&self, exchange: &Exchange, upstream: &Timeouts) -> IdleTimeouts {
+        IdleTimeouts {
+            upstream_read: upstream.read,
+            upstream_write: upstream.write,
+            client_write: self.tree.send_timeout(exchange),
+        }
     }
 
     fn forwards_interims(&self, exchange: &Exchange) -> bool {

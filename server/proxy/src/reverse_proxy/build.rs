@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_model::handler::{HeaderOps, ResponseHeaderOps};
 use sluice_model::proxy::{ReverseProxy as Config, SelectionPolicy, Upstream as UpstreamConfig};
 use sluice_net::tunnel::Term;
+use sluice_upstream::Timeouts;
 
 use super::active::{ActiveChecks, Checks};
 use super::addresses::at_load;
@@ -78,7 +79,8 @@ pub fn proxy<'m>(
     let active = maker
         .checks()
         .map(|checks| ActiveChecks::new(checks, &upstreams));
-    let sharing = match maker.transport.options(None).protocol.may_share() {
+    let options = maker.transport.options(None);
+    let sharing = match options.protocol.may_share() {
         true => Sharing::May,
         false => Sharing::No,
     };
@@ -97,7 +99,7 @@ pub fn proxy<'m>(
         facts,
         keeps_fields: config.nginx.is_some() && builder.upstream_fields_are_asked,
         verbose: verbose(config, builder),
-        streams: streams(config)?,
+        streams: streams(config, options.timeouts)?,
         coalescing: coalescing(config)?,
         buffering: language.buffering(config, builder)?,
     })
@@ -133,7 +135,7 @@ fn coalescing(config: &Config) -> Result<Option<Coalescing>, Refusal> {
     Ok(config.coalesce.then(Coalescing::default))
 }
 
-fn streams(config: &Config) -> Result<Streams, Refusal> {
+fn streams(config: &Config, upstream: Timeouts) -> Result<Streams, Refusal> {
     let buffer_bytes = match config.stream_buffer_size {
         0 => None,
         bytes => {
@@ -154,6 +156,7 @@ fn streams(config: &Config) -> Result<Streams, Refusal> {
     Ok(Streams {
         lifetime: given(config.stream_timeout),
         buffer_bytes: buffer_bytes.flatten(),
+        upstream,
         term: given(config.stream_close_delay).map(Term::new),
     })
 }

@@ -41,8 +41,8 @@ use sluice_net::tunnel::Term;
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{
-    Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Upload, Wanted, obtain,
-    take_kept,
+    Call, CallFailure, Carrier, Endpoint, Heard, Origin, Response, Timeouts, Upload, Wanted,
+    obtain, take_kept,
 };
 
 pub use build::build;
@@ -109,6 +109,8 @@ struct Streams {
     lifetime: Option<Duration>,
     /// Buffer size for each direction.
     buffer_bytes: Option<usize>,
+    /// The timeouts of the connections to upstreams.
+    upstream: Timeouts,
     /// Closes tunnels some time after a configuration was replaced, if configured.
     term: Option<Term>,
 }

@@ -112,6 +112,9 @@ impl ReverseProxy {
             Err(failure) => return Step::Fail(failure.into()),
         };
         tunnel.buffer_bytes = self.streams.buffer_bytes;
+        tunnel.idle = self
+            .dialect
+            .tunnel_timeouts(exchange, &self.streams.upstream);
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
         Pool::of(&exchange.worker).give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))

@@ -13,10 +13,10 @@ use super::mux::Mux;
 use crate::body::BodyStream;
 use crate::failure::{Failure, Side};
 use crate::stream::Stream;
-use crate::tunnel::{Span, Tunnel};
+use crate::tunnel::{Span, Stage, State, Tunnel};
 
-/// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or the tunnel's
-/// lifetime is over. Returns the number of bytes sent to the client.
+/// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or a time limit
+/// of the tunnel is reached. Returns the number of bytes sent to the client.
 pub(super) async fn join(
     mux: &Rc<Mux>,
     id: StreamId,
@@ -27,6 +27,7 @@ pub(super) async fn join(
         mut stream,
         received,
         lifetime,
+        idle,
         lease: _lease,
         slot: _slot,
         notice,
@@ -35,6 +36,7 @@ pub(super) async fn join(
     let mut up = Up {
         body: StreamBody::for_tunnel(mux.clone(), id),
         stage: Stage::Open,
+        unsent: 0,
         moved: 0,
     };
     let mut down = Down {
@@ -44,34 +46,31 @@ pub(super) async fn join(
         stage: Stage::Open,
         moved: 0,
     };
-    let mut span = Span::new(worker, lifetime, notice);
+    let mut span = Span::new(worker, lifetime, idle, notice);
     let done = poll_fn(|cx| {
         let upward = up.poll(&mut stream, cx)?;
         let downward = down.poll(mux, id, &mut stream, cx)?;
         if upward.is_ready() && downward.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        let is_half_closed = upward.is_ready() || downward.is_ready();
-        span.poll_over(cx, is_half_closed.then_some(up.moved + down.moved))
-            .map(Ok)
+        let state = State {
+            up: up.stage.waits(up.unsent),
+            down: down.stage.waits(down.unsent()),
+            progress: up.moved + down.progress(),
+        };
+        span.poll_over(cx, &state).map(Ok)
     })
     .await;
     worker.buffers.give_back(down.buf);
     (done, down.moved)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Open,
-    /// The source has ended; the end still has to be sent to the sink.
-    Ending,
-    Ended,
-}
-
 /// The direction from the client.
 struct Up {
     body: StreamBody,
     stage: Stage,
+    /// The length of the received data that the sink did not accept.
+    unsent: usize,
     moved: u64,
 }
 
@@ -79,6 +78,7 @@ impl Up {
     /// Copies data. Ready when the client has ended its direction and the end was sent to the sink.
     fn poll(&mut self, sink: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.stage == Stage::Open {
+            self.unsent = 0;
             let Poll::Ready(data) = self.body.poll_data(cx) else {
                 // Data that the sink still buffers must leave before the task sleeps.
                 if let Poll::Ready(Err(error)) = sink.poll_flush(cx) {
@@ -87,6 +87,7 @@ impl Up {
                 return Poll::Pending;
             };
             let data = data?;
+            self.unsent = data.len();
             if data.is_empty() {
                 self.stage = Stage::Ending;
                 break;
@@ -124,6 +125,16 @@ struct Down {
 }
 
 impl Down {
+    fn unsent(&self) -> usize {
+        self.buf.len() - self.sent
+    }
+
+    /// How much was received and sent.
+    fn progress(&self) -> u64 {
+        let received = self.moved + self.unsent() as u64;
+        received + self.moved
+    }
+
     /// Copies data. Ready when the source has ended and the end was sent to the client.
     fn poll(
         &mut self,

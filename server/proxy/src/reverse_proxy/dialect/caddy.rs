@@ -8,11 +8,12 @@ use sluice_message::{
     FieldId, Fields, FixedField, IpText, Moment, ResponseHead, Scheme, Status, Version,
 };
 use sluice_model::proxy::ReverseProxy as Config;
+use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
-use sluice_upstream::{Call, Response};
+use sluice_upstream::{Call, Response, Timeouts};
 
 use super::{Destination, Dialect, FailedTry, Original};
 use crate::reverse_proxy::addresses::Sockets;
@@ -145,6 +146,10 @@ impl Dialect for Caddy {
 
     fn forwards_upgrades(&self) -> bool {
         true
+    }
+
+    fn tunnel_timeouts(&self, _exchange: &Exchange, _upstream: &Timeouts) -> IdleTimeouts {
+        IdleTimeouts::default()
     }
 
     fn forwards_interims(&self, _x: &Exchange) -> bool {

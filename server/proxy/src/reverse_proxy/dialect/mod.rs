@@ -3,9 +3,10 @@
 mod caddy;
 
 use sluice_message::{Fields, Method, Moment, ResponseHead, Status, Uri, Version};
+use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
-use sluice_upstream::{Call, CallFailure, Response};
+use sluice_upstream::{Call, CallFailure, Response, Timeouts};
 
 use std::sync::Arc;
 
@@ -76,6 +77,9 @@ pub trait Dialect: Send + Sync {
 
     /// Whether clients may upgrade the connection.
     fn forwards_upgrades(&self) -> bool;
+
+    /// How long a tunnel may be idle. `upstream` are the timeouts of its connection to the upstream.
+    fn tunnel_timeouts(&self, exchange: &Exchange, upstream: &Timeouts) -> IdleTimeouts;
 
     /// Whether 103 (Early Hints) and other interim responses are forwarded.
     fn forwards_interims(&self, exchange: &Exchange) -> bool;
