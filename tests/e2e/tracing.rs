@@ -206,6 +206,34 @@ fn a_collector_is_reached_over_tls_if_its_certificate_is_trusted() {
 }
 
 #[test]
+fn a_proxy_of_the_environment_leads_to_collectors_with_tls_only() {
+    let (proxy, asked) = listener("HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n");
+    let (collector, spans) = listener(EMPTY);
+    let start = |endpoint: &str| {
+        Setup::new(&SITE.replace("UPSTREAM", "1"))
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+            .env("OTEL_BSP_SCHEDULE_DELAY", "50")
+            .env("ALL_PROXY", &format!("http://127.0.0.1:{proxy}"))
+            .env("NO_PROXY", "")
+            .env("no_proxy", "")
+            .start()
+    };
+    let direct = start(&format!("http://127.0.0.1:{collector}"));
+    assert_eq!(exchange(direct.port, get("/own", "")).status, 200);
+    let message = spans.recv_timeout(PATIENCE).expect("it is reached");
+    assert!(message.starts_with(b"POST /v1/traces HTTP/1.1\r\n"));
+    assert!(asked.try_recv().is_err(), "it is reached directly");
+    let through = start("https://collector.invalid:4318");
+    assert_eq!(exchange(through.port, get("/own", "")).status, 200);
+    let message = asked.recv_timeout(PATIENCE).expect("the proxy is asked");
+    let text = String::from_utf8_lossy(&message);
+    assert!(
+        text.starts_with("CONNECT collector.invalid:4318 HTTP/1.1\r\n"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_request_without_a_trace_begins_one() {
     let (collector, spans) = listener(EMPTY);
     let server = start(&SITE.replace("UPSTREAM", "1"), collector);

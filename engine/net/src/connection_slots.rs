@@ -196,7 +196,7 @@ mod tests {
     fn a_place_is_free_again_when_its_connection_is_gone() {
         assert!(
             !ConnectionSlots::default().are_scarce(),
-            "there is no end of them"
+            "slots are unlimited"
         );
         let (slots, _) = limited(34);
         slots.keep_back(2);

@@ -41,7 +41,6 @@ pub mod rate;
 pub mod realip;
 pub mod redirect;
 mod referer;
-pub mod refused;
 mod rewrite;
 mod secure_link;
 pub mod servers;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_message::uri::decode_percent;
-use sluice_message::{ConnInfo, Method, Status, path};
+use sluice_message::{Method, Status, path};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::HeadLimits;
 use sluice_net::{Body, RequestBody};
@@ -410,12 +410,6 @@ impl Tree {
 
     pub(crate) fn timeouts_of(&self, place: &Place) -> &ClientTimeouts {
         &self.timeouts[place.timeouts as usize]
-    }
-
-    /// The server that the SNI name of a handshake selects.
-    pub(crate) fn asked_by(&self, conn: &ConnInfo) -> u32 {
-        let name = conn.tls.as_ref().map(|tls| tls.server_name.as_bytes());
-        name.map_or(0, |name| self.names.by_sni(name))
     }
 
     /// Sends the response of a `return`, after its scope has added headers.

@@ -56,12 +56,14 @@ pub struct Module {
     pub prefix: &'static str,
     /// Tables of its directives.
     pub tables: &'static [&'static [Definition]],
+    /// Tables that it has in common with other modules.
+    pub common: &'static [&'static [Definition]],
 }
 
 impl Module {
     /// All definitions.
     pub fn definitions(&self) -> impl Iterator<Item = &'static Definition> {
-        self.tables.iter().copied().flatten()
+        self.tables.iter().chain(self.common).copied().flatten()
     }
 
     /// The definition of the directive called `name`.
@@ -77,8 +79,21 @@ const fn plain(name: &'static str, tables: &'static [&'static [Definition]]) -> 
         name,
         prefix: "",
         tables,
+        common: &[],
     }
 }
+
+/// What modules have in common whose upstreams send responses of HTTP or CGI: they can be buffered and cached.
+const WHOLE_RESPONSES: &[&[Definition]] = &[
+    buffering::DIRECTIVES,
+    cache::DIRECTIVES,
+    forwarding::REQUESTS,
+    forwarding::RESPONSES,
+    next_upstream::DIRECTIVES,
+    upstream_connection::DIRECTIVES,
+    upstream_connection::SOCKET_BUFFERS,
+    upstream_responses::DIRECTIVES,
+];
 
 /// The modules of which sluice knows directives.
 pub const ALL: &[Module] = &[
@@ -97,18 +112,8 @@ pub const ALL: &[Module] = &[
     Module {
         name: "ngx_http_fastcgi_module",
         prefix: "fastcgi_",
-        tables: &[
-            fastcgi::DIRECTIVES,
-            buffering::DIRECTIVES,
-            cache::DIRECTIVES,
-            cgi::DIRECTIVES,
-            forwarding::REQUESTS,
-            forwarding::RESPONSES,
-            next_upstream::DIRECTIVES,
-            upstream_connection::DIRECTIVES,
-            upstream_connection::SOCKET_BUFFERS,
-            upstream_responses::DIRECTIVES,
-        ],
+        tables: &[fastcgi::DIRECTIVES, cgi::DIRECTIVES],
+        common: WHOLE_RESPONSES,
     },
     plain("ngx_http_geo_module", &[map::GEO]),
     Module {
@@ -122,6 +127,7 @@ pub const ALL: &[Module] = &[
             upstream_connection::SOCKET_BUFFERS,
             upstream_tls::DIRECTIVES,
         ],
+        common: &[],
     },
     plain("ngx_http_gzip_module", &[gzip::DIRECTIVES]),
     plain("ngx_http_gzip_static_module", &[gzip::STATIC]),
@@ -140,23 +146,14 @@ pub const ALL: &[Module] = &[
             next_upstream::DIRECTIVES,
             upstream_connection::DIRECTIVES,
         ],
+        common: &[],
     },
     plain("ngx_http_mirror_module", &[mirror::DIRECTIVES]),
     Module {
         name: "ngx_http_proxy_module",
         prefix: "proxy_",
-        tables: &[
-            proxy::DIRECTIVES,
-            buffering::DIRECTIVES,
-            cache::DIRECTIVES,
-            forwarding::REQUESTS,
-            forwarding::RESPONSES,
-            next_upstream::DIRECTIVES,
-            upstream_connection::DIRECTIVES,
-            upstream_connection::SOCKET_BUFFERS,
-            upstream_responses::DIRECTIVES,
-            upstream_tls::DIRECTIVES,
-        ],
+        tables: &[proxy::DIRECTIVES, upstream_tls::DIRECTIVES],
+        common: WHOLE_RESPONSES,
     },
     plain("ngx_http_random_index_module", &[files::RANDOM_INDEX]),
     plain("ngx_http_realip_module", &[realip::DIRECTIVES]),
@@ -165,18 +162,8 @@ pub const ALL: &[Module] = &[
     Module {
         name: "ngx_http_scgi_module",
         prefix: "scgi_",
-        tables: &[
-            scgi::DIRECTIVES,
-            buffering::DIRECTIVES,
-            cache::DIRECTIVES,
-            cgi::DIRECTIVES,
-            forwarding::REQUESTS,
-            forwarding::RESPONSES,
-            next_upstream::DIRECTIVES,
-            upstream_connection::DIRECTIVES,
-            upstream_connection::SOCKET_BUFFERS,
-            upstream_responses::DIRECTIVES,
-        ],
+        tables: &[scgi::DIRECTIVES, cgi::DIRECTIVES],
+        common: WHOLE_RESPONSES,
     },
     plain("ngx_http_secure_link_module", &[content::SECURE_LINK]),
     plain("ngx_http_slice_module", &[slice::DIRECTIVES]),
@@ -190,19 +177,8 @@ pub const ALL: &[Module] = &[
     Module {
         name: "ngx_http_uwsgi_module",
         prefix: "uwsgi_",
-        tables: &[
-            scgi::UWSGI,
-            buffering::DIRECTIVES,
-            cache::DIRECTIVES,
-            cgi::DIRECTIVES,
-            forwarding::REQUESTS,
-            forwarding::RESPONSES,
-            next_upstream::DIRECTIVES,
-            upstream_connection::DIRECTIVES,
-            upstream_connection::SOCKET_BUFFERS,
-            upstream_responses::DIRECTIVES,
-            upstream_tls::DIRECTIVES,
-        ],
+        tables: &[scgi::UWSGI, cgi::DIRECTIVES, upstream_tls::DIRECTIVES],
+        common: WHOLE_RESPONSES,
     },
     plain("ngx_http_v2_module", &[http2::V2]),
     plain("ngx_http_v3_module", &[http2::V3]),

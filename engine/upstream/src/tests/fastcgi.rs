@@ -128,8 +128,8 @@ fn patience_begins_when_the_wait_does() {
     runtime.block_on(async {
         let socket = tokio::net::TcpStream::connect(fake.address).await.unwrap();
         let stream = sluice_net::stream::Stream::Tcp(socket);
-        let place = worker.take_slot().await.expect("there is no end of them");
-        let link = Link::new(stream, endpoint.clone(), place);
+        let slot = worker.take_slot().await.expect("slots are unlimited");
+        let link = Link::new(stream, endpoint.clone(), slot);
         let mut records = super::super::fastcgi::Records::new(Default::default());
         let mut cx = Context::from_waker(std::task::Waker::noop());
         records.wait(&mut cx, &worker, &link);

@@ -181,7 +181,7 @@ fn write_histogram(
 ) {
     let mut begun = false;
     for (names, total) in totals {
-        let Total::Answers(responses) = total else {
+        let Total::Responses(responses) = total else {
             continue;
         };
         let sums = part(responses);

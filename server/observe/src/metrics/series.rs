@@ -51,7 +51,7 @@ pub struct Series {
 #[derive(Debug)]
 enum Counts {
     Requests(Requests),
-    Answers(Answers),
+    Responses(Responses),
 }
 
 /// Counters of requests to one handler.
@@ -64,7 +64,7 @@ struct Requests {
 
 /// Histograms of responses with one status and method.
 #[derive(Debug)]
-struct Answers {
+struct Responses {
     duration: Histogram,
     first_byte: Histogram,
     request_size: Histogram,
@@ -97,7 +97,7 @@ pub enum Total {
         failed: u64,
     },
     /// Of responses.
-    Answers(Box<ResponseTotal>),
+    Responses(Box<ResponseTotal>),
 }
 
 /// Histograms of responses.
@@ -150,7 +150,7 @@ impl Table {
 
     /// Counts a response.
     pub fn response(&self, labels: Labels, measured: Measured) {
-        if let Some(Counts::Answers(responses)) = self.find(labels) {
+        if let Some(Counts::Responses(responses)) = self.find(labels) {
             responses.duration.add(DURATIONS, measured.duration);
             if let Some(first_byte) = measured.first_byte {
                 responses.first_byte.add(DURATIONS, first_byte);
@@ -205,14 +205,14 @@ impl Table {
                     *failed += requests.failed.load(Ordering::Relaxed);
                     *entered += requests.entered.load(Ordering::Relaxed);
                 }
-                (Counts::Answers(responses), Total::Answers(total)) => {
+                (Counts::Responses(responses), Total::Responses(total)) => {
                     responses.duration.add_to(&mut total.duration);
                     responses.first_byte.add_to(&mut total.first_byte);
                     responses.request_size.add_to(&mut total.request_size);
                     responses.response_size.add_to(&mut total.response_size);
                 }
-                (Counts::Requests(_), Total::Answers(_))
-                | (Counts::Answers(_), Total::Requests { .. }) => {
+                (Counts::Requests(_), Total::Responses(_))
+                | (Counts::Responses(_), Total::Requests { .. }) => {
                     unreachable!("labels tell which counts they have")
                 }
             }
@@ -228,7 +228,7 @@ impl Total {
                 left: 0,
                 failed: 0,
             },
-            Counts::Answers(_) => Total::Answers(Box::default()),
+            Counts::Responses(_) => Total::Responses(Box::default()),
         }
     }
 }
@@ -237,7 +237,7 @@ impl Series {
     fn new(labels: Labels) -> Series {
         let counts = match labels.response {
             None => Counts::Requests(Requests::default()),
-            Some(_) => Counts::Answers(Answers {
+            Some(_) => Counts::Responses(Responses {
                 duration: Histogram::new(DURATIONS),
                 first_byte: Histogram::new(DURATIONS),
                 request_size: Histogram::new(SIZES),
@@ -301,7 +301,7 @@ mod tests {
         }
         let mut totals = std::collections::BTreeMap::new();
         tables.iter().for_each(|table| table.add_to(&mut totals));
-        let Total::Answers(total) = &totals[&response] else {
+        let Total::Responses(total) = &totals[&response] else {
             panic!("answers are counted there")
         };
         assert_eq!(total.duration.counts[..2], [0, 2]);

@@ -1,8 +1,9 @@
 //! Addresses of upstreams in a configuration.
 
-use sluice_route::{Found, Key, Template, Unknown, Values};
+use sluice_route::{Found, Key, Unknown, Values};
 use sluice_upstream::{Address, Family, Reach};
 
+use sluice_pipeline::build::template;
 use sluice_pipeline::refusal::Refusal;
 
 /// Parses `dial`: the address, its representation in `Host`, and its port.
@@ -45,8 +46,7 @@ pub fn at_load(dial: &str) -> Result<String, Refusal> {
         return Ok(dial.to_owned());
     }
     let mut text = Vec::new();
-    let template = Template::parse(dial).map_err(|error| Refusal::new(error.to_string()))?;
-    template.expand(&AtLoad, Unknown::Keep, &mut text);
+    template(dial)?.expand(&AtLoad, Unknown::Keep, &mut text);
     String::from_utf8(text).map_err(|_| Refusal::new(format!("upstream `{dial}` is not UTF-8")))
 }
 

@@ -165,3 +165,15 @@ impl Remark {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_json_are_those_that_editors_know() {
+        let names = [RemarkKind::Answer, RemarkKind::ResponseField];
+        let names = names.map(|kind| serde_json::to_value(kind).expect("a name"));
+        assert_eq!(names, ["answer", "response_field"]);
+    }
+}

@@ -15,6 +15,7 @@ use super::super::making::Maker;
 use super::super::upstream::Upstream;
 use super::Set;
 use crate::limits::{NAME_BYTES_MAX, NAMED_UPSTREAMS_MAX};
+use sluice_pipeline::build::template;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::expanded;
@@ -137,10 +138,6 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
         }
     };
     Some((host, port))
-}
-
-fn template(text: &str) -> Result<Template, Refusal> {
-    Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
 }
 
 #[cfg(test)]

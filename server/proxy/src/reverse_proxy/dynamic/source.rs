@@ -24,6 +24,7 @@ use crate::limits::{
     NAME_BYTES_MAX, SOURCE_LIFETIME, SOURCE_LIFETIME_MIN, SOURCE_NAMES_MAX, SOURCE_PAUSE,
     SOURCE_STALE_MAX,
 };
+use sluice_pipeline::build::template;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -380,8 +381,4 @@ fn make_room(responses: &mut HashMap<Box<str>, Known>, now: Moment) {
     if responses.len() >= SOURCE_NAMES_MAX {
         responses.retain(|_, known| is_going(known));
     }
-}
-
-fn template(text: &str) -> Result<Template, Refusal> {
-    Template::parse(text).map_err(|error| Refusal::new(error.to_string()))
 }
