@@ -17,7 +17,8 @@ def preload(lane_count):
     from . import process
 
     gc.collect()
-    gc.freeze()
+    if hasattr(gc, "freeze"):  # PyPy does not need it
+        gc.freeze()
     worker.ready(None)
     children = set()
     set_signal(signal.SIGCHLD, lambda number, frame: worker.poke(b"r"))

@@ -348,8 +348,9 @@ class WsgiSeat:
             poller.register(fd, POLLIN)
         poller.register(self.wake_reader, POLLIN)
         while lanes:
-            ready = poller.poll(0 if worker.draining else None)
-            if not ready:
+            draining = worker.draining
+            ready = poller.poll(0 if draining else None)
+            if draining and not ready:
                 break
             for fd, _ in ready:
                 lane = lanes.get(fd)

@@ -1,4 +1,4 @@
-"""Runs the tests of the worker with several interpreters.
+"""Runs the tests of the worker with several interpreters: the worker with each of them, the tests with this one.
 
     run.py [INTERPRETER ...] [-- ARGUMENTS OF unittest]
 
@@ -37,8 +37,8 @@ def main():
     for path in filter(None, interpreters):
         version = subprocess.run([path, "-c", VERSION], stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
         print("== %s (%s)" % (version, path), flush=True)
-        command = [path, "-m", "unittest", "discover", "-s", TESTS, "-t", TESTS] + extra
-        if subprocess.run(command, env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1")).returncode:
+        command = [sys.executable, "-m", "unittest", "discover", "-s", TESTS, "-t", TESTS] + extra
+        if subprocess.run(command, env=dict(os.environ, WORKER_PYTHON=path)).returncode:
             failed.append(version)
     for name in missing:
         print("missing: " + name)
