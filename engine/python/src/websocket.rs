@@ -8,7 +8,7 @@ use sluice_message::ResponseHead;
 use crate::call::{Call, Response};
 use crate::failure::CallFailure;
 
-/// A WebSocket in progress. Dropping it without [`WebSocket::close`] tells the application that the connection was lost
+/// A WebSocket in progress. Dropping it without [`WebSocket::close`] informs the application that the connection was lost
 /// (code 1006).
 pub struct WebSocket {
     call: Box<Call>,
