@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use sluice_message::{FieldId, Fields, Method, RequestHead, Scheme, TlsInfo, Version};
 use sluice_wire::h1::FieldFault;
 use sluice_wire::python::{
-    BlockFault, Facts, HopByHop, Json, Marshal, ScopeKind, decode_block, write_environ,
-    write_sample, write_scope,
+    BlockFault, Facts, Header, HopByHop, Json, Kind, Marshal, ScopeKind, decode_block,
+    encode_sample, write_environ, write_scope,
 };
 
 /// A value of Python.
@@ -334,25 +334,25 @@ fn a_websocket_has_its_scheme_and_subprotocols() {
 }
 
 #[test]
-fn the_sample_has_every_code() {
+fn the_sample_has_two_forms_and_nearly_every_code() {
     let mut out = Vec::new();
-    write_sample(&mut Marshal::new(&mut out));
-    let found = dict(&out);
-    assert_eq!(found["u"], text("café"));
-    assert_eq!(found["s"], Value::Bytes(vec![0, 255]));
-    assert_eq!(found["i"], Value::Int(-5));
-    assert_eq!(found["a"], Value::Text("x".repeat(300)));
-    for code in *b"{0zausi)[NTF" {
-        assert!(out.contains(&code), "{}", char::from(code));
-    }
-    let mut json = b"header{".to_vec();
-    write_sample(&mut Json::new(&mut json));
-    let expected = format!(
-        "{{\"z\":\"abc\",\"a\":\"{}\",\"u\":\"café\",\"s\":\"\\u0000ÿ\",\"i\":-5,\"tuple\":[\"a\",\"b\"],\
-         \"list\":[1,2],\"none\":null,\"true\":true,\"false\":false}}",
-        "x".repeat(300)
+    encode_sample(&mut out);
+    let (head, payload) = out.split_first_chunk::<16>().unwrap();
+    let header = Header::decode(head).unwrap();
+    assert_eq!(
+        (header.kind, header.length as usize),
+        (Kind::Sample, payload.len())
     );
-    assert_eq!(String::from_utf8_lossy(&json[7..]), expected);
+    let (marshal, json) = payload.split_at(header.large as usize);
+    let found = dict(marshal);
+    assert_eq!(found["path"], text(&("/é/".repeat(200) + "/café")));
+    for code in *b"{0zusi)[N" {
+        assert!(marshal.contains(&code), "{}", char::from(code));
+    }
+    let json = std::str::from_utf8(json).unwrap();
+    assert!(json.starts_with("{\"type\":\"http\","), "{json}");
+    assert!(json.contains("[\"x-latin\",\"café\"]"), "{json}");
+    assert!(json.ends_with("\"server\":null}"), "{json}");
 }
 
 #[test]

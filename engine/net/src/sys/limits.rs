@@ -25,7 +25,8 @@ pub fn limit_core_file(bytes: u64) -> io::Result<()> {
     limit(libc::RLIMIT_CORE, bytes)
 }
 
-fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+/// Sets both limits of a resource; async-signal-safe.
+pub(super) fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: value,
         rlim_max: value,

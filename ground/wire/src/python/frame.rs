@@ -107,6 +107,8 @@ pub enum Kind {
     Forked = 0x54,
     /// A forked process has exited.
     Exited = 0x55,
+    /// A signal has asked the process to end.
+    Draining = 0x56,
 }
 
 impl Kind {
@@ -140,6 +142,7 @@ impl Kind {
             0x53 => Kind::Log,
             0x54 => Kind::Forked,
             0x55 => Kind::Exited,
+            0x56 => Kind::Draining,
             _ => return None,
         })
     }
@@ -180,7 +183,8 @@ impl Kind {
             | Kind::Stats
             | Kind::Log
             | Kind::Forked
-            | Kind::Exited => PYTHON_CONTROL_BYTES_MAX,
+            | Kind::Exited
+            | Kind::Draining => PYTHON_CONTROL_BYTES_MAX,
         }
     }
 }
@@ -343,6 +347,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(known, 28);
+        assert_eq!(known, 29);
     }
 }

@@ -141,35 +141,3 @@ impl Values for Marshal<'_> {
         });
     }
 }
-
-/// Writes the dictionary that a worker compares with the one it knows, before it is sent others: every code occurs.
-pub fn write_sample(values: &mut impl Values) {
-    values.open_dict();
-    values.key("z");
-    values.text("abc");
-    values.key("a");
-    values.latin1(one(&[b'x'; 300]));
-    values.key("u");
-    values.latin1(one(b"caf\xe9"));
-    values.key("s");
-    values.bytes(b"\x00\xff");
-    values.key("i");
-    values.integer(-5);
-    values.key("tuple");
-    values.open_tuple(2);
-    values.text("a");
-    values.bytes(b"b");
-    values.close_tuple();
-    values.key("list");
-    values.open_list(2);
-    values.integer(1);
-    values.integer(2);
-    values.close_list();
-    values.key("none");
-    values.none();
-    values.key("true");
-    values.boolean(true);
-    values.key("false");
-    values.boolean(false);
-    values.close_dict();
-}
