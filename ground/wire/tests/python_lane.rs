@@ -282,6 +282,14 @@ fn a_stream_that_was_given_up_is_free_when_the_worker_says_so() {
         ""
     );
     assert_eq!(lane.open_streams(), 1);
+    let file = frame(Kind::File, id.number(), 0, 0, 0, &[0; 16]);
+    let end = End::Later;
+    let event = lane.receive(&file).unwrap().event;
+    assert_eq!(
+        event,
+        Some(Event::DroppedFile { id, end }),
+        "its descriptor is there"
+    );
     let end = body(id, 1, b"");
     let event = lane.receive(&end).unwrap().event;
     assert_eq!(event, Some(Event::Freed { id }));

@@ -15,6 +15,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Bytes of a memory page.
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes an integer only.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Sets both limits of open files. Raising the hard limit needs root.
 pub fn limit_open_files(count: u64) -> io::Result<()> {
     limit(libc::RLIMIT_NOFILE, count)

@@ -112,6 +112,14 @@ pub enum Event<'a> {
         /// The reason.
         reason: &'a str,
     },
+    /// A part of a file on a stream that was given up: its descriptor is to be closed. With [`End::Here`] the stream is
+    /// free now.
+    DroppedFile {
+        /// The stream.
+        id: StreamId,
+        /// Whether the worker is done with the stream.
+        end: End,
+    },
     /// The worker is done with a stream that was given up, which is free now.
     Freed {
         /// The stream.

@@ -117,10 +117,14 @@ impl Table {
     /// A frame of a stream that was given up.
     fn discard<'a>(&mut self, header: &Header, end: End) -> Option<Event<'a>> {
         let id = StreamId::from_wire(header.stream)?;
-        end.is_here().then(|| {
+        if end.is_here() {
             self.free(id);
-            Event::Freed { id }
-        })
+        }
+        match (header.kind, end) {
+            (Kind::File, end) => Some(Event::DroppedFile { id, end }),
+            (_, End::Here) => Some(Event::Freed { id }),
+            (_, End::Later) => None,
+        }
     }
 }
 
