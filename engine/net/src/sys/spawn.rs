@@ -7,6 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
 use super::identity::Identity;
 
 /// A program to start.
@@ -397,12 +400,31 @@ impl Spawned {
         unsafe { libc::kill(-self.pid, libc::SIGKILL) };
     }
 
-    /// Sends the process a signal.
+    /// Sends the process a signal. It is safe after the process was reaped: nothing happens then.
     pub fn signal(&self, signal: super::process::Signal) {
         let (fd, number) = (self.pidfd.as_raw_fd(), signal.number());
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and a null pointer stands for default information.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, info, 0) };
+    }
+
+    /// Waits until the process has ended, and reaps it as [`Spawned::try_wait`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Spawned::try_wait`] and of registering the descriptor with the runtime.
+    pub async fn wait(&self) -> io::Result<Ended> {
+        let descriptor = self.pidfd.try_clone()?;
+        // SAFETY: the descriptor is owned by the value that is registered, so it is open as long as that is.
+        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+        let registered = registered?;
+        loop {
+            let mut guard = registered.readable().await?;
+            if let Some(ended) = self.try_wait()? {
+                return Ok(ended);
+            }
+            guard.clear_ready();
+        }
     }
 
     /// Whether the process has ended. It is not reaped by this.
