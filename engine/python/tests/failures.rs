@@ -80,47 +80,6 @@ fn a_segmentation_fault_is_named() {
 }
 
 #[test]
-fn requests_behind_a_running_one_are_not_started() {
-    if !has_python() {
-        return;
-    }
-    let (host, folder) = (Host::new(1), Folder::new());
-    let app = host.start(wsgi(&folder, |settings| settings.threads = 1));
-    let (gate, mark) = (path_of(&folder.0, "gate"), path_of(&folder.0, "mark"));
-    on_worker(0, 1, async |worker| {
-        // Fast ones first, so that requests are sent ahead.
-        for _ in 0..200 {
-            get(&app, &worker, "/").await;
-        }
-        let first = pid(&app, &worker).await;
-        let start = |target: String, method: &'static str| {
-            let (app, worker) = (app.clone(), worker.clone());
-            beside(async move { fetch(&app, &worker, method, &target, RequestBody::None).await })
-        };
-        let running = start(format!("/wait?file={gate}"), "GET");
-        let behind: Vec<_> = (0..3)
-            .map(|_| start(format!("/touch?file={mark}"), "POST"))
-            .collect();
-        eventually("request sent ahead", || {
-            (app.snapshot().processes[0].in_flight == 4).then_some(())
-        })
-        .await;
-        kill(first);
-        match running.await.unwrap() {
-            Err(Why::Died { started: true, .. }) => {}
-            other => panic!("{other:?}"),
-        }
-        for call in behind {
-            match call.await.unwrap() {
-                Err(Why::Died { started: false, .. }) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-        assert!(!std::fs::exists(&mark).unwrap());
-    });
-}
-
-#[test]
 fn an_import_error_fails_the_start_with_its_traceback() {
     if !has_python() {
         return;

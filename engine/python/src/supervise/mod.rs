@@ -7,11 +7,14 @@ mod control;
 mod ending;
 mod inbox;
 mod launch;
+mod launched;
 mod lines;
 mod messages;
 mod output;
+mod preload;
 mod roster;
 mod script;
+mod starter;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -35,8 +38,8 @@ use crate::snapshot::{GroupState, ProcessState};
 
 use child::Child;
 use inbox::{Event, Inbox};
-use launch::Launcher;
 use roster::{Action, Roster, Rules};
+use starter::Starter;
 use watch::{Changes, Watch};
 
 /// Supervises `group` until it was stopped and all of its processes have ended.
@@ -64,7 +67,7 @@ struct Supervisor {
     children: BTreeMap<u64, Child>,
     inbox: Rc<Inbox>,
     /// For the processes of the current or next renewal.
-    launcher: Option<Rc<Launcher>>,
+    starter: Option<Rc<Starter>>,
     watch: Option<Watch>,
     watched_at: Moment,
     rss_at: Moment,
@@ -100,7 +103,7 @@ impl Supervisor {
             roster: Roster::new(rules(group), group.number),
             children: BTreeMap::new(),
             inbox: Rc::new(Inbox::new(group)),
-            launcher: None,
+            starter: None,
             watch: folder
                 .filter(|_| settings.autoreload)
                 .map(|folder| Watch::new(&folder)),
@@ -168,7 +171,7 @@ impl Supervisor {
 
     /// Starts all processes anew, with what the interpreter is now.
     fn renew(&mut self, now: Moment) {
-        self.launcher = None;
+        self.starter = None;
         self.failure = None;
         if self.group.state() == GroupState::Failed {
             self.group.set_state(GroupState::Starting, None);
@@ -198,6 +201,21 @@ impl Supervisor {
     fn heed_events(&mut self, now: Moment) {
         while let Some((number, event)) = self.inbox.pop() {
             match event {
+                Event::Forked(launched, parent) => {
+                    if let Some(child) = self.children.get_mut(&number)
+                        && let Err(failure) =
+                            child.run(launched, Some(parent), &self.group, &self.inbox)
+                    {
+                        child.failure = Some(failure);
+                        self.inbox.push(number, Event::Ended(None));
+                    }
+                }
+                Event::NotForked(failure) => {
+                    if let Some(child) = self.children.get_mut(&number) {
+                        child.failure = Some(failure);
+                    }
+                    self.inbox.push(number, Event::Ended(None));
+                }
                 Event::Ready(greeting) => {
                     if let Some(child) = self.children.get_mut(&number) {
                         child.note_ready(&self.group, greeting);
@@ -356,8 +374,8 @@ impl Supervisor {
         };
         let process = Arc::new(Process::new(number, index, quota, settings));
         let started = self
-            .launcher()
-            .and_then(|launcher| Child::start(&launcher, &self.group, &process, &self.inbox));
+            .starter()
+            .and_then(|starter| Child::start(&starter, &self.group, &process, &self.inbox));
         let child = started.unwrap_or_else(|failure| {
             self.inbox.push(number, Event::Ended(None));
             Child::never_started(&process, failure)
@@ -366,13 +384,13 @@ impl Supervisor {
         self.note_known();
     }
 
-    fn launcher(&mut self) -> Result<Rc<Launcher>, StartFailure> {
-        if let Some(launcher) = &self.launcher {
-            return Ok(launcher.clone());
+    fn starter(&mut self) -> Result<Rc<Starter>, StartFailure> {
+        if let Some(starter) = &self.starter {
+            return Ok(starter.clone());
         }
-        let launcher = Rc::new(Launcher::new(&self.group.settings, self.group.workers)?);
-        self.launcher = Some(launcher.clone());
-        Ok(launcher)
+        let starter = Rc::new(Starter::new(&self.group)?);
+        self.starter = Some(starter.clone());
+        Ok(starter)
     }
 
     fn note_known(&self) {
