@@ -18,7 +18,7 @@ fn kill(pid: u32) {
     let killed = std::process::Command::new("kill")
         .args(["-9", &pid.to_string()])
         .status();
-    assert!(killed.unwrap().success());
+    assert!(killed.expect("`kill` can be started").success());
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn is_root() -> bool {
 }
 
 fn user() -> sluice_net::sys::identity::Identity {
-    sluice_net::sys::identity::Identity::of("nobody", "nogroup").unwrap()
+    sluice_net::sys::identity::Identity::of("nobody", "nogroup").expect("Debian has both")
 }
 
 /// An interpreter that every user may execute; one in a home folder is not.
@@ -328,7 +328,7 @@ fn system_python() -> Option<std::path::PathBuf> {
 
 fn open_to_all(folder: &Folder) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&folder.0, mode).unwrap();
+    std::fs::set_permissions(&folder.0, mode).expect("the folder is ours");
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn equal_settings_share_a_group_and_it_ends_with_its_last_handle() {
         assert_eq!(get(&changed, &worker, "/env?name=A").await, "1");
     });
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -118,6 +119,7 @@ fn a_restart_replaces_all_processes_and_loses_no_request() {
     });
     assert_eq!(host.groups.restart("other"), 0);
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -170,6 +172,7 @@ fn a_process_is_recycled_after_its_requests_without_a_gap() {
         eventually("end of the first", || (!is_alive(first)).then_some(())).await;
     });
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -431,11 +434,11 @@ fn preloaded_processes_share_one_import_and_are_supervised_as_others() {
         host.groups.restart("test");
         eventually("reload", || (app.snapshot().reloads == 1).then_some(())).await;
         assert_eq!(std::fs::read_to_string(&mark).unwrap(), "xx");
-        get(&app, &worker, "/").await;
         eventually("end of the old processes", || {
             before.iter().all(|pid| !is_alive(*pid)).then_some(())
         })
         .await;
+        assert_eq!(host.log.count("did not end in time"), 0);
     });
 }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use sluice_message::Moment;
 use sluice_net::clock;
+use sluice_net::sys::spawn::Ended;
 use sluice_policy::Backoff;
 use sluice_wire::python::Kind;
 use tokio::task::LocalSet;
@@ -121,10 +122,13 @@ impl Supervisor {
             let now = clock::now();
             self.obey(now);
             self.heed_events(now);
-            self.look_after(now);
             self.look_at_files(now);
             self.roster.expire(now);
-            self.act(now);
+            self.look_after(now);
+            // What is done may lead to more: a process that is to drain may have nothing to finish.
+            while self.act() {
+                self.look_after(now);
+            }
             if self.roster.is_done() && self.children.is_empty() {
                 return;
             }
@@ -230,7 +234,7 @@ impl Supervisor {
                 Event::Leaving => self.roster.leaving(number, now),
                 Event::Ended(ended) => {
                     if let Some(child) = self.children.remove(&number) {
-                        self.note_ended(child, ended, now);
+                        self.note_ended(child, ended);
                     }
                     self.roster.exited(number, now);
                 }
@@ -239,12 +243,7 @@ impl Supervisor {
     }
 
     /// A process has ended: reports that, and remembers why it could not start.
-    fn note_ended(
-        &mut self,
-        child: Child,
-        ended: Option<sluice_net::sys::spawn::Ended>,
-        now: Moment,
-    ) {
+    fn note_ended(&mut self, child: Child, ended: Option<Ended>) {
         let process = &child.process;
         process.close_ends();
         if let Some(ended) = &ended {
@@ -271,7 +270,6 @@ impl Supervisor {
             self.group
                 .report_of(Some(process), Level::Error, message, &facts);
         }
-        let _ = now;
         self.note_known();
     }
 
@@ -287,8 +285,11 @@ impl Supervisor {
             .report_of(Some(process), Level::Error, message, &facts);
     }
 
-    fn act(&mut self, now: Moment) {
+    /// Does what the roster has decided; returns whether there was anything.
+    fn act(&mut self) -> bool {
+        let mut has_acted = false;
         while let Some(action) = self.roster.next_action() {
+            has_acted = true;
             match action {
                 Action::Spawn { number, index } => self.spawn(number, index),
                 Action::Publish(numbers) => self.publish(&numbers),
@@ -328,8 +329,7 @@ impl Supervisor {
                 }
             }
         }
-        // Processes that never started end here, without an event of their own.
-        self.look_after(now);
+        has_acted
     }
 
     fn note_renewed(&mut self) {
