@@ -186,6 +186,8 @@ impl Process {
             return None;
         }
         let seat = match self.has_threads() {
+            // An event loop that has not confirmed the end of a request that took too long may be blocked.
+            false if self.overdue() > 0 => None,
             false => self.seats[0].reserve(self.concurrency, now).then_some(0),
             true => {
                 let average = self.average.load(Ordering::Relaxed);
@@ -358,6 +360,15 @@ mod tests {
         assert_eq!(process.in_flight(), 5);
         assert_eq!(process.next_seat(), None);
         process.release(0, 1, 0, Counted::Yes);
+        assert_eq!(process.reserve(0), Some(0));
+    }
+
+    #[test]
+    fn an_event_loop_that_may_be_blocked_takes_nothing() {
+        let process = process(Interface::Asgi, |_| {});
+        process.note_overdue();
+        assert_eq!(process.reserve(0), None);
+        process.note_late_end();
         assert_eq!(process.reserve(0), Some(0));
     }
 
