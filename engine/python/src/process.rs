@@ -217,8 +217,9 @@ impl Process {
         let mut freed = Freed::Room;
         if counted == Counted::Yes {
             self.note_time(took / count.max(1) as u64, count);
-            let total = self.requests.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
-            if total >= self.quota {
+            let before = self.requests.fetch_add(count as u64, Ordering::Relaxed);
+            // Once: while the replacement starts, this one goes on.
+            if before < self.quota && before + count as u64 >= self.quota {
                 freed = Freed::Attention;
             }
         }

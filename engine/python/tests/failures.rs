@@ -218,7 +218,8 @@ fn an_event_loop_that_hangs_is_replaced_and_one_that_cancels_is_not() {
     let gate = path_of(&folder.0, "never");
     on_worker(0, 1, async |worker| {
         let first = pid(&app, &worker).await;
-        let target = format!("/wait?file={gate}");
+        // It ends when the client is gone.
+        let target = format!("/disconnect?begun={gate}-begun&file={gate}");
         match fetch(&app, &worker, "GET", &target, RequestBody::None).await {
             Err(Why::TimedOut) => {}
             other => panic!("{other:?}"),

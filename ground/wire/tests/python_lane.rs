@@ -312,6 +312,28 @@ fn a_stream_that_was_given_up_is_free_when_the_worker_says_so() {
 }
 
 #[test]
+fn a_stream_that_takes_too_long_is_stopped_even_after_it_was_given_up() {
+    let mut lane = Lane::new(WINDOW);
+    for is_released_before in [false, true] {
+        let id = opened(&mut lane, Form::Http);
+        if is_released_before {
+            lane.release(id);
+            sent(&mut lane);
+        }
+        lane.stop(id);
+        let header = sent(&mut lane)[0].0;
+        assert_eq!((header.kind, header.small), (Kind::Cancel, 1));
+        assert!(!lane.release(id));
+        assert!(sent(&mut lane).is_empty());
+        let end = body(id, 1, b"");
+        let event = lane.receive(&end).unwrap().event;
+        assert_eq!(event, Some(Event::Freed { id }));
+        lane.stop(id);
+        assert!(sent(&mut lane).is_empty());
+    }
+}
+
+#[test]
 fn a_lost_websocket_is_closed_with_1006() {
     let mut lane = Lane::new(WINDOW);
     let id = opened(&mut lane, Form::WebSocket);

@@ -409,6 +409,7 @@ impl Mux {
             });
             self.process.note_overdue();
             self.group.bell.notify_one();
+            self.lane.borrow_mut().stop(id);
             if let Some(waker) = waker.flatten() {
                 waker.wake();
             }
