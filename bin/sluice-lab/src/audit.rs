@@ -89,7 +89,7 @@ fn load(options: &Options) -> Result<Sheet, String> {
         Some(name) => Some(Format::of_name(name).ok_or_else(|| {
             let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
             format!(
-                "`{name}` is no kind of text; known are {}",
+                "unknown input format `{name}` (known: {})",
                 names.join(", ")
             )
         })?),
@@ -124,7 +124,7 @@ fn text_of(what: &str) -> Result<String, String> {
         };
         std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
-    read.map_err(|error| format!("{what}: {error}; studies are {}", studies::IDS.join(", ")))?;
+    read.map_err(|error| format!("{what}: {error} (studies: {})", studies::IDS.join(", ")))?;
     if bytes.len() as u64 > REPORT_BYTES_MAX {
         return Err(format!(
             "{what}: larger than {} MiB",

@@ -50,7 +50,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
         && !studies::IDS.contains(&shape.as_str())
     {
         return Err(Refused(format!(
-            "`{shape}` is no study; they are {}",
+            "unknown study `{shape}` (studies: {})",
             studies::IDS.join(", ")
         )));
     }
@@ -158,7 +158,7 @@ pub struct CompareOptions {
 fn two_names(text: &str) -> Result<(String, String), String> {
     let (one, two) = text
         .split_once(',')
-        .ok_or("write two names with a comma between them")?;
+        .ok_or("write two names separated by a comma")?;
     Ok((one.trim().to_string(), two.trim().to_string()))
 }
 
@@ -239,7 +239,7 @@ pub fn gate(options: &GateOptions) -> Outcome {
     let reasons = compare(&base, &new, None).reasons;
     if options.new.is_some() && !reasons.is_empty() && !options.force {
         return Err(Refused(format!(
-            "not the same experiment ({}); --force compares all the same",
+            "not the same experiment ({}); --force compares them anyway",
             reasons.join("; ")
         )));
     }

@@ -65,9 +65,7 @@ fn the_limit_of_a_slow_server_is_found() {
     let report = lab(&["report", &json, "--html", "--out", &folder.file("out")]);
     assert!(report.status.success(), "{}", told(&report));
     let page = fs::read_to_string(folder.file("out/report.html")).unwrap();
-    assert!(
-        page.contains("<h2>Against the offered rate</h2>") && page.contains("class=\"diagonal\"")
-    );
+    assert!(page.contains("<h2>By offered rate</h2>") && page.contains("class=\"diagonal\""));
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn a_promise_that_no_server_keeps_ends_with_1() {
     let text = told(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("broken: ") && text.contains("no rate keeps the promise"),
+        text.contains("broken: ") && text.contains("no rate meets the objective"),
         "{text}"
     );
     let output = lab(&["find-limit", &backend.url("/"), "--rate", "5"]);
@@ -344,7 +342,10 @@ fn idle_connections_are_held_beside_and_weighed() {
         held.lost.is_empty() && held.rss_with_bytes.is_some(),
         "{text}"
     );
-    assert!(text.contains("200 of 200 idle open to the end"), "{text}");
+    assert!(
+        text.contains("200 of 200 idle open until the end"),
+        "{text}"
+    );
     assert!(text.contains("memory of the server: "), "{text}");
     assert_eq!(load(&result).failed(), 0);
 }
@@ -353,10 +354,10 @@ fn idle_connections_are_held_beside_and_weighed() {
 fn what_is_not_spoken_yet_is_named() {
     for (words, part) in [
         (&["--h3"][..], "HTTP/3"),
-        (&["--h2", "--idle", "5"], "leave out --h2"),
+        (&["--h2", "--idle", "5"], "remove --h2"),
         (
             &["--engine", "wrk", "--websocket"],
-            "the lab's own engine only",
+            "only with the lab's own load generator",
         ),
     ] {
         let backend = Backend::start(&["respond"]);
@@ -543,7 +544,7 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
     );
     let again = lab(&["init", &from, "--out", &file]);
     assert!(
-        told(&again).contains("--force writes over it"),
+        told(&again).contains("--force overwrites it"),
         "{}",
         told(&again)
     );

@@ -444,7 +444,7 @@ fn every_scenario_has_right_answers_before_any_load() {
             .lines()
             .find(|line| line.starts_with(&format!("2 floor {test} ")));
         assert!(
-            line.is_some_and(|line| line.contains("right after")),
+            line.is_some_and(|line| line.contains("correct after")),
             "{text}"
         );
     }
@@ -651,11 +651,11 @@ fn strangers_are_not_loaded_and_mistakes_are_told() {
     for (words, told) in [
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
         (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
-        (&["run", "no-such.toml"][..], "built in are"),
+        (&["run", "no-such.toml"][..], "built in:"),
         (&["rerun", "no-such.json"][..], "No such file"),
         (
             &["run", "000", "--only", "subject=nobody"][..],
-            "no cell is left",
+            "no cells left",
         ),
     ] {
         let output = Command::new(LAB).args(words).output().unwrap();

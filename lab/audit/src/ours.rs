@@ -392,7 +392,7 @@ fn unequal(result: &RunResult) -> Vec<Remark> {
                 .collect();
             Remark {
                 rule: "A10".into(),
-                title: format!("{test}: subjects do not give the same answer"),
+                title: format!("{test}: subjects send different responses"),
                 words: format!("{}.", said.join("; ")),
                 rows: [("test".to_string(), test)].into(),
             }

@@ -59,7 +59,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
             .as_ref()
             .map_or(0.0, |generator| generator.busiest);
         live.line(&format!(
-            "{:>8} body, {:>5} connections: {:>9}/s, {}/s, generator {:.0} % at work, floor {:.1} us CPU",
+            "{:>8} body, {:>5} connections: {:>9}/s, {}/s, generator {:.0} % busy, floor {:.1} us CPU",
             bytes(ceiling.body_bytes as f64),
             ceiling.connections,
             thousands(ceiling.ok_per_s),
@@ -75,7 +75,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         let result = RunResult {
             schema: SCHEMA.into(),
             name: "calibrate".into(),
-            title: "Ceiling of the generator".into(),
+            title: "Ceiling of the load generator".into(),
             machine: machine::look(),
             ceilings,
             notes,

@@ -34,7 +34,7 @@ impl Seen<'_> {
         };
         if let Some(counts) = self.counts.filter(|counts| counts.requests > 0) {
             let told = format!(
-                "{} connections for {} requests at the backend",
+                "{} connections for {} requests at the upstream",
                 counts.accepted, counts.requests
             );
             return Some((reuse(counts.accepted, counts.requests), told));
@@ -42,7 +42,7 @@ impl Seen<'_> {
         let connections = &self.load.connections;
         let dialed = self.accepted?.saturating_sub(connections.opened);
         let told = format!(
-            "{dialed} connections beside those of clients for {} answers, by the kernel's count",
+            "{dialed} connections besides those of clients for {} responses (counted by the kernel)",
             connections.answered
         );
         Some((reuse(dialed, connections.answered.max(1)), told))
@@ -77,9 +77,9 @@ fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
         claim: format!("backend_requests {claim}"),
         seen: match counted {
             Some(counted) => {
-                format!("{counted} requests at the backend for {answered} good answers")
+                format!("{counted} requests at the upstream for {answered} successful responses")
             }
-            None => "the backend does not count".into(),
+            None => "the upstream does not count requests".into(),
         },
         // Failed requests may have reached the upstream or not; successful ones did, unless something else responded.
         holds: counted.map(|counted| {
@@ -97,7 +97,7 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         let share = counts.requests as f64 / load.connections.answered.max(1) as f64;
         (
             share,
-            format!("{} requests at the backend", counts.requests),
+            format!("{} requests at the upstream", counts.requests),
         )
     });
     let processes = |count: Option<u64>| count.map(|n| (n as f64, format!("{n} processes")));
@@ -117,7 +117,7 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
             Some((
                 each,
                 format!(
-                    "{opened} connections of clients, {} answers",
+                    "{opened} connections of clients, {} responses",
                     load.connections.answered
                 ),
             )),
@@ -174,8 +174,8 @@ fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
             .zip(value.as_ref())
             .map(|(comparison, (value, _))| comparison.holds(*value)),
         seen: match value {
-            None => "nothing counts it here".into(),
-            Some((value, told)) if value.is_infinite() => format!("all of them kept ({told})"),
+            None => "nothing counts this here".into(),
+            Some((value, told)) if value.is_infinite() => format!("all of them reused ({told})"),
             Some((value, told)) => format!("{} ({told})", sluice_audit::finding::number(value)),
         },
     }

@@ -97,7 +97,7 @@ fn cell(
         file.corpus
     );
     let skipped = (clients > most).then(|| {
-        format!("{clients} clients need more open files than one process may have here; {most} fit")
+        format!("{clients} clients need more open files than one process may have here (enough for {most})")
     });
     CellPlan {
         id: sha256(definition.as_bytes())[..12].to_string(),
@@ -214,7 +214,7 @@ mod tests {
         };
         let told = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
         assert_eq!(told("subject=a"), None);
-        let text = "`subjct` is no axis of this experiment; it has subject";
+        let text = "this experiment has no axis `subjct`; it has subject";
         assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));
     }
 

@@ -40,14 +40,14 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
         .filter(|_| is_run(&result.command))
     else {
         return Err(told(
-            "it was not made by `run`, so there is no experiment to repeat".into(),
+            "this result does not come from `run`, so there is no experiment to repeat".into(),
         ));
     };
     let now = builtin::read(&experiment.file).map_err(Refused::new)?;
     if sha256(now.as_bytes()) != experiment.sha256 && !options.force {
         let file = &experiment.file;
         return Err(told(format!(
-            "`{file}` has changed since: the new result would not be the same experiment; --force repeats it all the same"
+            "`{file}` has changed since, so the new result would be a different experiment; --force repeats it anyway"
         )));
     }
     let out = options.out.clone().unwrap_or_else(|| beside(&path));
@@ -63,7 +63,7 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     match status.code() {
         Some(0) => Ok(Answer::Yes),
         Some(1) => Ok(Answer::No),
-        _ => Err(Refused::new("the run was not carried out, see above")),
+        _ => Err(Refused::new("the run failed, see above")),
     }
 }
 

@@ -97,9 +97,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     }
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
-        return Err(Refused::new(
-            "no cell is left; `--only` leaves out everything",
-        ));
+        return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
     let mut run = Walk::new(options, file, text, changes, cells)?;
     if options.check {
@@ -185,7 +183,7 @@ fn quick(file: &mut File) -> String {
         file.matrix.test = test;
     }
     if !file.quick.cells.is_empty() {
-        told += ", of the cells that the file names for it";
+        told += ", with the cells that [quick] names";
         // They were validated when the file was parsed.
         let conditions = file.quick.cells.iter();
         file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
@@ -285,7 +283,7 @@ impl Walk {
             take_over(&mut result, &path)?;
         } else if path.exists() {
             let text = format!(
-                "{} is there already; --resume goes on, --out NAME leaves it",
+                "{} already exists; use --resume to continue it, or --out NAME",
                 path.display()
             );
             if !options.plan && !options.check {
@@ -433,12 +431,14 @@ impl Walk {
                 Err(_) => absent += 1,
             }
             let words = match found {
-                Ok(ready_s) => format!("right after {ready_s:.2} s"),
+                Ok(ready_s) => format!("correct after {ready_s:.2} s"),
                 Err(state) => state_words(&state),
             };
             live.line(&format!("{:48} {words}", place.join(" ")));
         }
-        live.line(&format!("{right} right, {wrong} not, {absent} not here"));
+        live.line(&format!(
+            "{right} correct, {wrong} wrong, {absent} not installed"
+        ));
         if self.keep {
             live.line(&format!(
                 "configurations and logs: {}",
@@ -492,7 +492,9 @@ impl Walk {
         if tries > 1 {
             let disturbed = block.marks.iter_mut();
             let disturbed = disturbed.filter(|mark| mark.kind == MarkKind::Disturbed);
-            disturbed.for_each(|mark| mark.text += &format!(", the quietest of {tries} times"));
+            disturbed.for_each(|mark| {
+                mark.text += &format!(", the least disturbed of {tries} attempts")
+            });
         }
         block.number = step.block;
         Ok(block)
@@ -584,7 +586,7 @@ fn absent(command: &str) -> String {
         .iter()
         .any(|program| first.ends_with(program));
     let help = if brings {
-        "; `sluice-lab setup` gets it"
+        "; `sluice-lab setup` installs it"
     } else {
         ""
     };
@@ -604,7 +606,7 @@ fn stand_ins(file: &File) -> Vec<String> {
     let strange = |backend: &&file::Backend| backend.command() != backend.run;
     let note = |backend: &file::Backend| {
         format!(
-            "Backend `{}`: {}; a server of the lab's own stands in.",
+            "Upstream `{}`: {}; the lab's own server replaces it.",
             backend.name,
             absent(&backend.run)
         )

@@ -100,14 +100,12 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         }
     }
     if failed.is_empty() {
-        setup
-            .live
-            .line(&format!("{}: experiments find it there", dir.display()));
+        setup.live.line(&format!("installed in {}", dir.display()));
         return Ok(Answer::Yes);
     }
     let (failed, dir) = (failed.join(", "), dir.display());
     Err(Refused::new(format!(
-        "{failed}: not had, see above; what is there is in {dir}"
+        "{failed}: not installed, see above; the rest is in {dir}"
     )))
 }
 
@@ -215,7 +213,7 @@ impl Setup<'_> {
         let _ = child.kill();
         let _ = child.wait();
         let to = self.dir.join("caddysnake.py");
-        let text = found.ok_or_else(|| Refused::new("Caddy Snake unpacked no server"))?;
+        let text = found.ok_or_else(|| Refused::new("Caddy Snake did not unpack its server"))?;
         fs::write(&to, text).map_err(|error| told(&to, &error))?;
         fs::remove_dir_all(&scratch).map_err(failed)
     }
@@ -229,13 +227,13 @@ impl Setup<'_> {
             return self.carry_out(&mut install);
         }
         self.live
-            .line("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
+            .line("`go` is not installed: using the Caddy from the wheel of Caddy Snake");
         if self.plan {
             return Ok(());
         }
         let program = wheel_program(&self.dir.join("venv"));
         let program = program.ok_or_else(|| {
-            Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
+            Refused::new("the wheel is missing: install Go, or run `sluice-lab setup python` first")
         })?;
         self.link(&program, "caddy")
     }
@@ -249,8 +247,9 @@ impl Setup<'_> {
     /// The program of study 001, changed only to read addresses from the environment.
     fn go(&mut self) -> Result<(), Refused> {
         if process::find("go").is_none() {
-            self.live
-                .line("no `go` here: in study 001 a responder of the lab's own stands in");
+            self.live.line(
+                "`go` is not installed: study 001 uses the lab's own FastCGI responder instead",
+            );
             return Ok(());
         }
         let source = self.dir.join("go-001");

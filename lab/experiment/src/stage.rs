@@ -207,7 +207,7 @@ impl Stage {
             backend: backends.iter().map(Started::pid).collect(),
         };
         let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
-            .map_err(|error| not_started(format!("the load broke off: {error}")))?;
+            .map_err(|error| not_started(format!("the load generator failed: {error}")))?;
         load.answer = Some(answer.answered());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
@@ -295,7 +295,7 @@ impl Stage {
             if self.backends.contains_key(&name) {
                 needs.push(name);
             } else if !written.contains('{') {
-                return Err(format!("no backend `{name}`"));
+                return Err(format!("there is no [[backend]] `{name}`"));
             }
         }
         Ok(needs)
@@ -414,7 +414,7 @@ impl Stage {
 
     fn start_backend(&self, file: &File, cell: &CellPlan, name: &str) -> Result<Started, String> {
         let backend = file.backend.iter().find(|backend| backend.name == name);
-        let backend = backend.ok_or_else(|| format!("no backend `{name}`"))?;
+        let backend = backend.ok_or_else(|| format!("there is no [[backend]] `{name}`"))?;
         let place = &self.backends[name];
         let mut names = self.names(file, cell);
         let way = if backend.unix { "socket" } else { "port" };
@@ -438,7 +438,7 @@ impl Stage {
         }
         let dir = backend.in_folder.then(|| self.dir());
         let mut started = Started::start(&command, &env, &self.load_cpus, dir, &log)
-            .map_err(|error| format!("backend {name}: {error}"))?;
+            .map_err(|error| format!("cannot start upstream {name}: {error}"))?;
         let begin = Instant::now();
         let listens = || match backend.unix {
             true => std::os::unix::net::UnixStream::connect(&socket).is_ok(),
@@ -447,10 +447,12 @@ impl Stage {
         while !listens() {
             if let Some(status) = started.ended() {
                 let log = started.log().join(" / ");
-                return Err(format!("backend {name} ended with {status}: {log}"));
+                return Err(format!("upstream {name} ended with {status}: {log}"));
             }
             if begin.elapsed() > READY_MAX {
-                return Err(format!("backend {name} does not listen"));
+                return Err(format!(
+                    "upstream {name} does not listen after {READY_MAX:?}"
+                ));
             }
             thread::sleep(READY_PAUSE);
         }
@@ -698,7 +700,7 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
         }
         if begin.elapsed() > READY_MAX {
             return Err(format!(
-                "no right answer in {READY_MAX:?}: {wrong}{}",
+                "no correct response after {READY_MAX:?}: {wrong}{}",
                 server_words(&server.log())
             ));
         }
@@ -708,7 +710,7 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
 
 fn server_words(log: &[String]) -> String {
     match log.last() {
-        Some(last) => format!("; its last words: {last}"),
+        Some(last) => format!("; last log line: {last}"),
         None => String::new(),
     }
 }

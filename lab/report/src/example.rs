@@ -138,7 +138,7 @@ fn block(
             random,
         )),
         checks: vec![Check {
-            claim: "upstream connections are kept".into(),
+            claim: "upstream connections are reused".into(),
             seen: "2 connections for 12,000 requests".into(),
             holds: Some(true),
         }],

@@ -29,7 +29,7 @@ pub fn load(what: &Path) -> Result<RunResult, String> {
         return Err(told(format!("larger than {} MiB", REPORT_BYTES_MAX >> 20)));
     }
     let result: RunResult = serde_json::from_str(&text)
-        .map_err(|error| told(format!("no result of sluice-lab: {error}")))?;
+        .map_err(|error| told(format!("not a result of sluice-lab: {error}")))?;
     if result.schema != SCHEMA {
         return Err(told(format!(
             "schema `{}`; this program reads `{SCHEMA}`",

@@ -181,7 +181,7 @@ impl FromStr for Verify {
                 "body" => Verify::Body,
                 other => {
                     return Err(format!(
-                        "`{other}`: auto, status, length, len:N, body or sha256:HEX can be checked"
+                        "cannot verify `{other}`: use auto, status, length, len:N, body or sha256:HEX"
                     ));
                 }
             },
@@ -192,7 +192,9 @@ impl FromStr for Verify {
                 Verify::Sha256(hex.to_string())
             }
             Some(("sha256", _)) => return Err("a SHA-256 has 64 hexadecimal digits".into()),
-            Some((other, _)) => return Err(format!("`{other}:` is unknown: len: and sha256: are")),
+            Some((other, _)) => {
+                return Err(format!("unknown prefix `{other}:`: use len: or sha256:"));
+            }
         })
     }
 }

@@ -160,7 +160,7 @@ fn answers(facts: &Facts, width: usize) -> String {
     text
 }
 
-/// `12 reset before the answer, 3 wrong status`; empty without failures.
+/// `12 reset before the response, 3 wrong status`; empty without failures.
 fn failures(facts: &Facts) -> String {
     let mut most: Vec<&(FailureClass, u64)> = facts.failures.iter().collect();
     most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -247,7 +247,7 @@ mod tests {
         assert!(lines[2].ends_with('█'), "the last rate is the highest");
         assert_eq!(
             lines[3],
-            "  failed 3,000 wrong status, 12 reset before the answer, 2 wrong body, 1 others"
+            "  failed 3,000 wrong status, 12 reset before the response, 2 wrong body, 1 others"
         );
         assert_eq!(lines[4], "  CPU subject 98 %  generator 61 %");
     }

@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
     fn figure(&mut self, name: String, start: usize) -> Result<Figure, String> {
         if !is_figure(&name) {
             return Err(format!(
-                "column {}: `{name}` is no figure; known are {FIGURES}",
+                "column {}: unknown figure `{name}` (known: {FIGURES})",
                 start + 1
             ));
         }
@@ -269,7 +269,7 @@ mod tests {
             ),
             (
                 "speed() > 1",
-                "column 1: `speed` is no figure; known are rate, ",
+                "column 1: unknown figure `speed` (known: rate, ",
             ),
             (
                 "rate(=a) > 1",

@@ -67,7 +67,7 @@ fn contradictions(lines: &[&str], answers: f64, failed: f64) -> Vec<String> {
         ));
     }
     if failed > answers {
-        found.push(format!("{failed} requests failed of {answers}"));
+        found.push(format!("{failed} of {answers} requests failed"));
     }
     found
 }

@@ -70,10 +70,12 @@ fn sheet<'a>(
         if requests.len() == REQUEST_LINES_MAX {
             return Err(format!("more than {REQUEST_LINES_MAX} requests"));
         }
-        requests.push(
-            request(line)
-                .ok_or_else(|| format!("line {}: `{line}` is no request of {tool}", at + 1))?,
-        );
+        requests.push(request(line).ok_or_else(|| {
+            format!(
+                "line {}: `{line}` is not a request record of {tool}",
+                at + 1
+            )
+        })?);
     }
     if requests.is_empty() {
         return Err("no requests in it".into());

@@ -25,12 +25,12 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let beyond = positions(sheet, |row| longest(row).is_some_and(|share| share > LONG));
     if !beyond.is_empty() {
         let title = format!(
-            "{}: the longest answer took most of the run or more",
+            "{}: the slowest response took most of the run or more",
             rows_word(beyond.len())
         );
         let finding = Finding::new("A7", Weight::Limit, title)
-            .means("Some clients waited for one answer from beginning to end. What they would have asked meanwhile is missing, so averages look better than they are; a maximum above the window shows that the tool went on after it.")
-            .advise("Run several times longer than the longest answer, and report what was under way at the end.");
+            .means("Some clients waited for one response from beginning to end. The requests they would have sent meanwhile are missing, so averages look better than they are; a maximum above the window shows that the tool continued after it.")
+            .advise("Run several times longer than the slowest response, and report the requests in flight at the end.");
         let line = |row: &Row| {
             let (max, seconds) = (
                 row.latency.max.unwrap_or(0.0) / 1000.0,
@@ -75,10 +75,10 @@ fn impossible(sheet: &Sheet) -> Option<Finding> {
     if rows.is_empty() {
         return None;
     }
-    let title = format!("{}: figures that cannot be", rows_word(rows.len()));
+    let title = format!("{}: impossible figures", rows_word(rows.len()));
     let finding = Finding::new("A7", Weight::Contradiction, title)
         .means("Counts, seconds, rates and shares of one text contradict each other by more than rounding explains: it was edited, or put together from several runs.")
-        .advise("Take nothing from these rows; ask for the whole output.");
+        .advise("Do not use these rows; ask for the complete output.");
     Some(lines(finding, sheet, &rows, |row| breaches(row).join("; ")))
 }
 

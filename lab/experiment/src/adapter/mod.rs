@@ -68,7 +68,7 @@ fn told(tool: Tool, error: &str, ran: &Ran) -> String {
         .collect();
     let last = said
         .last()
-        .map_or(String::new(), |line| format!("; it said: {line}"));
+        .map_or(String::new(), |line| format!("; it printed: {line}"));
     format!("{}: {error}{last}", tool.name())
 }
 
@@ -83,7 +83,7 @@ fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String
         .map(|field| field.to_string())
         .collect();
     if failed > 0.0 && tool.mixes_failures() {
-        not_measured.push("latency of good answers alone (failures are among them)".into());
+        not_measured.push("latency of successful responses alone (failures are included)".into());
     }
     let failures = row.failures.iter().map(|(class, count)| Failures {
         class: *class,

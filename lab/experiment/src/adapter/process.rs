@@ -108,11 +108,11 @@ fn once(
     match ended {
         Err(error) => Err(format!("{name}: {error}")),
         Ok(None) => Err(format!(
-            "{name} did not end within {} s and was stopped",
+            "{name} did not exit within {} s and was stopped",
             limit.as_secs()
         )),
         Ok(Some(status)) if !status.success() => {
-            Err(format!("{name} ended with {status}; it said: {last}"))
+            Err(format!("{name} ended with {status} and printed: {last}"))
         }
         Ok(Some(_)) => Ok(ran),
     }

@@ -87,14 +87,14 @@ fn what_a_tool_cannot_do_is_refused_by_name() {
     };
     assert_eq!(
         refused(Tool::Wrk, open),
-        "wrk cannot send at a fixed rate; the lab's own engine can"
+        "wrk cannot send at a fixed rate; the lab's own load generator can"
     );
     assert!(
         refused(Tool::Ab, |task| task.asked.method = "PUT".into()).contains("ab cannot send PUT")
     );
     assert!(refused(Tool::Hey, |task| task.asked.protocol = "h2".into()).contains("HTTP/2"));
-    assert!(refused(Tool::Oha, |task| task.asked.depth = 4).contains("several requests"));
-    assert!(refused(Tool::K6, |task| task.asked.request_body_bytes = 1).contains("a body"));
+    assert!(refused(Tool::Oha, |task| task.asked.depth = 4).contains("concurrent requests"));
+    assert!(refused(Tool::K6, |task| task.asked.request_body_bytes = 1).contains("a request body"));
     assert!(
         refused(Tool::Wrk, |task| task.asked.requests_per_connection_max =
             Some(1))
@@ -148,7 +148,7 @@ fn figures_become_a_load_and_the_rest_is_not_measured() {
     assert!(
         missing
             .iter()
-            .any(|field| field.contains("failures are among them")),
+            .any(|field| field.contains("failures are included")),
         "{missing:?}"
     );
     assert!(load.engine.raw.is_some() && load.generator.is_none() && load.series.is_none());
@@ -194,7 +194,7 @@ fn programs_that_fail_are_told_of() {
     };
     assert!(
         run("echo 'unable to connect' >&2; exit 1", &task())
-            .ends_with("exit status: 1; it said: unable to connect")
+            .ends_with("exit status: 1 and printed: unable to connect")
     );
     assert!(run("echo hello", &task()).contains("wrk: no figures"));
     // Output beyond the limit is still read, so that the program can exit.

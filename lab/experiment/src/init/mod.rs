@@ -124,7 +124,7 @@ impl Found {
             return;
         }
         if self.places.len() == PLACES_MAX {
-            let text = format!("more than {PLACES_MAX} places: the rest has no test");
+            let text = format!("more than {PLACES_MAX} locations: the rest has no test");
             if self.left_out.last() != Some(&text) {
                 self.left_out.push(text);
             }
@@ -158,7 +158,10 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         Language::Caddyfile => caddy::read(&adapted(path)?).map_err(Refused)?,
     };
     if found.places.is_empty() {
-        let mut text = format!("{}: nothing in it can be asked", path.display());
+        let mut text = format!(
+            "{}: contains nothing that a client can request",
+            path.display()
+        );
         for reason in &found.left_out {
             text += &format!("\n  {reason}");
         }
@@ -179,7 +182,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         live.line(&format!("left out: {reason}"));
     }
     live.line(&format!(
-        "{} places; next: sluice-lab run {} --quick",
+        "{} locations; next: sluice-lab run {} --quick",
         found.places.len(),
         options.out.display()
     ));
@@ -188,10 +191,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
 
 fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Result<(), Refused> {
     if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !force) {
-        let text = format!(
-            "{} is there already; --force writes over it",
-            path.display()
-        );
+        let text = format!("{} already exists; --force overwrites it", path.display());
         return Err(Refused(text));
     }
     for (path, text) in files {
@@ -232,7 +232,7 @@ fn adapted(path: &Path) -> Result<String, Refused> {
     let programs = ["sluice", "caddy"];
     let found = programs.iter().find_map(|name| process::find(name));
     let Some(program) = found else {
-        let text = "a Caddyfile is read by `sluice adapt` or `caddy adapt`, and neither is here; SLUICE_BIN or CADDY_BIN names one";
+        let text = "reading a Caddyfile needs `sluice adapt` or `caddy adapt`, but neither is installed; set SLUICE_BIN or CADDY_BIN";
         return Err(Refused::new(text));
     };
     let output = Command::new(&program)

@@ -80,11 +80,14 @@ pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<P
             Input::End => {
                 return Err(fault(
                     FailureClass::Closed,
-                    "closed before the whole answer",
+                    "closed before the end of the response",
                 ));
             }
             Input::Reset => {
-                return Err(fault(FailureClass::Reset, "reset before the whole answer"));
+                return Err(fault(
+                    FailureClass::Reset,
+                    "reset before the end of the response",
+                ));
             }
         }
     }
@@ -173,7 +176,7 @@ fn probe_h2(
             Input::End | Input::Reset => {
                 return Err(fault(
                     FailureClass::Closed,
-                    "closed before the whole answer",
+                    "closed before the end of the response",
                 ));
             }
         };
@@ -263,7 +266,7 @@ fn poll_once(link: &Link, flags: PollFlags, deadline: Instant) -> io::Result<Pol
     match poll(&mut sockets, Some(&timeout)) {
         Ok(0) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "no answer in ten seconds",
+            "no response after ten seconds",
         )),
         Ok(_) => Ok(sockets[0].revents()),
         Err(errno) => Err(errno.into()),

@@ -61,7 +61,7 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
         "CPU µs",
         "memory",
         "connections",
-        "answers each",
+        "responses each",
     ];
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
@@ -93,12 +93,12 @@ fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Answer<'a>>, ou
         .iter()
         .find(|(head, body, _)| *head == key && *body == digest);
     if let Some((_, _, first)) = same {
-        let _ = writeln!(out, "<p>Answer: as in {}</p>", escape(first));
+        let _ = writeln!(out, "<p>Response: as in {}</p>", escape(first));
         return;
     }
     let _ = writeln!(
         out,
-        "<p>Answer: {} + {} B, SHA-256 {}…</p><pre>{}</pre>",
+        "<p>Response: {} + {} B, SHA-256 {}…</p><pre>{}</pre>",
         answer.head_bytes,
         answer.body_bytes,
         escape(digest.get(..16).unwrap_or(digest)),
@@ -144,8 +144,8 @@ fn lists(seen: &Seen<'_>, shown: &mut BTreeSet<String>, out: &mut String) {
     let known = all.iter().filter(|(line, _)| shown.contains(&kind(line)));
     match known.count() {
         0 => {}
-        1 => lines.push("1 line like one of a cell above".to_string()),
-        count => lines.push(format!("{count} lines like those of cells above")),
+        1 => lines.push("1 line as in a cell above".to_string()),
+        count => lines.push(format!("{count} lines as in cells above")),
     }
     shown.extend(all.iter().map(|(line, _)| kind(line)));
     list(out, "The server said", lines);
@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn lines_that_differ_in_numbers_alone_are_one() {
         let texts = [
-            ("others used 1.9 processors", "0"),
-            ("others used 0.4 processors", "2"),
+            ("other processes used 1.9 CPUs", "0"),
+            ("other processes used 0.4 CPUs", "2"),
             ("08:18:31 [alert] 438: not enough", "1"),
             ("08:18:32 [alert] 438: not enough", "1"),
             ("08:18:32 [alert] 440: not enough", "1"),
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(
             gathered(texts.into_iter()),
             [
-                "others used 1.9 processors (blocks 0, 2)",
+                "other processes used 1.9 CPUs (blocks 0, 2)",
                 "08:18:31 [alert] 438: not enough (block 1, 3 such lines)"
             ]
         );
@@ -288,6 +288,6 @@ mod tests {
         answer(&later, "a, 20 clients", &mut shown, &mut out);
         answer(&other, "b, 10 clients", &mut shown, &mut out);
         assert_eq!(out.matches("<pre>").count(), 2);
-        assert!(out.contains("<p>Answer: as in a, 10 clients</p>") && !out.contains('\r'));
+        assert!(out.contains("<p>Response: as in a, 10 clients</p>") && !out.contains('\r'));
     }
 }

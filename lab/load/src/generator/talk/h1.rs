@@ -40,7 +40,7 @@ impl H1 {
     ) -> Result<Keep, Fault> {
         while !input.is_empty() {
             let Some(flight) = self.flights.front_mut() else {
-                return Err(malformed("bytes that belong to no request"));
+                return Err(malformed("bytes that do not belong to any request"));
             };
             let prepared = &desk.requests[flight.request];
             if flight.first == 0 {
@@ -104,7 +104,10 @@ impl H1 {
             self.flights.pop_front();
         }
         let class = ending.class(self.answered);
-        let text = format!("{how} before the answer, after {} others", self.answered);
+        let text = format!(
+            "{how} before the response, after {} earlier ones",
+            self.answered
+        );
         self.lose(&Lost::new(class, text), desk.done);
     }
 

@@ -153,7 +153,7 @@ impl H2 {
             self.open(flight, desk.requests);
         }
         if self.leaving {
-            let text = "the server takes no more requests (GOAWAY)";
+            let text = "the server accepts no more requests (GOAWAY)";
             for flight in self.waiting.drain(..) {
                 let lost = Lost::new(FailureClass::StreamReset, text);
                 desk.done.push(flight.end(Err(lost)));
@@ -385,10 +385,10 @@ fn reset(code: ErrorCode, by: Side, in_head: bool) -> Lost {
             FailureClass::StreamReset,
             format!("the server reset the stream: {code:?}"),
         ),
-        Side::Us if in_head => Lost::new(FailureClass::Malformed, "a head that is none"),
+        Side::Us if in_head => Lost::new(FailureClass::Malformed, "an invalid head"),
         Side::Us => Lost::new(
             FailureClass::Malformed,
-            format!("an answer against the rules: {code:?}"),
+            format!("a response that breaks the protocol: {code:?}"),
         ),
     }
 }

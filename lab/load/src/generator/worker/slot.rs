@@ -134,7 +134,7 @@ impl Worker<'_> {
                 let limit = span(self.plan.timeout);
                 if wants.is_some_and(|since| now.saturating_sub(since) >= limit) {
                     self.redial.pop_front();
-                    let text = "the queue of the socket stayed full".to_string();
+                    let text = "the socket's send queue stayed full".to_string();
                     let class = FailureClass::ConnectTimeout;
                     self.dial_failed(at, Fault { class, text }, wants, now);
                 }
@@ -558,7 +558,7 @@ impl Worker<'_> {
                     if talk.is_conversation() {
                         again += span(self.plan.failure_pause);
                     }
-                    let text = "the server closed after the answer before";
+                    let text = "the server closed the connection after the previous response";
                     talk.lose(&Lost::new(FailureClass::Stale, text), &mut self.done);
                 }
                 self.settle(now);
@@ -619,7 +619,7 @@ impl Worker<'_> {
         };
         while let Some(due) = self.waiting.front().copied().filter(|due| *due <= before) {
             self.waiting.pop_front();
-            self.drop_due(due, now, "no connection was free in time");
+            self.drop_due(due, now, "no connection became free in time");
         }
         for at in 0..self.slots.len() {
             let late = match &mut self.slots[at].state {
