@@ -10,7 +10,7 @@ use sluice_audit::finding::Weight;
 use sluice_audit::limits::REPORT_BYTES_MAX;
 use sluice_audit::read::{Format, Hints, read};
 use sluice_audit::{audit, ours, print, studies};
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 
 /// Options of `lab audit`.
 #[derive(Debug, Args)]
@@ -74,9 +74,9 @@ pub fn run(options: &Options) -> Outcome {
         .iter()
         .any(|finding| finding.weight == Weight::Contradiction);
     Ok(if options.strict && contradicts {
-        Answer::No
+        Completion::No
     } else {
-        Answer::Yes
+        Completion::Yes
     })
 }
 

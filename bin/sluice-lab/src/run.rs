@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use sluice_experiment::{builtin, file, folder, rerun, run};
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
 use crate::live::Live;
@@ -120,7 +120,7 @@ pub fn list() -> Outcome {
         let file = file::parse(name, text).map_err(Refused::new)?;
         println!("{name:10} {}", file.title);
     }
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 /// Options of `lab rerun`.
@@ -161,5 +161,5 @@ pub struct SweepOptions {
 /// Waits until the parent process is gone, and removes the folder unless told to keep it.
 pub fn sweep(options: &SweepOptions) -> Outcome {
     folder::sweep(&options.dir);
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }

@@ -56,8 +56,8 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         (output.status.code(), text)
     };
-    let (code, told) = again(&[]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, output_text) = again(&[]);
+    assert_eq!(code, Some(0), "{output_text}");
     let new: RunResult =
         serde_json::from_slice(&fs::read(format!("{out}-again/result.json")).unwrap()).unwrap();
     let ids = |result: &RunResult| -> Vec<String> {
@@ -65,15 +65,15 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
     };
     assert_eq!(ids(&new), ids(result));
     fs::write(file, EXPERIMENT.replace("400ms", "410ms")).unwrap();
-    let (code, told) = again(&["--plan"]);
+    let (code, output_text) = again(&["--plan"]);
     assert!(
-        code == Some(2) && told.contains("has changed since"),
-        "{told}"
+        code == Some(2) && output_text.contains("has changed since"),
+        "{output_text}"
     );
-    let (code, told) = again(&["--plan", "--force"]);
+    let (code, output_text) = again(&["--plan", "--force"]);
     assert!(
-        code == Some(0) && told.contains("--only subject=floor,absent"),
-        "{told}"
+        code == Some(0) && output_text.contains("--only subject=floor,absent"),
+        "{output_text}"
     );
     fs::write(file, EXPERIMENT).unwrap();
 }
@@ -482,7 +482,7 @@ fn every_kind_of_scenario_is_loaded() {
         assert!(load.ok > 0 && load.failed() == 0, "{:?}: {text}", cell.axes);
         let wrong = block.checks.iter().find(|check| check.holds == Some(false));
         assert_eq!(wrong, None, "{:?}: {text}", cell.axes);
-        let each = load.connections.answered as f64 / load.connections.opened.max(1) as f64;
+        let each = load.connections.responses as f64 / load.connections.opened.max(1) as f64;
         let alpn = load.connections.alpn.as_deref();
         match cell.axis("test") {
             "tls-synthetic" => assert!(load.connections.tls_version.is_some(), "{text}"),
@@ -565,8 +565,8 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
     child.wait().unwrap();
     eventually("the folder is removed", || !dir.exists());
     let left = || {
-        let told = fs::read_dir("/proc").unwrap().flatten();
-        let lines = told.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let output_text = fs::read_dir("/proc").unwrap().flatten();
+        let lines = output_text.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
         let name = dir.display().to_string();
         lines
             .filter(|line| String::from_utf8_lossy(line).contains(&name))
@@ -648,7 +648,7 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
 
 #[test]
 fn strangers_are_not_loaded_and_mistakes_are_told() {
-    for (words, told) in [
+    for (words, output_text) in [
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
         (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
         (&["run", "no-such.toml"][..], "built in:"),
@@ -661,6 +661,6 @@ fn strangers_are_not_loaded_and_mistakes_are_told() {
         let output = Command::new(LAB).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(output_text), "{text}");
     }
 }

@@ -80,13 +80,13 @@ pub enum Claim {
     /// The formula (`audit::claim`).
     Formula(String),
     /// With its wording.
-    Told(ToldClaim),
+    Worded(WordedClaim),
 }
 
 /// A claim of the study with its wording.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ToldClaim {
+pub struct WordedClaim {
     /// What the study claims, paraphrased.
     pub says: String,
     /// What must be true of the results; absent if no metric here can decide it.
@@ -139,7 +139,8 @@ pub struct CheckPart {
     /// Upstream requests per successful request.
     pub backend_share: Option<String>,
     /// Responses per client connection.
-    pub answers_per_connection: Option<String>,
+    #[serde(alias = "answers_per_connection")]
+    pub responses_per_connection: Option<String>,
     /// Processes of the server under test.
     pub processes: Option<String>,
     /// Processes of the upstreams.
@@ -643,7 +644,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
     for (claim, part) in &file.claims {
         let formula = match part {
             Claim::Formula(formula) => Some(formula),
-            Claim::Told(told) => told.means.as_ref(),
+            Claim::Worded(worded) => worded.means.as_ref(),
         };
         let read = formula.map(|formula| Statement::parse(formula));
         if let Some(Err(error)) = read {
@@ -655,7 +656,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
             when: _,
             upstream_reuse,
             backend_share,
-            answers_per_connection,
+            responses_per_connection,
             processes,
             backend_processes,
             alpn: _,
@@ -665,7 +666,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
         [
             upstream_reuse,
             backend_share,
-            answers_per_connection,
+            responses_per_connection,
             processes,
             backend_processes,
         ]

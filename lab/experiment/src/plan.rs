@@ -212,10 +212,10 @@ mod tests {
             clients: 1,
             skipped: None,
         };
-        let told = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
-        assert_eq!(told("subject=a"), None);
+        let unknown = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
+        assert_eq!(unknown("subject=a"), None);
         let text = "this experiment has no axis `subjct`; it has subject";
-        assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));
+        assert_eq!(unknown("subject=a; subjct=b").as_deref(), Some(text));
     }
 
     #[test]

@@ -68,7 +68,7 @@ struct Serving {
     backends: Vec<Started>,
     plan: Plan,
     server: Started,
-    answer: Probe,
+    response: Probe,
     ready_s: f64,
 }
 
@@ -198,7 +198,7 @@ impl Stage {
             backends,
             plan,
             mut server,
-            answer,
+            response,
             ready_s,
         } = self.serve(file, cell, seed).map_err(not_started)?;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
@@ -208,7 +208,7 @@ impl Stage {
         };
         let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
             .map_err(|error| not_started(format!("the load generator failed: {error}")))?;
-        load.answer = Some(answer.answered());
+        load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
         let counts = difference(before, self.counts(file, cell));
@@ -276,12 +276,12 @@ impl Stage {
         let plan = self.plan(file, cell, seed)?;
         let began = Instant::now();
         let mut server = self.start_subject(file, cell)?;
-        let answer = ready(&plan, &mut server)?;
+        let response = ready(&plan, &mut server)?;
         Ok(Serving {
             backends,
             plan,
             server,
-            answer,
+            response,
             ready_s: began.elapsed().as_secs_f64(),
         })
     }
@@ -686,8 +686,8 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
     let expect = &plan.requests[0].expect;
     loop {
         let wrong = match kind::ask(plan) {
-            Ok(answer) => match wrong(expect, &answer) {
-                None => return Ok(answer),
+            Ok(response) => match wrong(expect, &response) {
+                None => return Ok(response),
                 Some(wrong) => wrong,
             },
             Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
@@ -715,17 +715,17 @@ fn server_words(log: &[String]) -> String {
     }
 }
 
-fn wrong(expect: &Expect, answer: &Probe) -> Option<String> {
-    if answer.status != expect.status {
+fn wrong(expect: &Expect, response: &Probe) -> Option<String> {
+    if response.status != expect.status {
         return Some(format!(
             "status {} instead of {}",
-            answer.status, expect.status
+            response.status, expect.status
         ));
     }
     match &expect.body {
-        BodyExpect::Exact { bytes, .. } if **bytes != *answer.body => Some(format!(
+        BodyExpect::Exact { bytes, .. } if **bytes != *response.body => Some(format!(
             "another body: {} bytes instead of {}",
-            answer.body.len(),
+            response.body.len(),
             bytes.len()
         )),
         BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,

@@ -197,7 +197,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
 }
 
 /// Sleeps per second from which a generator counts as waiting for the server.
-const SLEEPS_TOLD: f64 = 1_000.0;
+const SLEEPS_REPORTED_MIN: f64 = 1_000.0;
 
 /// Which side waits for the other: a generator that often sleeps had read everything before the next response arrived.
 fn sleeps(cell: &Cell) -> Option<String> {
@@ -205,7 +205,7 @@ fn sleeps(cell: &Cell) -> Option<String> {
         let slept = block.resources.as_ref()?.generator.switches_voluntary as f64;
         (block.load.window_s > 0.0).then(|| slept / block.load.window_s)
     })?;
-    (sleeps >= SLEEPS_TOLD).then(|| {
+    (sleeps >= SLEEPS_REPORTED_MIN).then(|| {
         format!(
             "the generator slept {} times a second, waiting for responses",
             count(sleeps)

@@ -405,16 +405,16 @@ fn a_gate_without_power_says_what_it_needs() {
 
 #[test]
 fn thresholds_say_what_worse_means() {
-    let told = |text: &str| text.parse::<Threshold>().unwrap_err();
+    let error_of = |text: &str| text.parse::<Threshold>().unwrap_err();
     assert_eq!("p99:+5%".parse::<Threshold>().unwrap().share, 0.05);
     assert_eq!(
         "rps:-3%".parse::<Threshold>().unwrap().quantity,
         Quantity::Rate
     );
-    assert!(told("rps:+3%").contains("write a minus"));
-    assert!(told("p99:-5%").contains("write a plus"));
-    assert!(told("speed:+5%").contains("quantities are rps, median, p99, cpu, rss"));
-    assert!(told("p99:5").contains("is not a threshold"));
+    assert!(error_of("rps:+3%").contains("write a minus"));
+    assert!(error_of("p99:-5%").contains("write a plus"));
+    assert!(error_of("speed:+5%").contains("quantities are rps, median, p99, cpu, rss"));
+    assert!(error_of("p99:5").contains("is not a threshold"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::{self, Plan, trust};
 use sluice_load::machine;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::random::made_body;
 use sluice_load::result::{Asked, Load, Mode};
 
@@ -47,7 +47,7 @@ pub fn run(options: &Options) -> Outcome {
         return Err(Refused::new(text));
     }
     refuse_for_engine(options)?;
-    let (plan, answer) = prepare(options)?;
+    let (plan, response) = prepare(options)?;
     let started = SystemTime::now();
     let began = Instant::now();
     let mut load = match options.engine {
@@ -65,7 +65,7 @@ pub fn run(options: &Options) -> Outcome {
             load
         }
     };
-    load.answer = Some(answer.answered());
+    load.response = Some(response.first_response());
     print!("{}", text::report(&load));
     if let Some(path) = &options.json {
         let result = single::result(load.clone(), &plan, started, began.elapsed());
@@ -111,11 +111,11 @@ fn task(options: &Options, plan: &Plan) -> Task {
 }
 
 /// Whether any request succeeded.
-fn verdict(load: &Load) -> Answer {
+fn verdict(load: &Load) -> Completion {
     if load.ended_ok == 0 {
-        Answer::No
+        Completion::No
     } else {
-        Answer::Yes
+        Completion::Yes
     }
 }
 

@@ -48,7 +48,7 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
         "  {:14}{:>12}   {}/s   {}/s received",
-        words.answers,
+        words.responses,
         thousands(load.ok as f64),
         per_s(load.ended_ok),
         bytes(load.transfer.received_bytes as f64 / load.window_s.max(1e-9))
@@ -86,14 +86,14 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
 
 /// The words for requests and responses, depending on the protocol.
 struct Words {
-    answers: &'static str,
+    responses: &'static str,
     total: &'static str,
     opening: &'static str,
     has_first_byte: bool,
 }
 
 fn words(protocol: &str) -> Words {
-    let (answers, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
+    let (responses, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
         ("echoes", "round trip", "upgrade", false)
     } else if protocol.starts_with("server-sent") {
         ("events", "gap between events", "first event", false)
@@ -101,7 +101,7 @@ fn words(protocol: &str) -> Words {
         ("successful", "total", "opening", true)
     };
     Words {
-        answers,
+        responses,
         total,
         opening,
         has_first_byte,
@@ -122,7 +122,7 @@ fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
             write!(out, "  held: {open} of {wanted} {name} open until the end")?;
             if name != "idle" {
                 let all = bytes(held.slow_received_bytes as f64);
-                write!(out, ", {all} in {} responses read", held.slow_answers)?;
+                write!(out, ", {all} in {} responses read", held.slow_responses)?;
             }
             writeln!(out)?;
         }
@@ -211,7 +211,7 @@ fn write_times(name: &str, of: Option<&Distribution>, out: &mut String) -> std::
 
 fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
     let connections = &load.connections;
-    let each = connections.answered as f64 / (connections.opened.max(1)) as f64;
+    let each = connections.responses as f64 / (connections.opened.max(1)) as f64;
     write!(
         out,
         "  connections: {} opened, {} failed, {} closed by the server, {each:.1} responses each",
@@ -230,7 +230,7 @@ fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
             "  in flight when the window ended: {}, the oldest for {}; without a response: {}",
             censored.in_flight,
             time(censored.oldest_ns as f64),
-            censored.unanswered
+            censored.without_response
         )?;
     }
     Ok(())

@@ -68,7 +68,7 @@ pub fn frame(facts: &Facts, width: usize, colours: bool) -> Vec<String> {
     let mut lines = vec![paint(&cut(&head(facts, width), width), "1", colours)];
     let bar = bar(facts, width);
     lines.push(cut(&bar, width));
-    lines.push(cut(&answers(facts, width), width));
+    lines.push(cut(&throughput(facts, width), width));
     let failures = failures(facts);
     let (text, colour) = match failures.is_empty() {
         true => ("  failed 0".to_string(), "32"),
@@ -134,7 +134,7 @@ fn bar(facts: &Facts, width: usize) -> String {
     format!("  {}{}{left}", "█".repeat(full), "░".repeat(room - full))
 }
 
-fn answers(facts: &Facts, width: usize) -> String {
+fn throughput(facts: &Facts, width: usize) -> String {
     let mut text = match facts.rate {
         Some(rate) => format!("  {}/s", thousands(rate)),
         None => "  –/s".to_string(),
@@ -287,8 +287,8 @@ mod tests {
 
     #[test]
     fn lengths_are_told_as_people_do() {
-        let told = |s| length(Duration::from_secs(s));
-        assert_eq!((told(89), told(95)), ("89 s".into(), "2 min".into()));
-        assert_eq!(told(7_300), "2 h 1 min");
+        let shown = |s| length(Duration::from_secs(s));
+        assert_eq!((shown(89), shown(95)), ("89 s".into(), "2 min".into()));
+        assert_eq!(shown(7_300), "2 h 1 min");
     }
 }

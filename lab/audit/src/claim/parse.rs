@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told_with_their_place() {
-        for (text, told) in [
+        for (text, message) in [
             (
                 "rate()",
                 "column 7: expected a comparison: <, <=, >, >= or ==, found the end",
@@ -286,7 +286,7 @@ mod tests {
             ),
         ] {
             let error = Statement::parse(text).unwrap_err();
-            assert!(error.starts_with(told), "{text}: {error}");
+            assert!(error.starts_with(message), "{text}: {error}");
         }
         let deep = format!("{}1{} > 0", "(".repeat(100), ")".repeat(100));
         assert!(

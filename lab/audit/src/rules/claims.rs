@@ -8,8 +8,8 @@ use crate::finding::{Finding, Weight};
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let silent = |claim: &&Claim| claim.means.is_none() && claim.words.is_none();
     let claims = &sheet.conditions.claims;
-    let told = claims.iter().filter(|claim| !silent(claim));
-    let mut findings: Vec<Finding> = told.map(|claim| check_one(sheet, claim)).collect();
+    let decidable = claims.iter().filter(|claim| !silent(claim));
+    let mut findings: Vec<Finding> = decidable.map(|claim| check_one(sheet, claim)).collect();
     let silent: Vec<&Claim> = claims.iter().filter(silent).collect();
     match silent[..] {
         [] => {}

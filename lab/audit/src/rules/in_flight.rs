@@ -207,7 +207,7 @@ mod tests {
     /// Simulates a closed loop: each client sends its next request when it has its response.
     fn simulated(clients: usize, seed: u64) -> Row {
         let mut random = Random::new(seed);
-        let (window, mut answers, mut total) = (200.0, 0.0, 0.0);
+        let (window, mut responses, mut total) = (200.0, 0.0, 0.0);
         for _ in 0..clients {
             let mut now = 0.0;
             loop {
@@ -216,16 +216,16 @@ mod tests {
                 if now > window {
                     break;
                 }
-                answers += 1.0;
+                responses += 1.0;
                 total += took;
             }
         }
         Row {
             clients: Some(clients as f64),
             seconds: Some(window),
-            answers: Some(answers),
+            responses: Some(responses),
             latency: crate::evidence::Latency {
-                mean: Some(total / answers * 1000.0),
+                mean: Some(total / responses * 1000.0),
                 ..Default::default()
             },
             ..Row::default()

@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn loopback_is_not_four_times_the_network() {
-        let told = |rate: f64| {
+        let finding_of = |rate: f64| {
             let row = Row {
                 rate: Some(rate),
-                answer_bytes: Some(1_000_000.0),
+                response_bytes: Some(1_000_000.0),
                 ..Row::default()
             };
             let mut sheet = Sheet {
@@ -158,12 +158,12 @@ mod tests {
             let found = check(&sheet).into_iter().map(|f| (f.weight, f.meaning));
             found.collect::<Vec<_>>()
         };
-        let [(weight, meaning)] = &told(500.0)[..] else {
+        let [(weight, meaning)] = &finding_of(500.0)[..] else {
             panic!("one finding")
         };
         assert_eq!(*weight, Weight::Note);
         assert!(meaning.contains("did not cross it"), "{meaning}");
-        assert_eq!(told(120.0)[0].0, Weight::Limit);
-        assert!(told(10.0).is_empty());
+        assert_eq!(finding_of(120.0)[0].0, Weight::Limit);
+        assert!(finding_of(10.0).is_empty());
     }
 }

@@ -25,13 +25,13 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
 /// Counted bytes of clean rows of one test.
 fn sizes(sheet: &Sheet) -> Vec<Finding> {
     let counted = positions(sheet, |row| {
-        row.is_clean() && row.answer_bytes.is_some_and(|b| b > 0.0)
+        row.is_clean() && row.response_bytes.is_some_and(|b| b > 0.0)
     });
     let mut findings = Vec::new();
     for (test, rows) in grouped(sheet, &counted, |row| row.dim("test").to_string()) {
         let sizes: Vec<f64> = rows
             .iter()
-            .filter_map(|at| sheet.rows[*at].answer_bytes)
+            .filter_map(|at| sheet.rows[*at].response_bytes)
             .collect();
         let Some((low, high)) = range(&sizes).filter(|_| rows.len() > 1) else {
             continue;
@@ -53,9 +53,9 @@ fn sizes(sheet: &Sheet) -> Vec<Finding> {
                 Weight::Note,
                 format!("responses{of} differ in size by {}", percent(apart)),
             );
-            for (size, members) in
-                grouped(sheet, &rows, |row| number(row.answer_bytes.unwrap_or(0.0)))
-            {
+            for (size, members) in grouped(sheet, &rows, |row| {
+                number(row.response_bytes.unwrap_or(0.0))
+            }) {
                 let names: Vec<String> = members.iter().map(|at| sheet.rows[*at].label()).collect();
                 finding = finding.line(format!("{size} B: {}", names.join(", ")));
             }

@@ -152,12 +152,12 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
 
 /// The text of a file that the program wrote.
 pub fn text_of(path: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(told)?;
+    let with_path = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(with_path)?;
     let mut text = String::new();
     file.take(TOOL_OUTPUT_BYTES_MAX)
         .read_to_string(&mut text)
-        .map_err(told)?;
+        .map_err(with_path)?;
     Ok(text)
 }
 

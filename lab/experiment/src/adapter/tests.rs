@@ -30,29 +30,29 @@ fn line(tool: Tool, task: &Task) -> String {
 
 #[test]
 fn each_tool_is_told_the_same() {
-    let told = |tool| line(tool, &task());
+    let command_of = |tool| line(tool, &task());
     assert_eq!(
-        told(Tool::Wrk),
+        command_of(Tool::Wrk),
         "-t2 -c50 -d3s --latency --timeout 10s -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Hey),
+        command_of(Tool::Hey),
         "-z 3000ms -c 50 -t 10 -m GET -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Ab),
+        command_of(Tool::Ab),
         "-q -r -t 3 -n 100000000 -c 50 -s 10 -k -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::H2load),
+        command_of(Tool::H2load),
         "-c 50 -t 2 -m 1 -D 3s --warm-up-time 0s --h1 -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Oha),
+        command_of(Tool::Oha),
         "--no-tui --output-format json -z 3000ms -c 50 -t 10s -m GET -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Vegeta),
+        command_of(Tool::Vegeta),
         "attack -output /tmp/f/attack.bin -duration 3000ms -timeout 10s -max-workers 50 -connections 50 -rate 0 \
          -header X-Hotdogs: aplenty && report -type=json /tmp/f/attack.bin"
     );

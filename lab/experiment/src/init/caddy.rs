@@ -92,7 +92,7 @@ impl Walk<'_> {
                 "host" if !first.contains(['*', '{']) => own.host = Some(first.to_string()),
                 "path" if asked(first).is_some() => own.path = asked(first),
                 _ => {
-                    if handlers.iter().any(|handler| answers(handler)) {
+                    if handlers.iter().any(|handler| responds(handler)) {
                         let text = format!("{}: a route for `{name}` {value}", self.kind);
                         self.found.leave(text);
                     }
@@ -197,7 +197,7 @@ impl Walk<'_> {
 }
 
 /// Whether a handler, or one nested in it, sends a response.
-fn answers(handler: &Value) -> bool {
+fn responds(handler: &Value) -> bool {
     let name = handler
         .get("handler")
         .and_then(Value::as_str)

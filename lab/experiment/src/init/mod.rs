@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 
 /// Maximum number of places tested; more would make the experiment too long.
@@ -144,13 +144,13 @@ impl Found {
 /// Runs `lab init`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = &options.config;
-    let told = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
-    if fs::metadata(path).map_err(told)?.len() > CONFIG_BYTES_MAX {
+    let with_path = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(with_path)?.len() > CONFIG_BYTES_MAX {
         let limit = CONFIG_BYTES_MAX >> 20;
         let text = format!("{}: more than {limit} MiB of configuration", path.display());
         return Err(Refused(text));
     }
-    let text = fs::read_to_string(path).map_err(told)?;
+    let text = fs::read_to_string(path).map_err(with_path)?;
     let language = options.adapter.unwrap_or_else(|| guess(path, &text));
     let found = match language {
         Language::Nginx => nginx::read(path, &text).map_err(Refused)?,
@@ -186,7 +186,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         found.places.len(),
         options.out.display()
     ));
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Result<(), Refused> {

@@ -535,7 +535,7 @@ mod tests {
 
     #[test]
     fn mistakes_have_their_places() {
-        for (text, told) in [
+        for (text, message) in [
             ("a b", "a.conf:1:4: a directive without `;`"),
             ("a {\n b;\n", "a.conf:3:1: the block is not closed"),
             ("a 'b;", "a.conf:1:6: unterminated quote"),
@@ -544,7 +544,7 @@ mod tests {
             ("include no-such-file;", "a.conf:1:22: ./no-such-file"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
         assert_eq!(parse("include no-such-folder/*.conf;").unwrap(), []);
     }

@@ -2,7 +2,7 @@
 
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{FailureClass, Load};
 
@@ -110,8 +110,8 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     steps.line(&recovery);
     steps.save(&format!("{}; {recovery}", manner.words()))?;
     Ok(match manner {
-        Manner::Holds | Manner::Sheds | Manner::Queues => Answer::Yes,
-        Manner::Drops | Manner::Collapses | Manner::Dies => Answer::No,
+        Manner::Holds | Manner::Sheds | Manner::Queues => Completion::Yes,
+        Manner::Drops | Manner::Collapses | Manner::Dies => Completion::No,
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::promise::Promise;
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::Load;
 
@@ -63,8 +63,8 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
     steps.line(&words);
     steps.save(&words)?;
     Ok(match limit {
-        Some(_) => Answer::Yes,
-        None => Answer::No,
+        Some(_) => Completion::Yes,
+        None => Completion::No,
     })
 }
 

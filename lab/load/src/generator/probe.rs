@@ -14,7 +14,7 @@ use super::link::{Dial, Fault, Input, Link, Tls};
 use super::request::Prepared;
 use super::response::{Facts, Fed, LastHead, Reader, Take};
 use super::target::Target;
-use crate::result::{Answered, FailureClass};
+use crate::result::{FailureClass, FirstResponse};
 
 /// A complete response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct Probe {
 
 impl Probe {
     /// The summary for the result.
-    pub fn answered(&self) -> Answered {
-        Answered {
+    pub fn first_response(&self) -> FirstResponse {
+        FirstResponse {
             status: self.status,
             head: String::from_utf8_lossy(&self.head).into_owned(),
             head_bytes: self.head.len() as u64,

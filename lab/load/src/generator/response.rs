@@ -89,7 +89,7 @@ pub struct Reader {
 /// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Answers,
+    Responses,
     Requests,
 }
 
@@ -107,7 +107,7 @@ enum State {
 impl Default for Reader {
     fn default() -> Self {
         Reader {
-            kind: Kind::Answers,
+            kind: Kind::Responses,
             state: State::Head,
             partial: Vec::new(),
             facts: None,
@@ -228,7 +228,7 @@ impl Reader {
             }
             // What is not HTTP from its first byte on may never end a line.
             let seen = self.partial.len().min(FIRST_BYTES.len());
-            if self.kind == Kind::Answers && self.partial[..seen] != FIRST_BYTES[..seen] {
+            if self.kind == Kind::Responses && self.partial[..seen] != FIRST_BYTES[..seen] {
                 return Err(NOT_HTTP1);
             }
             return Ok((rest.len(), false));
@@ -337,7 +337,7 @@ fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
     let mut lines = raw.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let (status, old) = match kind {
-        Kind::Answers => status_line(first)?,
+        Kind::Responses => status_line(first)?,
         Kind::Requests => (0, request_line(first)?),
     };
     let (mut length, mut chunked, mut coded, mut closes, mut keeps) =

@@ -155,7 +155,7 @@ fn connections_are_kept_unless_told_otherwise() {
         ),
     ] {
         assert_eq!(
-            parse_head(head.as_bytes(), Kind::Answers).unwrap().closes,
+            parse_head(head.as_bytes(), Kind::Responses).unwrap().closes,
             closes,
             "{head:?}"
         );

@@ -326,5 +326,5 @@ fn a_probe_says_what_a_right_answer_is() {
     let Prepared { .. } = &plan.requests[0];
     let found = probe::probe(&plan.target, None, &plan.requests[0]).unwrap();
     assert_eq!((found.status, found.body.as_slice()), (200, BODY));
-    assert_eq!(found.answered().body_sha256, probe::sha256(BODY));
+    assert_eq!(found.first_response().body_sha256, probe::sha256(BODY));
 }

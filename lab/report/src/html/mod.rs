@@ -105,7 +105,7 @@ fn section(out: &mut String, id: &str, heading: &str, inside: &str) {
 }
 
 fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
-    let answers: u64 = view
+    let responses: u64 = view
         .cells
         .iter()
         .flat_map(|seen| &seen.cell.blocks)
@@ -127,7 +127,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
         plural(view.subjects.len(), "subject"),
         plural(view.cells.len(), "cell"),
         plural(blocks, "block"),
-        format!("{} successful responses", count(answers as f64)),
+        format!("{} successful responses", count(responses as f64)),
     ];
     if failed > 0 {
         facts.push(format!("{} failures", count(failed as f64)));

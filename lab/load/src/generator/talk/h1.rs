@@ -21,7 +21,7 @@ pub struct H1 {
     flights: VecDeque<Flight>,
     /// Requests not sent in full.
     unsent: Unsent,
-    answered: u64,
+    responses: u64,
 }
 
 impl H1 {
@@ -45,7 +45,7 @@ impl H1 {
             let prepared = &desk.requests[flight.request];
             if flight.first == 0 {
                 flight.first = now;
-                self.judge.begin(&prepared.expect, self.answered);
+                self.judge.begin(&prepared.expect, self.responses);
             }
             let mut judging = Judging {
                 judge: &mut self.judge,
@@ -73,7 +73,7 @@ impl H1 {
         let Some(flight) = self.flights.pop_front() else {
             return;
         };
-        self.answered += 1;
+        self.responses += 1;
         let prepared = &desk.requests[flight.request];
         let verdict = self.judge.end(&prepared.expect, prepared.bodiless);
         let outcome = match verdict {
@@ -103,10 +103,10 @@ impl H1 {
             desk.done.push(flight.end(Err(lost)));
             self.flights.pop_front();
         }
-        let class = ending.class(self.answered);
+        let class = ending.class(self.responses);
         let text = format!(
             "{how} before the response, after {} earlier ones",
-            self.answered
+            self.responses
         );
         self.lose(&Lost::new(class, text), desk.done);
     }
@@ -161,7 +161,7 @@ impl H1 {
     }
 
     /// Responses received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }

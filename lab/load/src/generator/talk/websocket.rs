@@ -49,7 +49,7 @@ pub struct WebSocket {
     /// Bytes of the echo so far, and whether they differ from what was sent.
     got: u64,
     differs: bool,
-    answered: u64,
+    responses: u64,
 }
 
 impl WebSocket {
@@ -67,7 +67,7 @@ impl WebSocket {
             pongs: Vec::new(),
             got: 0,
             differs: false,
-            answered: 0,
+            responses: 0,
         }
     }
 
@@ -114,7 +114,7 @@ impl WebSocket {
                     let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
                     let text = format!("the server closed the WebSocket with code {code}");
                     self.lose(
-                        &Lost::new(Ending::Closed.class(self.answered), text),
+                        &Lost::new(Ending::Closed.class(self.responses), text),
                         desk.done,
                     );
                     return Ok(Keep::Closes);
@@ -196,7 +196,7 @@ impl WebSocket {
         if flight.first == 0 {
             flight.first = now;
         }
-        self.answered += 1;
+        self.responses += 1;
         let wanted = desk.requests[flight.request].body.len() as u64;
         let outcome = if self.got != wanted {
             let text = format!("{} bytes came back instead of {wanted}", self.got);
@@ -227,9 +227,9 @@ impl WebSocket {
         }
         let text = format!(
             "{how} without a close frame, after {} messages",
-            self.answered
+            self.responses
         );
-        self.lose(&Lost::new(ending.class(self.answered), text), desk.done);
+        self.lose(&Lost::new(ending.class(self.responses), text), desk.done);
     }
 
     /// Fails everything in flight.
@@ -304,7 +304,7 @@ impl WebSocket {
     }
 
     /// Echoes received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }

@@ -81,7 +81,7 @@ fn secure_plan(server: &Secure, http2: bool, options: &TlsOptions) -> Plan {
 #[test]
 fn a_trusted_server_is_loaded_and_its_protocol_noted() {
     let server = start("trusted", &[b"http/1.1"]);
-    for (version, told) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
+    for (version, wanted) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
         let options = TlsOptions {
             ca: Some(server.ca.0.clone()),
             version: Some(version.into()),
@@ -91,7 +91,7 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
         plan.requests_per_connection_max = Some(3);
         let load = load(&plan);
         assert_eq!((load.ok, load.failed()), (12, 0), "{:?}", load.failures);
-        assert_eq!(load.connections.tls_version.as_deref(), Some(told));
+        assert_eq!(load.connections.tls_version.as_deref(), Some(wanted));
         assert_eq!(load.connections.alpn.as_deref(), Some("http/1.1"));
         let handshakes = load.latency.tls.as_ref().map(|tls| tls.count);
         assert_eq!(handshakes, Some(load.connections.opened));

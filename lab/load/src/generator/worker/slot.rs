@@ -518,7 +518,7 @@ impl Worker<'_> {
                 Ok(Input::Bytes(got)) => {
                     let keep = talk.receive(&self.buf[..got], now, &mut desk);
                     self.record.received(got, now);
-                    self.answered(at, keep, now);
+                    self.finish_response(at, keep, now);
                     reads += 1;
                     // TLS may buffer more than the socket reports, so it is read until nothing is left.
                     if !is_tls && (got < self.buf.len() || reads == READS_IN_A_ROW) {
@@ -545,7 +545,7 @@ impl Worker<'_> {
     }
 
     /// After bytes were consumed: records what is complete and starts what there is room for.
-    fn answered(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
+    fn finish_response(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
         match keep {
             Err(fault) => {
                 self.break_off(at, &Lost::from(fault), now);
