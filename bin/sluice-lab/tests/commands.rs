@@ -91,14 +91,14 @@ fn a_promise_that_no_server_keeps_ends_with_1() {
     let output = lab(&["find-limit", &backend.url("/"), "--rate", "5"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        output_text(&output).contains("--rate has no meaning here"),
+        output_text(&output).contains("--rate cannot be used here"),
         "{}",
         output_text(&output)
     );
 }
 
 #[test]
-fn an_overload_is_a_curve_with_a_manner_and_a_recovery() {
+fn an_overload_has_a_curve_a_reaction_and_a_recovery() {
     let folder = Folder::new("break");
     let backend = Backend::start(&["respond", "--delay", "5ms"]);
     let json = folder.file("break.json");
@@ -236,7 +236,7 @@ fn results_are_compared_judged_explained_and_reported() {
     asked(
         &["explain", &out, "subject=slow"],
         0,
-        &["2 clients always asking"],
+        &["2 clients in a closed loop"],
     );
     asked(
         &["explain", &out, "subject=nobody"],
@@ -351,7 +351,7 @@ fn idle_connections_are_held_beside_and_weighed() {
 }
 
 #[test]
-fn what_is_not_spoken_yet_is_named() {
+fn unsupported_protocols_are_named() {
     for (words, part) in [
         (&["--h3"][..], "HTTP/3"),
         (&["--h2", "--idle", "5"], "remove --h2"),
@@ -388,7 +388,7 @@ fn installed(program: &str) -> bool {
 }
 
 #[test]
-fn what_another_program_cannot_measure_reads_not_measured() {
+fn unmeasured_fields_of_other_generators_read_not_measured() {
     let folder = Folder::new("tools");
     let backend = Backend::start(&["respond", "--body", "hello"]);
     for tool in ["wrk", "hey", "ab", "h2load"] {
@@ -452,7 +452,7 @@ fn two(dir: &str, tls: u16, clear: u16) -> String {
 }
 
 #[test]
-fn nginx_answers_over_http2() {
+fn nginx_is_measured_over_http2() {
     if !installed("nginx") {
         return;
     }
@@ -543,7 +543,7 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
     let text = output_text(&output);
     assert!(output.status.success(), "{text}");
     assert!(
-        text.contains("left out: location ~ [.]php$") && text.contains("5 places"),
+        text.contains("omitted: location ~ [.]php$") && text.contains("5 locations"),
         "{text}"
     );
     let again = lab(&["init", &from, "--out", &file]);
@@ -625,7 +625,7 @@ fn an_experiment_is_made_for_each_server_of_caddy_s_json() {
     let output = lab(&["init", &folder.file("site.json"), "--out", &file]);
     assert!(output.status.success(), "{}", output_text(&output));
     assert!(
-        output_text(&output).contains("left out: web: a route for `header`"),
+        output_text(&output).contains("omitted: web: a route for `header`"),
         "{}",
         output_text(&output)
     );

@@ -144,7 +144,7 @@ fn an_experiment_runs_from_its_file_to_its_result() {
 }
 
 #[test]
-fn a_server_that_answers_wrongly_did_not_start() {
+fn a_server_with_a_wrong_response_did_not_start() {
     let folder = Folder::new("liar");
     let file = folder.file("own.toml");
     fs::write(&file, EXPERIMENT).unwrap();
@@ -162,7 +162,7 @@ fn a_server_that_answers_wrongly_did_not_start() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("did not start: no right answer") && text.contains("another body"),
+        text.contains("did not start: no correct response") && text.contains("another body"),
         "{text}"
     );
 }
@@ -188,7 +188,7 @@ fn uploads_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn faults_on_purpose_are_seen_as_what_they_are() {
+fn injected_faults_are_classified_correctly() {
     let folder = Folder::new("faults");
     // A seed whose first response is complete: a URL without a response is not loaded.
     let words = [
@@ -423,7 +423,7 @@ fn installed(program: &str) -> bool {
 }
 
 #[test]
-fn every_scenario_has_right_answers_before_any_load() {
+fn every_scenario_passes_its_check_before_any_load() {
     let folder = Folder::new("scenarios-check");
     let out = folder.file("out");
     let words = ["run", "scenarios", "--check", "--out", &out, "-c", "2"];
@@ -432,7 +432,7 @@ fn every_scenario_has_right_answers_before_any_load() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // nginx and sluice may not be installed here; those that are pass.
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("right, 0 not, "), "{text}");
+    assert!(text.contains("correct, 0 wrong, "), "{text}");
     for test in [
         "synthetic",
         "html-large",
@@ -640,15 +640,15 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("no-such-python: No such file"), "{text}");
-    assert!(text.contains("python: not had, see above"), "{text}");
+    assert!(text.contains("python: not installed, see above"), "{text}");
     // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));
     assert_eq!(program.is_file(), installed("go"), "{text}");
 }
 
 #[test]
-fn strangers_are_not_loaded_and_mistakes_are_told() {
-    for (words, output_text) in [
+fn other_hosts_are_not_loaded_and_mistakes_are_reported() {
+    for (words, message) in [
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
         (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
         (&["run", "no-such.toml"][..], "built in:"),
@@ -661,6 +661,6 @@ fn strangers_are_not_loaded_and_mistakes_are_told() {
         let output = Command::new(LAB).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(output_text), "{text}");
+        assert!(text.contains(message), "{text}");
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_in_quotes_is_no_comment() {
+    fn a_hash_in_quotes_is_not_a_comment() {
         assert_eq!(
             one("C=\"quoted # not\"\n").as_deref(),
             Ok("C=quoted # not|")
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         for (text, line) in [
             ("A=1\nno equals\n", 2),
             ("=x\n", 1),

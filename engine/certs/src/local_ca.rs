@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_of_somebody_else_can_be_used() {
+    fn foreign_cas_can_be_used() {
         let (test, own) = (TestCa::new(), TempFolder::new());
         let files = |name: &str| {
             let base = test.folder.path().join("pki/authorities/local");

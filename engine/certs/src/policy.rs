@@ -375,12 +375,12 @@ impl ConfigChoice for TlsPolicies {
         if policy.refuse || self.challenge(hello).is_some() {
             return None;
         }
-        let told = || Hello {
+        let owned_hello = || Hello {
             signature_schemes: numbers(hello.signature_schemes()),
             cipher_suites: numbers(hello.cipher_suites()),
             local: ends.local,
         };
-        match on_demand.demand(name, told) {
+        match on_demand.demand(name, owned_hello) {
             Demand::Nothing => None,
             // The sender is merely dropped.
             Demand::Wait(made) => Some(Box::pin(async move {

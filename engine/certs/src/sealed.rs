@@ -475,7 +475,7 @@ mod tests {
 
     /// Keys encrypted by OpenSSL, in each format and with each cipher, decrypt to the original.
     #[test]
-    fn what_openssl_protects_is_opened_by_the_password_that_fits() {
+    fn openssl_encrypted_keys_are_opened_by_the_right_password() {
         if !has_openssl() {
             return;
         }
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_by_name() {
+    fn unsupported_directives_are_refused_by_name() {
         if !has_openssl() {
             return;
         }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_wildcards_and_addresses_are_told_apart() {
+    fn names_wildcards_and_addresses_are_distinguished() {
         let shown = |text: &str| Subject::parse(text).map(|subject| subject.file_name()).ok();
         assert_eq!(shown("LocalHost.").as_deref(), Some("localhost"));
         assert_eq!(

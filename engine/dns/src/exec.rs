@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_gets_its_words_and_its_failure_is_told() {
+    fn the_command_gets_its_arguments_and_its_failure_is_reported() {
         let command = |script: &str| ["/bin/sh", "-c", script, "x"].map(str::to_owned).to_vec();
         let wanted = "[ \"$1 $2 $3\" = 'present a.test text' ]";
         run(&command(wanted), &["present", "a.test", "text"]).unwrap();

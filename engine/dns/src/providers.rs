@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_missing_or_unknown_are_told() {
+    fn missing_and_unknown_settings_are_reported() {
         let parse = |name: &str, values: &[(&str, &str)]| {
             let values = values
                 .iter()

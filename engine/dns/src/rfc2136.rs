@@ -181,22 +181,22 @@ impl Server {
     }
 
     fn exchange(&self, message: &[u8]) -> Result<Vec<u8>, String> {
-        let told = |error: std::io::Error| format!("DNS server {}: {error}", self.addr);
+        let with_server = |error: std::io::Error| format!("DNS server {}: {error}", self.addr);
         let mut stream =
-            TcpStream::connect_timeout(&self.addr, DNS_UPDATE_TIMEOUT).map_err(told)?;
+            TcpStream::connect_timeout(&self.addr, DNS_UPDATE_TIMEOUT).map_err(with_server)?;
         stream
             .set_read_timeout(Some(DNS_UPDATE_TIMEOUT))
-            .map_err(told)?;
+            .map_err(with_server)?;
         stream
             .set_write_timeout(Some(DNS_UPDATE_TIMEOUT))
-            .map_err(told)?;
+            .map_err(with_server)?;
         let mut framed = (message.len() as u16).to_be_bytes().to_vec();
         framed.extend(message);
-        stream.write_all(&framed).map_err(told)?;
+        stream.write_all(&framed).map_err(with_server)?;
         let mut length = [0; 2];
-        stream.read_exact(&mut length).map_err(told)?;
+        stream.read_exact(&mut length).map_err(with_server)?;
         let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-        stream.read_exact(&mut answer).map_err(told)?;
+        stream.read_exact(&mut answer).map_err(with_server)?;
         match answer.get(..2) == message.get(..2) {
             true => Ok(answer),
             false => Err("the DNS answer does not match the query".to_owned()),
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_told() {
+    fn invalid_settings_are_reported() {
         assert!(
             service("ns.example.test", KEY)
                 .unwrap_err()

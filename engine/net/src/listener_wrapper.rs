@@ -69,7 +69,7 @@ pub(crate) struct Heard {
     /// The addresses of client and server, if the header is used.
     pub(crate) ends: Option<(Remote, SocketAddr)>,
     /// Data that is only recorded.
-    pub(crate) told: Option<ProxiedAddresses>,
+    pub(crate) addresses: Option<ProxiedAddresses>,
 }
 
 /// Reads the header if one is expected, and returns its data; an error ends the connection.
@@ -97,11 +97,11 @@ pub(crate) async fn enter(
     Ok(match belief {
         Belief::Use | Belief::Require => Heard {
             ends: Some((Remote::Ip(source), destination)),
-            told: None,
+            addresses: None,
         },
         Belief::Note => Heard {
             ends: None,
-            told: Some(ProxiedAddresses {
+            addresses: Some(ProxiedAddresses {
                 source,
                 destination,
             }),

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_have_the_sizes_that_are_told() {
+    fn sockets_have_the_configured_sizes() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()

@@ -154,7 +154,7 @@ fn a_sound_report_has_nothing_against_it() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unreadable_input_is_reported() {
     let error = read("hello", None, &Hints::default()).unwrap_err();
     assert!(
         error.contains("k6") && error.contains("rpc-bench"),

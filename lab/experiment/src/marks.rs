@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_told_from_noise_and_from_silence() {
+    fn a_trend_is_distinguished_from_noise_and_from_silence() {
         let rising: Vec<u64> = (0..16)
             .map(|at| if at < 4 { 50 } else { 100 + at % 3 })
             .collect();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_were_not_there_are_told() {
+    fn missing_clients_are_reported() {
         let mut load = Load::default();
         load.asked.connections = 10_000;
         let of = |load: &mut Load, clients, failed| {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_leaves_out_what_it_says() {
+    fn the_matrix_excludes_the_listed_cells() {
         let all = cells(&file(), &Only::default(), 9_900);
         // 4 subjects x 4 tests x 5 levels x 2 configurations, without the second of three subjects.
         assert_eq!(all.len(), 4 * 5 * (4 * 2 - 3));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_axis_is_told() {
+    fn a_mistyped_axis_is_reported() {
         let cell = CellPlan {
             id: String::new(),
             axes: [("subject".to_string(), "a".to_string())].into(),

@@ -179,6 +179,6 @@ pub fn state_words(state: &CellState) -> String {
         CellState::Measured => "measured".into(),
         CellState::NotInstalled(reason) => format!("not installed: {reason}"),
         CellState::DidNotStart(reason) => format!("did not start: {reason}"),
-        CellState::Skipped(reason) => format!("left out: {reason}"),
+        CellState::Skipped(reason) => format!("skipped: {reason}"),
     }
 }

@@ -106,7 +106,7 @@ fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
 }
 
 #[test]
-fn disturbed_blocks_are_told_of_first() {
+fn disturbed_blocks_are_reported_first() {
     let mut result = example::result();
     let blocks: usize = result.cells.iter().map(|cell| cell.blocks.len()).sum();
     let disturbed = Mark {

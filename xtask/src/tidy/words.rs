@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_rust_files_are_told_apart() {
+    fn parts_of_rust_files_are_distinguished() {
         let code = "//! No answer.\n/// Help: answer.\nfn answer() {\n    // answer `answer`\n    a(\"the answer\", \"is\",\
                     \"told\");\n}\n#[cfg(test)]\nmod tests {\n    fn a() { b(\"answer\") }\n}\n";
         let lines = |path: &str, context: &str| {

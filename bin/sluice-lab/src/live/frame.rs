@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_has_told_nothing_yet_has_lines_too() {
+    fn a_step_without_figures_yet_has_lines() {
         let nothing = Facts {
             name: "a".into(),
             ..Facts::default()
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_told_as_people_do() {
+    fn durations_are_shown_in_readable_units() {
         let shown = |s| length(Duration::from_secs(s));
         assert_eq!((shown(89), shown(95)), ("89 s".into(), "2 min".into()));
         assert_eq!(shown(7_300), "2 h 1 min");

@@ -423,13 +423,13 @@ impl Process {
     fn watch(&mut self, sender: SyncSender<Event>) -> Result<(), Failed> {
         let watched = Watched::new(&self.watched_files(), self.read.at);
         // If the queue is full, a reload is due anyway.
-        let tell = move || {
+        let log_outcome = move || {
             !matches!(
                 sender.try_send(Event::Changed),
                 Err(TrySendError::Disconnected(_))
             )
         };
-        watched.start(tell).map_err(Failed::new)?;
+        watched.start(log_outcome).map_err(Failed::new)?;
         self.watched = Some(watched);
         Ok(())
     }
@@ -452,7 +452,7 @@ impl Process {
                     };
                     self.readiness.reloading();
                     let outcome = self.replace(order.config, read, order.forced);
-                    self.tell("admin", &outcome);
+                    self.log_outcome("admin", &outcome);
                     order.reply.send(outcome);
                 }
                 Ok(Event::Order(Order::Stop(reply))) => {
@@ -582,11 +582,11 @@ impl Process {
             }
             Err(failed) => Err(failed.text().to_owned()),
         };
-        self.tell(trigger, &outcome);
+        self.log_outcome(trigger, &outcome);
     }
 
     /// Logs the outcome of a reload.
-    fn tell(&self, trigger: &str, outcome: &Result<(), String>) {
+    fn log_outcome(&self, trigger: &str, outcome: &Result<(), String>) {
         self.readiness.ready();
         match outcome {
             Ok(()) => self

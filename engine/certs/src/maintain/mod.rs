@@ -423,7 +423,7 @@ impl Maintainer {
     }
 
     /// Queues a notice and wakes the thread that logs it.
-    pub(crate) fn tell(&self, notice: Notice) {
+    pub(crate) fn notify(&self, notice: Notice) {
         self.notice(notice);
         self.bell.ring();
     }

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_endpoint_is_told_what_caddy_tells_it() {
+    fn the_endpoint_gets_the_parameters_that_caddy_sends() {
         let subject = Subject::parse("A.test").unwrap();
         let hello = Hello {
             signature_schemes: vec![0x0403, 0x0804],

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn mistakes_are_reported_with_their_column() {
         for (text, message) in [
             (
                 "rate()",

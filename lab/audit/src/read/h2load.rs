@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_beside_only_successes_are_told() {
+    fn failures_beside_only_successes_are_reported() {
         assert!(row(TEXT).contradictions.is_empty());
         let breaches = row(&TEXT.replace("0 failed", "7 failed")).contradictions;
         assert_eq!(

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_tables() {
+    fn other_texts_are_not_tables() {
         assert!(!has_table("This is prose, with commas, and | bars |"));
         assert!(!has_table("| a | b |\n|---|---|\n| 1 | 2 |"));
         assert!(read("test | min | max |\n---|---|---|\n").is_err());

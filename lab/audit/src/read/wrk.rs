@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_not_those_of_the_counts_are_told() {
+    fn rates_that_contradict_the_counts_are_reported() {
         assert_eq!(contradictions(TEXT), "");
         let rate = contradictions(&TEXT.replace("49950.05", "51450.05"));
         assert!(
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_rate_is_no_closed_loop() {
+    fn a_fixed_rate_is_not_a_closed_loop() {
         let text = TEXT.replace(
             "  Thread Stats",
             "  Thread calibration: mean lat.: 1.0ms, rate sampling interval: 10ms\n  Thread Stats",

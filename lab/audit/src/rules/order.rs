@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_really_measured_is_never_impossible() {
+    fn real_measurements_are_never_impossible() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let count = 2 + random.below(400);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_impossibility_is_told() {
+    fn each_impossible_order_is_reported() {
         let sound = || Latency {
             rounding: 0.0,
             min: Some(1.0),

@@ -29,7 +29,7 @@ fn line(tool: Tool, task: &Task) -> String {
 }
 
 #[test]
-fn each_tool_is_told_the_same() {
+fn each_tool_gets_the_same_task() {
     let command_of = |tool| line(tool, &task());
     assert_eq!(
         command_of(Tool::Wrk),
@@ -72,7 +72,7 @@ fn each_tool_is_told_the_same() {
 }
 
 #[test]
-fn what_a_tool_cannot_do_is_refused_by_name() {
+fn unsupported_tasks_of_a_tool_are_refused_by_name() {
     let refused = |tool: Tool, change: fn(&mut Task)| {
         let mut task = task();
         change(&mut task);
@@ -187,7 +187,7 @@ fn every_tool_that_is_read_here_becomes_a_load() {
 }
 
 #[test]
-fn programs_that_fail_are_told_of() {
+fn failing_programs_are_reported() {
     let folder = process::Folder::new().unwrap();
     let run = |commands: &str, task: &Task| {
         run_program(Tool::Wrk, &program(&folder, commands), task).unwrap_err()
@@ -219,7 +219,7 @@ fn a_program_that_does_not_end_is_stopped() {
 }
 
 #[test]
-fn a_warm_up_is_a_run_of_its_own() {
+fn a_warm_up_is_a_separate_run() {
     let folder = process::Folder::new().unwrap();
     let log = folder.path().join("log");
     let tool = program(

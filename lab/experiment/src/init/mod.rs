@@ -179,7 +179,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     }
     save(&files, options.force, live)?;
     for reason in &found.left_out {
-        live.line(&format!("left out: {reason}"));
+        live.line(&format!("omitted: {reason}"));
     }
     live.line(&format!(
         "{} locations; next: sluice-lab run {} --quick",
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_are_told_apart() {
+    fn configuration_formats_are_detected() {
         for (name, text, language) in [
             ("Caddyfile", ":80\nrespond hi\n", Language::Caddyfile),
             ("site.Caddyfile", "{\n}\n", Language::Caddyfile),

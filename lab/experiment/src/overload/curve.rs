@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_manner_is_told_from_the_others() {
+    fn each_overload_reaction_is_distinguished() {
         // Successful requests per second, p99 in milliseconds, shares refused, broken and failed; whether it recovered.
         for (goodput, p99_ms, [refused, broken, failed], recovered, manner) in [
             (1_000.0, 2.0, [0.0, 0.0, 0.0], true, Manner::Holds),

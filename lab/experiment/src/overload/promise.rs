@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_promises_are_told() {
+    fn mistakes_in_objectives_are_reported() {
         for (text, word) in [
             ("", "empty"),
             ("p99", "<"),

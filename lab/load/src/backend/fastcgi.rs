@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_take_several_records() {
+    fn long_responses_take_several_records() {
         let (bytes, ids) = response(&[b'x'; 100_000], "text/plain");
         assert_eq!(ids.len(), 4);
         assert!(ids.iter().all(|at| bytes[at - 2] == 1));

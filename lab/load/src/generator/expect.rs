@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_may_be_compared_in_some_answers_only() {
+    fn bodies_may_be_compared_in_every_nth_response_only() {
         let mut expect = Expect::exactly(200, b"hello");
         if let BodyExpect::Exact { every, .. } = &mut expect.body {
             *every = 4;

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_never_enter_the_latency_of_answers() {
+    fn losses_never_enter_the_latency_of_responses() {
         let mut recorder = recorder(CountBy::End);
         recorder.done(&done(1_000_000_000, Ok(1)), 1_000_500_000);
         for status in [502, 502, 404] {

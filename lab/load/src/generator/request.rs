@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_request_is_refused() {
+    fn headers_that_would_break_the_request_are_refused() {
         for (method, name, value) in [
             ("GE T", "a", "b"),
             ("GET", "a b", "c"),

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_filled_in_and_unknown_ones_told() {
+    fn placeholders_are_replaced_and_unknown_ones_reported() {
         let names = Names::from([
             ("port".into(), "81".into()),
             ("backend.hello".into(), "82".into()),

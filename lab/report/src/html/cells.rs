@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shown_once() {
+    fn a_response_is_shown_once() {
         let made = |date: &str, server: &str| FirstResponse {
             head: format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nServer: {server}\r\n"),
             body_sha256: "ab".repeat(32),

@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_apart_in_any_steps() {
+    fn events_are_parsed_in_pieces_of_any_size() {
         // A comment, an event of two lines, one without data that does not count, one without a value, all line
         // endings.
         let text = b": hello\n\ndata: a\ndata: b\n\nevent: x\nid: 7\n\nid: 8\r\ndata\r\n\r\ndata:c\r\rdatum: no\n\n";

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_may_not_send_is_told() {
+    fn frames_that_a_server_may_not_send_are_errors() {
         for (bytes, word) in [
             (&[0xC1, 0x00][..], "reserved"),
             (&[0x83, 0x00], "unknown"),

@@ -126,7 +126,7 @@ impl Pair {
 }
 
 #[test]
-fn streams_are_answered_in_any_order() {
+fn streams_get_responses_in_any_order() {
     let mut pair = Pair::new(b"");
     for due in 1..=3 {
         pair.begin(due);
@@ -171,7 +171,7 @@ fn a_reset_stream_is_its_own_class_and_the_others_go_on() {
 }
 
 #[test]
-fn what_is_late_is_cancelled_alone() {
+fn a_late_request_is_cancelled_alone() {
     let mut pair = Pair::new(b"");
     pair.begin(100);
     pair.begin(200);
@@ -185,7 +185,7 @@ fn what_is_late_is_cancelled_alone() {
 }
 
 #[test]
-fn a_farewell_ends_the_connection_after_its_answers() {
+fn goaway_ends_the_connection_after_the_open_responses() {
     let mut pair = Pair::new(b"");
     pair.begin(1);
     pair.carry(10).unwrap();

@@ -99,7 +99,7 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
 }
 
 #[test]
-fn a_certificate_that_nobody_trusts_is_its_own_class() {
+fn an_untrusted_certificate_is_a_failure_class_of_its_own() {
     let server = start("stranger", &[]);
     let other = start("other", &[]);
     let options = TlsOptions {
@@ -122,7 +122,7 @@ fn a_server_without_http2_is_a_downgrade() {
 }
 
 #[test]
-fn options_that_cannot_be_met_are_told() {
+fn unsupported_options_are_reported() {
     let server = start("options", &[]);
     let url = format!("https://localhost:{}/", server.address.port());
     let target = Target::parse(&url, false, None, Reach::Loopback).unwrap();

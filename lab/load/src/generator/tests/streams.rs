@@ -170,7 +170,7 @@ fn messages_come_back_and_each_fault_has_its_class() {
 }
 
 #[test]
-fn an_upgrade_that_fails_is_no_echo() {
+fn a_failed_upgrade_is_not_an_echo() {
     for (response, class) in [
         (
             "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
@@ -352,7 +352,7 @@ fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
 }
 
 #[test]
-fn slow_readers_take_no_more_than_they_are_told() {
+fn slow_readers_read_at_the_configured_rate() {
     let address = server(|mut stream, _| {
         // The load's own requests get their response at once, those of slow readers more than any buffer holds.
         while !read_head(&mut stream).is_empty() {
