@@ -110,6 +110,6 @@ pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
 }
 
 /// How many clients are in this state.
-pub fn count(crowd: &[(TcpStream, Fate)], wanted: Fate) -> usize {
-    crowd.iter().filter(|(_, fate)| *fate == wanted).count()
+pub fn count(clients: &[(TcpStream, Fate)], wanted: Fate) -> usize {
+    clients.iter().filter(|(_, fate)| *fate == wanted).count()
 }

@@ -424,10 +424,10 @@ fn expect_100_is_confirmed_when_the_body_is_read() {
 
 #[test]
 fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
-    let (describe, told) = sync_channel(4);
+    let (sender, received) = sync_channel(4);
     let upstream = Upstream::start(move |mut wire| {
         if let Some(head) = wire.head() {
-            describe.send(wire.body(&head)).expect("the test waits");
+            sender.send(wire.body(&head)).expect("the test waits");
         }
     });
     let server = start(&upstream);
@@ -439,7 +439,7 @@ fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
         thread::sleep(Duration::from_millis(50));
         drop(client);
-        let seen = told
+        let seen = received
             .recv_timeout(Duration::from_secs(20))
             .expect("the upstream is told");
         assert_eq!(seen, None, "{framing:?}");
@@ -448,19 +448,19 @@ fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
 
 #[test]
 fn a_client_that_disconnects_cancels_the_upstream_response() {
-    let (describe, told) = sync_channel(1);
+    let (sender, received) = sync_channel(1);
     let upstream = Upstream::start(move |mut wire| {
         let _ = wire.head();
         let _ = wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
         while wire.try_send(vec![b'x'; 64 * 1024]).is_ok() {}
-        let _ = describe.send(());
+        let _ = sender.send(());
     });
     let server = start(&upstream);
     let mut client = Wire::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.take(1000).len(), 1000);
     drop(client);
-    told.recv_timeout(Duration::from_secs(20))
+    received.recv_timeout(Duration::from_secs(20))
         .expect("the upstream is told");
 }
 

@@ -96,7 +96,7 @@ fn names_give_upstreams_that_come_and_go() {
     );
     assert_eq!(said(&server, 4), "two");
     // A name that no longer exists is a valid DNS answer.
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     dns.set(Vec::new());
     eventually(
         "the end of the name",

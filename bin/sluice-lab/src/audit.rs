@@ -21,13 +21,13 @@ pub struct Options {
     /// Input format (default: detected from content)
     #[arg(long, value_name = "KIND")]
     from: Option<String>,
-    /// Measured seconds, if the input does not say
+    /// Length of the measured window in seconds, if the input lacks it
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Clients of a closed loop, if the input does not say
+    /// Number of clients of a closed loop, if the input lacks it
     #[arg(long, value_name = "N")]
     clients: Option<f64>,
-    /// Bytes of one response, if the input does not say
+    /// Bytes of one response, if the input lacks them
     #[arg(long, value_name = "N")]
     bytes: Option<f64>,
     /// Capacity of the network between load generator and server

@@ -34,9 +34,9 @@ pub struct Options {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Kind {
-    /// The floor: the same response to whatever arrives, nothing parsed
+    /// Minimal server: the same response to any input, without parsing
     Null(Body),
-    /// The floor of proxies: one upstream connection per client, bytes copied, nothing parsed
+    /// Minimal proxy: one upstream connection per client, bytes copied without parsing
     Relay {
         /// Upstream address
         to: String,
@@ -109,7 +109,7 @@ struct RespondOptions {
     /// Share of requests whose connection is closed in the middle of the body
     #[arg(long, default_value_t = 0.0)]
     cuts: f64,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 7)]
     seed: u64,
 }

@@ -202,7 +202,7 @@ impl LocalCa {
             },
         };
         if lifetime.until <= lifetime.from {
-            let what = "its signer ends before it begins".to_owned();
+            let what = "its issuer expires before it becomes valid".to_owned();
             return Err(CertsError::Signing(what));
         }
         let mut params = dated(lifetime);

@@ -347,7 +347,7 @@ impl OnDemand {
         match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(refuse(format!(
-                "permission for `{subject}` is refused: status {status}"
+                "permission for `{subject}` was denied: status {status}"
             ))),
         }
     }

@@ -21,7 +21,7 @@ pub struct SubjectError(pub String);
 
 impl fmt::Display for SubjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no certificate can be made for `{}`", self.0)
+        write!(f, "cannot issue a certificate for `{}`", self.0)
     }
 }
 

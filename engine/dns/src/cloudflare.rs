@@ -53,7 +53,7 @@ impl<'a> Api<'a> {
         let made = self.ask(Method::POST, &records, Some(&record))?;
         match made["id"].as_str() {
             Some(id) => Ok(format!("{records}/{id}")),
-            None => Err("Cloudflare gives no id for the record".to_owned()),
+            None => Err("Cloudflare sent no ID for the record".to_owned()),
         }
     }
 
@@ -71,7 +71,7 @@ impl<'a> Api<'a> {
             }
             rest = ending;
         }
-        Err(format!("no zone for `{name}` is open to this token"))
+        Err(format!("this token has no access to a zone for `{name}`"))
     }
 
     /// The `result` of a response.
@@ -92,7 +92,7 @@ impl<'a> Api<'a> {
             return Ok(read["result"].take());
         }
         let said = read["errors"][0]["message"].as_str().unwrap_or_default();
-        Err(format!("Cloudflare refuses with status {status}: {said}"))
+        Err(format!("Cloudflare refused with status {status}: {said}"))
     }
 }
 

@@ -158,7 +158,7 @@ fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, Stri
 
 /// A JSON Web Token signed with RS256.
 fn signed(pem: &str, claims: &Value) -> Result<String, String> {
-    let unusable = "the private key of the service account cannot be used";
+    let unusable = "cannot use the private key of the service account";
     let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| unusable)?;
     let key = KeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| unusable)?;
     let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256","typ":"JWT"}"#);

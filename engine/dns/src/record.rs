@@ -148,7 +148,7 @@ impl DnsOptions {
             }
             if begun.elapsed() >= timeout {
                 return Err(DnsError(format!(
-                    "the record `{}` is not seen after {} s",
+                    "the record `{}` is not visible after {} s",
                     record.name,
                     timeout.as_secs()
                 )));

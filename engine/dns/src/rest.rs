@@ -58,7 +58,7 @@ impl Rest<'_> {
     ) -> Result<Value, String> {
         match self.ask(method, path, body)? {
             Found::There(value) => Ok(value),
-            Found::Nothing => Err(format!("{} knows nothing at `{path}`", self.service)),
+            Found::Nothing => Err(format!("{} has nothing at `{path}`", self.service)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Rest<'_> {
             .iter()
             .find_map(|place| place.as_str())
             .unwrap_or_default();
-        format!("{} refuses with status {status}: {said}", self.service)
+        format!("{} refused with status {status}: {said}", self.service)
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
 
 /// The error if no zone was found.
 pub(crate) fn no_zone(service: &str, name: &str) -> String {
-    format!("{service} has no zone for `{name}` that is open to these credentials")
+    format!("{service} has no zone for `{name}` that these credentials may change")
 }
 
 /// A TTL in seconds, at least `min`, which is also the default.
@@ -163,7 +163,7 @@ pub(crate) fn token(
         None => {
             let said = read["error_description"].as_str().unwrap_or_default();
             Err(format!(
-                "{service} gives no token, status {}: {said}",
+                "{service} issued no token, status {}: {said}",
                 response.status()
             ))
         }

@@ -129,7 +129,7 @@ impl Server {
         match parse(&response)?.response_code.low() {
             0 => self.verify(&response, &mac, now),
             code => Err(format!(
-                "the DNS server refuses the update: {}",
+                "the DNS server refused the update: {}",
                 code_name(code)
             )),
         }
@@ -227,10 +227,10 @@ fn parse_name(name: &str) -> Result<Name, String> {
 
 fn code_name(code: u8) -> &'static str {
     match code {
-        1 => "it does not understand it (FORMERR)",
+        1 => "it does not understand the update (FORMERR)",
         2 => "it fails (SERVFAIL)",
         3 => "it does not know the name (NXDOMAIN)",
-        4 => "it takes no updates (NOTIMP)",
+        4 => "it does not support updates (NOTIMP)",
         5 => "the key may not change this record (REFUSED)",
         9 => "it does not know the key, or not the zone (NOTAUTH)",
         10 => "the name is not in the zone (NOTZONE)",

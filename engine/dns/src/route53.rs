@@ -20,7 +20,7 @@ pub(crate) fn check(service: &Service) -> Result<(), String> {
     let region = service.value("region");
     match region.starts_with("cn-") || region.starts_with("us-gov-") {
         true => Err(format!(
-            "`route53` in `{region}` is a service of its own, which is not known here"
+            "`route53` does not support the separate AWS partition of region `{region}`"
         )),
         false => Ok(()),
     }
@@ -175,7 +175,7 @@ impl Api<'_> {
         }
         let said = element(&text, "Message").unwrap_or_default();
         Err(format!(
-            "Route 53 refuses with status {}: {said}",
+            "Route 53 refused with status {}: {said}",
             response.status().as_u16()
         ))
     }

@@ -82,7 +82,7 @@ impl DigitalOcean<'_> {
             let records = format!("/domains/{zone}/records");
             let made = self.0.demand(Method::POST, &records, Some(&record))?;
             let id = made["domain_record"]["id"].as_u64();
-            let id = id.ok_or("DigitalOcean gives no id for the record")?;
+            let id = id.ok_or("DigitalOcean sent no ID for the record")?;
             return Ok(format!("{records}/{id}"));
         }
         Err(no_zone("DigitalOcean", name))

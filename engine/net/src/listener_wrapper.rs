@@ -120,9 +120,9 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
             (Beginning::Incomplete, _) => continue,
             (Beginning::Absent, Belief::Require | Belief::Note) => Err(missing()),
             (Beginning::Absent, _) => Ok(None),
-            (Beginning::Header { .. }, Belief::Reject) => {
-                Err(io::Error::other("a header of a proxy that is not welcome"))
-            }
+            (Beginning::Header { .. }, Belief::Reject) => Err(io::Error::other(
+                "a PROXY header from an address that is not allowed",
+            )),
             (Beginning::Header { length, ends }, _) => {
                 take(stream, length).await?;
                 Ok(ends)
@@ -132,7 +132,7 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
 }
 
 fn missing() -> io::Error {
-    io::Error::other("no header of the proxy in front")
+    io::Error::other("the PROXY header is missing")
 }
 
 /// Peeks until more than `seen` bytes are available; returns how many are.

@@ -277,7 +277,7 @@ struct Caught;
 
 impl std::fmt::Display for Caught {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a text on standard error that is not to be there")
+        f.write_str("unexpected output on standard error")
     }
 }
 

@@ -275,7 +275,7 @@ fn failed(error: NetError) -> io::Error {
 
 fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
     if records.is_empty() {
-        let why = "the name has no such record";
+        let why = "the name has no record of this type";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     let lifetime = found

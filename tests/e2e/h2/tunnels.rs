@@ -218,9 +218,9 @@ fn a_client_that_goes_away_ends_its_tunnel() {
     peer.frame_of(HEADERS).expect("an answer");
     peer.send(DATA, 0, id, b"some");
     peer.reset(id, 8);
-    let patience = std::time::Duration::from_secs(10);
+    let timeout = std::time::Duration::from_secs(10);
     let rest = received
-        .recv_timeout(patience)
+        .recv_timeout(timeout)
         .expect("the upstream sees the end");
     assert!(b"some".starts_with(&rest), "{rest:?}");
 }

@@ -94,9 +94,9 @@ fn a_request_without_a_place_upstream_fails() {
         [Fate::Waits, Fate::Waits, Fate::Waits, Fate::Responded(500)]
     );
     let errors = || server.folder.read("error.log");
-    let told =
+    let message =
         "9 worker_connections are not enough while connecting to upstream, client: 127.0.0.1";
-    eventually("the error", || errors().contains(told), errors);
+    eventually("the error", || errors().contains(message), errors);
 }
 
 /// An idle upstream connection is closed in favour of a client.

@@ -142,7 +142,7 @@ fn addresses_that_left_go_and_new_ones_come() {
     // Without a reply the known addresses stay in use.
     dns.mood(Mood::Silent);
     assert_eq!(sorted(&responses(&server, "/some", 4)), "2233");
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     dns.set(Vec::new());
     eventually(
         "nobody is left",

@@ -44,8 +44,8 @@ impl Clients {
     /// Waits until more requests have got a response.
     fn go_on(&self) {
         let until = self.served.load(Ordering::Acquire) + 20;
-        let are_answered = || self.served.load(Ordering::Acquire) >= until;
-        eventually("answers", are_answered, String::new);
+        let are_served = || self.served.load(Ordering::Acquire) >= until;
+        eventually("answers", are_served, String::new);
     }
 
     /// Stops them; fails if a request got no response.

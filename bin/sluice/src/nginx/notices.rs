@@ -59,8 +59,8 @@ pub fn of_sender() -> Vec<u8> {
     let mut line = Vec::new();
     TimeFormat::from_name("wall").push(&mut line, std::time::SystemTime::now(), Zone::Local);
     let process = std::process::id();
-    let told = format!(" [notice] {process}#{process}: signal process started\n");
-    line.extend_from_slice(told.as_bytes());
+    let entry = format!(" [notice] {process}#{process}: signal process started\n");
+    line.extend_from_slice(entry.as_bytes());
     line
 }
 

@@ -41,7 +41,7 @@ pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, S
     match get(socket, &format!("/localapi/v0/cert/{name}?type=pair"))? {
         (200, text) => Ok(Some(text)),
         (403, _) => Err(
-            "the daemon denies it (status 403); it permits the user whom TS_PERMIT_CERT_UID names"
+            "the daemon denied the request (status 403); set TS_PERMIT_CERT_UID to the user that sluice runs as"
                 .to_owned(),
         ),
         (status, _) => Err(format!("the daemon responded with status {status}")),

@@ -168,7 +168,7 @@ pub(crate) struct NoRandom;
 
 impl fmt::Display for NoRandom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the system has no randomness")
+        f.write_str("the system's random number generator failed")
     }
 }
 

@@ -80,8 +80,8 @@ fn reason(read: &Value) -> String {
     let error = &read["error"];
     let kind = error["type"].as_str().unwrap_or("no reason given");
     let mut reason = match error["code"].as_i64() {
-        Some(code) => format!("it refuses with {code}: {kind}"),
-        None => format!("it refuses: {kind}"),
+        Some(code) => format!("it refused with code {code}: {kind}"),
+        None => format!("it refused: {kind}"),
     };
     let is_empty = |details: &Value| {
         details.as_array().is_some_and(Vec::is_empty)

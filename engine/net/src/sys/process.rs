@@ -130,7 +130,7 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
     for (name, value) in variables {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(io::Error::other(
-                "a name or value holds what no variable can hold",
+                "a name or value contains bytes that an environment variable cannot hold",
             ));
         }
         // SAFETY: this is the only thread, so nothing else reads or writes the environment.
