@@ -119,8 +119,8 @@ impl NamesPairs for Names {
             .collect()
     }
 
-    fn tell(&self, failed: &Unusable, ends: Ends) {
-        let message = format!("{} while SSL handshaking", told(failed));
+    fn log_failure(&self, failed: &Unusable, ends: Ends) {
+        let message = format!("{} while SSL handshaking", failure_message(failed));
         let shown = |ip: Option<IpAddr>| ip.map_or(String::new(), |ip| ip.to_string());
         self.log
             .error("http.log.error.error", &message)
@@ -131,7 +131,7 @@ impl NamesPairs for Names {
 }
 
 /// nginx's log message, which log analyzers search for.
-fn told(failed: &Unusable) -> String {
+fn failure_message(failed: &Unusable) -> String {
     let Unusable::Pair { name, error } = failed else {
         return "cannot load certificate: too many handshakes wait for theirs".to_owned();
     };
