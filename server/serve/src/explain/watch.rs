@@ -275,13 +275,17 @@ impl Watch for Watcher<'_> {
         );
         if exchange.context.filters.len() > filters {
             let text = "changes the response on its way out";
-            recorded.remarks.push(Remark::new(RemarkKind::Note, "", text));
+            recorded
+                .remarks
+                .push(Remark::new(RemarkKind::Note, "", text));
         }
         match &step {
             Step::Done(body) if responses => {
                 self.has_response = true;
                 let text = body_words(exchange, body);
-                recorded.remarks.push(Remark::new(RemarkKind::Answer, "", text));
+                recorded
+                    .remarks
+                    .push(Remark::new(RemarkKind::Answer, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
             Step::Next if recorded.remarks.is_empty() && self.line.is_none() => {
