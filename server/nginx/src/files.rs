@@ -28,7 +28,7 @@ use crate::state::set_status;
 use sluice_handlers::file_server::{multipart::Multipart, send};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::files;
 use sluice_pipeline::handler::{Handler, Step};
 use sluice_pipeline::refusal::Refusal;
@@ -196,7 +196,7 @@ impl Files {
             (Ok(_), _) => {
                 let path = String::from_utf8_lossy(path);
                 let why = format!("directory index of \"{path}\" is forbidden");
-                Step::Fail(Fault::new(Status::FORBIDDEN, why))
+                Step::Fail(Fault::new(Status::FORBIDDEN, why).caused_by(Cause::Error))
             }
             (Err(missing), _) => refused(missing, path),
         }
@@ -458,17 +458,25 @@ fn index_name(name: &Template, exchange: &Exchange) -> Result<Vec<u8>, UnfitPath
 
 /// Uses nginx's wording, which log analyzers match.
 fn refused(missing: Missing, path: &[u8]) -> Step {
-    let (status, why) = match missing {
-        Missing::NotFound | Missing::Impossible => {
-            (Status::NOT_FOUND, "failed (2: No such file or directory)")
-        }
-        Missing::Denied => (Status::FORBIDDEN, "failed (13: Permission denied)"),
+    let (status, why, cause) = match missing {
+        Missing::NotFound | Missing::Impossible => (
+            Status::NOT_FOUND,
+            "failed (2: No such file or directory)",
+            Cause::MissingFile,
+        ),
+        Missing::Denied => (
+            Status::FORBIDDEN,
+            "failed (13: Permission denied)",
+            Cause::Error,
+        ),
         Missing::Exhausted => (
             Status::SERVICE_UNAVAILABLE,
             "failed (24: Too many open files)",
+            Cause::Error,
         ),
-        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "failed"),
+        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "failed", Cause::Error),
     };
     let path = String::from_utf8_lossy(path);
-    Step::Fail(Fault::new(status, format!("open() \"{path}\" {why}")))
+    let fault = Fault::new(status, format!("open() \"{path}\" {why}"));
+    Step::Fail(fault.caused_by(cause))
 }

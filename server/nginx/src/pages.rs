@@ -9,11 +9,11 @@ use sluice_net::Body;
 use sluice_route::Template;
 
 use super::state::{REDIRECTS_MAX, set_status};
-use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
+use super::{Query, Tree, error_log, explained, go_on_at, redirect, start_again};
 use crate::state::NginxContext;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Filter, Handler, Step};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::expanded;
@@ -110,20 +110,20 @@ impl Errors {
         let Some(error) = exchange.context.log.error.take() else {
             return;
         };
-        if matches!(&*error, rewrite::RETURNED | redirect::REDIRECTED) {
+        let (message, cause) = match (status, error.cause) {
+            (Status::CONTENT_TOO_LARGE, Cause::ByStatus) => {
+                (too_large(exchange).into(), Cause::Error)
+            }
+            (_, cause) => (error.text.clone(), cause),
+        };
+        if cause == Cause::Configured {
             return;
         }
-        if !std::mem::take(&mut exchange.context.nginx_mut().is_told) {
-            let place = self.tree.place(exchange);
-            let message = match status {
-                Status::CONTENT_TOO_LARGE => too_large(exchange),
-                _ => error.clone(),
-            };
-            let is_missing = status == Status::NOT_FOUND && message.starts_with("open() ");
-            if place.tells_missing || !is_missing {
-                let grade = error_log::grade_of(status, &message);
-                self.tree.tell(exchange, grade, &message, "");
-            }
+        let is_hidden = cause == Cause::MissingFile && !self.tree.place(exchange).tells_missing;
+        if let Some(severity) = error_log::severity_of(cause, status)
+            && !is_hidden
+        {
+            self.tree.tell(exchange, severity, &message, "");
         }
         exchange.context.log.error = Some(error);
         exchange.context.log.is_told = true;

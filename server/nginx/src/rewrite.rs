@@ -12,15 +12,15 @@ use sluice_net::Body;
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Provenance, Template, UnfitPath};
 
-use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
 use super::state::set_status;
 use super::{Tree, empty, explained, redirect, uri};
 use crate::state::NginxContext;
+use sluice_observe::log::Severity;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::files;
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::refusal::Refusal;
@@ -156,7 +156,7 @@ impl Tree {
 impl Tree {
     fn tell_rewritten(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
         if self.place(exchange).tells_rewrites {
-            self.tell(exchange, Grade::Notice, &what(), "");
+            self.tell(exchange, Severity::Notice, &what(), "");
         }
     }
 
@@ -349,7 +349,10 @@ impl Response {
                     target,
                 ))
             }
-            None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),
+            None if self.status >= 300 => {
+                let fault = Fault::new(status, "`return` of the configuration");
+                Step::Fail(fault.caused_by(Cause::Configured))
+            }
             None => {
                 if status != Status::NO_CONTENT {
                     add_type(tree, exchange);
@@ -378,9 +381,6 @@ pub(super) fn add_type(tree: &Tree, exchange: &mut Exchange) {
         exchange.res.fields.push_fixed(field);
     }
 }
-
-/// The reason recorded for a request ended by `return`, which is not an error.
-pub const RETURNED: &str = "`return` of the configuration";
 
 /// nginx's status for closing the connection without a response.
 const CLOSE: u16 = 444;

@@ -103,8 +103,6 @@ pub struct State {
     pub(super) changed: bool,
     /// Whether the charset requested by an upstream is evaluated.
     pub(super) heeds_charset: bool,
-    /// Whether the reason for the request's failure has been logged.
-    pub is_told: bool,
     /// Whether the target differs from the one that was sent.
     pub(super) rewritten: bool,
     /// Whether this is a subrequest.
@@ -142,7 +140,6 @@ impl State {
         is_error_page: false,
         changed: false,
         heeds_charset: false,
-        is_told: false,
         rewritten: false,
         subrequest: false,
         is_piece: false,

@@ -14,7 +14,7 @@ use sluice_net::{Body, RequestBody};
 
 use sluice_observe::log::Log;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
 
 use crate::client_timeouts::ClientTimeouts;
@@ -263,7 +263,7 @@ impl Tree {
             let mut clean = Vec::new();
             if uri::clean(exchange.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
                 let fault = Fault::new(Status::BAD_REQUEST, "the path leads out of the root");
-                return Err(Step::Fail(fault));
+                return Err(Step::Fail(fault.caused_by(Cause::Client)));
             }
             if clean != exchange.req.uri.path() {
                 exchange.req.uri.set_path(&clean);
@@ -295,7 +295,8 @@ impl Tree {
         };
         exchange.close = true;
         let status = Status::new(code).unwrap_or(Status::BAD_REQUEST);
-        Err(Step::Fail(Fault::new(status, why)))
+        let fault = Fault::new(status, why).caused_by(Cause::Client);
+        Err(Step::Fail(fault))
     }
 
     pub(crate) fn search(&self, exchange: &mut Exchange, server: &Server) -> Step {
@@ -445,7 +446,8 @@ pub(crate) fn count(exchange: &mut Exchange) -> Result<(), Fault> {
                 "rewrite or internal redirection cycle while processing \"{}\"",
                 String::from_utf8_lossy(exchange.req.uri.path())
             ),
-        )),
+        )
+        .caused_by(Cause::Error)),
         false => Ok(()),
     }
 }

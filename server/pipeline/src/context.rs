@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_message::{Fields, Moment, ResponseHead, Status};
 use sluice_net::Body;
 
+use crate::failure::Reason;
 use crate::frame::{Frame, Scope};
 use crate::seldom::{Empty, Seldom};
 use crate::step::Waiting;
@@ -423,7 +424,7 @@ pub struct LogInfo {
     /// Whether the response was sent completely.
     pub is_complete: bool,
     /// The error that ended the request, if any.
-    pub error: Option<String>,
+    pub error: Option<Reason>,
     /// Whether the error was already logged.
     pub is_told: bool,
     /// The span of the trace, if `tracing` applies.

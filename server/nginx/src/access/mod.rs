@@ -14,7 +14,7 @@ use sluice_model::nginx::AccessRules as Config;
 use crate::state::NginxContext;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -241,7 +241,7 @@ impl More {
 }
 
 fn forbidden() -> Fault {
-    Fault::new(Status::FORBIDDEN, "access forbidden by rule")
+    Fault::new(Status::FORBIDDEN, "access forbidden by rule").caused_by(Cause::Error)
 }
 
 fn refusal_of(ruling: Ruling) -> Option<Fault> {

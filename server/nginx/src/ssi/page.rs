@@ -18,7 +18,6 @@ use super::parse::{Command, Next, Parser};
 use super::variables::Seen;
 use super::words::{Encoding, Known, expanded, holds, lower};
 use crate::charset;
-use crate::error_log::Grade;
 use crate::limits::{
     SSI_AHEAD_BYTES_MAX, SSI_AHEAD_MAX, SSI_DEPTH_MAX, SSI_KEPT_BYTES_MAX, SSI_SET_BYTES_MAX,
     SSI_TURN_BYTES,
@@ -27,6 +26,7 @@ use crate::state::NginxContext;
 use crate::state::State;
 use crate::{subrequest, uri};
 use sluice_handlers::filters::encode::Source;
+use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
 
 /// The default `errmsg`.
@@ -231,7 +231,9 @@ impl Page {
     /// Shows and logs an error.
     fn mistake(&mut self, why: &str) {
         let why = format!("{why} {WHILE}");
-        self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+        self.rules
+            .tree
+            .tell(&self.request, Severity::Error, &why, "");
         if !self.rules.silent {
             say(&mut self.out, &self.errmsg);
         }
@@ -331,7 +333,9 @@ impl Page {
                     let name = String::from_utf8_lossy(name);
                     let why =
                         format!("unknown encoding \"{name}\" in the \"echo\" command {WHILE}");
-                    self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+                    self.rules
+                        .tree
+                        .tell(&self.request, Severity::Error, &why, "");
                 }
             }
         }
@@ -488,7 +492,9 @@ impl Page {
                 };
                 if let Err(why) = set {
                     let why = format!("{why} {WHILE}");
-                    self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+                    self.rules
+                        .tree
+                        .tell(&self.request, Severity::Error, &why, "");
                 }
                 Poll::Ready(Ok(First::Ended))
             }

@@ -185,7 +185,7 @@ impl AccessLog {
             Level::Info
         };
         let head = Head {
-            level,
+            severity: level.into(),
             logger: &logger.name,
             message: "handled request",
             caller: std::panic::Location::caller(),

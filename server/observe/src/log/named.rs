@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Level;
 use super::entry::Log;
 use super::limits::{
     LOG_GATHER, LOG_NAMED_LINES_MAX, LOG_NAMED_OPEN_MAX, LOG_NOTICE_PAUSE, LOG_QUEUE_BYTES_MAX,
 };
+use super::severity::Severity;
 
 /// Which files stay open (`open_log_file_cache`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -273,13 +273,16 @@ impl Target {
             None => format!("failed ({error})"),
         };
         let path = path.display();
-        let (grade, message) = match what {
-            What::Test => ("error", format!("testing \"{path}\" existence {reason}")),
-            What::Open => ("crit", format!("open() \"{path}\" {reason}")),
+        let (severity, message) = match what {
+            What::Test => (
+                Severity::Error,
+                format!("testing \"{path}\" existence {reason}"),
+            ),
+            What::Open => (Severity::Critical, format!("open() \"{path}\" {reason}")),
         };
-        let logger = format!("{}.{grade}", self.logger);
+        let logger = format!("{}.{}", self.logger, severity.as_str());
         let message = format!("{message} while logging request");
-        self.log.entry(Level::Error, &logger, &message).send();
+        self.log.entry(severity, &logger, &message).send();
     }
 }
 

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Level;
 use super::encode::{Encoder, Head};
 use super::file::{RollingFile, Rotation};
 use super::hold::Hold;
@@ -21,6 +20,7 @@ use super::limits::{
 use super::named::Named;
 use super::net::Peer;
 use super::options::{NetOptions, OutputOptions};
+use super::severity::Severity;
 
 /// A log output. It is closed when the last handle is dropped, after its queue is written.
 #[derive(Debug)]
@@ -618,7 +618,7 @@ fn tell(
 ) {
     let mut out = Vec::new();
     let head = Head {
-        level: Level::Warn,
+        severity: Severity::Warn,
         logger: "log",
         message,
         caller: std::panic::Location::caller(),
