@@ -205,7 +205,7 @@ impl Files {
     /// Continues with a path that is used literally, without a query.
     fn go_on(&self, exchange: &mut Exchange, target: &[u8]) -> Step {
         exchange.req.uri.set_path(target);
-        exchange.context.nginx_mut().rewritten = true;
+        exchange.context.nginx_mut().target.change();
         super::start_again(exchange)
     }
 
@@ -261,7 +261,7 @@ impl Files {
             Tags::Off => &[][..],
         };
         // Conditional headers apply to the client's request, not to subrequests.
-        if exchange.res.status == Status::OK && !exchange.context.nginx().subrequest {
+        if exchange.res.status == Status::OK && !exchange.context.nginx().is_subrequest() {
             match unchanged(exchange, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {

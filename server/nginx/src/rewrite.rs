@@ -14,7 +14,7 @@ use sluice_route::{Provenance, Template, UnfitPath};
 
 use super::groups::{Case, Pattern};
 use super::links::Links;
-use super::state::set_status;
+use super::state::{Search, set_status};
 use super::{Tree, empty, explained, redirect, uri};
 use crate::state::NginxContext;
 use sluice_observe::log::Severity;
@@ -110,7 +110,7 @@ impl Tree {
             let origin = &line.origin;
             let flow = match &line.action {
                 Action::Break => {
-                    exchange.context.nginx_mut().changed = false;
+                    exchange.context.nginx_mut().target.end_search();
                     explained::tell(exchange, origin, |_| "no more is rewritten here".to_owned());
                     Flow::End
                 }
@@ -262,10 +262,11 @@ impl Change {
             self.words(&path, exchange.req.uri.as_bytes())
         });
         let state = exchange.context.nginx_mut();
-        state.internal = true;
-        state.rewritten = true;
-        state.changed = self.then != Then::Break;
-        state.has_final_path |= self.then == Then::Break;
+        state.is_internal = true;
+        match self.then {
+            Then::Break => state.target.rewrite_finally(),
+            Then::GoOn | Then::Last | Then::Redirect(_) => state.target.rewrite(Search::Due),
+        }
         match self.then {
             Then::GoOn => Flow::On,
             Then::Last | Then::Break | Then::Redirect(_) => Flow::End,

@@ -18,7 +18,7 @@ use sluice_model::nginx::Slice as Config;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::piece::Piece;
-use super::state::{State, Taking};
+use super::state::{Purpose, State, Taking};
 use super::subrequest;
 use crate::state::NginxContext;
 use sluice_handlers::file_server::send::{selection, set_content_range};
@@ -59,15 +59,19 @@ pub(super) fn push(exchange: &Exchange, out: &mut Vec<u8>) {
 
 impl Handler for Slices {
     fn serve(&self, exchange: &mut Exchange) -> Step {
-        if exchange.context.nginx().is_piece {
+        match exchange.context.nginx().purpose {
             // Filters apply to the reassembled response, not to each slice.
-            while let Some(filter) = exchange.context.filters.pop() {
-                filter.give_up(exchange);
+            Purpose::Slice { .. } => {
+                while let Some(filter) = exchange.context.filters.pop() {
+                    filter.give_up(exchange);
+                }
             }
-        } else if !exchange.context.nginx().is_subrequest() {
-            let start = first_byte(exchange).unwrap_or(0) / self.0.size * self.0.size;
-            exchange.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
-            exchange.context.filters.push(self.0.clone());
+            Purpose::Subrequest { .. } => {}
+            Purpose::Client | Purpose::Explanation => {
+                let start = first_byte(exchange).unwrap_or(0) / self.0.size * self.0.size;
+                exchange.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
+                exchange.context.filters.push(self.0.clone());
+            }
         }
         Step::Next
     }
@@ -226,7 +230,9 @@ impl Settings {
         asking.req.method = Method::Get;
         *asking.context.nginx_mut() = State {
             place: exchange.context.nginx().place,
-            is_piece: true,
+            purpose: Purpose::Slice {
+                depth: exchange.context.nginx().purpose.depth(),
+            },
             ..*asking.context.nginx()
         };
         let tag = exchange.res.fields.first(FieldId::Etag).map(<[u8]>::to_vec);

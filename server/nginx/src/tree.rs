@@ -25,7 +25,7 @@ use crate::realip::RealIp;
 use crate::redirect::Naming;
 use crate::rewrite::{Flow, Line, Response};
 use crate::servers::Names as ServerNames;
-use crate::state::REDIRECTS_MAX;
+use crate::state::{Purpose, REDIRECTS_MAX};
 use crate::types::Types;
 
 use crate::{clients, explained, heads, pages, redirect, rewrite, try_files, uri};
@@ -118,7 +118,7 @@ impl TreeRef {
         }
         exchange.req.uri.set_path(&decoded);
         exchange.req.uri.set_query(query);
-        exchange.context.nginx_mut().rewritten = true;
+        exchange.context.nginx_mut().target.change();
         start_again(exchange)
     }
 }
@@ -212,7 +212,7 @@ impl Tree {
     }
 
     pub(crate) fn choose(&self, exchange: &mut Exchange) -> Step {
-        if exchange.context.nginx().is_piece {
+        if let Purpose::Slice { .. } = exchange.context.nginx().purpose {
             return Step::Enter(self.place(exchange).list);
         }
         let number = match exchange.context.nginx().server {
@@ -301,7 +301,7 @@ impl Tree {
 
     pub(crate) fn search(&self, exchange: &mut Exchange, server: &Server) -> Step {
         loop {
-            exchange.context.nginx_mut().changed = false;
+            exchange.context.nginx_mut().target.end_search();
             let found = match server.locations.is_empty() {
                 true => Found::Nothing,
                 false => match self.find(exchange, server) {
@@ -331,7 +331,7 @@ impl Tree {
                     explained::tell(exchange, &location.origin, |exchange| {
                         location.how.words(exchange.req.uri.path())
                     });
-                    if location.internal && !exchange.context.nginx().internal {
+                    if location.internal && !exchange.context.nginx().is_internal {
                         exchange.context.nginx_mut().place = location.place;
                         return Step::Fail(Fault::new(
                             Status::NOT_FOUND,
@@ -343,7 +343,7 @@ impl Tree {
                     }
                 }
             }
-            if !exchange.context.nginx().changed {
+            if !exchange.context.nginx().target.needs_search() {
                 return self.arrive(exchange);
             }
             if let Err(fault) = count(exchange) {
@@ -387,11 +387,11 @@ impl Tree {
         explained::tell(exchange, origin, |_| {
             "the request is sent here by name".to_owned()
         });
-        exchange.context.nginx_mut().changed = false;
+        exchange.context.nginx_mut().target.end_search();
         if let Some(step) = self.enter(exchange, &self.locations[location as usize]) {
             return step;
         }
-        match exchange.context.nginx().changed {
+        match exchange.context.nginx().target.needs_search() {
             true => self.search(exchange, server),
             false => self.arrive(exchange),
         }
@@ -461,13 +461,16 @@ pub(crate) fn start_again(exchange: &mut Exchange) -> Step {
         filter.give_up(exchange);
     }
     exchange.context.log.late.clear();
-    if exchange.context.nginx().status != 0 {
+    if exchange.context.nginx().error_page.status().is_some() {
         exchange.context.filters.push(pages::keep_status());
     }
-    exchange.context.nginx_mut().internal = true;
-    exchange.context.nginx_mut().is_piece = false;
-    if exchange.context.nginx().named.is_none() {
-        exchange.context.nginx_mut().has_final_path = false;
+    let state = exchange.context.nginx_mut();
+    state.is_internal = true;
+    if let Purpose::Slice { depth } = state.purpose {
+        state.purpose = Purpose::Subrequest { depth };
+    }
+    if state.named.is_none() {
+        state.target.leave_path_to_location();
     }
     exchange.context.frames.clear();
     Step::Enter(0)
@@ -500,7 +503,7 @@ pub(crate) fn go_on_at(exchange: &mut Exchange, target: &[u8], own: Query) -> St
     if query.is_some() || own == Query::Goes {
         exchange.req.uri.set_query(query);
     }
-    exchange.context.nginx_mut().rewritten = true;
+    exchange.context.nginx_mut().target.change();
     start_again(exchange)
 }
 

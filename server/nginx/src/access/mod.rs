@@ -85,7 +85,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
 impl Handler for Access {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         // A subrequest was authorized together with its parent request.
-        if exchange.context.nginx().subrequest {
+        if exchange.context.nginx().is_subrequest() {
             return Step::Next;
         }
         match (self.rules.rule(exchange), self.more.as_deref()) {
