@@ -8,7 +8,7 @@ use crate::state::NginxContext;
 use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Cause;
-use sluice_pipeline::record::{Remark, tell};
+use sluice_pipeline::record::{Remark, log_remark};
 
 /// The severity at which the end of a request is logged: `debug` for what nginx does not log. `None` if nothing failed,
 /// or if it has been logged.
@@ -27,7 +27,7 @@ pub(super) fn severity_of(cause: Cause, status: Status) -> Option<Severity> {
 
 impl Tree {
     /// Writes to the error log of the request's scope. `upstream` is the upstream concerned, or empty.
-    pub(super) fn tell(
+    pub(super) fn log_error(
         &self,
         exchange: &Exchange,
         severity: Severity,
@@ -41,7 +41,7 @@ impl Tree {
             name => format!("http.log.error.{name}.{}", severity.as_str()),
         };
         let server = exchange.context.nginx().server.unwrap_or_default();
-        tell(
+        log_remark(
             log,
             exchange,
             &Remark {
@@ -57,10 +57,16 @@ impl Tree {
 }
 
 impl TreeRef {
-    /// As `Tree::tell`, for handlers.
-    pub fn tell(&self, exchange: &Exchange, severity: Severity, message: &str, upstream: &str) {
+    /// As `Tree::log_error`, for handlers.
+    pub fn log_error(
+        &self,
+        exchange: &Exchange,
+        severity: Severity,
+        message: &str,
+        upstream: &str,
+    ) {
         if let Some(tree) = self.get() {
-            tree.tell(exchange, severity, message, upstream);
+            tree.log_error(exchange, severity, message, upstream);
         }
     }
 }

@@ -12,7 +12,7 @@ pub fn begin(exchange: &mut Exchange) {
 }
 
 /// Records a line that had an effect, if the request is explained.
-pub(super) fn tell(
+pub(super) fn note_effect(
     exchange: &mut Exchange,
     origin: &RouteOrigin,
     text: impl FnOnce(&Exchange) -> String,

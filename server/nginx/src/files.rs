@@ -230,7 +230,7 @@ impl Files {
         let is_read = matches!(exchange.req.method, Method::Get | Method::Head);
         // Skip the lookup if the client cannot get the file and no `Vary` depends on it.
         let is_meant = self.compressed == Compressed::Always
-            || self.clients.tell_variants()
+            || self.clients.announces_variants()
             || self.clients.include(exchange);
         if !is_read || !is_meant {
             return None;

@@ -24,7 +24,7 @@ struct Limits {
     limits: Box<[Limit]>,
     status: Status,
     dry_run: bool,
-    told: LimitLog,
+    log: LimitLog,
 }
 
 struct Limit {
@@ -56,7 +56,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
         limits: limits.collect::<Result<_, Refusal>>()?,
         status,
         dry_run: config.dry_run,
-        told: LimitLog::build(&config.log_level, builder)?,
+        log: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 
@@ -79,7 +79,7 @@ impl Handler for Limits {
                 None => {
                     let trial = trial(self.dry_run);
                     let what = format!("limiting connections{trial} by zone \"{}\"", limit.name);
-                    self.told.tell(exchange, &what);
+                    self.log.reject(exchange, &what);
                     if self.dry_run {
                         exchange.context.nginx_mut().limited_connections = Limited::RejectedDryRun;
                         return Step::Next;

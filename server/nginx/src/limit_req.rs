@@ -21,7 +21,7 @@ use sluice_pipeline::refusal::Refusal;
 struct LimitReq {
     limits: RateLimit,
     dry_run: bool,
-    told: LimitLog,
+    log: LimitLog,
 }
 
 /// Logs limited requests, with a configurable level.
@@ -35,7 +35,7 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     Ok(Box::new(LimitReq {
         limits: RateLimit::build(config, builder)?,
         dry_run: config.dry_run,
-        told: LimitLog::build(&config.log_level, builder)?,
+        log: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 
@@ -86,7 +86,7 @@ impl Handler for LimitReq {
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
         let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
-        self.told.tell(exchange, &what);
+        self.log.reject(exchange, &what);
         if self.dry_run {
             exchange.context.nginx_mut().limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
@@ -120,7 +120,7 @@ impl LimitReq {
             let excess = requests(limited.zone.rate.early_thousandths(early));
             let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
             let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
-            self.told.tell_held(exchange, &what);
+            self.log.delay(exchange, &what);
             exchange.context.occasional_mut().held_for = held;
         }
         step
@@ -155,13 +155,14 @@ impl LimitLog {
     }
 
     /// Logs that a request is delayed.
-    fn tell_held(&self, exchange: &Exchange, what: &str) {
-        self.tree.tell(exchange, self.severity.softer(), what, "");
+    fn delay(&self, exchange: &Exchange, what: &str) {
+        self.tree
+            .log_error(exchange, self.severity.softer(), what, "");
     }
 
     /// Logs that a request is rejected, or would be.
-    pub fn tell(&self, exchange: &Exchange, what: &str) {
-        self.tree.tell(exchange, self.severity, what, "");
+    pub fn reject(&self, exchange: &Exchange, what: &str) {
+        self.tree.log_error(exchange, self.severity, what, "");
     }
 }
 

@@ -108,7 +108,7 @@ impl File {
                 log: log.clone(),
                 logger,
                 kept,
-                told: Mutex::default(),
+                last_logged: Mutex::default(),
             }),
         })
     }

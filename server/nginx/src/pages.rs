@@ -121,14 +121,14 @@ impl Errors {
         if cause == Cause::Configured {
             return;
         }
-        let is_hidden = cause == Cause::MissingFile && !self.tree.place(exchange).tells_missing;
+        let is_hidden = cause == Cause::MissingFile && !self.tree.place(exchange).logs_missing;
         if let Some(severity) = error_log::severity_of(cause, status)
             && !is_hidden
         {
-            self.tree.tell(exchange, severity, &message, "");
+            self.tree.log_error(exchange, severity, &message, "");
         }
         exchange.context.log.error = Some(error);
-        exchange.context.log.is_told = true;
+        exchange.context.log.is_logged = true;
     }
 
     /// Goes to the page; `None` if it is an external address, which is sent as a redirect at once.
@@ -140,7 +140,7 @@ impl Errors {
         on_error: OnPageError,
     ) -> Option<Step> {
         let target = expanded(&page.uri, exchange);
-        explained::tell(exchange, &page.origin, |_| {
+        explained::note_effect(exchange, &page.origin, |_| {
             format!(
                 "the page of {} is {}",
                 status.code(),

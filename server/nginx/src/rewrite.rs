@@ -111,19 +111,21 @@ impl Tree {
             let flow = match &line.action {
                 Action::Break => {
                     exchange.context.nginx_mut().target.end_search();
-                    explained::tell(exchange, origin, |_| "no more is rewritten here".to_owned());
+                    explained::note_effect(exchange, origin, |_| {
+                        "no more is rewritten here".to_owned()
+                    });
                     Flow::End
                 }
                 Action::Set(name, value) => {
                     let (text, provenance) = expanded_traced(value, exchange);
-                    explained::tell(exchange, origin, |_| {
+                    explained::note_effect(exchange, origin, |_| {
                         format!("the value is {}", explained::quoted(&text))
                     });
                     *exchange.context.vars.slot_from(name, provenance) = text;
                     Flow::On
                 }
                 Action::Return(response) => {
-                    explained::tell(exchange, origin, |_| {
+                    explained::note_effect(exchange, origin, |_| {
                         "the response, whatever the location".to_owned()
                     });
                     Flow::Response(*response)
@@ -154,14 +156,14 @@ impl Tree {
 
 /// Messages of `rewrite_log`.
 impl Tree {
-    fn tell_rewritten(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
-        if self.place(exchange).tells_rewrites {
-            self.tell(exchange, Severity::Notice, &what(), "");
+    fn log_rewrite(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
+        if self.place(exchange).logs_rewrites {
+            self.log_error(exchange, Severity::Notice, &what(), "");
         }
     }
 
-    fn tell_match(&self, exchange: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
-        self.tell_rewritten(exchange, || {
+    fn log_match(&self, exchange: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
+        self.log_rewrite(exchange, || {
             let verb = match matches {
                 true => "matches",
                 false => "does not match",
@@ -208,7 +210,7 @@ impl Change {
             Ok(matches) => matches,
             Err(fault) => return Flow::Fail(fault),
         };
-        tree.tell_match(exchange, &self.pattern, &path, matches);
+        tree.log_match(exchange, &self.pattern, &path, matches);
         if !matches {
             explained::pass(exchange, origin, |_| {
                 format!("{} does not match", explained::quoted(&path))
@@ -228,13 +230,13 @@ impl Change {
                 new.push(b'?');
                 new.extend_from_slice(&query);
             }
-            tree.tell_rewritten(exchange, || {
+            tree.log_rewrite(exchange, || {
                 format!("rewritten redirect: \"{}\"", shown(&new))
             });
             if !self.path.source().starts_with("//") {
                 tree.place(exchange).naming.keep_here(&mut new);
             }
-            explained::tell(exchange, origin, |_| {
+            explained::note_effect(exchange, origin, |_| {
                 format!("{} is redirected", explained::quoted(&path))
             });
             return Flow::Fail(redirect::to(
@@ -254,11 +256,11 @@ impl Change {
             .req
             .uri
             .set_query((!query.is_empty()).then_some(&query));
-        tree.tell_rewritten(exchange, || {
+        tree.log_rewrite(exchange, || {
             let (path, args) = (shown(&clean), shown(&query));
             format!("rewritten data: \"{path}\", args: \"{args}\"")
         });
-        explained::tell(exchange, origin, |exchange| {
+        explained::note_effect(exchange, origin, |exchange| {
             self.words(&path, exchange.req.uri.as_bytes())
         });
         let state = exchange.context.nginx_mut();
@@ -306,7 +308,7 @@ impl Condition {
                     Provenance::Name | Provenance::Unfit => Provenance::Name,
                 };
                 let matches = pattern.matches(exchange, &subject, from)?;
-                tree.tell_match(exchange, pattern, &subject, matches);
+                tree.log_match(exchange, pattern, &subject, matches);
                 matches
             }
             Test::File => is(exchange, sluice_cache::Kind::File),
@@ -320,7 +322,7 @@ impl Condition {
             format!("it {is} for {}", explained::quoted(&subject))
         };
         match holds {
-            true => explained::tell(exchange, origin, text),
+            true => explained::note_effect(exchange, origin, text),
             false => explained::pass(exchange, origin, text),
         }
         Ok(holds)

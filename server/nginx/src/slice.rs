@@ -52,7 +52,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
 /// Appends `$slice_range`.
 pub(super) fn push(exchange: &Exchange, out: &mut Vec<u8>) {
     if let Some(piece) = &exchange.context.occasional().slice {
-        piece.tell();
+        piece.note_use();
         out.extend_from_slice(piece.text().as_bytes());
     }
 }
@@ -146,7 +146,7 @@ fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, S
 fn piece_of(exchange: &Exchange) -> Option<&Arc<Piece>> {
     let piece = exchange.context.occasional().slice.as_ref()?;
     // An upstream that ignores slices has sent the complete response or an error.
-    (piece.is_told() && exchange.res.status == Status::PARTIAL_CONTENT).then_some(piece)
+    (piece.is_used() && exchange.res.status == Status::PARTIAL_CONTENT).then_some(piece)
 }
 
 /// What to do with the first slice.

@@ -172,9 +172,9 @@ pub(crate) struct Place {
     /// The name of the error log; empty for that of the process.
     pub(crate) error_log: Box<str>,
     /// Whether missing files are logged (`log_not_found`).
-    pub(crate) tells_missing: bool,
+    pub(crate) logs_missing: bool,
     /// Whether rewrites are logged (`rewrite_log`).
-    pub(crate) tells_rewrites: bool,
+    pub(crate) logs_rewrites: bool,
     /// The index of the client settings.
     pub(crate) timeouts: u32,
 }
@@ -242,7 +242,7 @@ impl Tree {
         exchange.context.set_tables(self.tables.as_ref());
         let (number, by) = self.names.choose(exchange).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
-        explained::tell(exchange, &server.origin, |exchange| {
+        explained::note_effect(exchange, &server.origin, |exchange| {
             by.words(&exchange.req.host)
         });
         let state = exchange.context.nginx_mut();
@@ -312,7 +312,7 @@ impl Tree {
             match found {
                 Found::Nothing => {
                     exchange.context.nginx_mut().place = server.place;
-                    explained::tell(exchange, &server.origin, |exchange| {
+                    explained::note_effect(exchange, &server.origin, |exchange| {
                         format!(
                             "no location is for {}",
                             explained::quoted(exchange.req.uri.path())
@@ -321,14 +321,14 @@ impl Tree {
                 }
                 Found::NeedsSlash => {
                     exchange.context.nginx_mut().place = server.place;
-                    explained::tell(exchange, &server.origin, |_| {
+                    explained::note_effect(exchange, &server.origin, |_| {
                         "a location is for the path with a slash at its end".to_owned()
                     });
                     return redirect::add_slash(&self.place(exchange).naming, exchange);
                 }
                 Found::Location(number) => {
                     let location = &self.locations[number as usize];
-                    explained::tell(exchange, &location.origin, |exchange| {
+                    explained::note_effect(exchange, &location.origin, |exchange| {
                         location.how.words(exchange.req.uri.path())
                     });
                     if location.internal && !exchange.context.nginx().is_internal {
@@ -384,7 +384,7 @@ impl Tree {
     /// Goes to a named location.
     pub(crate) fn go_to(&self, exchange: &mut Exchange, server: &Server, location: u32) -> Step {
         let origin = &self.locations[location as usize].origin;
-        explained::tell(exchange, origin, |_| {
+        explained::note_effect(exchange, origin, |_| {
             "the request is sent here by name".to_owned()
         });
         exchange.context.nginx_mut().target.end_search();

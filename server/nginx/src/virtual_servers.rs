@@ -29,7 +29,7 @@ impl VirtualServers for Tree {
         exchange.context.occasional_mut().refused_line = Some(refused.line.into());
         read_line(exchange, refused.line);
         if refused.status == Status::REQUEST_TIMEOUT {
-            self.tell(exchange, Severity::Info, "client timed out", "");
+            self.log_error(exchange, Severity::Info, "client timed out", "");
             return None;
         }
         let status = match refused.status {
@@ -48,8 +48,8 @@ impl VirtualServers for Tree {
             true => "client timed out",
             false => "client prematurely closed connection",
         };
-        self.tell(exchange, Severity::Info, message, "");
-        exchange.context.log.is_told = true;
+        self.log_error(exchange, Severity::Info, message, "");
+        exchange.context.log.is_logged = true;
     }
 
     /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.

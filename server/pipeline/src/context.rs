@@ -219,7 +219,7 @@ impl Empty for LogInfo {
             head_bytes_sent: 0,
             is_complete: false,
             error: None,
-            is_told: false,
+            is_logged: false,
             trace: None,
         };
         &EMPTY
@@ -237,7 +237,7 @@ impl Empty for LogInfo {
         self.head_bytes_sent = 0;
         self.is_complete = false;
         self.error = None;
-        self.is_told = false;
+        self.is_logged = false;
         self.trace = None;
     }
 }
@@ -426,7 +426,7 @@ pub struct LogInfo {
     /// The error that ended the request, if any.
     pub error: Option<Reason>,
     /// Whether the error was already logged.
-    pub is_told: bool,
+    pub is_logged: bool,
     /// The span of the trace, if `tracing` applies.
     pub trace: Option<Box<Span>>,
 }

@@ -54,7 +54,7 @@ pub fn end(
         };
         span.end(exchange, ended);
     }
-    if exchange.context.log.error.is_some() && !exchange.context.log.is_told {
+    if exchange.context.log.error.is_some() && !exchange.context.log.is_logged {
         log_error(recorder.log(), exchange, completion, status, access);
     }
     if let Some(access) = access.filter(|_| !exchange.context.log.skip) {
@@ -166,7 +166,7 @@ pub struct Remark<'a> {
 }
 
 /// Logs the message.
-pub fn tell(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
+pub fn log_remark(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
     let route = log.plan().route(remark.logger);
     if !route.takes(remark.severity.level()) {
         return;

@@ -134,7 +134,7 @@ impl Settings {
                 );
                 let why =
                     format!("no \"charset_map\" between the charsets \"{from}\" and \"{name}\"");
-                self.tree.tell(exchange, Severity::Error, &why, "");
+                self.tree.log_error(exchange, Severity::Error, &why, "");
                 Fate::Stays
             }
         }
@@ -155,7 +155,7 @@ impl Settings {
             }
             let wanted = String::from_utf8_lossy(&wanted);
             let why = format!("unknown charset \"{wanted}\" to override");
-            self.tree.tell(exchange, Severity::Error, &why, "");
+            self.tree.log_error(exchange, Severity::Error, &why, "");
             return None;
         }
         if says_own && !self.overrides || !self.types.include(&exchange.res.fields) {

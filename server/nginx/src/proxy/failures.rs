@@ -44,7 +44,7 @@ pub fn report(
         },
     };
     let upstream = format!("{scheme}://{address}{uri}");
-    proxy.tree.tell(exchange, severity, &what, &upstream);
+    proxy.tree.log_error(exchange, severity, &what, &upstream);
     Reported::AtOnce
 }
 
@@ -130,7 +130,7 @@ fn cause(failure: &Failure) -> String {
 mod tests {
     use super::*;
 
-    fn told(failure: Failure) -> Option<String> {
+    fn message(failure: Failure) -> Option<String> {
         words(&failure, None).map(|(_, what)| what)
     }
 
@@ -141,18 +141,21 @@ mod tests {
             .with_retry(Retry::Always)
             .because(io::Error::from_raw_os_error(111));
         assert_eq!(
-            told(refused).as_deref(),
+            message(refused).as_deref(),
             Some("connect() failed (111: Connection refused) while connecting to upstream")
         );
         let slow = failure(FailureKind::Timeout);
         let expected = "upstream timed out (110: Connection timed out) while reading response header from upstream";
-        assert_eq!(told(slow).as_deref(), Some(expected));
+        assert_eq!(message(slow).as_deref(), Some(expected));
         let none = failure(FailureKind::Unavailable).with_retry(Retry::Always);
         let expected = "no live upstreams while connecting to upstream";
-        assert_eq!(told(none).as_deref(), Some(expected));
+        assert_eq!(message(none).as_deref(), Some(expected));
         let reset = failure(FailureKind::Closed).because(io::Error::from_raw_os_error(104));
         let expected = "recv() failed (104: Connection reset by peer) while reading response header from upstream";
-        assert_eq!(told(reset).as_deref(), Some(expected));
-        assert_eq!(told(Failure::new(Side::Client, FailureKind::Closed)), None);
+        assert_eq!(message(reset).as_deref(), Some(expected));
+        assert_eq!(
+            message(Failure::new(Side::Client, FailureKind::Closed)),
+            None
+        );
     }
 }

@@ -179,8 +179,8 @@ impl NginxProxy {
 
     /// Applies `X-Accel-Limit-Rate`; returns whether the response has it.
     fn heed_rate(&self, exchange: &mut Exchange, fields: &Fields) -> bool {
-        let told = fields.find_first(b"X-Accel-Limit-Rate");
-        let Some(rate) = told.filter(|_| !self.ignores_rate) else {
+        let rate = fields.find_first(b"X-Accel-Limit-Rate");
+        let Some(rate) = rate.filter(|_| !self.ignores_rate) else {
             return false;
         };
         let name: Arc<str> = rate::VARIABLE.into();

@@ -235,7 +235,7 @@ impl Page {
         let why = format!("{why} {WHILE}");
         self.rules
             .tree
-            .tell(&self.request, Severity::Error, &why, "");
+            .log_error(&self.request, Severity::Error, &why, "");
         if !self.rules.silent {
             say(&mut self.out, &self.errmsg);
         }
@@ -337,7 +337,7 @@ impl Page {
                         format!("unknown encoding \"{name}\" in the \"echo\" command {WHILE}");
                     self.rules
                         .tree
-                        .tell(&self.request, Severity::Error, &why, "");
+                        .log_error(&self.request, Severity::Error, &why, "");
                 }
             }
         }
@@ -496,7 +496,7 @@ impl Page {
                     let why = format!("{why} {WHILE}");
                     self.rules
                         .tree
-                        .tell(&self.request, Severity::Error, &why, "");
+                        .log_error(&self.request, Severity::Error, &why, "");
                 }
                 Poll::Ready(Ok(First::Ended))
             }

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_requests_has_nginxs_level_connection_and_upstream() {
+    fn entries_about_requests_have_nginxs_level_connection_and_upstream() {
         let fields = r#"{"error":"none","connection":7,"server":"a","request":{"client_ip":"::1","proto":"HTTP/1.1","method":"GET",
             "host":"b","uri":"/"},"upstream":"http://c/"}"#;
         assert_eq!(

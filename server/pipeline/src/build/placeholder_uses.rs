@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_headers_of_upstreams_are_told_apart() {
+    fn facts_and_headers_of_upstreams_are_separate() {
         let respond = |body: &str| {
             uses(&format!(
                 r#"[{{"handle":[{{"handler":"static_response","body":"{body}"}}]}}]"#

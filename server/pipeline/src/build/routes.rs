@@ -49,7 +49,7 @@ impl<'m> Builder<'m> {
             match self.recorder.filter(|_| traced) {
                 Some(recorder) => built.extend(
                     done.into_iter()
-                        .map(|done| trace::tell(done, handler, recorder)),
+                        .map(|done| trace::logged(done, handler, recorder)),
                 ),
                 None => built.extend(done),
             }
