@@ -25,6 +25,7 @@ pub mod pki;
 mod route_origin;
 pub mod tls;
 mod value;
+pub mod walk;
 
 pub use address::{Address, AddressError, PortRange};
 pub use handler::{Handler, Route, cache, nginx, proxy};

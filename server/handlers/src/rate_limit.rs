@@ -75,7 +75,7 @@ impl Handler for RateLimit {
             let key = limited.key_of(exchange);
             if let Some(wait) = limited.zone.take(&key).refused {
                 self.log_exceeded(exchange, limited, &key, wait);
-                return self.refuse(exchange, limited, wait);
+                return Step::Fail(self.refuse(exchange, limited, wait));
             }
         }
         Step::Next
@@ -102,7 +102,7 @@ impl RateLimit {
     }
 
     /// Refuses a request.
-    pub fn refuse(&self, exchange: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
+    pub fn refuse(&self, exchange: &mut Exchange, limited: &Limited, wait: Duration) -> Fault {
         let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
@@ -116,7 +116,7 @@ impl RateLimit {
         let slot = exchange.context.mapped.slot(&Arc::from(EXCEEDED));
         slot.extend_from_slice(zone.name.as_bytes());
         let message = format!("the rate limit `{}` is exceeded", zone.name);
-        Step::Fail(Fault::new(self.status, message))
+        Fault::new(self.status, message)
     }
 }
 

@@ -46,7 +46,7 @@ enum Rows {
     /// The upper bounds of shares of the hash range; `None` for the rest.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
-    Browser(Browsers, browser::Told),
+    Browser(Browsers, browser::Class),
     Referer(Referers),
     Link(SecureLink, Asked),
     /// `$realpath_root`: the source is a path whose symbolic links are resolved.
@@ -97,9 +97,9 @@ impl Tables {
                 "geo" => Rows::Geo(Geo::build(config)?),
                 "split_clients" => Rows::Split(shares(config)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, recorder)?),
-                "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Told::Modern),
+                "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Class::Modern),
                 "ancient_browser" => {
-                    Rows::Browser(Browsers::build(config)?, browser::Told::Ancient)
+                    Rows::Browser(Browsers::build(config)?, browser::Class::Ancient)
                 }
                 "referer" => Rows::Referer(Referers::build(config, recorder)?),
                 "secure_link" => Rows::Link(link(config)?, Asked::Verdict),
@@ -191,7 +191,7 @@ impl Table {
                 Match::Nothing => None,
             },
             Rows::Geo(geo) => geo.find(subject.request(), source),
-            Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
+            Rows::Browser(browsers, class) if browsers.says(*class, source) => None,
             Rows::Browser(..) => return Provenance::Configured,
             Rows::Referer(referers) => {
                 if !subject.found_or_fails(referers.welcome(source)) {

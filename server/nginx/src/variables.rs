@@ -51,7 +51,7 @@ impl DialectState for RequestState {
     fn is_part(&self, key: &[u8]) -> bool {
         let piece = self.occasional.slice.as_ref();
         piece.is_some_and(|piece| {
-            piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
+            piece.is_used() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
         })
     }
 
@@ -267,12 +267,12 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
             }
         }
         NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
-            if let Some(end) = told_end(exchange, key) {
+            if let Some(end) = proxy_protocol_end(exchange, key) {
                 out.extend_from_slice(IpText::new(end.ip()).as_bytes());
             }
         }
         NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
-            if let Some(end) = told_end(exchange, key) {
+            if let Some(end) = proxy_protocol_end(exchange, key) {
                 show(out, format_args!("{}", end.port()));
             }
         }
@@ -282,11 +282,11 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
 }
 
 /// The source or destination reported by the PROXY protocol.
-fn told_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
-    let told = exchange.conn.facts.told.as_ref()?;
+fn proxy_protocol_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
+    let addresses = exchange.conn.facts.told.as_ref()?;
     Some(match key {
-        NginxKey::ProxyAddr | NginxKey::ProxyPort => told.source,
-        _ => told.destination,
+        NginxKey::ProxyAddr | NginxKey::ProxyPort => addresses.source,
+        _ => addresses.destination,
     })
 }
 

@@ -25,7 +25,7 @@ use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::Recorder;
-use sluice_observe::log::{Level, Log};
+use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::metrics;
 use sluice_observe::panics;
 use sluice_serve::explain::Question;
@@ -596,7 +596,8 @@ impl Process {
                 .send(),
             Err(why) => self
                 .log
-                .error(
+                .entry(
+                    Severity::Emergency,
                     "config",
                     "configuration refused; the old one is still served",
                 )

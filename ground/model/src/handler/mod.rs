@@ -17,6 +17,7 @@ use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::object::{RawModule, objects, tagged};
 use crate::route_origin::RouteOrigin;
 use crate::value::{Duration, WeakString};
+use crate::walk::walk_fields;
 use cache::Cache;
 use nginx::{
     AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
@@ -683,6 +684,11 @@ tagged! {
         /// Argon2id.
         Argon2id(Argon2id) = "argon2id",
     }
+}
+
+walk_fields! {
+    Account { username, password }
+    Tracing { span, span_attributes }
 }
 
 /// One account.

@@ -34,7 +34,7 @@ impl Names {
             let template = match text.strip_prefix('=') {
                 Some(text) => Template::parse(text),
                 None if text.starts_with('{') || text.is_empty() => Template::parse(text),
-                None => Template::parse(&format!("{{{text}}}")),
+                None => Ok(Template::of_placeholder(text)),
             };
             let wrong = |_| {
                 Refusal::new(format!(
@@ -67,7 +67,7 @@ impl Names {
             true => rest.replace('_', "-"),
             false => rest.to_owned(),
         };
-        Template::parse(&format!("{{{placeholder}{rest}}}")).ok()
+        Some(Template::of_placeholder(&format!("{placeholder}{rest}")))
     }
 }
 

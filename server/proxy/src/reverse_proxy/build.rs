@@ -47,7 +47,7 @@ pub fn proxy<'m>(
     language: &dyn Language,
     builder: &mut Builder<'m>,
 ) -> Result<ReverseProxy, Refusal> {
-    let facts = match builder.proxy_facts_are_asked {
+    let facts = match builder.uses.proxy_facts {
         true => Facts::Shown,
         false => Facts::Unused,
     };
@@ -97,7 +97,7 @@ pub fn proxy<'m>(
         header_down,
         dialect: language.dialect(config, servers, sharing, builder)?,
         facts,
-        keeps_fields: config.nginx.is_some() && builder.upstream_fields_are_asked,
+        keeps_fields: config.nginx.is_some() && builder.uses.upstream_fields,
         verbose: verbose(config, builder),
         streams: streams(config, options.timeouts)?,
         coalescing: coalescing(config)?,

@@ -92,7 +92,7 @@ impl Sticky {
     }
 
     /// Sets the cookie for the server with the ID `route`, if there is one and the client does not have it.
-    pub fn tell(&self, exchange: &mut Exchange, route: Option<&[u8]>) {
+    pub fn set_cookie(&self, exchange: &mut Exchange, route: Option<&[u8]>) {
         let (Some(cookie), Some(route)) = (&self.cookie, route) else {
             return;
         };

@@ -15,7 +15,7 @@ use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
 use sluice_upstream::{Call, Response, Timeouts};
 
-use super::{Destination, Dialect, FailedTry, Original};
+use super::{Destination, Dialect, FailedTry, Original, Reported};
 use crate::reverse_proxy::addresses::Sockets;
 use crate::reverse_proxy::buffering::{Ahead, Buffering, Rules};
 use crate::reverse_proxy::language::{EmptyFields, Language};
@@ -111,11 +111,14 @@ impl Dialect for Caddy {
         Status::SERVICE_UNAVAILABLE
     }
 
-    fn report_failure(&self, _x: &mut Exchange, _failure: &Failure, _of: &Destination<'_>) -> bool {
-        false
+    fn report_failure(
+        &self,
+        _x: &mut Exchange,
+        _failure: &Failure,
+        _of: &Destination<'_>,
+    ) -> Reported {
+        Reported::WithRequest
     }
-
-    fn gives_up(&self, _x: &mut Exchange, _is_logged: bool) {}
 
     fn replaced_body(&self, _x: &Exchange) -> Option<Vec<u8>> {
         None

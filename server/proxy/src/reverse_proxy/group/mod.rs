@@ -253,7 +253,7 @@ impl Choosing {
     /// Sets the sticky cookie, if there is one and the client does not have it.
     pub fn bind(&self, exchange: &mut Exchange, member: &Member) {
         let Some(sticky) = &self.sticky else { return };
-        sticky.tell(exchange, member.route());
+        sticky.set_cookie(exchange, member.route());
         if sticky.learns_at_header()
             && let Some(session) = self.beginning(exchange, member)
         {

@@ -39,7 +39,7 @@ pub struct Names {
     /// The time up to which no query is needed, in nanoseconds.
     quiet_until: AtomicU64,
     /// Raised when a query ends, successful or not.
-    told: Signal,
+    resolved: Signal,
     log: Option<Log>,
 }
 
@@ -136,7 +136,7 @@ impl Names {
             peers: RwLock::new(Arc::new(first)),
             version: AtomicU64::new(0),
             quiet_until: AtomicU64::new(0),
-            told: Signal::default(),
+            resolved: Signal::default(),
             log: log.cloned(),
         })
     }
@@ -150,19 +150,19 @@ impl Names {
     pub async fn list(self: &Arc<Self>, worker: &Rc<Worker>) -> Arc<Peers> {
         let began = worker.clock.coarse();
         loop {
-            let told = self.told.wait();
+            let resolved = self.resolved.wait();
             let is_missing = self.look(worker);
             let peers = self.now();
             if !is_missing {
                 return peers;
             }
             if peers.spots.is_empty() {
-                told.await;
+                resolved.await;
                 continue;
             }
             let waited = worker.clock.coarse().since(began);
             let left = FIRST_ADDRESSES_WAIT.saturating_sub(waited);
-            if left.is_zero() || within(worker, left, told).await.is_none() {
+            if left.is_zero() || within(worker, left, resolved).await.is_none() {
                 return peers;
             }
         }
@@ -255,7 +255,7 @@ impl Names {
                 }
                 response.fresh_until = now + SOURCE_PAUSE;
                 response.usable_until = now + SOURCE_STALE_MAX;
-                self.tell(question, why);
+                self.log_failure(question, why);
             }
         }
         self.renew(&responses);
@@ -353,7 +353,7 @@ impl Names {
     }
 
     /// Logs that a name has no address, in nginx's wording.
-    fn tell(&self, question: &Question, why: Option<io::Error>) {
+    fn log_failure(&self, question: &Question, why: Option<io::Error>) {
         let Some(log) = &self.log else { return };
         let kind = why.as_ref().map(io::Error::kind);
         let cause = match (question.kind, kind) {
@@ -403,7 +403,7 @@ impl Drop for EndOfAsking {
         responses[self.number].is_asked = false;
         names.settle(&responses);
         drop(responses);
-        names.told.raise();
+        names.resolved.raise();
     }
 }
 
