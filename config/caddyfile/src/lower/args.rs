@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use sluice_diag::{Diagnostic, closest};
-use sluice_model::Duration;
+use sluice_model::{Duration, WeakString};
 
 use super::Lowering;
 use super::size::parse_size;
@@ -205,6 +205,17 @@ impl Lowering<'_> {
     /// A port.
     pub(super) fn port(&mut self, word: &Token) -> Option<u16> {
         self.number(word, "a port from 0 to 65535")
+    }
+
+    /// A status code, or a placeholder for one.
+    pub(super) fn status(&mut self, word: &Token) -> Option<WeakString> {
+        let fits = word.text.parse::<u16>().is_ok_and(|code| code <= 999);
+        if fits || word.text.contains('{') {
+            return Some(word.text.as_str().into());
+        }
+        let title = format!("invalid status `{}`{}", word.text, self.about());
+        let diagnostic = word.error("invalid-status", title, "not a status code");
+        self.refuse(diagnostic.help("quote the text if it has several words"))
     }
 
     /// One of a few words.

@@ -5,7 +5,9 @@
 
 mod address;
 mod args;
+mod client_auth;
 mod directives;
+mod issuers;
 mod listen;
 mod logs;
 mod matchers;
@@ -19,9 +21,9 @@ mod scope;
 mod servers;
 mod shorthand;
 mod size;
-mod tls;
 mod tls_app;
 mod tls_dns;
+mod tls_policies;
 mod trust_pool;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,9 @@
-//! Directives that replace responses: `intercept`, `copy_response`, `copy_response_headers`, and
-//! the part of `reverse_proxy` that does so.
+//! `intercept`, and the options of `reverse_proxy` that replace responses.
 
 use std::collections::BTreeMap;
 
 use sluice_model::Handler;
-use sluice_model::handler::{CopyResponse, CopyResponseHeaders, Intercept, ResponseHandler};
+use sluice_model::handler::{Intercept, ResponseHandler};
 use sluice_model::matcher::ResponseMatcher;
 
 use super::Outcomes;
@@ -104,44 +103,6 @@ impl Lowering<'_> {
             .did_you_mean(guess)
             .help("define it in this block: `@name status 404`");
         self.refuse(diagnostic)
-    }
-
-    pub(super) fn copy_response(&mut self, line: &Directive) -> Outcomes {
-        self.handler(line, |this, args| {
-            this.between(line, args, 0, 1)?;
-            let mut copy = CopyResponse::default();
-            if let Some(word) = args.first() {
-                copy.status_code = this.status(word)?;
-            }
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "status" if !copy.status_code.0.is_empty() => return this.duplicate(option),
-                    "status" => {
-                        let word = this.single(option)?;
-                        copy.status_code = this.status(word)?;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
-            Some(Handler::CopyResponse(copy))
-        })
-    }
-
-    pub(super) fn copy_response_headers(&mut self, line: &Directive) -> Outcomes {
-        self.handler(line, |this, args| {
-            this.exact::<0>(line, args)?;
-            let mut copy = CopyResponseHeaders::default();
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "include" => copy.include.extend(this.texts(option)?),
-                    "exclude" => copy.exclude.extend(this.texts(option)?),
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
-            Some(Handler::CopyResponseHeaders(copy))
-        })
     }
 }
 

@@ -1,7 +1,12 @@
-//! `log`: an access log for a site.
+//! `log`, `log_skip`, `log_name` and `log_append`: the access log of a site.
+
+use sluice_model::Handler;
+use sluice_model::handler::LogAppend;
 
 use super::Outcomes;
+use super::vars::variable;
 use crate::lower::Lowering;
+use crate::lower::args::texts;
 use crate::lower::outcome::{AccessLog, Outcome};
 use crate::tree::Directive;
 
@@ -48,5 +53,34 @@ impl Lowering<'_> {
             log.log = Some(body);
         }
         Some(vec![Outcome::Log(Box::new(log))])
+    }
+
+    pub(super) fn log_skip(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            this.exact::<0>(line, args)?;
+            Some(variable("log_skip", true.into()))
+        })
+    }
+
+    pub(super) fn log_name(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            this.between(line, args, 1, usize::MAX)?;
+            Some(variable("access_logger_names", texts(args).into()))
+        })
+    }
+
+    pub(super) fn log_append(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            let [key, value] = this.exact::<2>(line, args)?;
+            let (early, key) = match key.text.strip_prefix('<') {
+                Some(name) if !name.is_empty() => (true, name),
+                _ => (false, key.text.as_str()),
+            };
+            let (key, value) = (key.to_string(), value.text.clone());
+            Some(Handler::LogAppend(LogAppend { key, value, early }))
+        })
     }
 }

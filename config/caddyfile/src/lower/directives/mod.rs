@@ -1,26 +1,37 @@
 //! One function for every directive, and the table that finds it.
 
 mod acme_server;
-mod answers;
-mod auth;
-mod bind;
-pub(super) use bind::PROTOCOLS;
-mod blocks;
+mod basic_auth;
+pub(super) mod bind;
+mod copy_response;
 mod encode;
+mod error;
 mod file_server;
+mod forward_auth;
+mod handle;
+mod handle_errors;
 mod headers;
+mod in_flight;
 mod intercept;
-mod limits;
+mod invoke;
 mod log;
 mod map;
+mod metrics;
 mod php_fastcgi;
-mod proxy;
-mod proxy_upstreams;
-mod rewriting;
-mod small;
-mod transport;
-
-use std::borrow::Cow;
+mod push;
+mod rate_limit;
+mod redir;
+mod request_body;
+mod respond;
+mod reverse_proxy;
+mod rewrite;
+mod root;
+mod templates;
+mod tls;
+mod tracing;
+mod try_files;
+mod uri;
+mod vars;
 
 use sluice_diag::closest;
 use sluice_model::Handler;
@@ -162,23 +173,4 @@ pub(super) fn scalar(text: &str) -> serde_json::Value {
         (_, Some(number)) => number.into(),
         (_, None) => text.into(),
     }
-}
-
-/// A body or target in which text of the configuration stands inside HTML.
-fn escape_html(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&#34;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(c),
-        }
-    }
-    Cow::Owned(out)
 }

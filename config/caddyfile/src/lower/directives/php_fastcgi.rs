@@ -6,7 +6,7 @@ use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
 use super::Outcomes;
-use super::rewriting::rewrite_handler;
+use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
 use crate::lower::outcome::Outcome;
 use crate::lower::routes::{route, subroute};

@@ -6,7 +6,7 @@ use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
 use super::super::Lowering;
-use super::super::directives::PROTOCOLS;
+use super::super::directives::bind::PROTOCOLS;
 use super::super::matchers::ranges;
 use crate::tree::{Directive, Token};
 

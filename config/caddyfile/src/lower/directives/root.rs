@@ -1,0 +1,28 @@
+//! `root` and `fs`: where files are looked for.
+
+use super::Outcomes;
+use super::vars::variable;
+use crate::lower::Lowering;
+use crate::lower::outcome::Outcome;
+use crate::lower::routes::route;
+use crate::tree::Directive;
+
+impl Lowering<'_> {
+    pub(super) fn root(&mut self, line: &Directive) -> Outcomes {
+        self.no_block(line)?;
+        let (matcher, args) = self.lone_or_matched(line)?;
+        let [path] = self.exact::<1>(line, args)?;
+        Some(vec![Outcome::Route(route(
+            matcher,
+            variable("root", path.text.as_str().into()),
+        ))])
+    }
+
+    pub(super) fn fs(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            let [name] = this.exact::<1>(line, args)?;
+            Some(variable("fs", name.text.as_str().into()))
+        })
+    }
+}
