@@ -7,14 +7,15 @@ use sluice_diag::{Diagnostic, closest};
 use sluice_model::{Duration, WeakString};
 
 use super::Lowering;
+use super::definition::Refused;
 use super::size::parse_size;
-use crate::registry::{self, Refused, Verdict};
 use crate::tree::{Directive, Token};
 
 impl Lowering<'_> {
-    /// How a line is written, if the registry knows it.
+    /// How a line is written, if its definition is known.
     fn usage(&self, line: &Directive) -> Option<String> {
-        registry::usage(self.place, &line.name.text).map(|usage| format!("write it as `{usage}`"))
+        let usage = self.place.usage(&line.name.text);
+        usage.map(|usage| format!("write it as `{usage}`"))
     }
 
     fn with_usage(&self, diagnostic: Diagnostic, line: &Directive) -> Diagnostic {
@@ -260,17 +261,19 @@ impl Lowering<'_> {
     /// Refuses a line that the directive or option being read does not have.
     pub(super) fn unknown_option<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
-        let what = match self.place == GLOBAL {
+        let place = self.place.name();
+        let what = match place == GLOBAL {
             true => format!("global option `{name}`"),
-            false => format!("option `{name}` of `{}`", self.place),
+            false => format!("option `{name}` of `{place}`"),
         };
-        let refused = registry::option(self.place, name).and_then(Verdict::refused);
+        let known = self.place.find(name);
+        let refused = known.and_then(|entry| entry.verdict.refused());
         if let Some(Refused { why, instead }) = refused {
             let title = format!("{what} is not supported");
             let diagnostic = line.name.error("unsupported-option", title, why);
             return self.refuse(diagnostic.help(instead));
         }
-        let names = registry::option_names(self.place);
+        let names: Vec<&str> = self.place.lowered_names().collect();
         let guess = closest(name, names.iter().copied());
         let mut diagnostic = line
             .name
@@ -281,7 +284,7 @@ impl Lowering<'_> {
             )
             .did_you_mean(guess);
         if guess.is_none() && !names.is_empty() && names.len() <= OPTIONS_LISTED_MAX {
-            diagnostic = diagnostic.help(format!("`{}` has {}", self.place, listed(&names)));
+            diagnostic = diagnostic.help(format!("`{place}` has {}", listed(&names)));
         }
         self.refuse(diagnostic)
     }

@@ -4,75 +4,127 @@ use sluice_model::RawModule;
 use sluice_model::tls::ClientAuthentication;
 
 use super::Lowering;
+use super::definition::Read::{Choice, With};
+use super::definition::{Block, Options, option};
 use super::matchers::inner_line;
+use super::trust_pool::TRUST_POOL;
 use crate::tree::Directive;
 
-impl Lowering<'_> {
-    pub(super) fn client_auth(&mut self, line: &Directive) -> Option<ClientAuthentication> {
-        self.between(line, &line.args, 0, 0)?;
-        let mut auth = ClientAuthentication::default();
-        let place = std::mem::replace(&mut self.place, "client_auth");
-        self.each(line.lines(), |this, option| {
-            this.client_auth_option(option, &mut auth)?;
-            Some(())
-        })?;
-        self.place = place;
-        Some(auth)
-    }
-
-    fn client_auth_option(
-        &mut self,
-        line: &Directive,
-        auth: &mut ClientAuthentication,
-    ) -> Option<()> {
-        match line.name.text.as_str() {
-            "mode" => {
-                let word = self.single(line)?;
-                let modes = [
+/// `client_auth`.
+pub(super) static CLIENT_AUTH: Options<ClientAuthentication> = Options::new(
+    "client_auth",
+    &[
+        option(
+            "mode",
+            "mode [request|require|verify_if_given|require_and_verify]",
+            Choice(
+                &[
                     "request",
                     "require",
                     "verify_if_given",
                     "require_and_verify",
-                ];
-                auth.mode = self.one_of(word, &modes)?;
-            }
-            "trust_pool" => {
+                ],
+                |auth| &mut auth.mode,
+            ),
+        ),
+        option::<ClientAuthentication>(
+            "trust_pool",
+            "trust_pool <module>",
+            With(|cx, line, auth| {
                 let Some(pool) = inner_line(line) else {
-                    return self.missing(line, "a source of CA certificates");
+                    return cx.missing(line, "a source of CA certificates");
                 };
                 if auth.ca.is_some() {
-                    return self.duplicate(line);
+                    return cx.duplicate(line);
                 }
-                auth.ca = Some(self.trust_pool(&pool)?);
-            }
-            "verifier" => {
+                auth.ca = Some(cx.trust_pool(&pool)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&TRUST_POOL)),
+        option::<ClientAuthentication>(
+            "verifier",
+            "verifier <module>",
+            With(|cx, line, auth| {
                 let Some(verifier) = inner_line(line) else {
-                    return self.missing(line, "a verifier");
+                    return cx.missing(line, "a verifier");
                 };
-                auth.verifiers.push(self.verifier(&verifier)?);
-            }
-            "trusted_ca_cert" => {
-                let certificate = self.single_text(line)?;
-                self.trust_inline(line, auth, vec![certificate])?;
-                self.deprecated(line, "write `trust_pool inline { trust_der … }`");
-            }
-            "trusted_ca_cert_file" => {
-                let certificates = self.certificates_in_file(line)?;
-                self.trust_inline(line, auth, certificates)?;
-                self.deprecated(line, "write `trust_pool file <pem_file>`");
-            }
-            "trusted_leaf_cert_file" => {
-                let certificates = self.certificates_in_file(line)?;
+                auth.verifiers.push(cx.verifier(&verifier)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Modules(&[("leaf", &LEAF)])),
+        option(
+            "trusted_ca_cert",
+            "trusted_ca_cert <base64_der>",
+            With(|cx, line, auth| {
+                let certificate = cx.single_text(line)?;
+                cx.trust_inline(line, auth, vec![certificate])?;
+                cx.deprecated(line, "write `trust_pool inline { trust_der … }`");
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_leaf_cert",
+            "trusted_leaf_cert <base64_der>",
+            With(|cx, line, auth| {
+                auth.trusted_leaf_certs.push(cx.single_text(line)?);
+                cx.deprecated(line, "write `verifier leaf …`");
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_ca_cert_file",
+            "trusted_ca_cert_file <pem_file>",
+            With(|cx, line, auth| {
+                let certificates = cx.certificates_in_file(line)?;
+                cx.trust_inline(line, auth, certificates)?;
+                cx.deprecated(line, "write `trust_pool file <pem_file>`");
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_leaf_cert_file",
+            "trusted_leaf_cert_file <pem_file>",
+            With(|cx, line, auth| {
+                let certificates = cx.certificates_in_file(line)?;
                 auth.trusted_leaf_certs.extend(certificates);
-                self.deprecated(line, "write `verifier leaf file <pem_file>`");
-            }
-            "trusted_leaf_cert" => {
-                auth.trusted_leaf_certs.push(self.single_text(line)?);
-                self.deprecated(line, "write `verifier leaf …`");
-            }
-            _ => return self.unknown_option(line),
-        }
-        Some(())
+                cx.deprecated(line, "write `verifier leaf file <pem_file>`");
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// `verifier leaf`.
+static LEAF: Options<Vec<serde_json::Value>> = Options::new(
+    "verifier leaf",
+    &[
+        option(
+            "file",
+            "file <pem_files...>",
+            With(|cx, line, loaders| cx.leaf_loader(line, loaders, "files")),
+        ),
+        option(
+            "folder",
+            "folder <folders...>",
+            With(|cx, line, loaders| cx.leaf_loader(line, loaders, "folders")),
+        ),
+        option(
+            "pem",
+            "pem <pem_strings...>",
+            With(|cx, line, loaders| cx.leaf_loader(line, loaders, "certificates")),
+        ),
+    ],
+);
+
+impl Lowering<'_> {
+    /// The block of `client_auth`.
+    pub(super) fn client_auth(&mut self, line: &Directive) -> Option<ClientAuthentication> {
+        self.between(line, &line.args, 0, 0)?;
+        let mut auth = ClientAuthentication::default();
+        self.read_options(&CLIENT_AUTH, line.lines(), &mut auth)?;
+        Some(auth)
     }
 
     /// Adds CA certificates to those given inline in the configuration.
@@ -126,28 +178,28 @@ impl Lowering<'_> {
             return self.unknown_module(&line.name, "verifier", &["leaf"]);
         }
         let inline = inner_line(line);
-        let place = std::mem::replace(&mut self.place, "verifier leaf");
         let mut loaders: Vec<serde_json::Value> = Vec::new();
         let lines = match &inline {
             Some(inline) => std::slice::from_ref(inline),
             None => line.lines(),
         };
-        self.each(lines, |this, option| {
-            let key = match option.name.text.as_str() {
-                "file" => "files",
-                "folder" => "folders",
-                "pem" => "certificates",
-                _ => return this.unknown_option(option),
-            };
-            let values = this.texts(option)?;
-            loaders.push(serde_json::json!({"loader": option.name.text, key: values}));
-            Some(())
-        })?;
-        self.place = place;
+        self.read_options(&LEAF, lines, &mut loaders)?;
         let mut module = RawModule::new();
         module.insert("verifier".into(), "leaf".into());
         module.insert("leaf_certs_loaders".into(), loaders.into());
         Some(module)
+    }
+
+    /// A source of leaf certificates; `key` is what its values are called in the model.
+    fn leaf_loader(
+        &mut self,
+        line: &Directive,
+        loaders: &mut Vec<serde_json::Value>,
+        key: &str,
+    ) -> Option<()> {
+        let values = self.texts(line)?;
+        loaders.push(serde_json::json!({"loader": line.name.text, key: values}));
+        Some(())
     }
 }
 

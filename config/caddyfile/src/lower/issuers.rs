@@ -1,35 +1,262 @@
 //! The issuers of certificates: options of `tls`, and of the global option `cert_issuer`.
 
 use sluice_model::tls::{
-    AcmeIssuer, Challenges, InternalIssuer, Issuer, PortChallenge, ZeroSslIssuer,
+    AcmeIssuer, ChainPreference, ExternalAccount, InternalIssuer, Issuer, PortChallenge,
+    ZeroSslIssuer,
 };
 
 use super::Lowering;
+use super::definition::Read::{Flag, Text, Texts, Time, With};
+use super::definition::Verdict::Partly;
+use super::definition::{Block, OptionTable, Options, option};
 use crate::tree::Directive;
+
+/// `issuer acme`.
+static ACME: Options<AcmeIssuer> = Options::new(
+    "issuer acme",
+    &[
+        option(
+            "dir",
+            "dir <directory_url>",
+            With(|cx, line, acme| {
+                if !acme.ca.is_empty() {
+                    return cx.duplicate(line);
+                }
+                acme.ca = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "test_dir",
+            "test_dir <test_directory_url>",
+            Text(|acme| &mut acme.test_ca),
+        ),
+        option("email", "email <email>", Text(|acme| &mut acme.email)),
+        option(
+            "timeout",
+            "timeout <duration>",
+            Time(|acme| &mut acme.acme_timeout),
+        ),
+        option(
+            "disable_http_challenge",
+            "disable_http_challenge",
+            Flag(|acme| &mut http_challenge(acme).disabled),
+        ),
+        option(
+            "disable_tlsalpn_challenge",
+            "disable_tlsalpn_challenge",
+            Flag(|acme| &mut alpn_challenge(acme).disabled),
+        ),
+        option(
+            "alt_http_port",
+            "alt_http_port <port>",
+            With(|cx, line, acme| {
+                let word = cx.single(line)?;
+                http_challenge(acme).alternate_port = cx.port(word)?;
+                Some(())
+            }),
+        ),
+        option(
+            "alt_tlsalpn_port",
+            "alt_tlsalpn_port <port>",
+            With(|cx, line, acme| {
+                let word = cx.single(line)?;
+                alpn_challenge(acme).alternate_port = cx.port(word)?;
+                Some(())
+            }),
+        ),
+        option(
+            "eab",
+            "eab <key_id> <mac_key>",
+            With(|cx, line, acme| {
+                acme.external_account = Some(cx.eab(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_roots",
+            "trusted_roots <pem_files...>",
+            Texts(|acme| &mut acme.trusted_roots_pem_files),
+        ),
+        option(
+            "dns",
+            "dns exec <command...> | <service> [<token>] [{ … }]",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option(
+            "propagation_timeout",
+            "propagation_timeout <duration>",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option(
+            "propagation_delay",
+            "propagation_delay <duration>",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option(
+            "dns_ttl",
+            "dns_ttl <duration>",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option(
+            "dns_challenge_override_domain",
+            "dns_challenge_override_domain <domain>",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option(
+            "resolvers",
+            "resolvers <dns_servers...>",
+            With(|cx, line, acme| cx.dns_challenge(line, acme)),
+        ),
+        option::<AcmeIssuer>(
+            "preferred_chains",
+            "preferred_chains [smallest] [{ … }]",
+            With(|cx, line, acme| {
+                acme.preferred_chains = Some(cx.preferred_chains(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&PREFERRED_CHAINS)),
+        option("profile", "profile <name>", Text(|acme| &mut acme.profile)),
+        option(
+            "account_key",
+            "account_key <pem>",
+            Text(|acme| &mut acme.account_key),
+        ),
+        option(
+            "lifetime",
+            "lifetime <duration>",
+            Time(|acme| &mut acme.certificate_lifetime),
+        ),
+    ],
+);
+
+/// `preferred_chains`.
+pub(super) static PREFERRED_CHAINS: Options<ChainPreference> = Options::new(
+    "preferred_chains",
+    &[
+        option(
+            "root_common_name",
+            "root_common_name <common_names...>",
+            Texts(|chains| &mut chains.root_common_name),
+        ),
+        option(
+            "any_common_name",
+            "any_common_name <common_names...>",
+            Texts(|chains| &mut chains.any_common_name),
+        ),
+    ],
+);
+
+/// `issuer zerossl`.
+static ZEROSSL: Options<ZeroSslIssuer> = Options::new(
+    "issuer zerossl",
+    &[
+        option(
+            "validity_days",
+            "validity_days <days>",
+            With(|cx, line, zerossl| {
+                zerossl.validity_days = cx.single_number(line, "a number of days")?;
+                Some(())
+            }),
+        ),
+        option(
+            "alt_http_port",
+            "alt_http_port <port>",
+            With(|cx, line, zerossl| {
+                let word = cx.single(line)?;
+                zerossl.alternate_http_port = cx.port(word)?;
+                Some(())
+            }),
+        ),
+        option::<ZeroSslIssuer>(
+            "dns",
+            "dns exec <command...> | <service> [<token>] [{ … }]",
+            With(|cx, line, zerossl| {
+                cx.dns_check(line, zerossl.cname_validation.get_or_insert_default())
+            }),
+        )
+        .but(Partly(ALIASES)),
+        option(
+            "propagation_delay",
+            "propagation_delay <duration>",
+            With(|cx, line, zerossl| {
+                cx.dns_check(line, zerossl.cname_validation.get_or_insert_default())
+            }),
+        ),
+        option(
+            "propagation_timeout",
+            "propagation_timeout <duration>",
+            With(|cx, line, zerossl| {
+                cx.dns_check(line, zerossl.cname_validation.get_or_insert_default())
+            }),
+        ),
+        option(
+            "resolvers",
+            "resolvers <list...>",
+            With(|cx, line, zerossl| {
+                cx.dns_check(line, zerossl.cname_validation.get_or_insert_default())
+            }),
+        ),
+        option(
+            "dns_ttl",
+            "dns_ttl <duration>",
+            With(|cx, line, zerossl| {
+                cx.dns_check(line, zerossl.cname_validation.get_or_insert_default())
+            }),
+        ),
+    ],
+);
+
+const ALIASES: &str =
+    "`exec` and `cloudflare`; the other services set no CNAME records yet and are refused";
+
+/// `issuer internal`.
+static INTERNAL: Options<InternalIssuer> = Options::new(
+    "issuer internal",
+    &[
+        option("ca", "ca <name>", Text(|internal| &mut internal.ca)),
+        option(
+            "lifetime",
+            "lifetime <duration>",
+            Time(|internal| &mut internal.lifetime),
+        ),
+        option(
+            "sign_with_root",
+            "sign_with_root",
+            Flag(|internal| &mut internal.sign_with_root),
+        ),
+    ],
+);
+
+/// The options of each issuer.
+pub(super) const ISSUER_OPTIONS: &[(&str, &dyn OptionTable)] = &[
+    ("acme", &ACME),
+    ("zerossl", &ZEROSSL),
+    ("internal", &INTERNAL),
+];
+
+fn http_challenge(acme: &mut AcmeIssuer) -> &mut PortChallenge {
+    let challenges = acme.challenges.get_or_insert_default();
+    challenges.http.get_or_insert_default()
+}
+
+fn alpn_challenge(acme: &mut AcmeIssuer) -> &mut PortChallenge {
+    let challenges = acme.challenges.get_or_insert_default();
+    challenges.tls_alpn.get_or_insert_default()
+}
 
 const ISSUERS: [&str; 3] = ["acme", "internal", "zerossl"];
 
 impl Lowering<'_> {
     /// Reads an issuer from a line that begins with its name.
     pub(super) fn issuer(&mut self, line: &Directive) -> Option<Issuer> {
-        let place = std::mem::replace(&mut self.place, "issuer acme");
-        let issuer = match line.name.text.as_str() {
-            "acme" => self
-                .acme_issuer(line)
-                .map(|acme| Issuer::Acme(Box::new(acme))),
-            "internal" => {
-                self.place = "issuer internal";
-                self.internal_issuer(line).map(Issuer::Internal)
-            }
-            "zerossl" => {
-                self.place = "issuer zerossl";
-                self.zerossl_issuer(line)
-                    .map(|zerossl| Issuer::ZeroSsl(Box::new(zerossl)))
-            }
-            _ => self.unknown_module(&line.name, "issuer", &ISSUERS),
-        };
-        self.place = place;
-        issuer
+        Some(match line.name.text.as_str() {
+            "acme" => Issuer::Acme(Box::new(self.acme_issuer(line)?)),
+            "internal" => Issuer::Internal(self.internal_issuer(line)?),
+            "zerossl" => Issuer::ZeroSsl(Box::new(self.zerossl_issuer(line)?)),
+            _ => return self.unknown_module(&line.name, "issuer", &ISSUERS),
+        })
     }
 
     fn acme_issuer(&mut self, line: &Directive) -> Option<AcmeIssuer> {
@@ -38,76 +265,14 @@ impl Lowering<'_> {
         if let Some(directory) = line.args.first() {
             acme.ca.clone_from(&directory.text);
         }
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "dir" if !acme.ca.is_empty() => return this.duplicate(option),
-                "dir" => acme.ca = this.single_text(option)?,
-                "test_dir" => acme.test_ca = this.single_text(option)?,
-                "email" => acme.email = this.single_text(option)?,
-                "profile" => acme.profile = this.single_text(option)?,
-                "account_key" => acme.account_key = this.single_text(option)?,
-                "timeout" => acme.acme_timeout = this.single_duration(option)?,
-                "lifetime" => acme.certificate_lifetime = this.single_duration(option)?,
-                "eab" => acme.external_account = Some(this.eab(option)?),
-                "trusted_roots" => acme.trusted_roots_pem_files = this.texts(option)?,
-                "preferred_chains" => acme.preferred_chains = Some(this.preferred_chains(option)?),
-                "dns"
-                | "propagation_timeout"
-                | "propagation_delay"
-                | "dns_ttl"
-                | "dns_challenge_override_domain"
-                | "resolvers" => this.dns_challenge(option, &mut acme)?,
-                _ => {
-                    this.acme_challenge(option, acme.challenges.get_or_insert_default())?;
-                }
-            }
-            Some(())
-        })?;
+        self.read_options(&ACME, line.lines(), &mut acme)?;
         Some(acme)
-    }
-
-    fn acme_challenge(&mut self, line: &Directive, challenges: &mut Challenges) -> Option<()> {
-        let http = &mut challenges.http;
-        let alpn = &mut challenges.tls_alpn;
-        match line.name.text.as_str() {
-            "disable_http_challenge" => {
-                self.flag(line)?;
-                http.get_or_insert_with(PortChallenge::default).disabled = true;
-            }
-            "disable_tlsalpn_challenge" => {
-                self.flag(line)?;
-                alpn.get_or_insert_with(PortChallenge::default).disabled = true;
-            }
-            "alt_http_port" => {
-                let word = self.single(line)?;
-                http.get_or_insert_with(PortChallenge::default)
-                    .alternate_port = self.port(word)?;
-            }
-            "alt_tlsalpn_port" => {
-                let word = self.single(line)?;
-                alpn.get_or_insert_with(PortChallenge::default)
-                    .alternate_port = self.port(word)?;
-            }
-            _ => return self.unknown_option(line),
-        }
-        Some(())
     }
 
     fn internal_issuer(&mut self, line: &Directive) -> Option<InternalIssuer> {
         self.between(line, &line.args, 0, 0)?;
         let mut internal = InternalIssuer::default();
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "ca" => internal.ca = this.single_text(option)?,
-                "lifetime" => internal.lifetime = this.single_duration(option)?,
-                "sign_with_root" => {
-                    this.flag(option)?;
-                    internal.sign_with_root = true;
-                }
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&INTERNAL, line.lines(), &mut internal)?;
         Some(internal)
     }
 
@@ -117,31 +282,35 @@ impl Lowering<'_> {
             api_key: key.text.clone(),
             ..ZeroSslIssuer::default()
         };
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "validity_days" => {
-                    zerossl.validity_days = this.single_number(option, "a number of days")?;
-                }
-                "alt_http_port" => {
-                    let word = this.single(option)?;
-                    zerossl.alternate_http_port = this.port(word)?;
-                }
-                "dns" | "propagation_delay" | "propagation_timeout" | "resolvers" | "dns_ttl" => {
-                    let check = zerossl.cname_validation.get_or_insert_default();
-                    this.dns_check(option, check)?;
-                }
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&ZEROSSL, line.lines(), &mut zerossl)?;
         Some(zerossl)
     }
 
-    pub(super) fn eab(&mut self, line: &Directive) -> Option<sluice_model::tls::ExternalAccount> {
+    /// `preferred_chains [smallest] [{ … }]`.
+    pub(super) fn preferred_chains(&mut self, line: &Directive) -> Option<ChainPreference> {
+        self.between(line, &line.args, 0, 1)?;
+        let mut chains = ChainPreference::default();
+        if let Some(word) = line.args.first() {
+            self.one_of(word, &["smallest"])?;
+            self.no_block(line)?;
+            chains.smallest = Some(true);
+        }
+        self.read_options(&PREFERRED_CHAINS, line.lines(), &mut chains)?;
+        if !chains.root_common_name.is_empty() && !chains.any_common_name.is_empty() {
+            return self.duplicate(line);
+        }
+        if chains == ChainPreference::default() {
+            return self.missing(line, "`smallest` or names");
+        }
+        Some(chains)
+    }
+
+    /// `eab <key_id> <mac_key>`.
+    pub(super) fn eab(&mut self, line: &Directive) -> Option<ExternalAccount> {
         self.no_block(line)?;
         let [id, key] = self.exact::<2>(line, &line.args)?;
         let (key_id, mac_key) = (id.text.clone(), key.text.clone());
-        Some(sluice_model::tls::ExternalAccount { key_id, mac_key })
+        Some(ExternalAccount { key_id, mac_key })
     }
 }
 

@@ -5,12 +5,23 @@ use sluice_model::handler::{
     Account, Authentication, AuthenticationProviders, HashCache, HttpBasic, PasswordHash,
 };
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `basic_auth`.
+pub(super) static BASIC_AUTH: Definition = directive(
+    "basic_auth",
+    "basic_auth [<matcher>] [<hash_algorithm> [<realm>]] { <username> <hash> … }",
+    |cx, line| cx.basic_auth(line),
+);
+
+/// `basic_auth` under its old name.
+pub(super) static BASICAUTH: Definition = BASIC_AUTH.formerly("basicauth");
+
 impl Lowering<'_> {
-    pub(super) fn basic_auth(&mut self, line: &Directive) -> Outcomes {
+    fn basic_auth(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.between(line, args, 0, 2)?;
             let hash = match args.first().map(|word| (word, word.text.as_str())) {

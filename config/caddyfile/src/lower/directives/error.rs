@@ -3,13 +3,38 @@
 use sluice_model::Handler;
 use sluice_model::handler::StaticError;
 
-use super::Outcomes;
 use super::respond::is_status;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `error`.
+pub(super) static ERROR: Definition = directive(
+    "error",
+    "error [<matcher>] <status>|<message> [<status>] [{ … }]",
+    |cx, line| cx.error(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<StaticError> = Options::new(
+    "error",
+    &[option(
+        "message",
+        "message <text>",
+        With(|cx, line, error| {
+            if !error.error.is_empty() {
+                return cx.duplicate(line);
+            }
+            error.error = cx.single_text(line)?;
+            Some(())
+        }),
+    )],
+);
+
 impl Lowering<'_> {
-    pub(super) fn error(&mut self, line: &Directive) -> Outcomes {
+    fn error(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.between(line, args, 1, 2)?;
             let mut error = StaticError::default();
@@ -22,14 +47,7 @@ impl Lowering<'_> {
                 }
                 _ => {}
             }
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "message" if !error.error.is_empty() => return this.duplicate(option),
-                    "message" => error.error = this.single_text(option)?,
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut error)?;
             Some(Handler::Error(error))
         })
     }

@@ -5,35 +5,74 @@ use sluice_model::matcher::ResponseMatcher;
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
-use super::Outcomes;
 use super::headers::canonical;
+use super::reverse_proxy::REVERSE_PROXY;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::route;
 use crate::tree::{Directive, Token};
 
+/// `forward_auth`.
+pub(super) static FORWARD_AUTH: Definition = directive(
+    "forward_auth",
+    "forward_auth [<matcher>] [<upstreams...>] { … }",
+    |cx, line| cx.forward_auth(line),
+)
+.with(&OPTIONS);
+
+/// The options that `reverse_proxy` does not have; it reads all others.
+static OPTIONS: Options<Own> = Options::<Own>::new(
+    "forward_auth",
+    &[
+        option(
+            "uri",
+            "uri <to>",
+            With(|cx, line, own| {
+                own.uri = Some(cx.single_text(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "copy_headers",
+            "copy_headers <fields...> [{ <fields...> }]",
+            With(|cx, line, own| {
+                let lines = line.lines().iter();
+                for line in lines.clone() {
+                    cx.flag(line)?;
+                }
+                for word in line.args.iter().chain(lines.map(|line| &line.name)) {
+                    own.copied.push(cx.copied_header(word)?);
+                }
+                Some(())
+            }),
+        ),
+    ],
+)
+.and(&REVERSE_PROXY);
+
+/// The settings that a proxy does not have.
+#[derive(Default)]
+struct Own {
+    uri: Option<String>,
+    /// Headers of a successful response that the request gets: there, and here.
+    copied: Vec<(String, String)>,
+}
+
 impl Lowering<'_> {
-    pub(super) fn forward_auth(&mut self, line: &Directive) -> Outcomes {
+    fn forward_auth(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         let mut rest = Vec::new();
-        let mut uri = None;
-        let mut copied: Vec<(String, String)> = Vec::new();
+        let mut own = Own::default();
         self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "uri" => uri = Some(this.single_text(option)?),
-                "copy_headers" => {
-                    let lines = option.lines().iter();
-                    for line in lines.clone() {
-                        this.flag(line)?;
-                    }
-                    for word in option.args.iter().chain(lines.map(|line| &line.name)) {
-                        copied.push(this.copied_header(word)?);
-                    }
-                }
-                _ => rest.push(option.clone()),
+            if OPTIONS.has(&option.name.text) {
+                return this.read_option(&OPTIONS, option, &mut own);
             }
+            rest.push(option.clone());
             Some(())
         })?;
+        let Own { uri, mut copied } = own;
         copied.sort();
         copied.dedup();
         let Some(uri) = uri else {

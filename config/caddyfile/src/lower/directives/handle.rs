@@ -3,22 +3,47 @@
 use sluice_model::handler::Rewrite;
 use sluice_model::{Matcher, MatcherSet};
 
-use super::Outcomes;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::{Sorting, route, subroute};
 use crate::tree::Directive;
 
+/// `handle`.
+pub(super) static HANDLE: Definition = directive(
+    "handle",
+    "handle [<matcher>] { <directives...> }",
+    |cx, line| cx.handle(line),
+)
+.holding_directives();
+
+/// `handle_path`.
+pub(super) static HANDLE_PATH: Definition = directive(
+    "handle_path",
+    "handle_path <path_matcher> { <directives...> }",
+    |cx, line| cx.handle_path(line),
+)
+.holding_directives()
+.sorted_as("handle");
+
+/// `route`.
+pub(super) static ROUTE: Definition = directive(
+    "route",
+    "route [<matcher>] { <directives...> }",
+    |cx, line| cx.route(line),
+)
+.holding_directives();
+
 impl Lowering<'_> {
-    pub(super) fn handle(&mut self, line: &Directive) -> Outcomes {
+    fn handle(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             Some(subroute(this.block_routes(line.lines(), Sorting::ByOrder)))
         })
     }
 
-    pub(super) fn route(&mut self, line: &Directive) -> Outcomes {
+    fn route(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             Some(subroute(
@@ -27,7 +52,7 @@ impl Lowering<'_> {
         })
     }
 
-    pub(super) fn handle_path(&mut self, line: &Directive) -> Outcomes {
+    fn handle_path(&mut self, line: &Directive) -> Outcomes {
         let [path] = self.exact::<1>(line, &line.args)?;
         if !path.text.starts_with('/') {
             let title = format!("`handle_path` needs a path, found `{}`", path.text);

@@ -3,14 +3,22 @@
 use sluice_model::matcher::Expression;
 use sluice_model::{Matcher, MatcherSet};
 
-use super::Outcomes;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::{Sorting, route, subroute};
 use crate::tree::{Directive, Token};
 
+/// `handle_errors`.
+pub(super) static HANDLE_ERRORS: Definition = directive(
+    "handle_errors",
+    "handle_errors [<status_codes...>] { <directives...> }",
+    |cx, line| cx.handle_errors(line),
+)
+.holding_directives();
+
 impl Lowering<'_> {
-    pub(super) fn handle_errors(&mut self, line: &Directive) -> Outcomes {
+    fn handle_errors(&mut self, line: &Directive) -> Outcomes {
         let mut classes = Vec::new();
         let mut codes = Vec::new();
         for word in &line.args {

@@ -6,16 +6,43 @@ use sluice_model::Handler;
 use sluice_model::handler::{Intercept, ResponseHandler};
 use sluice_model::matcher::ResponseMatcher;
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::Elsewhere;
+use crate::lower::definition::{Block, Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::lower::routes::Sorting;
 use crate::tree::{Directive, Token};
 
 /// Named response matchers of one block.
 type Named = BTreeMap<String, ResponseMatcher>;
 
+/// `intercept`.
+pub(super) static INTERCEPT: Definition =
+    directive("intercept", "intercept [<matcher>] { … }", |cx, line| {
+        cx.intercept(line)
+    })
+    .with(&OPTIONS);
+
+/// The options; `response_handlers` reads them, since they go together and matchers stand between them.
+static OPTIONS: Options<()> = Options::new(
+    "intercept",
+    &[
+        option(
+            "replace_status",
+            "replace_status [<response_matcher>] <code>",
+            Elsewhere,
+        ),
+        option::<()>(
+            "handle_response",
+            "handle_response [<response_matcher>] { <directives...> }",
+            Elsewhere,
+        )
+        .holding(Block::Directives),
+    ],
+);
+
 impl Lowering<'_> {
-    pub(super) fn intercept(&mut self, line: &Directive) -> Outcomes {
+    fn intercept(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut rest = line

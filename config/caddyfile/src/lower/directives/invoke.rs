@@ -3,14 +3,21 @@
 use sluice_model::handler::Invoke;
 use sluice_model::{Handler, Route};
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::{Definition, directive};
 use crate::lower::listen::source_names;
+use crate::lower::outcome::Outcomes;
 use crate::lower::routes::{Sorting, subroute};
 use crate::tree::{Directive, NamedRoute};
 
+/// `invoke`.
+pub(super) static INVOKE: Definition =
+    directive("invoke", "invoke [<matcher>] <route-name>", |cx, line| {
+        cx.invoke(line)
+    });
+
 impl Lowering<'_> {
-    pub(super) fn invoke(&mut self, line: &Directive) -> Outcomes {
+    fn invoke(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             let [name] = this.exact::<1>(line, args)?;

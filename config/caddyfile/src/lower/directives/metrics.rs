@@ -3,25 +3,34 @@
 use sluice_model::Handler;
 use sluice_model::handler::MetricsHandler;
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::Flag;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `metrics`.
+pub(super) static METRICS: Definition =
+    directive("metrics", "metrics [<matcher>] [{ … }]", |cx, line| {
+        cx.metrics(line)
+    })
+    .with(&OPTIONS);
+
+static OPTIONS: Options<MetricsHandler> = Options::new(
+    "metrics",
+    &[option(
+        "disable_openmetrics",
+        "disable_openmetrics",
+        Flag(|metrics| &mut metrics.disable_openmetrics),
+    )],
+);
+
 impl Lowering<'_> {
-    pub(super) fn metrics(&mut self, line: &Directive) -> Outcomes {
+    fn metrics(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut metrics = MetricsHandler::default();
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "disable_openmetrics" => {
-                        this.flag(option)?;
-                        metrics.disable_openmetrics = true;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut metrics)?;
             Some(Handler::Metrics(metrics))
         })
     }

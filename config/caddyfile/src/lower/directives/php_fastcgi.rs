@@ -5,10 +5,12 @@ use sluice_model::matcher::FileMatcher;
 use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
-use super::Outcomes;
+use super::reverse_proxy::REVERSE_PROXY;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::{Text, Texts, With};
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::{route, subroute};
 use crate::tree::Directive;
 
@@ -19,8 +21,70 @@ struct Php {
     transport: FastCgiTransport,
 }
 
+/// `php_fastcgi`.
+pub(super) static PHP_FASTCGI: Definition = directive(
+    "php_fastcgi",
+    "php_fastcgi [<matcher>] <php-fpm_gateways...> [{ … }]",
+    |cx, line| cx.php_fastcgi(line),
+)
+.with(&OPTIONS);
+
+/// The options that `reverse_proxy` does not have; it reads all others.
+static OPTIONS: Options<Php> = Options::<Php>::new(
+    "php_fastcgi",
+    &[
+        option(
+            "root",
+            "root <path>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "split",
+            "split <substrings...>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option("index", "index <filename>|off", Text(|php| &mut php.index)),
+        option(
+            "try_files",
+            "try_files <files...>",
+            Texts(|php| &mut php.try_files),
+        ),
+        option(
+            "env",
+            "env <key> <value>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "resolve_root_symlink",
+            "resolve_root_symlink",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "capture_stderr",
+            "capture_stderr",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+        ),
+    ],
+)
+.and(&REVERSE_PROXY);
+
 impl Lowering<'_> {
-    pub(super) fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
+    fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         let mut php = Php {
             index: "index.php".to_string(),
@@ -29,9 +93,10 @@ impl Lowering<'_> {
         };
         let mut rest = Vec::new();
         self.each(line.lines(), |this, option| {
-            if !this.php_option(option, &mut php)? {
-                rest.push(option.clone());
+            if OPTIONS.has(&option.name.text) {
+                return this.read_option(&OPTIONS, option, &mut php);
             }
+            rest.push(option.clone());
             Some(())
         })?;
         if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
@@ -65,16 +130,6 @@ impl Lowering<'_> {
             return Some(vec![Outcome::Routes(routes)]);
         }
         Some(vec![Outcome::Route(route(matcher, subroute(routes)))])
-    }
-
-    /// Reads a line if it is one of our own settings.
-    fn php_option(&mut self, line: &Directive, php: &mut Php) -> Option<bool> {
-        match line.name.text.as_str() {
-            "index" => php.index = self.single_text(line)?,
-            "try_files" => php.try_files = self.texts(line)?,
-            _ => return self.fastcgi_option(line, &mut php.transport),
-        }
-        Some(true)
     }
 }
 

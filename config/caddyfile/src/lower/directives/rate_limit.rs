@@ -1,32 +1,124 @@
 //! `rate_limit`, in the syntax of the common Caddy plugin.
 
+use std::num::NonZeroU32;
+
 use sluice_model::Handler;
 use sluice_model::handler::{RateLimit, RateZone};
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Block;
+use crate::lower::definition::Read::{Flag, Text, Time, With};
+use crate::lower::definition::Verdict::{NoEffect, Unsupported};
+use crate::lower::definition::{Definition, Options, directive, option, refused};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `rate_limit`.
+pub(super) static RATE_LIMIT: Definition = directive(
+    "rate_limit",
+    "rate_limit [<matcher>] { … }",
+    |cx, line| cx.rate_limit(line),
+)
+.with(&OPTIONS)
+.own();
+
+static OPTIONS: Options<RateLimit> = Options::<RateLimit>::new(
+    "rate_limit",
+    &[
+        option::<RateLimit>(
+            "zone",
+            "zone <name> { … }",
+            With(|cx, line, limit| cx.rate_zone(line, limit)),
+        )
+        .holding(Block::Options(&ZONE)),
+        option(
+            "jitter",
+            "jitter <share>",
+            With(|cx, line, limit| {
+                limit.jitter = cx.single_number(line, "a share, such as `0.2`")?;
+                Some(())
+            }),
+        ),
+        option::<RateLimit>(
+            "sweep_interval",
+            "sweep_interval <duration>",
+            Time(|limit| &mut limit.sweep_interval),
+        )
+        .but(NoEffect(
+            "keys that no longer count go with the requests that follow",
+        )),
+        option("log_key", "log_key", Flag(|limit| &mut limit.log_key)),
+        refused(
+            "distributed",
+            "distributed [{ … }]",
+            Unsupported("remove it; each server counts for itself"),
+        ),
+        refused(
+            "storage",
+            "storage <module...>",
+            Unsupported("remove it; each server counts for itself"),
+        ),
+    ],
+)
+.own();
+
+static ZONE: Options<RateZone> = Options::<RateZone>::new(
+    "zone",
+    &[
+        option(
+            "match",
+            "match { <matchers> }",
+            With(|cx, line, zone| {
+                cx.exact::<0>(line, &line.args)?;
+                let set = cx.matcher_lines(line.lines(), "")?;
+                zone.r#match.push(set);
+                Some(())
+            }),
+        ),
+        option("key", "key <text>", Text(|zone| &mut zone.key)),
+        option("window", "window <duration>", Time(|zone| &mut zone.window)),
+        option(
+            "events",
+            "events <n>",
+            With(|cx, line, zone| {
+                zone.max_events = cx.events(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "burst",
+            "burst <n>",
+            With(|cx, line, zone| {
+                zone.burst = cx.events(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "ipv4_prefix",
+            "ipv4_prefix <bits>",
+            With(|cx, line, zone| {
+                zone.ipv4_prefix = cx.single_number(line, "a number of bits")?;
+                Some(())
+            }),
+        ),
+        option(
+            "ipv6_prefix",
+            "ipv6_prefix <bits>",
+            With(|cx, line, zone| {
+                zone.ipv6_prefix = cx.single_number(line, "a number of bits")?;
+                Some(())
+            }),
+        ),
+    ],
+)
+.own();
+
 impl Lowering<'_> {
-    pub(super) fn rate_limit(&mut self, line: &Directive) -> Outcomes {
+    fn rate_limit(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut limit = RateLimit::default();
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "zone" => this.rate_zone(option, &mut limit)?,
-                    "jitter" => {
-                        limit.jitter = this.single_number(option, "a share, such as `0.2`")?;
-                    }
-                    "sweep_interval" => limit.sweep_interval = this.single_duration(option)?,
-                    "log_key" => {
-                        this.flag(option)?;
-                        limit.log_key = true;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut limit)?;
             if limit.rate_limits.is_empty() {
                 return this.missing(line, "a `zone`");
             }
@@ -41,7 +133,7 @@ impl Lowering<'_> {
             let diagnostic = name.error("duplicate-option", title, "was set before");
             return self.refuse(diagnostic.help("give each zone a name of its own"));
         }
-        let place = std::mem::replace(&mut self.place, "zone");
+        let place = std::mem::replace(&mut self.place, &ZONE);
         let mut zone = RateZone::default();
         let mut seen: Vec<&str> = Vec::new();
         let read = self.each(line.lines(), |this, option| {
@@ -50,22 +142,7 @@ impl Lowering<'_> {
                 return this.duplicate(option);
             }
             seen.push(word);
-            const BITS: &str = "a number of bits";
-            match word {
-                "match" => {
-                    this.exact::<0>(option, &option.args)?;
-                    let set = this.matcher_lines(option.lines(), "")?;
-                    zone.r#match.push(set);
-                }
-                "key" => zone.key = this.single_text(option)?,
-                "window" => zone.window = this.single_duration(option)?,
-                "events" => zone.max_events = this.events(option)?,
-                "burst" => zone.burst = this.events(option)?,
-                "ipv4_prefix" => zone.ipv4_prefix = this.single_number(option, BITS)?,
-                "ipv6_prefix" => zone.ipv6_prefix = this.single_number(option, BITS)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
+            this.read_option(&ZONE, option, &mut zone)
         });
         self.place = place;
         read?;
@@ -76,9 +153,10 @@ impl Lowering<'_> {
         Some(())
     }
 
+    /// The number of events that is the one argument of a line: at least one.
     pub(in crate::lower) fn events(&mut self, line: &Directive) -> Option<i64> {
         let word = self.single(line)?;
-        let count: std::num::NonZeroU32 = self.number(word, "a number of 1 or more")?;
+        let count: NonZeroU32 = self.number(word, "a number of 1 or more")?;
         Some(i64::from(count.get()))
     }
 }

@@ -5,12 +5,19 @@ use std::borrow::Cow;
 use sluice_model::Handler;
 use sluice_model::handler::StaticResponse;
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::Outcomes;
 use crate::tree::{Directive, Token};
 
+/// `redir`.
+pub(super) static REDIR: Definition =
+    directive("redir", "redir [<matcher>] <to> [<code>]", |cx, line| {
+        cx.redir(line)
+    });
+
 impl Lowering<'_> {
-    pub(super) fn redir(&mut self, line: &Directive) -> Outcomes {
+    fn redir(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             this.between(line, args, 1, 2)?;

@@ -3,12 +3,55 @@
 use sluice_model::Handler;
 use sluice_model::handler::StaticResponse;
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::tree::{Directive, Token};
 
+/// `respond`.
+pub(super) static RESPOND: Definition = directive(
+    "respond",
+    "respond [<matcher>] <status>|<body> [<status>] [{ … }]",
+    |cx, line| cx.respond(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<StaticResponse> = Options::new(
+    "respond",
+    &[
+        option(
+            "body",
+            "body <text>",
+            With(|cx, line, response| {
+                if !response.body.is_empty() {
+                    return cx.duplicate(line);
+                }
+                response.body = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "close",
+            "close",
+            With(|cx, line, response| {
+                if response.close {
+                    return cx.duplicate(line);
+                }
+                cx.flag(line)?;
+                response.close = true;
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// `abort`.
+pub(super) static ABORT: Definition =
+    directive("abort", "abort [<matcher>]", |cx, line| cx.abort(line));
+
 impl Lowering<'_> {
-    pub(super) fn respond(&mut self, line: &Directive) -> Outcomes {
+    fn respond(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.between(line, args, 1, 2)?;
             let mut response = StaticResponse::default();
@@ -21,24 +64,12 @@ impl Lowering<'_> {
                 }
                 _ => {}
             }
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "body" if !response.body.is_empty() => return this.duplicate(option),
-                    "body" => response.body = this.single_text(option)?,
-                    "close" if response.close => return this.duplicate(option),
-                    "close" => {
-                        this.flag(option)?;
-                        response.close = true;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut response)?;
             Some(Handler::StaticResponse(response))
         })
     }
 
-    pub(super) fn abort(&mut self, line: &Directive) -> Outcomes {
+    fn abort(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             this.between(line, args, 0, 0)?;
@@ -50,7 +81,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Three digits alone are a status and no text.
+/// Whether a single argument is a status rather than a text: three digits are.
 pub(super) fn is_status(word: &Token) -> bool {
     word.text.len() == 3 && word.text.parse::<u16>().is_ok_and(|code| code > 0)
 }

@@ -3,14 +3,26 @@
 use sluice_model::Handler;
 use sluice_model::handler::Rewrite;
 
-use super::Outcomes;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::route;
 use crate::tree::Directive;
 
+/// `rewrite`.
+pub(super) static REWRITE: Definition =
+    directive("rewrite", "rewrite [<matcher>] <to>", |cx, line| {
+        cx.rewrite(line)
+    });
+
+/// `method`.
+pub(super) static METHOD: Definition =
+    directive("method", "method [<matcher>] <method>", |cx, line| {
+        cx.method(line)
+    });
+
 impl Lowering<'_> {
-    pub(super) fn rewrite(&mut self, line: &Directive) -> Outcomes {
+    fn rewrite(&mut self, line: &Directive) -> Outcomes {
         self.no_block(line)?;
         let (matcher, args) = self.lone_or_matched(line)?;
         let [uri] = self.exact::<1>(line, args)?;
@@ -24,7 +36,7 @@ impl Lowering<'_> {
         ))])
     }
 
-    pub(super) fn method(&mut self, line: &Directive) -> Outcomes {
+    fn method(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             let [method] = this.exact::<1>(line, args)?;

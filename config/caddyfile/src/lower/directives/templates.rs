@@ -3,30 +3,67 @@
 use sluice_model::Handler;
 use sluice_model::handler::Templates;
 
-use super::Outcomes;
 use crate::lower::Lowering;
 use crate::lower::args::texts;
+use crate::lower::definition::Read::{Text, Texts, With};
+use crate::lower::definition::Verdict::Plugin;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `templates`.
+pub(super) static TEMPLATES: Definition = directive(
+    "templates",
+    "templates [<matcher>] [{ … }]",
+    |cx, line| cx.templates(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<Templates> = Options::new(
+    "templates",
+    &[
+        option(
+            "mime",
+            "mime <types...>",
+            Texts(|templates| &mut templates.mime_types),
+        ),
+        option(
+            "between",
+            "between <open_delim> <close_delim>",
+            With(|cx, line, templates| {
+                cx.no_block(line)?;
+                templates.delimiters = texts(cx.exact::<2>(line, &line.args)?);
+                Some(())
+            }),
+        ),
+        option(
+            "root",
+            "root <path>",
+            Text(|templates| &mut templates.file_root),
+        ),
+        option::<Templates>(
+            "extensions",
+            "extensions { … }",
+            // As in Caddy, a block that names no module is none.
+            With(
+                |cx, line, _| match line.args.is_empty() && line.lines().is_empty() {
+                    true => Some(()),
+                    false => cx.unknown_option(line),
+                },
+            ),
+        )
+        .but(Plugin(
+            "extension modules are plugins, and none is built in; remove what is in the block",
+        )),
+    ],
+);
+
 impl Lowering<'_> {
-    pub(super) fn templates(&mut self, line: &Directive) -> Outcomes {
+    fn templates(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut templates = Templates::default();
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "mime" => templates.mime_types = this.texts(option)?,
-                    "root" => templates.file_root = this.single_text(option)?,
-                    "between" => {
-                        this.no_block(option)?;
-                        templates.delimiters = texts(this.exact::<2>(option, &option.args)?);
-                    }
-                    // As in Caddy, a block that names no module is none.
-                    "extensions" if option.args.is_empty() && option.lines().is_empty() => {}
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut templates)?;
             Some(Handler::Templates(templates))
         })
     }

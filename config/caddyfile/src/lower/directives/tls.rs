@@ -5,12 +5,206 @@ use sluice_model::tls::{
     AcmeIssuer, CertificateFiles, CertificateSelection, ConnectionPolicy, InternalIssuer, Issuer,
 };
 
-use super::Outcomes;
 use crate::lower::Lowering;
-use crate::lower::issuers::default_authorities;
+use crate::lower::client_auth::CLIENT_AUTH;
+use crate::lower::definition::Read::{Choices, Text, Texts, With};
+use crate::lower::definition::Verdict::{Partly, Unreleased};
+use crate::lower::definition::{
+    Block, Definition, IdleArguments, Options, directive, option, refused,
+};
+use crate::lower::issuers::{ISSUER_OPTIONS, default_authorities};
 use crate::lower::matchers::inner_line;
-use crate::lower::outcome::{Outcome, TlsOutcome};
+use crate::lower::outcome::{Outcome, Outcomes, TlsOutcome};
 use crate::tree::{Directive, Token};
+
+/// `tls`.
+pub(super) static TLS: Definition = directive(
+    "tls",
+    "tls [internal|force_automate|<email>] | [<cert_file> <key_file>] [{ … }]",
+    |cx, line| cx.tls(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<Tls> = Options::new(
+    "tls",
+    &[
+        option(
+            "protocols",
+            "protocols <min> [<max>]",
+            With(|cx, line, tls| {
+                cx.no_block(line)?;
+                cx.between(line, &line.args, 1, 2)?;
+                tls.policy.protocol_min = cx.one_of(&line.args[0], &PROTOCOLS)?;
+                if let Some(max) = line.args.get(1) {
+                    tls.policy.protocol_max = cx.one_of(max, &PROTOCOLS)?;
+                }
+                Some(())
+            }),
+        ),
+        option(
+            "ciphers",
+            "ciphers <cipher_suites...>",
+            Choices(&CIPHERS, |tls| &mut tls.policy.cipher_suites),
+        ),
+        option(
+            "curves",
+            "curves <groups...>",
+            Choices(&CURVES, |tls| &mut tls.policy.curves),
+        ),
+        option::<Tls>(
+            "alpn",
+            "alpn <values...>",
+            Texts(|tls| &mut tls.policy.alpn),
+        )
+        .but(Partly("`h2` and `http/1.1`; others are not offered"))
+        .idle_arguments(&IDLE_ALPN),
+        option(
+            "load",
+            "load <paths...>",
+            With(|cx, line, tls| {
+                let folders = cx.texts(line)?;
+                tls.outcomes.push(TlsOutcome::LoadFolders(folders));
+                Some(())
+            }),
+        ),
+        option("ca", "ca <ca_dir_url>", Text(|tls| &mut acme(tls).ca)),
+        option(
+            "ca_root",
+            "ca_root <pem_file>",
+            With(|cx, line, tls| {
+                let root = cx.single_text(line)?;
+                acme(tls).trusted_roots_pem_files.push(root);
+                Some(())
+            }),
+        ),
+        option(
+            "key_type",
+            "key_type ed25519|p256|p384|rsa2048|rsa4096",
+            With(|cx, line, tls| {
+                let key_type = cx.key_type(line)?;
+                tls.outcomes.push(TlsOutcome::KeyType(key_type));
+                Some(())
+            }),
+        ),
+        option(
+            "dns",
+            "dns exec <command...> | <service> [<token>] [{ … }]",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "propagation_timeout",
+            "propagation_timeout <duration>",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "propagation_delay",
+            "propagation_delay <duration>",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "dns_ttl",
+            "dns_ttl <duration>",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "dns_challenge_override_domain",
+            "dns_challenge_override_domain <domain>",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "resolvers",
+            "resolvers <dns_servers...>",
+            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
+        ),
+        option(
+            "eab",
+            "eab <key_id> <mac_key>",
+            With(|cx, line, tls| {
+                acme(tls).external_account = Some(cx.eab(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "on_demand",
+            "on_demand",
+            With(|cx, line, tls| {
+                cx.flag(line)?;
+                tls.outcomes.push(TlsOutcome::OnDemand);
+                Some(())
+            }),
+        ),
+        option(
+            "reuse_private_keys",
+            "reuse_private_keys",
+            With(|cx, line, tls| {
+                cx.flag(line)?;
+                tls.outcomes.push(TlsOutcome::ReusePrivateKeys);
+                Some(())
+            }),
+        ),
+        option::<Tls>(
+            "client_auth",
+            "client_auth { … }",
+            With(|cx, line, tls| {
+                tls.policy.client_authentication = Some(cx.client_auth(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&CLIENT_AUTH)),
+        option::<Tls>(
+            "issuer",
+            "issuer <issuer_name> [<params...>]",
+            With(|cx, line, tls| {
+                let Some(issuer) = inner_line(line) else {
+                    return cx.missing(line, "an issuer");
+                };
+                tls.issuers.push(cx.issuer(&issuer)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Modules(ISSUER_OPTIONS)),
+        option(
+            "get_certificate",
+            "get_certificate <manager_name> [<params...>]",
+            With(|cx, line, tls| {
+                let manager = cx.certificate_manager(line)?;
+                tls.outcomes.push(manager);
+                Some(())
+            }),
+        ),
+        option(
+            "insecure_secrets_log",
+            "insecure_secrets_log <log_file>",
+            Text(|tls| &mut tls.policy.insecure_secrets_log),
+        ),
+        option(
+            "renewal_window_ratio",
+            "renewal_window_ratio <ratio>",
+            With(|cx, line, tls| {
+                let ratio = cx.window_ratio(line)?;
+                tls.outcomes.push(TlsOutcome::RenewalWindowRatio(ratio));
+                Some(())
+            }),
+        ),
+        refused(
+            "force_automate",
+            "force_automate",
+            Unreleased("write it on the line itself: `tls force_automate`"),
+        ),
+    ],
+);
+
+/// The application protocols that are not offered.
+static IDLE_ALPN: IdleArguments = IdleArguments {
+    kind: "application protocol",
+    working: &["h2", "http/1.1"],
+    instead: "it is not offered: `h2` and `http/1.1` are what is spoken",
+};
+
+/// The ACME issuer that options describe piece by piece.
+fn acme(tls: &mut Tls) -> &mut AcmeIssuer {
+    tls.acme.get_or_insert_default()
+}
 
 const KEY_TYPES: [&str; 5] = ["ed25519", "p256", "p384", "rsa2048", "rsa4096"];
 
@@ -58,7 +252,7 @@ struct Tls {
 }
 
 impl Lowering<'_> {
-    pub(super) fn tls(&mut self, line: &Directive) -> Outcomes {
+    fn tls(&mut self, line: &Directive) -> Outcomes {
         let mut tls = Tls::default();
         self.between(line, &line.args, 0, 2)?;
         match line.args.as_slice() {
@@ -67,10 +261,7 @@ impl Lowering<'_> {
             [certificate, key] => self.tls_files(certificate, key, &mut tls),
             _ => {}
         }
-        self.each(line.lines(), |this, option| {
-            this.tls_option(option, &mut tls)?;
-            Some(())
-        })?;
+        self.read_options(&OPTIONS, line.lines(), &mut tls)?;
         let own = tls.acme.is_some() || tls.internal;
         if (own && !tls.issuers.is_empty()) || (tls.acme.is_some() && tls.internal) {
             let title = "`tls` names its issuer in two ways";
@@ -156,77 +347,6 @@ impl Lowering<'_> {
             any_tag: vec![tag],
             ..CertificateSelection::default()
         });
-    }
-
-    fn tls_option(&mut self, line: &Directive, tls: &mut Tls) -> Option<()> {
-        match line.name.text.as_str() {
-            "protocols" => {
-                self.no_block(line)?;
-                self.between(line, &line.args, 1, 2)?;
-                tls.policy.protocol_min = self.one_of(&line.args[0], &PROTOCOLS)?;
-                if let Some(max) = line.args.get(1) {
-                    tls.policy.protocol_max = self.one_of(max, &PROTOCOLS)?;
-                }
-            }
-            "ciphers" => tls.policy.cipher_suites.extend(self.words(line, &CIPHERS)?),
-            "curves" => tls.policy.curves.extend(self.words(line, &CURVES)?),
-            "alpn" => tls.policy.alpn = self.texts(line)?,
-            "load" => tls
-                .outcomes
-                .push(TlsOutcome::LoadFolders(self.texts(line)?)),
-            "ca" => tls.acme.get_or_insert_default().ca = self.single_text(line)?,
-            "ca_root" => {
-                let root = self.single_text(line)?;
-                tls.acme
-                    .get_or_insert_default()
-                    .trusted_roots_pem_files
-                    .push(root);
-            }
-            "eab" => {
-                let account = self.eab(line)?;
-                tls.acme.get_or_insert_default().external_account = Some(account);
-            }
-            "dns"
-            | "propagation_timeout"
-            | "propagation_delay"
-            | "dns_ttl"
-            | "dns_challenge_override_domain"
-            | "resolvers" => self.dns_challenge(line, tls.acme.get_or_insert_default())?,
-            "key_type" => tls.outcomes.push(TlsOutcome::KeyType(self.key_type(line)?)),
-            "on_demand" => {
-                self.flag(line)?;
-                tls.outcomes.push(TlsOutcome::OnDemand);
-            }
-            "reuse_private_keys" => {
-                self.flag(line)?;
-                tls.outcomes.push(TlsOutcome::ReusePrivateKeys);
-            }
-            "renewal_window_ratio" => {
-                let ratio = self.window_ratio(line)?;
-                tls.outcomes.push(TlsOutcome::RenewalWindowRatio(ratio));
-            }
-            "client_auth" => {
-                tls.policy.client_authentication = Some(self.client_auth(line)?);
-            }
-            "issuer" => {
-                let Some(issuer) = inner_line(line) else {
-                    return self.missing(line, "an issuer");
-                };
-                tls.issuers.push(self.issuer(&issuer)?);
-            }
-            "get_certificate" => tls.outcomes.push(self.certificate_manager(line)?),
-            "insecure_secrets_log" => tls.policy.insecure_secrets_log = self.single_text(line)?,
-            _ => return self.unknown_option(line),
-        }
-        Some(())
-    }
-
-    fn words(&mut self, line: &Directive, accepted: &[&str]) -> Option<Vec<String>> {
-        self.texts(line)?;
-        line.args
-            .iter()
-            .map(|word| self.one_of(word, accepted))
-            .collect()
     }
 
     /// The type of new keys, as the one word of a line.

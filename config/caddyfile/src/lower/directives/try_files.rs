@@ -4,24 +4,36 @@ use sluice_model::handler::Rewrite;
 use sluice_model::matcher::FileMatcher;
 use sluice_model::{Matcher, MatcherSet, Route};
 
-use super::Outcomes;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::Choice;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::matchers::TRY_POLICIES;
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::route;
 use crate::tree::Directive;
 
+/// `try_files`.
+pub(super) static TRY_FILES: Definition =
+    directive("try_files", "try_files <files...> [{ … }]", |cx, line| {
+        cx.try_files(line)
+    })
+    .with(&OPTIONS);
+
+static OPTIONS: Options<String> = Options::new(
+    "try_files",
+    &[option(
+        "policy",
+        "policy first_exist|first_exist_fallback|smallest_size|largest_size|most_recently_modified",
+        Choice(&TRY_POLICIES, |policy| policy),
+    )],
+);
+
 impl Lowering<'_> {
-    pub(super) fn try_files(&mut self, line: &Directive) -> Outcomes {
+    fn try_files(&mut self, line: &Directive) -> Outcomes {
         self.between(line, &line.args, 1, usize::MAX)?;
         let mut policy = String::new();
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "policy" => policy = this.try_policy(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&OPTIONS, line.lines(), &mut policy)?;
         // A candidate with a query needs a rewrite of its own.
         let mut routes = Vec::new();
         let mut candidates: Vec<String> = Vec::new();

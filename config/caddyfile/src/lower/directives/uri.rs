@@ -4,13 +4,21 @@ use sluice_model::handler::{
     PathReplacement, QueryOps, QueryPair, QueryReplacement, Rewrite, UriReplacement,
 };
 
-use super::Outcomes;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::Outcomes;
 use crate::tree::{Directive, Token};
 
+/// `uri`.
+pub(super) static URI: Definition = directive(
+    "uri",
+    "uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …",
+    |cx, line| cx.uri(line),
+);
+
 impl Lowering<'_> {
-    pub(super) fn uri(&mut self, line: &Directive) -> Outcomes {
+    fn uri(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             let Some((operation, args)) = args.split_first() else {
                 return this.missing(line, "an operation");

@@ -5,12 +5,21 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use sluice_model::Handler;
 
-use super::{Outcomes, scalar};
+use super::scalar;
 use crate::lower::Lowering;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
 
+/// `vars`.
+pub(super) static VARS: Definition = directive(
+    "vars",
+    "vars [<matcher>] [<name> <value>] [{ … }]",
+    |cx, line| cx.vars(line),
+);
+
 impl Lowering<'_> {
-    pub(super) fn vars(&mut self, line: &Directive) -> Outcomes {
+    fn vars(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             let mut vars = BTreeMap::new();
             if !args.is_empty() {

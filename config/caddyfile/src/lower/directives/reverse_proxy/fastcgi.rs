@@ -1,79 +1,155 @@
 //! The transports `fastcgi`, `scgi` and `uwsgi` of `reverse_proxy`; the latter two are sluice's own.
 
-use sluice_model::proxy::{CgiTransport, FastCgiTransport, Transport};
+use sluice_model::proxy::{CgiTransport, FastCgiTransport};
 
 use crate::lower::Lowering;
+use crate::lower::definition::Read::{Flag, Text, Texts, Time, With};
+use crate::lower::definition::{Options, option};
 use crate::tree::Directive;
 
+/// `transport fastcgi`.
+pub(super) static FASTCGI: Options<FastCgiTransport> = Options::new(
+    "transport fastcgi",
+    &[
+        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
+        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
+        option(
+            "env",
+            "env <key> <value>",
+            With(|cx, line, cgi| {
+                let (key, value) = cx.variable_of_cgi(line)?;
+                cgi.env.insert(key, value);
+                Some(())
+            }),
+        ),
+        option(
+            "resolve_root_symlink",
+            "resolve_root_symlink",
+            Flag(|cgi| &mut cgi.resolve_root_symlink),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            Time(|cgi| &mut cgi.dial_timeout),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            Time(|cgi| &mut cgi.read_timeout),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            Time(|cgi| &mut cgi.write_timeout),
+        ),
+        option(
+            "capture_stderr",
+            "capture_stderr",
+            Flag(|cgi| &mut cgi.capture_stderr),
+        ),
+    ],
+);
+
+/// `transport scgi`.
+pub(super) static SCGI: Options<CgiTransport> = Options::<CgiTransport>::new(
+    "transport scgi",
+    &[
+        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
+        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
+        option("env", "env <key> <value>", With(cgi_variable)),
+        option(
+            "resolve_root_symlink",
+            "resolve_root_symlink",
+            Flag(|cgi| &mut cgi.resolve_root_symlink),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            Time(|cgi| &mut cgi.dial_timeout),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            Time(|cgi| &mut cgi.read_timeout),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            Time(|cgi| &mut cgi.write_timeout),
+        ),
+    ],
+)
+.own();
+
+/// `transport uwsgi`.
+pub(super) static UWSGI: Options<CgiTransport> = Options::<CgiTransport>::new(
+    "transport uwsgi",
+    &[
+        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
+        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
+        option("env", "env <key> <value>", With(cgi_variable)),
+        option(
+            "resolve_root_symlink",
+            "resolve_root_symlink",
+            Flag(|cgi| &mut cgi.resolve_root_symlink),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            Time(|cgi| &mut cgi.dial_timeout),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            Time(|cgi| &mut cgi.read_timeout),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            Time(|cgi| &mut cgi.write_timeout),
+        ),
+        option(
+            "modifier1",
+            "modifier1 <number>",
+            With(|cx, line, cgi| {
+                cgi.modifier1 = cx.single_number(line, MODIFIER)?;
+                Some(())
+            }),
+        ),
+        option(
+            "modifier2",
+            "modifier2 <number>",
+            With(|cx, line, cgi| {
+                cgi.modifier2 = cx.single_number(line, MODIFIER)?;
+                Some(())
+            }),
+        ),
+    ],
+)
+.own();
+
+const MODIFIER: &str = "a number from 0 to 255";
+
+fn cgi_variable(cx: &mut Lowering<'_>, line: &Directive, cgi: &mut CgiTransport) -> Option<()> {
+    let (key, value) = cx.variable_of_cgi(line)?;
+    cgi.env.insert(key, value);
+    Some(())
+}
+
 impl Lowering<'_> {
-    /// The words of `transport fastcgi`, but for those of its own records, and the modifiers of uwsgi.
-    pub(super) fn cgi_transport(&mut self, line: &Directive) -> Option<CgiTransport> {
-        let mut shared = FastCgiTransport::default();
-        let (mut modifier1, mut modifier2) = (0, 0);
-        self.each(line.lines(), |this, option| {
-            const MODIFIER: &str = "a number from 0 to 255";
-            let is_uwsgi = this.place == "transport uwsgi";
-            match option.name.text.as_str() {
-                "modifier1" if is_uwsgi => modifier1 = this.single_number(option, MODIFIER)?,
-                "modifier2" if is_uwsgi => modifier2 = this.single_number(option, MODIFIER)?,
-                "capture_stderr" => return this.unknown_option(option),
-                _ if this.fastcgi_option(option, &mut shared)? => {}
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        Some(CgiTransport {
-            root: shared.root,
-            split_path: shared.split_path,
-            resolve_root_symlink: shared.resolve_root_symlink,
-            env: shared.env,
-            dial_timeout: shared.dial_timeout,
-            read_timeout: shared.read_timeout,
-            write_timeout: shared.write_timeout,
-            modifier1,
-            modifier2,
-            ..CgiTransport::default()
-        })
-    }
-
-    pub(super) fn fastcgi_transport(&mut self, line: &Directive) -> Option<Transport> {
-        let mut transport = FastCgiTransport::default();
-        self.each(line.lines(), |this, option| {
-            if !this.fastcgi_option(option, &mut transport)? {
-                return this.unknown_option(option);
-            }
-            Some(())
-        })?;
-        Some(Transport::FastCgi(Box::new(transport)))
-    }
-
-    /// Reads a line if it is an option of FastCGI.
+    /// Reads a line of `php_fastcgi` that `transport fastcgi` has as well.
     pub(in crate::lower) fn fastcgi_option(
         &mut self,
         line: &Directive,
         transport: &mut FastCgiTransport,
-    ) -> Option<bool> {
-        match line.name.text.as_str() {
-            "root" => transport.root = self.single_text(line)?,
-            "split" => transport.split_path = self.texts(line)?,
-            "env" => {
-                self.no_block(line)?;
-                let [key, value] = self.exact::<2>(line, &line.args)?;
-                transport.env.insert(key.text.clone(), value.text.clone());
-            }
-            "resolve_root_symlink" => {
-                self.flag(line)?;
-                transport.resolve_root_symlink = true;
-            }
-            "capture_stderr" => {
-                self.flag(line)?;
-                transport.capture_stderr = true;
-            }
-            "dial_timeout" => transport.dial_timeout = self.single_duration(line)?,
-            "read_timeout" => transport.read_timeout = self.single_duration(line)?,
-            "write_timeout" => transport.write_timeout = self.single_duration(line)?,
-            _ => return Some(false),
-        }
-        Some(true)
+    ) -> Option<()> {
+        self.read_option(&FASTCGI, line, transport)
+    }
+
+    /// The name and the value of a variable for the application: `env <key> <value>`.
+    fn variable_of_cgi(&mut self, line: &Directive) -> Option<(String, String)> {
+        self.no_block(line)?;
+        let [key, value] = self.exact::<2>(line, &line.args)?;
+        Some((key.text.clone(), value.text.clone()))
     }
 }

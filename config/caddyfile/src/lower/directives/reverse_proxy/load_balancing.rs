@@ -1,16 +1,90 @@
 //! How `reverse_proxy` chooses among its upstreams: the options `lb_*` and `circuit_breaker`.
 
-use sluice_model::RawModule;
 use sluice_model::proxy::{
-    CookieHash, HeaderHash, LoadBalancing, NoPolicySettings, QueryHash, RandomChoose,
-    SelectionPolicy, Weighted,
+    CookieHash, HeaderHash, NoPolicySettings, QueryHash, RandomChoose, SelectionPolicy, Weighted,
 };
+use sluice_model::{Duration, RawModule};
 
 use crate::lower::Lowering;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Options, option};
 use crate::lower::matchers::inner_line;
 use crate::tree::{Directive, Quote, Token};
 
-/// The policies there are.
+/// The options of policies that choose by a key.
+pub(super) static LB_POLICY: Options<Keyed> = Options::new(
+    "lb_policy",
+    &[
+        option(
+            "fallback",
+            "fallback <policy>",
+            With(|cx, line, keyed| {
+                if keyed.fallback.is_some() {
+                    return cx.duplicate(line);
+                }
+                keyed.fallback = Some(Box::new(cx.selection_policy(line)?));
+                Some(())
+            }),
+        ),
+        option(
+            "max_age",
+            "max_age <duration>",
+            With(|cx, line, keyed| {
+                if !keyed.is_cookie {
+                    return cx.unknown_option(line);
+                }
+                keyed.max_age = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// What the options of a policy that chooses by a key amount to.
+#[derive(Default)]
+pub(super) struct Keyed {
+    is_cookie: bool,
+    fallback: Option<Box<SelectionPolicy>>,
+    /// How long the cookie lives.
+    max_age: Duration,
+}
+
+/// The options of `circuit_breaker`.
+pub(super) static CIRCUIT_BREAKER: Options<RawModule> = Options::<RawModule>::new(
+    "circuit_breaker",
+    &[
+        option(
+            "trip_duration",
+            "trip_duration <duration>",
+            With(|cx, line, module| {
+                let duration = cx.single_duration(line)?;
+                module.insert(line.name.text.clone(), duration.0.into());
+                Some(())
+            }),
+        ),
+        option(
+            "window",
+            "window <duration>",
+            With(|cx, line, module| {
+                let duration = cx.single_duration(line)?;
+                module.insert(line.name.text.clone(), duration.0.into());
+                Some(())
+            }),
+        ),
+        option(
+            "min_requests",
+            "min_requests <n>",
+            With(|cx, line, module| {
+                let count = cx.events(line)?;
+                module.insert(line.name.text.clone(), count.into());
+                Some(())
+            }),
+        ),
+    ],
+)
+.own();
+
+/// The supported policies.
 const POLICIES: [&str; 12] = [
     "random",
     "random_choose",
@@ -27,27 +101,8 @@ const POLICIES: [&str; 12] = [
 ];
 
 impl Lowering<'_> {
-    pub(super) fn balancing_option(
-        &mut self,
-        line: &Directive,
-        lb: &mut LoadBalancing,
-    ) -> Option<()> {
-        match line.name.text.as_str() {
-            "lb_policy" if lb.selection_policy.is_some() => return self.duplicate(line),
-            "lb_policy" => lb.selection_policy = Some(self.selection_policy(line)?),
-            "lb_retries" => lb.retries = self.single_number(line, "a number of retries")?,
-            "lb_try_duration" => lb.try_duration = self.single_duration(line)?,
-            "lb_try_interval" => lb.try_interval = self.single_duration(line)?,
-            "lb_retry_match" => lb.retry_match.push(self.inline_matcher(line)?),
-            "lb_slow_start" => lb.slow_start = self.single_duration(line)?,
-            "lb_bounded_load" => lb.bounded_load = self.percent_from_100(line)?,
-            _ => return self.unknown_option(line),
-        }
-        Some(())
-    }
-
     /// A matcher set written behind an option: a block, a line, or a quoted expression.
-    fn inline_matcher(&mut self, line: &Directive) -> Option<sluice_model::MatcherSet> {
+    pub(super) fn inline_matcher(&mut self, line: &Directive) -> Option<sluice_model::MatcherSet> {
         match line.args.as_slice() {
             [] if line.lines().is_empty() => self.missing(line, "a matcher"),
             [] => self.matcher_lines(line.lines(), ""),
@@ -61,7 +116,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn selection_policy(&mut self, line: &Directive) -> Option<SelectionPolicy> {
+    pub(super) fn selection_policy(&mut self, line: &Directive) -> Option<SelectionPolicy> {
         let Some((policy, args)) = line.args.split_first() else {
             return self.missing(line, "a policy");
         };
@@ -113,19 +168,14 @@ impl Lowering<'_> {
     ) -> Option<SelectionPolicy> {
         let (min, max) = if name == "cookie" { (0, 2) } else { (1, 1) };
         self.between(line, args, min, max)?;
-        let mut fallback = None;
-        let mut max_age = sluice_model::Duration::default();
-        let place = std::mem::replace(&mut self.place, "lb_policy");
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "fallback" if fallback.is_some() => return this.duplicate(option),
-                "fallback" => fallback = Some(Box::new(this.selection_policy(option)?)),
-                "max_age" if name == "cookie" => max_age = this.single_duration(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        self.place = place;
+        let mut keyed = Keyed {
+            is_cookie: name == "cookie",
+            ..Keyed::default()
+        };
+        self.read_options(&LB_POLICY, line.lines(), &mut keyed)?;
+        let Keyed {
+            fallback, max_age, ..
+        } = keyed;
         let text = |at: usize| {
             args.get(at)
                 .map(|word| word.text.clone())
@@ -162,17 +212,8 @@ impl Lowering<'_> {
         module.insert("type".to_owned(), "internal".into());
         module.insert("factor".to_owned(), factor.into());
         module.insert("threshold".to_owned(), threshold.into());
-        let place = std::mem::replace(&mut self.place, "circuit_breaker");
-        self.each(line.lines(), |this, option| {
-            let word = option.name.text.clone();
-            let value: serde_json::Value = match word.as_str() {
-                "trip_duration" | "window" => this.single_duration(option)?.0.into(),
-                "min_requests" => this.events(option)?.into(),
-                _ => return this.unknown_option(option),
-            };
-            module.insert(word, value);
-            Some(())
-        })?;
+        let place = std::mem::replace(&mut self.place, &CIRCUIT_BREAKER);
+        self.read_lines(&CIRCUIT_BREAKER, line.lines(), &mut module)?;
         self.place = place;
         Some(module)
     }
@@ -188,21 +229,6 @@ impl Lowering<'_> {
                 let label = "expected percent of an even share, 100 or more";
                 let diagnostic = word.error("invalid-number", title, label);
                 self.refuse(diagnostic.help("125 is usual"))
-            }
-        }
-    }
-
-    /// A whole number of percent from 1 to 100, with or without the sign.
-    pub(super) fn percent_to_100(&mut self, line: &Directive) -> Option<i64> {
-        let word = self.single(line)?;
-        let digits = word.text.strip_suffix('%').unwrap_or(&word.text);
-        match digits.parse::<u32>() {
-            Ok(percent @ 1..=100) => Some(i64::from(percent)),
-            Ok(_) | Err(_) => {
-                let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
-                let label = "expected percent of all upstreams, 1 to 100";
-                let diagnostic = word.error("invalid-number", title, label);
-                self.refuse(diagnostic.help("`max_ejected 50` leaves every second one in"))
             }
         }
     }
