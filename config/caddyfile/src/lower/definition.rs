@@ -253,6 +253,8 @@ pub(super) struct Options<T: 'static> {
     name: &'static str,
     is_own: bool,
     options: &'static [OptionDefinition<T>],
+    /// Further options: other tables have `options` as well, and not these.
+    more: &'static [OptionDefinition<T>],
     others: Option<&'static dyn OptionTable>,
 }
 
@@ -266,6 +268,7 @@ impl<T> Options<T> {
             name,
             is_own: false,
             options,
+            more: &[],
             others: None,
         }
     }
@@ -276,7 +279,13 @@ impl<T> Options<T> {
         self
     }
 
-    /// With those of another table besides.
+    /// With further options behind those that it has in common with other tables.
+    pub(super) const fn more(mut self, more: &'static [OptionDefinition<T>]) -> Self {
+        self.more = more;
+        self
+    }
+
+    /// With those of another table besides, which are read elsewhere.
     pub(super) const fn and(mut self, others: &'static dyn OptionTable) -> Self {
         self.others = Some(others);
         self
@@ -284,7 +293,12 @@ impl<T> Options<T> {
 
     /// Whether there is an option of this name.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.options.iter().any(|option| option.entry.name == name)
+        self.option(name).is_some()
+    }
+
+    fn option(&self, name: &str) -> Option<&'static OptionDefinition<T>> {
+        let mut options = self.options.iter().chain(self.more);
+        options.find(|option| option.entry.name == name)
     }
 }
 
@@ -298,7 +312,8 @@ impl<T> OptionTable for Options<T> {
     }
 
     fn entry(&self, at: usize) -> Option<&'static Entry> {
-        self.options.get(at).map(|option| &option.entry)
+        let mut options = self.options.iter().chain(self.more);
+        options.nth(at).map(|option| &option.entry)
     }
 
     fn others(&self) -> Option<&'static dyn OptionTable> {
@@ -438,9 +453,7 @@ impl Lowering<'_> {
         line: &Directive,
         into: &mut T,
     ) -> Option<()> {
-        let name = line.name.text.as_str();
-        let found = table.options.iter().find(|known| known.entry.name == name);
-        let Some(option) = found else {
+        let Some(option) = table.option(&line.name.text) else {
             return self.unknown_option(line);
         };
         match &option.read {

@@ -2,10 +2,11 @@
 
 use sluice_model::handler::{Rewrite, StaticResponse};
 use sluice_model::matcher::FileMatcher;
-use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
+use sluice_model::proxy::{ReverseProxy, Transport};
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
 use super::reverse_proxy::REVERSE_PROXY;
+use super::reverse_proxy::fastcgi::Cgi;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
 use crate::lower::definition::Read::{Text, Texts, With};
@@ -18,7 +19,7 @@ use crate::tree::Directive;
 struct Php {
     index: String,
     try_files: Vec<String>,
-    transport: FastCgiTransport,
+    cgi: Cgi,
 }
 
 /// `php_fastcgi`.
@@ -33,55 +34,43 @@ pub(super) static PHP_FASTCGI: Definition = directive(
 static OPTIONS: Options<Php> = Options::<Php>::new(
     "php_fastcgi",
     &[
-        option(
-            "root",
-            "root <path>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
-        ),
-        option(
-            "split",
-            "split <substrings...>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
-        ),
+        option("root", "root <path>", With(fastcgi_option)),
+        option("split", "split <substrings...>", With(fastcgi_option)),
         option("index", "index <filename>|off", Text(|php| &mut php.index)),
         option(
             "try_files",
             "try_files <files...>",
             Texts(|php| &mut php.try_files),
         ),
-        option(
-            "env",
-            "env <key> <value>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
-        ),
+        option("env", "env <key> <value>", With(fastcgi_option)),
         option(
             "resolve_root_symlink",
             "resolve_root_symlink",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+            With(fastcgi_option),
         ),
-        option(
-            "capture_stderr",
-            "capture_stderr",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
-        ),
+        option("capture_stderr", "capture_stderr", With(fastcgi_option)),
         option(
             "dial_timeout",
             "dial_timeout <duration>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+            With(fastcgi_option),
         ),
         option(
             "read_timeout",
             "read_timeout <duration>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+            With(fastcgi_option),
         ),
         option(
             "write_timeout",
             "write_timeout <duration>",
-            With(|cx, line, php| cx.fastcgi_option(line, &mut php.transport)),
+            With(fastcgi_option),
         ),
     ],
 )
 .and(&REVERSE_PROXY);
+
+fn fastcgi_option(cx: &mut Lowering<'_>, line: &Directive, php: &mut Php) -> Option<()> {
+    cx.fastcgi_option(line, &mut php.cgi)
+}
 
 impl Lowering<'_> {
     fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
@@ -89,7 +78,7 @@ impl Lowering<'_> {
         let mut php = Php {
             index: "index.php".to_string(),
             try_files: Vec::new(),
-            transport: FastCgiTransport::default(),
+            cgi: Cgi::default(),
         };
         let mut rest = Vec::new();
         self.each(line.lines(), |this, option| {
@@ -102,16 +91,17 @@ impl Lowering<'_> {
         if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
             return self.duplicate(option);
         }
-        if php.transport.split_path.is_empty() {
-            php.transport.split_path = vec![".php".to_string()];
+        if php.cgi.fastcgi.split_path.is_empty() {
+            php.cgi.fastcgi.split_path = vec![".php".to_string()];
         }
         let speaks = ReverseProxy {
-            transport: Some(Transport::FastCgi(Box::new(php.transport.clone()))),
+            transport: Some(Transport::FastCgi(Box::new(php.cgi.fastcgi.clone()))),
             ..ReverseProxy::default()
         };
         let proxy = self.proxy_block(line, args, &rest, speaks)?;
         let scripts: Vec<String> = php
-            .transport
+            .cgi
+            .fastcgi
             .split_path
             .iter()
             .map(|ending| format!("*{ending}"))
@@ -169,7 +159,7 @@ fn index_routes(php: &Php) -> Vec<Route> {
     let file = FileMatcher {
         try_files,
         try_policy: try_policy.to_string(),
-        split_path: php.transport.split_path.clone(),
+        split_path: php.cgi.fastcgi.split_path.clone(),
         ..FileMatcher::default()
     };
     let uri = "{http.matchers.file.relative}".to_string();

@@ -4,115 +4,28 @@ use sluice_model::proxy::{CgiTransport, FastCgiTransport};
 
 use crate::lower::Lowering;
 use crate::lower::definition::Read::{Flag, Text, Texts, Time, With};
-use crate::lower::definition::{Options, option};
+use crate::lower::definition::{OptionDefinition, Options, option};
 use crate::tree::Directive;
 
 /// `transport fastcgi`.
-pub(super) static FASTCGI: Options<FastCgiTransport> = Options::new(
-    "transport fastcgi",
-    &[
-        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
-        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
-        option(
-            "env",
-            "env <key> <value>",
-            With(|cx, line, cgi| {
-                let (key, value) = cx.variable_of_cgi(line)?;
-                cgi.env.insert(key, value);
-                Some(())
-            }),
-        ),
-        option(
-            "resolve_root_symlink",
-            "resolve_root_symlink",
-            Flag(|cgi| &mut cgi.resolve_root_symlink),
-        ),
-        option(
-            "dial_timeout",
-            "dial_timeout <duration>",
-            Time(|cgi| &mut cgi.dial_timeout),
-        ),
-        option(
-            "read_timeout",
-            "read_timeout <duration>",
-            Time(|cgi| &mut cgi.read_timeout),
-        ),
-        option(
-            "write_timeout",
-            "write_timeout <duration>",
-            Time(|cgi| &mut cgi.write_timeout),
-        ),
-        option(
-            "capture_stderr",
-            "capture_stderr",
-            Flag(|cgi| &mut cgi.capture_stderr),
-        ),
-    ],
-);
+pub(super) static FASTCGI: Options<Cgi> =
+    Options::<Cgi>::new("transport fastcgi", SHARED).more(&[option(
+        "capture_stderr",
+        "capture_stderr",
+        Flag(|cgi| &mut cgi.fastcgi.capture_stderr),
+    )]);
 
 /// `transport scgi`.
-pub(super) static SCGI: Options<CgiTransport> = Options::<CgiTransport>::new(
-    "transport scgi",
-    &[
-        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
-        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
-        option("env", "env <key> <value>", With(cgi_variable)),
-        option(
-            "resolve_root_symlink",
-            "resolve_root_symlink",
-            Flag(|cgi| &mut cgi.resolve_root_symlink),
-        ),
-        option(
-            "dial_timeout",
-            "dial_timeout <duration>",
-            Time(|cgi| &mut cgi.dial_timeout),
-        ),
-        option(
-            "read_timeout",
-            "read_timeout <duration>",
-            Time(|cgi| &mut cgi.read_timeout),
-        ),
-        option(
-            "write_timeout",
-            "write_timeout <duration>",
-            Time(|cgi| &mut cgi.write_timeout),
-        ),
-    ],
-)
-.own();
+pub(super) static SCGI: Options<Cgi> = Options::<Cgi>::new("transport scgi", SHARED).own();
 
 /// `transport uwsgi`.
-pub(super) static UWSGI: Options<CgiTransport> = Options::<CgiTransport>::new(
-    "transport uwsgi",
-    &[
-        option("root", "root <path>", Text(|cgi| &mut cgi.root)),
-        option("split", "split <at>", Texts(|cgi| &mut cgi.split_path)),
-        option("env", "env <key> <value>", With(cgi_variable)),
-        option(
-            "resolve_root_symlink",
-            "resolve_root_symlink",
-            Flag(|cgi| &mut cgi.resolve_root_symlink),
-        ),
-        option(
-            "dial_timeout",
-            "dial_timeout <duration>",
-            Time(|cgi| &mut cgi.dial_timeout),
-        ),
-        option(
-            "read_timeout",
-            "read_timeout <duration>",
-            Time(|cgi| &mut cgi.read_timeout),
-        ),
-        option(
-            "write_timeout",
-            "write_timeout <duration>",
-            Time(|cgi| &mut cgi.write_timeout),
-        ),
+pub(super) static UWSGI: Options<Cgi> = Options::<Cgi>::new("transport uwsgi", SHARED)
+    .more(&[
         option(
             "modifier1",
             "modifier1 <number>",
             With(|cx, line, cgi| {
-                cgi.modifier1 = cx.single_number(line, MODIFIER)?;
+                cgi.modifiers[0] = cx.single_number(line, MODIFIER)?;
                 Some(())
             }),
         ),
@@ -120,20 +33,80 @@ pub(super) static UWSGI: Options<CgiTransport> = Options::<CgiTransport>::new(
             "modifier2",
             "modifier2 <number>",
             With(|cx, line, cgi| {
-                cgi.modifier2 = cx.single_number(line, MODIFIER)?;
+                cgi.modifiers[1] = cx.single_number(line, MODIFIER)?;
                 Some(())
             }),
         ),
-    ],
-)
-.own();
+    ])
+    .own();
+
+/// What all three have.
+const SHARED: &[OptionDefinition<Cgi>] = &[
+    option("root", "root <path>", Text(|cgi| &mut cgi.fastcgi.root)),
+    option(
+        "split",
+        "split <at>",
+        Texts(|cgi| &mut cgi.fastcgi.split_path),
+    ),
+    option(
+        "env",
+        "env <key> <value>",
+        With(|cx, line, cgi| {
+            cx.no_block(line)?;
+            let [key, value] = cx.exact::<2>(line, &line.args)?;
+            let env = &mut cgi.fastcgi.env;
+            env.insert(key.text.clone(), value.text.clone());
+            Some(())
+        }),
+    ),
+    option(
+        "resolve_root_symlink",
+        "resolve_root_symlink",
+        Flag(|cgi| &mut cgi.fastcgi.resolve_root_symlink),
+    ),
+    option(
+        "dial_timeout",
+        "dial_timeout <duration>",
+        Time(|cgi| &mut cgi.fastcgi.dial_timeout),
+    ),
+    option(
+        "read_timeout",
+        "read_timeout <duration>",
+        Time(|cgi| &mut cgi.fastcgi.read_timeout),
+    ),
+    option(
+        "write_timeout",
+        "write_timeout <duration>",
+        Time(|cgi| &mut cgi.fastcgi.write_timeout),
+    ),
+];
 
 const MODIFIER: &str = "a number from 0 to 255";
 
-fn cgi_variable(cx: &mut Lowering<'_>, line: &Directive, cgi: &mut CgiTransport) -> Option<()> {
-    let (key, value) = cx.variable_of_cgi(line)?;
-    cgi.env.insert(key, value);
-    Some(())
+/// The settings of the three transports: those of FastCGI, and the modifiers of uwsgi.
+#[derive(Default)]
+pub(in crate::lower) struct Cgi {
+    pub(in crate::lower) fastcgi: FastCgiTransport,
+    modifiers: [u8; 2],
+}
+
+impl From<Cgi> for CgiTransport {
+    fn from(cgi: Cgi) -> CgiTransport {
+        let shared = cgi.fastcgi;
+        let [modifier1, modifier2] = cgi.modifiers;
+        CgiTransport {
+            root: shared.root,
+            split_path: shared.split_path,
+            resolve_root_symlink: shared.resolve_root_symlink,
+            env: shared.env,
+            dial_timeout: shared.dial_timeout,
+            read_timeout: shared.read_timeout,
+            write_timeout: shared.write_timeout,
+            modifier1,
+            modifier2,
+            ..CgiTransport::default()
+        }
+    }
 }
 
 impl Lowering<'_> {
@@ -141,15 +114,8 @@ impl Lowering<'_> {
     pub(in crate::lower) fn fastcgi_option(
         &mut self,
         line: &Directive,
-        transport: &mut FastCgiTransport,
+        cgi: &mut Cgi,
     ) -> Option<()> {
-        self.read_option(&FASTCGI, line, transport)
-    }
-
-    /// The name and the value of a variable for the application: `env <key> <value>`.
-    fn variable_of_cgi(&mut self, line: &Directive) -> Option<(String, String)> {
-        self.no_block(line)?;
-        let [key, value] = self.exact::<2>(line, &line.args)?;
-        Some((key.text.clone(), value.text.clone()))
+        self.read_option(&FASTCGI, line, cgi)
     }
 }

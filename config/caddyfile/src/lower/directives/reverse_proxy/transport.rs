@@ -86,9 +86,9 @@ impl Lowering<'_> {
         self.exact::<0>(line, args)?;
         Some(match name.text.as_str() {
             "http" => Transport::Http(Box::new(self.module_options(&HTTP, line)?)),
-            "fastcgi" => Transport::FastCgi(Box::new(self.module_options(&FASTCGI, line)?)),
-            "scgi" => Transport::Scgi(Box::new(self.module_options(&SCGI, line)?)),
-            "uwsgi" => Transport::Uwsgi(Box::new(self.module_options(&UWSGI, line)?)),
+            "fastcgi" => Transport::FastCgi(Box::new(self.module_options(&FASTCGI, line)?.fastcgi)),
+            "scgi" => Transport::Scgi(Box::new(self.module_options(&SCGI, line)?.into())),
+            "uwsgi" => Transport::Uwsgi(Box::new(self.module_options(&UWSGI, line)?.into())),
             _ => {
                 return self.unknown_module(
                     name,
