@@ -273,6 +273,14 @@ impl Lowering<'_> {
             let diagnostic = line.name.error("unsupported-option", title, why);
             return self.refuse(diagnostic.help(instead));
         }
+        if known.is_some() {
+            // The table is that of several blocks, of which this one lacks the option.
+            let title = format!("{what} is not allowed here");
+            let diagnostic = line
+                .name
+                .error("unknown-option", title, "not in this block");
+            return self.refuse(diagnostic);
+        }
         let names: Vec<&str> = self.place.lowered_names().collect();
         let guess = closest(name, names.iter().copied());
         let mut diagnostic = line

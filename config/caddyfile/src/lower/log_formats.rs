@@ -125,8 +125,7 @@ impl Lowering<'_> {
     fn line_encoder(&mut self, line: &Directive) -> Option<LineEncoder> {
         self.between(line, &line.args, 0, 0)?;
         let mut encoder = LineEncoder::default();
-        self.place = &FORMAT;
-        self.read_lines(&FORMAT, line.lines(), &mut encoder)?;
+        self.read_options(&FORMAT, line.lines(), &mut encoder)?;
         Some(encoder)
     }
 

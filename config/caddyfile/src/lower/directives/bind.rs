@@ -52,7 +52,7 @@ impl Lowering<'_> {
             addresses: texts(&line.args),
             protocols: Vec::new(),
         };
-        self.read_lines(&OPTIONS, line.lines(), &mut bind)?;
+        self.read_options(&OPTIONS, line.lines(), &mut bind)?;
         Some(bind)
     }
 }

@@ -111,8 +111,7 @@ impl Lowering<'_> {
     pub(super) fn on_demand(&mut self, line: &Directive) -> Option<OnDemand> {
         self.between(line, &line.args, 0, 0)?;
         let mut permission = None;
-        self.place = &ON_DEMAND;
-        self.read_lines(&ON_DEMAND, line.lines(), &mut permission)?;
+        self.read_options(&ON_DEMAND, line.lines(), &mut permission)?;
         if permission.is_none() {
             return self.missing(line, "`ask <endpoint>`");
         }

@@ -485,11 +485,7 @@ impl Lowering<'_> {
     pub(super) fn metrics_option(&mut self, line: &Directive) -> Option<Metrics> {
         self.between(line, &line.args, 0, 0)?;
         let mut metrics = Metrics::default();
-        self.place = &METRICS;
-        self.each(line.lines(), |this, option| {
-            this.flag(option)?;
-            this.read_option(&METRICS, option, &mut metrics)
-        })?;
+        self.read_options(&METRICS, line.lines(), &mut metrics)?;
         Some(metrics)
     }
 

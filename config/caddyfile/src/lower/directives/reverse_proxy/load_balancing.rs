@@ -212,9 +212,7 @@ impl Lowering<'_> {
         module.insert("type".to_owned(), "internal".into());
         module.insert("factor".to_owned(), factor.into());
         module.insert("threshold".to_owned(), threshold.into());
-        let place = std::mem::replace(&mut self.place, &CIRCUIT_BREAKER);
-        self.read_lines(&CIRCUIT_BREAKER, line.lines(), &mut module)?;
-        self.place = place;
+        self.read_options(&CIRCUIT_BREAKER, line.lines(), &mut module)?;
         Some(module)
     }
 
