@@ -104,7 +104,7 @@ static PYTHON: Definition = directive(
     |_, _| None,
 )
 .but(Verdict::Plugin(
-    "run the application by itself and pass requests on with `reverse_proxy`",
+    "run the application as a server of its own and use `reverse_proxy`",
 ));
 
 static TIMEOUTS: Definition = directive("timeouts", "timeouts { … }", |_, _| None).but(

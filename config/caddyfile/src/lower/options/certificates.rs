@@ -57,8 +57,7 @@ pub(super) static ON_DEMAND: Options<Option<RawModule>> = Options::new(
     ],
 );
 
-const LIMITS_OF_ENDPOINT: &str =
-    "limits are the business of the endpoint named by `ask`; remove the line";
+const LIMITS_OF_ENDPOINT: &str = "the endpoint of `ask` decides on limits; remove the line";
 
 impl Lowering<'_> {
     /// `acme_dns [<provider>]`: without one it is that of `dns`, which may stand further below.
