@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use sluice_message::date::parse_http;
 use sluice_message::{FieldId, Method, Status};
-use sluice_model::proxy::KeepFile as Config;
+use sluice_model::nginx::KeepFile as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 

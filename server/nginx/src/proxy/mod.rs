@@ -10,7 +10,7 @@ mod next_upstream;
 use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
-use sluice_model::proxy::NginxProxy as Config;
+use sluice_model::nginx::NginxProxy as Config;
 use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;

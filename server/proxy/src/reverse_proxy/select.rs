@@ -637,7 +637,7 @@ fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy
             fallback: fallback(&config.fallback)?,
         },
         // The group makes the selection.
-        Some(SelectionPolicy::Nginx(_)) => Policy::First,
+        Some(SelectionPolicy::Group(_)) => Policy::First,
         Some(other @ SelectionPolicy::Other(_)) => {
             return Err(Refusal::new(format!(
                 "unknown lb_policy `{}`",

@@ -3,7 +3,7 @@
 
 use sluice_message::FieldId;
 use sluice_message::date::format_http;
-use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
+use sluice_model::proxy::{StickyCookie as Config, UpstreamGroup};
 use sluice_route::Template;
 
 use sluice_pipeline::build::Builder;
@@ -49,7 +49,7 @@ const FAR_AWAY: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 impl Sticky {
     /// Parses the settings of a group; `None` without session persistence.
-    pub fn build(config: &NginxGroup, builder: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
+    pub fn build(config: &UpstreamGroup, builder: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
         let Some(sticky) = &config.sticky else {
             return Ok(None);
         };

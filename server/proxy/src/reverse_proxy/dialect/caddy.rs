@@ -18,7 +18,7 @@ use sluice_upstream::{Call, Response, Timeouts};
 use super::{Destination, Dialect, FailedTry, Original, Reported};
 use crate::reverse_proxy::addresses::Sockets;
 use crate::reverse_proxy::buffering::{Ahead, Buffering, Rules};
-use crate::reverse_proxy::language::{EmptyFields, Language};
+use crate::reverse_proxy::language::{EmptyFields, Language, ShownFields};
 use crate::reverse_proxy::retry::{Retries, Sharing};
 use crate::reverse_proxy::tried::Tried;
 use crate::reverse_proxy::upstream::Upstream;
@@ -75,6 +75,10 @@ impl Language for Caddyfile {
 
     fn sockets(&self) -> Sockets {
         Sockets::Refused
+    }
+
+    fn shown_fields(&self) -> ShownFields {
+        ShownFields::AsForwarded
     }
 }
 

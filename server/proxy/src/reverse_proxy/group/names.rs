@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use sluice_message::Moment;
-use sluice_model::proxy::NginxGroup as Config;
+use sluice_model::proxy::UpstreamGroup as Config;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::timeout::within;
@@ -411,7 +411,7 @@ impl Drop for EndOfAsking {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use sluice_model::proxy::NginxServer;
+    use sluice_model::proxy::GroupServer;
     use sluice_policy::group::Method;
 
     use super::*;
@@ -419,10 +419,10 @@ mod tests {
     fn names(weight: u32, is_backup: bool) -> Names {
         let config = Config::default();
         let line = || Line {
-            server: NginxServer {
+            server: GroupServer {
                 name: "a.test".to_owned(),
                 weight,
-                ..NginxServer::default()
+                ..GroupServer::default()
             },
             dial: "a.test:80".to_owned(),
             requests_max: 0,
