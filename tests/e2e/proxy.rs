@@ -460,7 +460,8 @@ fn a_client_that_disconnects_cancels_the_upstream_response() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.take(1000).len(), 1000);
     drop(client);
-    received.recv_timeout(Duration::from_secs(20))
+    received
+        .recv_timeout(Duration::from_secs(20))
         .expect("the upstream is told");
 }
 

@@ -169,6 +169,6 @@ mod tests {
         let error = set("wrong", "a.example.test").unwrap_err();
         assert!(error.contains("who are you"), "{error}");
         let error = set("token", "a.other.test").unwrap_err();
-        assert!(error.contains("no zone"), "{error}");
+        assert!(error.contains("no access to a zone"), "{error}");
     }
 }

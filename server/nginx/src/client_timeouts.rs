@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_browsers_are_told_as_nginx_tells_them() {
+    fn old_browsers_are_detected_as_in_nginx() {
         for (agent, expected) in [
             ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)", true),
             (

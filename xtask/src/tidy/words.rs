@@ -452,7 +452,9 @@ impl Prose {
 
 /// Whether a line of code gives a field its name in JSON or TOML, which cannot change.
 fn names_field(code: &str) -> bool {
-    ["rename = ", "alias = "].iter().any(|name| code.contains(name))
+    ["rename = ", "alias = "]
+        .iter()
+        .any(|name| code.contains(name))
 }
 
 fn phrase_at(text: &str, start: usize, end: usize) -> &str {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_model::ProcessApp;
 use sluice_net::{Shortage, SlotLimit};
-use sluice_observe::log::{CROWD, Log};
+use sluice_observe::log::{CROWD, Log, Severity};
 
 /// The maximum number of open files of the process, and the number of workers that share it.
 pub struct Files {
@@ -33,7 +33,9 @@ pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLim
                 CROWD,
                 "worker_connections are not enough, reusing connections",
             ),
-            Shortage::Refused => log.error(CROWD, "worker_connections are not enough"),
+            Shortage::Refused => {
+                log.entry(Severity::Alert, CROWD, "worker_connections are not enough")
+            }
         };
         entry.integer("worker_connections", u64::from(max)).send();
     };

@@ -25,7 +25,7 @@ use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::Recorder;
-use sluice_observe::log::{Level, Log};
+use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::metrics;
 use sluice_observe::panics;
 use sluice_serve::explain::Question;
@@ -600,7 +600,11 @@ impl Process {
                 .send(),
             Err(why) => self
                 .log
-                .error("config", "configuration rejected; the old one stays in use")
+                .entry(
+                    Severity::Emergency,
+                    "config",
+                    "configuration rejected; the old one stays in use",
+                )
                 .text("trigger", trigger)
                 .text("error", why)
                 .send(),

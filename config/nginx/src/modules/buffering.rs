@@ -1,7 +1,8 @@
 //! `*_buffering`, `*_buffers`, `*_busy_buffers_size`, `client_body_buffer_size` and `client_body_temp_path`: buffering
 //! of bodies. Each module with upstreams has its directives under its own prefix.
 
-use sluice_model::proxy::{BodyBuffers, NginxProxy};
+use sluice_model::nginx::NginxProxy;
+use sluice_model::proxy::BodyBuffers;
 
 use crate::arguments;
 use crate::definition::Takes::{Flag, Size, Words};

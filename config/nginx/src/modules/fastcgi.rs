@@ -105,7 +105,7 @@ fn pass_to(
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
-        nginx: Some(cgi::proxying(cx, level, facts, "fastcgi")),
+        dialect: Some(cgi::proxying(cx, level, facts, "fastcgi")),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "fastcgi", facts, proxy)

@@ -1,7 +1,8 @@
 //! `ngx_http_grpc_module`: proxying of gRPC calls over HTTP/2.
 
 use sluice_model::Handler;
-use sluice_model::proxy::{HttpTransport, NginxProxy, Resolver, ReverseProxy, Transport};
+use sluice_model::nginx::NginxProxy;
+use sluice_model::proxy::{HttpTransport, Resolver, ReverseProxy, Transport};
 
 use super::proxy::{self, grpc_by_variable};
 use super::upstream::Group;
@@ -94,7 +95,7 @@ fn pass_to(
         load_balancing: group.balancing,
         upstreams: group.upstreams,
         headers: proxy::headers(fields),
-        nginx: Some(NginxProxy {
+        dialect: Some(NginxProxy {
             host,
             trailers: true,
             naming: http_core::redirects(level, &facts.server_name),

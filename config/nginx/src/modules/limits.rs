@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::handler::{RateLimit, RateZone};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
-use sluice_model::{Duration, Handler};
+use sluice_model::{Dialect, Duration, Handler};
 
 use crate::arguments::{ZONE_BYTES_MIN, not_in};
 use crate::definition::Repeats::{OncePerName, OncePerZone};
@@ -83,7 +83,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
                 0 => 503,
                 status => status,
             },
-            nginx: true,
+            dialect: Dialect::Nginx,
             dry_run: level.is_on("limit_req_dry_run", false),
             log_level: log_level(level, "limit_req_log_level"),
             ..RateLimit::default()

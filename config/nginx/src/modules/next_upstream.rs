@@ -1,7 +1,7 @@
 //! `*_next_upstream`, `*_next_upstream_timeout` and `*_next_upstream_tries`: when a request is sent to the next upstream.
 //! Each module with upstreams has these directives under its own prefix.
 
-use sluice_model::proxy::NginxProxy;
+use sluice_model::nginx::NginxProxy;
 
 use crate::definition::Takes::{Number, Time, Words};
 use crate::definition::Verdict::Partly;

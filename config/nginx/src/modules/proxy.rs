@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers};
-use sluice_model::proxy::{
-    HttpTransport, KeepAlive, LocationChange, NginxProxy, Resolver, ReverseProxy, Target, Transport,
-};
+use sluice_model::nginx::{LocationChange, NginxProxy, Target};
+use sluice_model::proxy::{HttpTransport, KeepAlive, Resolver, ReverseProxy, Transport};
 
 mod by_variable;
 mod cookies;
@@ -176,7 +175,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         load_balancing: balancing,
         upstreams,
         headers: headers(fields),
-        nginx: Some(proxying),
+        dialect: Some(proxying),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "proxy", facts, proxy)

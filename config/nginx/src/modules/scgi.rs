@@ -131,7 +131,7 @@ fn pass_to(
         transport: Some(transport),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
-        nginx: Some(cgi::proxying(cx, level, facts, prefix)),
+        dialect: Some(cgi::proxying(cx, level, facts, prefix)),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, prefix, facts, proxy)

@@ -3,8 +3,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
-    StickyCookie, StickyLearn, Upstream,
+    GroupServer, KeepAlive, LoadBalancing, Resolver, SelectionPolicy, Sticky, StickyCookie,
+    StickyLearn, Upstream, UpstreamGroup,
 };
 
 use super::resolver;
@@ -88,14 +88,14 @@ impl Group {
     pub fn at(address: &str, port: u16) -> Group {
         let dial = dial(address, port);
         let balancing = is_name(&dial).then(|| {
-            balancing(NginxGroup {
+            balancing(UpstreamGroup {
                 name: dial.clone(),
                 method: "round_robin".to_owned(),
-                servers: vec![NginxServer {
+                servers: vec![GroupServer {
                     name: dial.clone(),
                     ..usual_server()
                 }],
-                ..NginxGroup::default()
+                ..UpstreamGroup::default()
             })
         });
         Group {
@@ -146,7 +146,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     kept.max_age = time("keepalive_time").unwrap_or(Duration::seconds(3600));
     let requests = own(directive, "keepalive_requests").and_then(|line| line.arg(0)?.parse().ok());
     kept.max_requests = requests.unwrap_or(1000);
-    let is_plain = |(upstream, server): (&Upstream, &NginxServer)| {
+    let is_plain = |(upstream, server): (&Upstream, &GroupServer)| {
         !server.down && upstream.max_requests == 0 && !is_name(&upstream.dial)
     };
     // The only server of a group is asked in any case, so nothing is to be remembered of it.
@@ -154,7 +154,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     let is_one =
         sticky.is_none() && upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
     let (method, key) = method;
-    let group = NginxGroup {
+    let group = UpstreamGroup {
         name: directive.arg(0).unwrap_or_default().to_owned(),
         method: method.to_owned(),
         key,
@@ -173,9 +173,9 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     }
 }
 
-fn balancing(group: NginxGroup) -> LoadBalancing {
+fn balancing(group: UpstreamGroup) -> LoadBalancing {
     LoadBalancing {
-        selection_policy: Some(SelectionPolicy::Nginx(Box::new(group))),
+        selection_policy: Some(SelectionPolicy::Group(Box::new(group))),
         ..LoadBalancing::default()
     }
 }
@@ -199,12 +199,12 @@ fn is_name(dial: &str) -> bool {
         && !host.eq_ignore_ascii_case("localhost")
 }
 
-fn usual_server() -> NginxServer {
-    NginxServer {
+fn usual_server() -> GroupServer {
+    GroupServer {
         weight: 1,
         max_fails: 1,
         fail_timeout: Duration::seconds(10),
-        ..NginxServer::default()
+        ..GroupServer::default()
     }
 }
 
@@ -442,13 +442,13 @@ fn server(
     cx: &mut Lowering<'_>,
     line: &Directive,
     method: &(&'static str, String),
-) -> Option<(Upstream, NginxServer)> {
+) -> Option<(Upstream, GroupServer)> {
     let (address, params) = line.args.split_first()?;
     let mut upstream = Upstream {
         dial: dial(&address.text, PORT),
         ..Upstream::default()
     };
-    let mut server = NginxServer {
+    let mut server = GroupServer {
         name: address.text.clone(),
         ..usual_server()
     };
@@ -477,7 +477,7 @@ fn service_stands_right(
     cx: &mut Lowering<'_>,
     line: &Directive,
     upstream: &Upstream,
-    server: &NginxServer,
+    server: &GroupServer,
 ) -> Option<()> {
     let mut words = line.args.iter();
     let Some(word) = words.find(|word| word.text.starts_with("service=")) else {
@@ -506,7 +506,7 @@ fn service_stands_right(
 
 fn parameter(
     cx: &mut Lowering<'_>,
-    (upstream, server): (&mut Upstream, &mut NginxServer),
+    (upstream, server): (&mut Upstream, &mut GroupServer),
     param: &Text,
 ) {
     let number = |text: &str| text.parse::<u32>().ok();

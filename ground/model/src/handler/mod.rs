@@ -1,6 +1,7 @@
 //! Routes and their handlers. A handler may have routes of its own, so the large ones are modules in here: the reverse
 //! proxy, the cache, and those of nginx.
 
+mod body_buffers;
 pub mod cache;
 pub mod nginx;
 pub mod proxy;
@@ -13,10 +14,12 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::dialect::Dialect;
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::object::{RawModule, objects, tagged};
 use crate::route_origin::RouteOrigin;
 use crate::value::{Duration, WeakString};
+use crate::walk::walk_fields;
 use cache::Cache;
 use nginx::{
     AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
@@ -194,10 +197,10 @@ objects! {
         pub log_key: bool,
         /// The status of refusals, 429 when zero. Our own word.
         pub status: u16,
-        /// Counts as nginx does: not where a key is empty, and a request once, wherever it is sent within the server. Our own
-        /// word.
+        /// In nginx's dialect a request with an empty key is not counted, and any other is counted once, wherever it is sent
+        /// within the server. sluice's own setting.
         #[serde(rename = "as_nginx")]
-        pub nginx: bool,
+        pub dialect: Dialect,
         /// Refuses nobody and holds nobody back. Our own word.
         pub dry_run: bool,
         /// The level at which rejections are logged, `debug` when empty. sluice's own setting.
@@ -683,6 +686,11 @@ tagged! {
         /// Argon2id.
         Argon2id(Argon2id) = "argon2id",
     }
+}
+
+walk_fields! {
+    Account { username, password }
+    Tracing { span, span_attributes }
 }
 
 /// One account.

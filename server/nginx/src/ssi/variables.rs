@@ -10,6 +10,7 @@ use sluice_route::{Template, Unknown};
 use super::page_state::Shared;
 use super::words::{self, Known};
 use crate::state::NginxContext;
+use crate::state::Subject;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::At;
@@ -33,7 +34,7 @@ impl Names {
             let template = match text.strip_prefix('=') {
                 Some(text) => Template::parse(text),
                 None if text.starts_with('{') || text.is_empty() => Template::parse(text),
-                None => Template::parse(&format!("{{{text}}}")),
+                None => Ok(Template::of_placeholder(text)),
             };
             let wrong = |_| {
                 Refusal::new(format!(
@@ -66,7 +67,7 @@ impl Names {
             true => rest.replace('_', "-"),
             false => rest.to_owned(),
         };
-        Template::parse(&format!("{{{placeholder}{rest}}}")).ok()
+        Some(Template::of_placeholder(&format!("{placeholder}{rest}")))
     }
 }
 
@@ -133,7 +134,7 @@ impl Known for Seen<'_> {
             && tables.know(name)
         {
             let before = out.len();
-            tables.value(self.page, name, out);
+            tables.value(Subject::Request(self.page), name, out);
             return out.len() > before;
         }
         let mut single = self.names.iter();

@@ -9,6 +9,7 @@ use super::Level;
 use super::encode::{Fields, Head};
 use super::output::Outputs;
 use super::plan::{Plan, for_stream};
+use super::severity::Severity;
 
 /// The handle to all logs; clones are equivalent.
 #[derive(Clone, Debug)]
@@ -68,11 +69,16 @@ impl Log {
     /// Starts an entry of `logger` (a dotted name such as `http.log.error`; may be empty). The message is a constant
     /// text; variable data belongs in fields.
     #[track_caller]
-    pub fn entry<'a>(&'a self, level: Level, logger: &'a str, message: &'a str) -> Entry<'a> {
+    pub fn entry<'a>(
+        &'a self,
+        severity: impl Into<Severity>,
+        logger: &'a str,
+        message: &'a str,
+    ) -> Entry<'a> {
         Entry {
             log: self,
             head: Head {
-                level,
+                severity: severity.into(),
                 logger,
                 message,
                 caller: Location::caller(),
@@ -177,7 +183,7 @@ impl<'a> Entry<'a> {
     /// Writes the entry to all logs that accept it. Never blocks.
     pub fn send(self) {
         let route = self.log.plan().route(self.head.logger);
-        if !route.takes(self.head.level) {
+        if !route.takes(self.head.level()) {
             return;
         }
         let mut line = Vec::new();

@@ -20,6 +20,7 @@ mod output;
 mod place;
 mod plan;
 mod sampling;
+mod severity;
 mod syslog;
 mod time_text;
 mod zone;
@@ -37,6 +38,7 @@ pub use options::{
 pub use output::{Output, Outputs, Pushed};
 pub use place::ConnectionSlots;
 pub use plan::{Plan, Route};
+pub use severity::Severity;
 pub use time_text::TimeFormat;
 pub use zone::Zone;
 

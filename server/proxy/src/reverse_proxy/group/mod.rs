@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_model::proxy::{
-    NginxGroup as Config, NginxServer, Upstream as UpstreamConfig, UpstreamTls,
+    GroupServer, Upstream as UpstreamConfig, UpstreamGroup as Config, UpstreamTls,
 };
 use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
@@ -137,7 +137,7 @@ impl Group {
         upstreams: &[UpstreamConfig],
         log: Option<&Log>,
     ) -> Result<Group, Refusal> {
-        let line = |(server, upstream): (&NginxServer, &UpstreamConfig)| Line {
+        let line = |(server, upstream): (&GroupServer, &UpstreamConfig)| Line {
             server: server.clone(),
             dial: upstream.dial.clone(),
             requests_max: u32::try_from(upstream.max_requests).unwrap_or(0),
@@ -253,7 +253,7 @@ impl Choosing {
     /// Sets the sticky cookie, if there is one and the client does not have it.
     pub fn bind(&self, exchange: &mut Exchange, member: &Member) {
         let Some(sticky) = &self.sticky else { return };
-        sticky.tell(exchange, member.route());
+        sticky.set_cookie(exchange, member.route());
         if sticky.learns_at_header()
             && let Some(session) = self.beginning(exchange, member)
         {

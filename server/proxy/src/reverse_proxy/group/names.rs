@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use sluice_message::Moment;
-use sluice_model::proxy::NginxGroup as Config;
+use sluice_model::proxy::UpstreamGroup as Config;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::timeout::within;
@@ -39,7 +39,7 @@ pub struct Names {
     /// The time up to which no query is needed, in nanoseconds.
     quiet_until: AtomicU64,
     /// Raised when a query ends, successful or not.
-    told: Signal,
+    resolved: Signal,
     log: Option<Log>,
 }
 
@@ -136,7 +136,7 @@ impl Names {
             peers: RwLock::new(Arc::new(first)),
             version: AtomicU64::new(0),
             quiet_until: AtomicU64::new(0),
-            told: Signal::default(),
+            resolved: Signal::default(),
             log: log.cloned(),
         })
     }
@@ -150,19 +150,19 @@ impl Names {
     pub async fn list(self: &Arc<Self>, worker: &Rc<Worker>) -> Arc<Peers> {
         let began = worker.clock.coarse();
         loop {
-            let told = self.told.wait();
+            let resolved = self.resolved.wait();
             let is_missing = self.look(worker);
             let peers = self.now();
             if !is_missing {
                 return peers;
             }
             if peers.spots.is_empty() {
-                told.await;
+                resolved.await;
                 continue;
             }
             let waited = worker.clock.coarse().since(began);
             let left = FIRST_ADDRESSES_WAIT.saturating_sub(waited);
-            if left.is_zero() || within(worker, left, told).await.is_none() {
+            if left.is_zero() || within(worker, left, resolved).await.is_none() {
                 return peers;
             }
         }
@@ -255,7 +255,7 @@ impl Names {
                 }
                 response.fresh_until = now + SOURCE_PAUSE;
                 response.usable_until = now + SOURCE_STALE_MAX;
-                self.tell(question, why);
+                self.log_failure(question, why);
             }
         }
         self.renew(&responses);
@@ -353,7 +353,7 @@ impl Names {
     }
 
     /// Logs that a name has no address, in nginx's wording.
-    fn tell(&self, question: &Question, why: Option<io::Error>) {
+    fn log_failure(&self, question: &Question, why: Option<io::Error>) {
         let Some(log) = &self.log else { return };
         let kind = why.as_ref().map(io::Error::kind);
         let cause = match (question.kind, kind) {
@@ -403,7 +403,7 @@ impl Drop for EndOfAsking {
         responses[self.number].is_asked = false;
         names.settle(&responses);
         drop(responses);
-        names.told.raise();
+        names.resolved.raise();
     }
 }
 
@@ -411,7 +411,7 @@ impl Drop for EndOfAsking {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use sluice_model::proxy::NginxServer;
+    use sluice_model::proxy::GroupServer;
     use sluice_policy::group::Method;
 
     use super::*;
@@ -419,10 +419,10 @@ mod tests {
     fn names(weight: u32, is_backup: bool) -> Names {
         let config = Config::default();
         let line = || Line {
-            server: NginxServer {
+            server: GroupServer {
                 name: "a.test".to_owned(),
                 weight,
-                ..NginxServer::default()
+                ..GroupServer::default()
             },
             dial: "a.test:80".to_owned(),
             requests_max: 0,

@@ -2,9 +2,13 @@
 //! Caddy's JSON has no words for: how nginx selects a location, the rewrite phase, and internal redirects. The handlers
 //! inside a location are the same as everywhere else.
 
+mod proxy;
+
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+pub use proxy::{CookieFlags, KeepFile, LocationChange, NginxProxy, Target};
 
 use super::Route;
 use crate::data_rate::MinDataRate;
@@ -247,6 +251,9 @@ objects! {
         /// The host name in `Location`; that of the request when empty.
         pub name: String,
     }
+
+    /// Writes lines as in nginx's error log. sluice's own log encoder.
+    pub struct ErrorLogEncoder {}
 
     /// A page that replaces responses with certain statuses (`error_page`).
     pub struct ErrorPage {
