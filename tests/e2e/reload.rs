@@ -45,12 +45,12 @@ fn a_bad_configuration_changes_nothing() {
         // A log file that cannot be opened.
         "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file /proc/nothing/a.log\n\t}\n\trespond two\n}\n".to_owned(),
     ] {
-        let before = server.stderr().matches("configuration refused").count();
+        let before = server.stderr().matches("configuration rejected").count();
         server.write(&bad);
         server.signal(Signal::Hangup);
         eventually(
             "the refusal",
-            || server.stderr().matches("configuration refused").count() > before,
+            || server.stderr().matches("configuration rejected").count() > before,
             || format!("{bad}\n{}", server.stderr()),
         );
         assert_eq!(server.ask("/").text(), "one", "{bad}");
@@ -104,7 +104,7 @@ fn watched_files_are_reloaded_with_those_they_import() {
         eventually(word, || server.ask("/").text() == word, || server.stderr());
     }
     server.folder.write("word.conf", "respnd four\n");
-    server.wait_for_words("configuration refused");
+    server.wait_for_words("configuration rejected");
     assert_eq!(server.ask("/").text(), "three");
 }
 

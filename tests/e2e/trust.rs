@@ -82,7 +82,7 @@ fn the_system_trusts_our_root_from_trust_to_untrust() {
             "sluice-local.crt",
             "The root certificate is no longer trusted",
             "unknown",
-            "It was not trusted",
+            "The root certificate was not trusted",
         ]
     );
 }

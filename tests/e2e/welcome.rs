@@ -55,7 +55,7 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
     server
         .folder
         .write("Caddyfile", ":8080 {\n\trespnd mine\n}\n");
-    server.wait_for_words("configuration refused");
+    server.wait_for_words("configuration rejected");
     assert_eq!(ask(port, "/").text(), shown);
     // The address is that of the page, as in the example it shows.
     server

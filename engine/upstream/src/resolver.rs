@@ -81,17 +81,17 @@ impl Family {
 
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered<T> {
+pub struct Resolved<T> {
     /// The records, at least one.
     pub records: Vec<T>,
     /// The TTL.
     pub lifetime: Duration,
 }
 
-impl<T> Answered<T> {
+impl<T> Resolved<T> {
     /// The same result with converted records.
-    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Answered<U> {
-        Answered {
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Resolved<U> {
+        Resolved {
             records: self.records.into_iter().map(change).collect(),
             lifetime: self.lifetime,
         }
@@ -113,7 +113,7 @@ pub struct Service {
 
 impl Resolver {
     /// The addresses of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Answered<IpAddr>> {
+    pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Resolved<IpAddr>> {
         let resolver = self.start(family)?;
         let found = self.within(resolver.lookup_ip(name)).await?;
         let records = found
@@ -126,7 +126,7 @@ impl Resolver {
 
     /// The servers of the service called `name`, `_service._proto.domain`: by priority, then by weight. If there are
     /// none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn services(&self, name: &str) -> io::Result<Answered<Service>> {
+    pub async fn services(&self, name: &str) -> io::Result<Resolved<Service>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::SRV)).await?;
         let mut records: Vec<Service> = found
@@ -153,7 +153,7 @@ impl Resolver {
     }
 
     /// The TXT records of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn texts(&self, name: &str) -> io::Result<Answered<Vec<u8>>> {
+    pub async fn texts(&self, name: &str) -> io::Result<Resolved<Vec<u8>>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::TXT)).await?;
         let records = found
@@ -171,7 +171,7 @@ impl Resolver {
 
     /// The names that `name` is an alias of (CNAME), without the trailing dot. If there are none, the error is
     /// [`io::ErrorKind::NotFound`].
-    pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
+    pub async fn aliases(&self, name: &str) -> io::Result<Resolved<String>> {
         let resolver = self.start(Family::Any)?;
         let found = self
             .within(resolver.lookup(name, RecordType::CNAME))
@@ -273,7 +273,7 @@ fn failed(error: NetError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
+fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Resolved<T>> {
     if records.is_empty() {
         let why = "the name has no record of this type";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
@@ -281,7 +281,7 @@ fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
     let lifetime = found
         .valid_until()
         .saturating_duration_since(Instant::now());
-    Ok(Answered { records, lifetime })
+    Ok(Resolved { records, lifetime })
 }
 
 #[cfg(test)]

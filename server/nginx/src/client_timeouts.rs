@@ -51,7 +51,7 @@ impl ClientTimeouts {
                 min_rate: min_data_rate(config.min_data_rate.as_ref()),
                 keep_alive_timeout: time(config.keepalive_timeout, 75),
                 keep_alive_min: time(Some(config.keepalive_min), 0),
-                keep_alive_told: config.keepalive_told,
+                keep_alive_announced: config.keepalive_announced,
                 requests_max: config.keepalive_requests.unwrap_or(1000),
                 age_max: time(config.keepalive_time, 3600),
                 linger: Linger {

@@ -92,7 +92,7 @@ impl RealIp {
             return;
         }
         let found = match &self.source {
-            AddressSource::Header => exchange.conn.facts.told.as_ref().map(|ends| ends.source),
+            AddressSource::Header => exchange.conn.facts.proxied.as_ref().map(|ends| ends.source),
             AddressSource::Field(name) => {
                 let lines: Vec<&[u8]> = exchange.req.fields.find(name).collect();
                 self.find(&lines)

@@ -6,7 +6,7 @@ use sluice_cache::Missing;
 use sluice_message::{FieldId, Status};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
-    Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
+    Action as Config, Condition as ConditionConfig, ReturnResponse, RewriteTarget,
 };
 use sluice_net::Body;
 use sluice_route::placeholder::nginx::variable_name;
@@ -443,7 +443,7 @@ pub fn build(
     Ok(actions)
 }
 
-fn response(config: &ReturnAnswer, builder: &Builder<'_>) -> Result<Response, Refusal> {
+fn response(config: &ReturnResponse, builder: &Builder<'_>) -> Result<Response, Refusal> {
     if !(100..=999).contains(&config.status) {
         return Err(Refusal::new(format!("`return {}`", config.status))
             .with_help("a status has three digits"));

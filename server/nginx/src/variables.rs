@@ -283,7 +283,7 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
 
 /// The source or destination reported by the PROXY protocol.
 fn proxy_protocol_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
-    let addresses = exchange.conn.facts.told.as_ref()?;
+    let addresses = exchange.conn.facts.proxied.as_ref()?;
     Some(match key {
         NginxKey::ProxyAddr | NginxKey::ProxyPort => addresses.source,
         _ => addresses.destination,

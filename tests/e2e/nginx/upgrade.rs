@@ -84,7 +84,7 @@ fn a_successor_takes_over_without_a_lost_request() {
     // Only the new one responds, with its own configuration.
     eventually(
         "the word of the old one",
-        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors().contains("no longer accepting connections"),
         || prefix.errors(),
     );
     for _ in 0..20 {
@@ -122,7 +122,7 @@ fn the_old_process_continues_when_the_upgrade_is_cancelled() {
     send(old, Signal::Window).expect("it runs");
     eventually(
         "the word of the old one",
-        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors().contains("no longer accepting connections"),
         || prefix.errors(),
     );
     clients.go_on();
@@ -154,7 +154,11 @@ fn a_successor_that_fails_changes_nothing() {
     send(old, Signal::User2).expect("it runs");
     eventually(
         "the end of the new one",
-        || prefix.errors().contains("the new program has ended"),
+        || {
+            prefix
+                .errors()
+                .contains("the new process of the binary upgrade has exited")
+        },
         || prefix.errors(),
     );
     eventually(

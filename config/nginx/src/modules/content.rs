@@ -169,7 +169,7 @@ pub fn rate(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<H
         let mut text = |word: Option<&crate::tree::Word>| {
             word.map_or_else(|| literal("0"), |word| cx.text(word, facts))
         };
-        Handler::NginxRate(sluice_model::nginx::AnswerRate {
+        Handler::NginxRate(sluice_model::nginx::ResponseRate {
             rate: text(rate),
             after: text(after),
         })

@@ -3,7 +3,7 @@
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{
-    Action, Condition, IfHolds, Nothing, ReturnAnswer, RewriteTarget, SetVariable,
+    Action, Condition, IfHolds, Nothing, ReturnResponse, RewriteTarget, SetVariable,
 };
 
 use crate::arguments;
@@ -108,7 +108,7 @@ fn return_response(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) 
         }
     };
     let text = text.map(|text| cx.text(text, facts));
-    Some(Action::Return(ReturnAnswer {
+    Some(Action::Return(ReturnResponse {
         status,
         text,
         origin: cx.origin(directive),

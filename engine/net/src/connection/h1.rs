@@ -264,7 +264,13 @@ impl<S: Service> Connection<S> {
             min_rate: limits.min_rate,
             until: service.write_until(exchange),
         };
-        Sending::new(&self.link, timeouts, limits.keep_alive_told, exchange, body)
+        Sending::new(
+            &self.link,
+            timeouts,
+            limits.keep_alive_announced,
+            exchange,
+            body,
+        )
     }
 
     fn is_body_finished(&self) -> bool {

@@ -22,8 +22,8 @@ use crate::value::{Duration, WeakString};
 use crate::walk::walk_fields;
 use cache::Cache;
 use nginx::{
-    AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
-    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice, Ssi,
+    AccessLines, AccessRules, Addition, Charset, ConnectionLimits, Expires, Gunzip, Gzip, Mirror,
+    Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, ResponseRate, Slice, Ssi,
     Substitutions, Trailers, TryFiles, UserId,
 };
 use proxy::ReverseProxy;
@@ -102,7 +102,7 @@ tagged! {
         /// `Range` requests for responses that other handlers may change. sluice's own module.
         NginxRanges(Ranges) = "nginx_ranges",
         /// Limits the rate at which responses are sent, as nginx does. sluice's own module.
-        NginxRate(AnswerRate) = "nginx_limit_rate",
+        NginxRate(ResponseRate) = "nginx_limit_rate",
         /// Determines the client address behind trusted proxies, as nginx does. sluice's own module.
         NginxRealIp(RealIp) = "nginx_realip",
         /// The `Expires` header, as in nginx. sluice's own module.

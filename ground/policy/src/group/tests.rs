@@ -371,8 +371,11 @@ fn servers_that_stay_keep_their_failures_and_their_turns() {
     assert_eq!(chosen, Some(1));
 }
 
-fn timed(unanswered: Unanswered) -> Group {
-    group(Method::LeastTime(Timed::Header, unanswered), &EQUAL[..2])
+fn timed(waiting_counts: Waiting) -> Group {
+    group(
+        Method::LeastTime(Timed::Header, waiting_counts),
+        &EQUAL[..2],
+    )
 }
 
 fn next(group: &Group, now: Moment) -> Option<usize> {
@@ -381,7 +384,7 @@ fn next(group: &Group, now: Moment) -> Option<usize> {
 
 #[test]
 fn the_one_that_is_expected_to_be_done_first_is_chosen() {
-    let group = timed(Unanswered::Ignored);
+    let group = timed(Waiting::Ignored);
     // Before anything is known they take turns; and so do those that are about as fast.
     let first = [next(&group, at(100)), next(&group, at(100))];
     assert_eq!(first, [Some(0), Some(1)]);
@@ -403,7 +406,7 @@ fn the_one_that_is_expected_to_be_done_first_is_chosen() {
 
 #[test]
 fn a_slow_one_gets_another_chance_and_weights_count() {
-    let group = timed(Unanswered::Ignored);
+    let group = timed(Waiting::Ignored);
     assert_eq!(next(&group, at(100)), Some(0));
     group.note_time(0, Duration::from_millis(100));
     for seconds in 101..110 {
@@ -415,7 +418,7 @@ fn a_slow_one_gets_another_chance_and_weights_count() {
         .collect();
     assert!(later.contains(&Some(0)), "{later:?}");
     let heavy = self::group(
-        Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
+        Method::LeastTime(Timed::LastByte, Waiting::Ignored),
         &[5, 1],
     );
     heavy.note_time(0, Duration::from_millis(70));
@@ -425,11 +428,11 @@ fn a_slow_one_gets_another_chance_and_weights_count() {
 
 #[test]
 fn a_hanging_server_counts_as_slow_before_its_response() {
-    for (unanswered, expected) in [(Unanswered::Count, Some(1)), (Unanswered::Ignored, Some(0))] {
-        let group = timed(unanswered);
+    for (waiting_counts, expected) in [(Waiting::Count, Some(1)), (Waiting::Ignored, Some(0))] {
+        let group = timed(waiting_counts);
         group.note_time(1, Duration::from_millis(30));
         group.wait(0, at(1));
-        assert_eq!(next(&group, at(4)), expected, "{unanswered:?}");
+        assert_eq!(next(&group, at(4)), expected, "{waiting_counts:?}");
         group.end_wait(0, at(1));
         assert_eq!(next(&group, at(4)), Some(0));
     }

@@ -489,8 +489,8 @@ fn connector(
         versions,
         revoked,
         name: match config.hides_name {
-            true => tls::TellsName::No,
-            false => tls::TellsName::Yes,
+            true => tls::SendsName::No,
+            false => tls::SendsName::Yes,
         },
         sessions: match config.no_resumption {
             true => tls::Resumes::No,

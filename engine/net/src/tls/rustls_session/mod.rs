@@ -11,8 +11,8 @@ use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
 use sluice_message::{Offered, TlsInfo};
 
 pub use connector::{
-    ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, ServerTrust,
-    TellsName, Versions, certificates_from_pem, revoked_from_pem, system_certificates,
+    ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, SendsName,
+    ServerTrust, Versions, certificates_from_pem, revoked_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 pub use signatures::Signatures;

@@ -51,7 +51,8 @@ objects! {
         /// How long an idle connection waits for another request; zero closes it at once; 75 seconds when absent.
         pub keepalive_timeout: Option<Duration>,
         /// The timeout in the `Keep-Alive` response header, in seconds; 0 omits the header.
-        pub keepalive_told: u32,
+        #[serde(rename = "keepalive_told")]
+        pub keepalive_announced: u32,
         /// For how long an idle connection is not closed to free a connection slot or because the process shuts down.
         pub keepalive_min: Duration,
         /// Maximum number of requests on one connection; 1000 when absent.
@@ -280,7 +281,7 @@ objects! {
     }
 
     /// Responds immediately (`return`).
-    pub struct ReturnAnswer {
+    pub struct ReturnResponse {
         /// The status.
         pub status: u16,
         /// The target of a redirect, or the body of the response, with placeholders; the server's built-in page when
@@ -453,7 +454,7 @@ objects! {
     }
 
     /// The rate at which responses are sent (`limit_rate`).
-    pub struct AnswerRate {
+    pub struct ResponseRate {
         /// Bytes per second in nginx's notation, with placeholders; `0` for no limit.
         pub rate: String,
         /// Bytes that are sent before the limit applies, with placeholders.
@@ -713,7 +714,7 @@ tagged! {
         /// Performs actions if a condition holds (`if`).
         If(IfHolds) = "if",
         /// Responds immediately (`return`).
-        Return(ReturnAnswer) = "return",
+        Return(ReturnResponse) = "return",
         /// Changes the request target.
         Rewrite(RewriteTarget) = "rewrite",
         /// Sets a variable (`set`).

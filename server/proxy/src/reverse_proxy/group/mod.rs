@@ -15,7 +15,7 @@ use sluice_model::proxy::{
 };
 use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
-use sluice_policy::group::{Method, Servers as Seen, Timed, Unanswered, address_key};
+use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
 use sluice_route::Template;
 
 use super::sticky::Sticky;
@@ -198,10 +198,10 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "consistent_hash" => Method::ConsistentHash,
         "random" => Method::Random,
         "random_two" => Method::RandomTwo,
-        "least_time_header" => Method::LeastTime(Timed::Header, Unanswered::Ignored),
-        "least_time_last_byte" => Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
-        "least_time_header_inflight" => Method::LeastTime(Timed::Header, Unanswered::Count),
-        "least_time_last_byte_inflight" => Method::LeastTime(Timed::LastByte, Unanswered::Count),
+        "least_time_header" => Method::LeastTime(Timed::Header, Waiting::Ignored),
+        "least_time_last_byte" => Method::LeastTime(Timed::LastByte, Waiting::Ignored),
+        "least_time_header_inflight" => Method::LeastTime(Timed::Header, Waiting::Count),
+        "least_time_last_byte_inflight" => Method::LeastTime(Timed::LastByte, Waiting::Count),
         "random_two_least_time_header" => Method::RandomTwoLeastTime(Timed::Header),
         "random_two_least_time_last_byte" => Method::RandomTwoLeastTime(Timed::LastByte),
         other => {

@@ -15,7 +15,7 @@ use sluice_net::tasks::in_background;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 use sluice_upstream::limits::NAME_LIFETIME;
-use sluice_upstream::{Address, Answered, Resolver, by_system, is_reachable};
+use sluice_upstream::{Address, Resolved, Resolver, by_system, is_reachable};
 
 use super::super::addresses::address_of;
 use super::super::dialling::resolver;
@@ -221,14 +221,14 @@ impl Names {
     async fn ask(&self, number: usize, worker: &Rc<Worker>) {
         let question = &self.questions[number];
         let found = match question.kind {
-            Kind::BySystem => by_system(&question.host).await.map(|ips| Answered {
+            Kind::BySystem => by_system(&question.host).await.map(|ips| Resolved {
                 records: at(&ips, question.port, None),
                 lifetime: NAME_LIFETIME,
             }),
             Kind::Addresses => {
                 let family = self.resolver.family;
                 let found = self.resolver.addresses(&question.host, family).await;
-                found.map(|found| Answered {
+                found.map(|found| Resolved {
                     lifetime: self.resolver.lifetime.of(found.lifetime, NAME_LIFETIME),
                     records: at(&found.records, question.port, None),
                 })
@@ -239,7 +239,7 @@ impl Names {
         let mut responses = self.responses();
         let response = &mut responses[number];
         match found {
-            Ok(Answered { records, lifetime }) if !records.is_empty() => {
+            Ok(Resolved { records, lifetime }) if !records.is_empty() => {
                 response.spots = self.spots(question, records);
                 response.fresh_until = now + lifetime;
                 // They remain in use while they are refreshed. After a long time without requests, the next one waits
@@ -262,7 +262,7 @@ impl Names {
     }
 
     /// The servers of a service. Those with the highest priority are primary servers, the others are backups.
-    async fn service(&self, name: &str) -> io::Result<Answered<Found>> {
+    async fn service(&self, name: &str) -> io::Result<Resolved<Found>> {
         let found = self.resolver.services(name).await?;
         let mut lifetime = found.lifetime;
         let first = found.records.iter().map(|one| one.priority).min();
@@ -278,7 +278,7 @@ impl Names {
             let of = Some((service.host, service.weight, later));
             all.extend(at(&ips.records, service.port, of));
         }
-        Ok(Answered {
+        Ok(Resolved {
             records: all,
             lifetime: self.resolver.lifetime.of(lifetime, NAME_LIFETIME),
         })
