@@ -293,8 +293,8 @@ fn a_file_of_caddy_1_is_translated() {
     ];
     let output = run_to_end(&folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let expected = "http://localhost:8080 {\n\t# log format `{combined}` has no equal: entries are JSON, or text for \
-        people with `format console`.\n\tlog {\n\t\toutput file access.log\n\t}\n\tencode gzip\n\treverse_proxy /api* \
+    let expected = "http://localhost:8080 {\n\t# log format `{combined}` has no equivalent: entries are JSON, or readable text \
+        with `format console`.\n\tlog {\n\t\toutput file access.log\n\t}\n\tencode gzip\n\treverse_proxy /api* \
         {$BACKEND} {\n\t\theader_up X-Real-IP {remote_host}\n\t}\n\tfile_server\n}\n";
     assert_eq!(text(&output.stdout), expected);
     let said = text(&output.stderr);
