@@ -71,14 +71,14 @@ fn the_system_trusts_our_root_from_trust_to_untrust() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     let lines: Vec<&str> = said.lines().collect();
-    let is_told =
+    let is_reported =
         "The root certificate is trusted: /usr/local/share/ca-certificates/sluice-local.crt";
     assert_eq!(
         lines,
         [
-            is_told,
+            is_reported,
             "trusted",
-            is_told,
+            is_reported,
             "sluice-local.crt",
             "The root certificate is no longer trusted",
             "unknown",
@@ -88,7 +88,7 @@ fn the_system_trusts_our_root_from_trust_to_untrust() {
 }
 
 #[test]
-fn who_may_not_change_the_trust_store_is_told_so() {
+fn a_trust_store_without_write_access_is_reported() {
     let folder = Folder::new();
     // Other users may not be able to reach the binary and the folder of certificates.
     let words = "set -e\ncp $SLUICE ./sluice-copy\nchmod 755 . sluice-copy\nmkdir -p data && chown -R nobody data\n\

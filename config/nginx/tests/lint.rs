@@ -81,7 +81,7 @@ fn a_careful_file_has_nothing_to_be_found() {
 
 /// Syntax errors are reported as well, and the rules check the rest.
 #[test]
-fn mistakes_are_told_beside_findings() {
+fn mistakes_are_reported_beside_findings() {
     let text = "worker_processes auto; events { worker_connections 9; }\nhttp { server { \n";
     let slugs = found(text);
     assert!(slugs.contains(&"few-worker-connections"), "{slugs:?}");

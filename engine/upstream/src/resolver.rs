@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 
 use crate::limits::{
-    ANSWER_LIFETIME_MAX, ANSWER_LIFETIME_MIN, DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX,
+    DNS_ATTEMPTS, DNS_LIFETIME_MAX, DNS_LIFETIME_MIN, DNS_TIMEOUT, NAME_RECORDS_MAX,
 };
 
 /// The DNS servers to query, with timeouts. Holds no sockets: a socket shared by several workers would belong to the
@@ -47,11 +47,11 @@ pub enum Lifetime {
 
 impl Lifetime {
     /// The cache lifetime of a result with the TTL `told`; `usual` is the caller's default.
-    pub fn of(self, told: Duration, usual: Duration) -> Duration {
+    pub fn of(self, ttl: Duration, usual: Duration) -> Duration {
         match self {
             Lifetime::Usual => usual,
-            Lifetime::AsTold => told.clamp(ANSWER_LIFETIME_MIN, ANSWER_LIFETIME_MAX),
-            Lifetime::For(time) => time.max(ANSWER_LIFETIME_MIN),
+            Lifetime::AsTold => ttl.clamp(DNS_LIFETIME_MIN, DNS_LIFETIME_MAX),
+            Lifetime::For(time) => time.max(DNS_LIFETIME_MIN),
         }
     }
 }
@@ -275,7 +275,7 @@ fn failed(error: NetError) -> io::Error {
 
 fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
     if records.is_empty() {
-        let why = "the name has no such record";
+        let why = "the name has no record of this type";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     let lifetime = found
@@ -289,20 +289,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_hold_as_long_as_is_settled() {
+    fn dns_answers_are_cached_as_long_as_configured() {
         let second = Duration::from_secs;
         let usual = second(10);
         assert_eq!(Lifetime::Usual.of(second(300), usual), usual);
         assert_eq!(Lifetime::AsTold.of(second(300), usual), second(300));
         assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
         // Neither one query per request nor an unlimited cache lifetime.
-        assert_eq!(Lifetime::AsTold.of(second(0), usual), ANSWER_LIFETIME_MIN);
+        assert_eq!(Lifetime::AsTold.of(second(0), usual), DNS_LIFETIME_MIN);
         assert_eq!(
             Lifetime::For(second(0)).of(second(9), usual),
-            ANSWER_LIFETIME_MIN
+            DNS_LIFETIME_MIN
         );
         let forever = second(u64::from(u32::MAX));
-        assert_eq!(Lifetime::AsTold.of(forever, usual), ANSWER_LIFETIME_MAX);
+        assert_eq!(Lifetime::AsTold.of(forever, usual), DNS_LIFETIME_MAX);
     }
 
     #[test]

@@ -384,8 +384,8 @@ impl Peer {
         let mut time = self.times.average.load(Relaxed);
         // One that was not asked for long gets another chance: it counts half as slow after each such time.
         let quiet = nanos(now).saturating_sub(self.checked_at.load(Relaxed));
-        if quiet > self.patience() {
-            let halves = quiet / self.patience().max(1_000_000_000);
+        if quiet > self.quiet_time() {
+            let halves = quiet / self.quiet_time().max(1_000_000_000);
             time >>= halves.min(63);
         }
         let waiting = self.times.waiting.load(Relaxed);
@@ -406,7 +406,7 @@ impl Peer {
     fn is_out(&self, now: Moment) -> bool {
         self.max_fails > 0
             && self.fails.load(Relaxed) >= self.max_fails
-            && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.patience()
+            && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.quiet_time()
     }
 
     /// Whether an ejected server may be tried again. The pause doubles with each failure, so that a server that
@@ -429,7 +429,7 @@ impl Peer {
                 .is_ok()
     }
 
-    fn patience(&self) -> u64 {
+    fn quiet_time(&self) -> u64 {
         u64::try_from(self.fail_timeout.as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -438,7 +438,7 @@ impl Peer {
     fn begin(&self, now: Moment) {
         let now = nanos(now);
         let checked = self.checked_at.load(Relaxed);
-        if now.saturating_sub(checked) > self.patience() {
+        if now.saturating_sub(checked) > self.quiet_time() {
             self.checked_at.store(now, Relaxed);
         }
     }

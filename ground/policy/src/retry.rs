@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_saw_goes_to_each_other_upstream_at_once() {
+    fn an_unsent_request_tries_each_other_upstream_at_once() {
         let budget = RetryBudget::new();
         while budget.spend() {}
         let next = |policy: RetryPolicy, failed: Failed<'_>, now| {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_upstream_may_have_seen_is_repeated_only_if_harmless() {
+    fn a_sent_request_is_repeated_only_if_idempotent() {
         use Progress::{Answered, NoUpstream, NotSent, Sent};
         let (get, post) = (Method::Get, Method::Post);
         for (progress, method, body, matched, expected) in [
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_nobody_saw_are_free() {
+    fn unsent_attempts_do_not_count() {
         let (budget, post) = (RetryBudget::new(), Method::Post);
         while budget.spend() {}
         let failed = failed(Progress::NotSent, &post);

@@ -41,7 +41,7 @@ fn chunked_bodies() {
 
 #[test]
 fn fastcgi_responses() {
-    replay("fastcgi_answer", feed_fastcgi::check);
+    replay("fastcgi_response", feed_fastcgi::check);
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLim
             .send();
     }
     let log = log.clone();
-    let tell = move |shortage| {
+    let on_shortage = move |shortage| {
         let entry = match shortage {
             Shortage::Reused => log.warn(
                 CROWD,
@@ -41,6 +41,6 @@ pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLim
     };
     Some(SlotLimit {
         max: usize::try_from(max).unwrap_or(usize::MAX),
-        tell: Arc::new(tell),
+        on_shortage: Arc::new(on_shortage),
     })
 }

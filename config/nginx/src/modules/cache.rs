@@ -234,8 +234,8 @@ pub fn around(
     });
     let Key {
         text: key,
-        tells_clients,
-        tells_methods,
+        varies_by_client,
+        varies_by_method,
     } = key;
     Some(Handler::Cache(Box::new(Cache {
         store,
@@ -253,10 +253,10 @@ pub fn around(
         revalidate: level.is_on(&of("cache_revalidate"), false),
         background_update: level.is_on(&of("cache_background_update"), false),
         keep_head: !level.is_on(&of("cache_convert_head"), true),
-        store_head: tells_methods,
+        store_head: varies_by_method,
         max_range_offset: offset(level, &of("cache_max_range_offset")),
         ignore: ignored(level, &of("ignore_headers")),
-        ignore_authorization: tells_clients || hides_authorization(level, module),
+        ignore_authorization: varies_by_client || hides_authorization(level, module),
         origin,
     })))
 }
@@ -268,9 +268,9 @@ const FIVE: Duration = Duration::seconds(5);
 struct Key {
     text: String,
     /// Credentials are in it.
-    tells_clients: bool,
+    varies_by_client: bool,
     /// The method is.
-    tells_methods: bool,
+    varies_by_method: bool,
 }
 
 fn key(
@@ -303,8 +303,8 @@ fn key(
     };
     Some(Key {
         text: cx.text(&word, facts),
-        tells_clients: has("http_authorization") || has("remote_user"),
-        tells_methods: has("request_method"),
+        varies_by_client: has("http_authorization") || has("remote_user"),
+        varies_by_method: has("request_method"),
     })
 }
 

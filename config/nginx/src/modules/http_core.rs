@@ -232,7 +232,7 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         }
         browsers
     });
-    let told = level.find("keepalive_timeout").and_then(|directive| {
+    let announced = level.find("keepalive_timeout").and_then(|directive| {
         let word = directive.args.get(1)?;
         let Some(time) = crate::lower::values::time(&word.text) else {
             return cx.invalid(
@@ -249,7 +249,7 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         send_timeout: level.time("send_timeout"),
         min_data_rate: min_data_rate(cx, level),
         keepalive_timeout: level.time("keepalive_timeout"),
-        keepalive_told: told.unwrap_or_default(),
+        keepalive_told: announced.unwrap_or_default(),
         keepalive_min: level.time("keepalive_min_timeout").unwrap_or_default(),
         keepalive_requests: number("keepalive_requests"),
         keepalive_time: level.time("keepalive_time"),

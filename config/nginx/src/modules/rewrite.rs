@@ -47,7 +47,7 @@ pub fn lower(
                 origin: cx.origin(directive),
             })),
             "set" => set(cx, directive, facts),
-            "return" => answer(cx, directive, facts),
+            "return" => return_response(cx, directive, facts),
             "rewrite" => rewrite(cx, directive, facts),
             "if" => condition(cx, directive, facts).map(|condition| {
                 Action::If(IfHolds {
@@ -94,7 +94,7 @@ fn set(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Ac
     }))
 }
 
-fn answer(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
+fn return_response(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
     let first = directive.args.first()?;
     let (status, text) = match (first.text.parse::<u16>(), directive.args.get(1)) {
         (Ok(status), text) if status <= 999 => (status, text),

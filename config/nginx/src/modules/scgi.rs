@@ -148,8 +148,8 @@ fn transport(
     let mut modifiers = [0; 2];
     if prefix == "scgi" {
         // Requests of SCGI begin with them.
-        for told in ["CONTENT_LENGTH", "SCGI"] {
-            env.remove(told);
+        for name in ["CONTENT_LENGTH", "SCGI"] {
+            env.remove(name);
         }
     } else {
         for (name, modifier) in ["uwsgi_modifier1", "uwsgi_modifier2"]

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_says_what_its_pages_are() {
+    fn ssi_settings_are_lowered() {
         let conf = "events {} http { server { ssi on; ssi_types text/plain; ssi_value_length 1k; ssi_silent_errors on; ssi_last_modified on; } }";
         let adapted = crate::adapt("nginx.conf", conf, &crate::MemoryLoader::default());
         let config = adapted.config.expect("it is right");

@@ -591,7 +591,7 @@ mod tests {
     use super::{dial, is_name};
 
     #[test]
-    fn names_are_told_from_addresses() {
+    fn names_are_distinguished_from_addresses() {
         for name in ["a.example:80", "app:8080"] {
             assert!(is_name(name), "{name}");
         }

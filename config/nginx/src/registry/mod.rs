@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_apart() {
+    fn contexts_are_distinguished() {
         let may = |name: &str, context| entries(name).any(|entry| entry.may_stand_in(context));
         assert!(may("server", Context::Http) && may("server", Context::Upstream));
         assert!(may("return", Context::IfInServer) && !may("root", Context::IfInServer));

@@ -231,7 +231,7 @@ fn who_is_left_out_comes_after_who_stands_by_and_is_no_busier_than_allowed() {
 }
 
 #[test]
-fn some_failures_are_forgiven_and_none_count_where_none_are_wanted() {
+fn max_fails_allows_some_failures_and_0_ignores_all() {
     let mut list = servers(&EQUAL);
     list[0].max_fails = 3;
     list[1].max_fails = 0;
@@ -251,7 +251,7 @@ fn some_failures_are_forgiven_and_none_count_where_none_are_wanted() {
 }
 
 #[test]
-fn who_stands_by_comes_last() {
+fn backup_upstreams_come_last() {
     let mut list = servers(&EQUAL);
     list[2].is_backup = true;
     list[3].is_backup = true;
@@ -315,7 +315,7 @@ fn chance_goes_by_weight() {
 }
 
 #[test]
-fn nobody_is_chosen_where_nobody_can_be() {
+fn no_upstream_is_chosen_from_an_empty_group() {
     for method in [
         Method::RoundRobin,
         Method::LeastConn,
@@ -424,7 +424,7 @@ fn a_slow_one_gets_another_chance_and_weights_count() {
 }
 
 #[test]
-fn a_server_that_hangs_is_slow_before_it_answers() {
+fn a_hanging_server_counts_as_slow_before_its_response() {
     for (unanswered, expected) in [(Unanswered::Count, Some(1)), (Unanswered::Ignored, Some(0))] {
         let group = timed(unanswered);
         group.note_time(1, Duration::from_millis(30));

@@ -124,7 +124,7 @@ fn edits_see_each_value_where_it_stands() {
 }
 
 #[test]
-fn a_lone_placeholder_is_told_apart() {
+fn a_lone_placeholder_is_distinguished() {
     assert_eq!(
         Template::parse("{http.request.host}").unwrap().single(),
         Some(&Key::Host)

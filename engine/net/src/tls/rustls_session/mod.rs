@@ -116,7 +116,9 @@ impl Session for Live {
         let mut rest = input;
         let taken = self.conn.read_tls(&mut rest).map_err(tls_error)?;
         if taken == 0 && !input.is_empty() {
-            return Err(SessionError::Tls("TLS session takes no more input".into()));
+            return Err(SessionError::Tls(
+                "TLS session accepts no more input".into(),
+            ));
         }
         self.process()?;
         Ok(taken)
