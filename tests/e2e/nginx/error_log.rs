@@ -75,6 +75,36 @@ location /gone { proxy_pass http://127.0.0.1:1; }
 }
 
 /// How often the text of `message` occurs in a log.
+#[test]
+fn an_upstream_that_refuses_a_body_is_not_logged_as_a_client_with_a_large_one() {
+    let conf = "
+error_log {folder}/error.log debug;
+events { worker_connections 100; }
+http {
+server { listen unix:{folder}/refusing.sock; location / { return 413; } }
+server {
+listen 127.0.0.1:{port};
+proxy_intercept_errors on;
+error_page 413 /page;
+location / { proxy_pass http://unix:{folder}/refusing.sock; }
+location /page { return 200 replaced; }
+location /gone { proxy_pass http://127.0.0.1:1; }
+}
+}
+";
+    let server = setup(conf).start();
+    let response = ask(server.port, "/a");
+    assert_eq!((response.status, &*response.text()), (413, "replaced"));
+    assert_eq!(ask(server.port, "/gone").status, 502);
+    let errors = || server.folder.read("error.log");
+    eventually("the last line", || errors().contains("/gone"), errors);
+    assert!(
+        !errors().contains("client intended to send"),
+        "{}",
+        errors()
+    );
+}
+
 fn count(text: &str, message: &str) -> usize {
     text.lines().filter(|line| line.contains(message)).count()
 }

@@ -148,3 +148,20 @@ impl Known for Seen<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sluice_route::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_page_stays_one_name() {
+        let families = BTreeMap::from([("arg_".to_owned(), "nginx.arg.".to_owned())]);
+        let names = Names::build(&BTreeMap::new(), &families).expect("they are names");
+        let template = names.of_family("arg_a}{env.HOME").expect("a family");
+        let keys: Vec<_> = template.keys().collect();
+        assert_eq!(keys, [&Key::parse("nginx.arg.a}{env.HOME")]);
+        assert!(names.of_family("arg_").is_none() && names.of_family("other").is_none());
+    }
+}

@@ -304,7 +304,7 @@ fn a_dns_server_that_babbles_is_as_good_as_silent() {
         );
         thread::sleep(Duration::from_millis(400));
     }
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     let until = Instant::now() + Duration::from_secs(5);
     while proxy.ask(GET).status() != 200 {
         assert!(Instant::now() < until, "it does not recover");

@@ -131,7 +131,7 @@ fn silence_of_the_server_leaves_the_upstreams_and_a_name_that_is_gone_does_not()
         thread::sleep(Duration::from_millis(50));
     }
     dns.set(Vec::new());
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     assert!(status_within(&proxy, 503, Duration::from_secs(6)));
 }
 
