@@ -512,10 +512,7 @@ impl fmt::Display for Notice {
                 write!(f, "`{path}` expired long ago and was removed from storage")
             }
             Notice::FileRead { origin } => {
-                write!(
-                    f,
-                    "the certificate in `{origin}` has changed and was loaded"
-                )
+                write!(f, "the changed certificate in `{origin}` was loaded")
             }
             Notice::FileUnusable { origin, why } => {
                 write!(

@@ -18,7 +18,7 @@ use crate::tree::{Directive, Word};
 
 /// The directives; modules add `cache_use_stale` with their failures.
 pub const DIRECTIVES: &[Definition] = &[
-    once("cache", Words(1, 1)).but(Partly("a zone that is named without variables")),
+    once("cache", Words(1, 1)).but(Partly("zone names without variables")),
     once("cache_background_update", Flag),
     many("cache_bypass", Words(1, MANY)),
     once("cache_key", Words(1, 1)),
@@ -37,9 +37,7 @@ pub const DIRECTIVES: &[Definition] = &[
     }),
     once("cache_min_uses", Number),
     many("cache_path", Words(2, MANY)).but(Partly(
-        "files are written in the folder itself, as with `use_temp_path=off`; \
-         `manager_` and `purger_` settings have no effect, as a thread of its own \
-         removes files at once; `loader_threshold` neither",
+        "files are written directly to the folder, as with `use_temp_path=off`; `manager_`, `purger_` and `loader_threshold` have no effect, because a separate thread removes files at once",
     )),
     many("cache_purge", Words(1, MANY)),
     once("cache_revalidate", Flag),

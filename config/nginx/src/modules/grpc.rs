@@ -22,7 +22,7 @@ pub const DIRECTIVES: &[Definition] = &[
     buffering::HEAD_SIZE,
     forwarding::IGNORE_HEADERS.but(Partly(
         "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and \
-         `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+         `X-Accel-Limit-Rate`; the others have no effect in sluice",
     )),
     next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
     once("pass", Words(1, 1)).content(lower),

@@ -19,7 +19,7 @@ pub const DIRECTIVES: &[Definition] = &[
     buffering::HEAD_SIZE,
     once("gzip_flag", Number),
     once("next_upstream", Words(1, MANY))
-        .but(Partly("all but `denied`"))
+        .but(Partly("all except `denied`"))
         .of(&FAILURES),
     once("pass", Words(1, 1))
         .checked(arguments::address)

@@ -39,8 +39,8 @@ pub const DIRECTIVES: &[Definition] = &[
         .of(&cookies::FLAGS)
         .checked(cookies::flagged),
     many("cookie_path", Words(1, 2)).checked(cookies::changed),
-    once("headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    once("headers_hash_max_size", Size).but(Always("tables grow by themselves")),
+    once("headers_hash_bucket_size", Size).but(Always("tables grow as needed")),
+    once("headers_hash_max_size", Size).but(Always("tables grow as needed")),
     once("http_version", Choice(&["1.0", "1.1", "2"])),
     forwarding::IGNORE_HEADERS,
     once("method", Words(1, 1)),
@@ -355,7 +355,7 @@ pub fn misplaced_redirects(
             ("proxy_redirect", Some("default")) if !is_passed => found.push((
                 directive,
                 "no `proxy_pass` stands before it, from which it would follow",
-                "put it behind `proxy_pass`, or leave it out: it holds where nothing is said",
+                "put it after `proxy_pass`, or remove it: it is the default",
             )),
             ("proxy_redirect", Some("off")) if is_several => found.push((
                 directive,

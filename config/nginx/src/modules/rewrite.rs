@@ -30,7 +30,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("rewrite", Words(2, 3)).checked(check_rewrite),
     once("rewrite_log", Flag),
     many("set", Words(2, 2)),
-    once("uninitialized_variable_warn", Flag).but(Always("a variable that nothing set is empty")),
+    once("uninitialized_variable_warn", Flag).but(Always("an unset variable is empty")),
 ];
 
 /// The actions that stand in a block. `branch` makes the place that an `if` block stands for and gives its number.

@@ -27,7 +27,7 @@ pub const UWSGI: &[Definition] = &[
     once("modifier2", Number).checked(check_modifier),
     cgi::PASS
         .but(Partly(
-            "with variables `suwsgi://` has to stand in front of them",
+            "an address with variables must begin with `suwsgi://` for TLS",
         ))
         .content(lower_uwsgi),
 ];

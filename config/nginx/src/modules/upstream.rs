@@ -25,8 +25,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("hash", Words(1, 2)),
     once("ip_hash", Nothing),
     once("keepalive", Words(1, 2)).but(Partly(
-        "so many connections for each server and worker; they are shared by all \
-         locations, also with `local`",
+        "the number applies to each server and worker; all locations share the connections, also with `local`",
     )),
     once("keepalive_requests", Number),
     once("keepalive_time", Time),
@@ -40,18 +39,15 @@ pub const DIRECTIVES: &[Definition] = &[
     once("resolver_timeout", Time),
     many("server", Words(1, 16))
         .but(Partly(
-            "all parameters but those of nginx Plus; names without `resolve` are looked up \
-         by the system, and anew every ten seconds; one without an address leaves the \
-         other servers, and does not stop the start; `localhost` is one server, at \
-         whichever of its addresses somebody listens",
+            "all parameters except those of nginx Plus; the system resolves names without `resolve`, again every ten seconds; a name without an address is skipped and does not prevent the start; `localhost` is one server, at the address that accepts connections",
         ))
         .checked(address),
-    once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
+    once("sticky", Words(2, 16)).but(Partly("all except `sync`, which is only in nginx Plus")),
     many("upstream", Block(1, 1))
         .repeated(OncePerName)
         .holding(|_| Context::Upstream),
     once("zone", Words(1, 2))
-        .but(Always("workers share what they know of servers"))
+        .but(Always("workers share the state of servers"))
         .checked(upstream_zone),
 ];
 
@@ -387,7 +383,7 @@ fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sti
             "sync" => {
                 cx.report.push(
                     Diagnostic::error("unsupported-directive", "`sticky learn` with `sync`")
-                        .at(param.span, "only nginx Plus has it")
+                        .at(param.span, "only in nginx Plus")
                         .imported(param.import)
                         .help("remove it: each server learns its own sessions"),
                 );
@@ -538,7 +534,7 @@ fn parameter(
                     "unsupported-directive",
                     format!("`{name}` of a `server` is not built yet"),
                 )
-                .at(param.span, "only nginx Plus has it")
+                .at(param.span, "only in nginx Plus")
                 .imported(param.import)
                 .help("remove it"),
             );

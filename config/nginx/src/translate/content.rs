@@ -257,9 +257,7 @@ impl Writer<'_> {
         }
         self.open("transport http");
         if is_tls && !place.level.is_on("proxy_ssl_verify", false) {
-            self.line(
-                "# nginx does not look at certificates unless `proxy_ssl_verify on` says so.",
-            );
+            self.line("# nginx verifies certificates only with `proxy_ssl_verify on`.");
             self.line("tls_insecure_skip_verify");
         }
         for (time, ours) in found {

@@ -43,7 +43,7 @@ pub fn read(text: &str) -> Result<Sheet, String> {
         .map(|(bytes, n)| bytes / n.max(1.0));
     if let Some(dropped) = figure("dropped_iterations", "count").filter(|n| *n > 0.0) {
         row.marks
-            .push(format!("k6 left out {dropped} iterations that were due"));
+            .push(format!("k6 dropped {dropped} iterations that were due"));
     }
     let mut sheet = Sheet {
         tool: "k6".into(),

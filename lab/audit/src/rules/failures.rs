@@ -26,7 +26,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
             rows_word(instant.len())
         );
         let finding = Finding::new("A4", Weight::Limit, title)
-            .means("Failures are in the latency columns: no response takes no time. Minimum, median and average mix them with responses.")
+            .means("Failures are in the latency columns: a response cannot take 0 ms. Minimum, median and average mix them with responses.")
             .advise("Read errors first; take latencies only from rows without them.");
         let line = |row: &Row| {
             let median = row

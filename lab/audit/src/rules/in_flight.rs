@@ -105,7 +105,7 @@ fn impossible(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
              right; the rate is a count, so the average is the likelier one to be off (some tools rewrite latencies after \
              the run, or take them from a sample).",
         )
-        .advise("Use the rate; take no latency from these rows. Clients divided by rate is the mean that fits.");
+        .advise("Use the rate, and ignore the latencies of these rows. Clients divided by rate is the mean that fits.");
     let line = |row: &Row| {
         let implied = row.clients.unwrap_or(0.0) / row.rate_counted().unwrap_or(1.0) * 1000.0;
         format!(
