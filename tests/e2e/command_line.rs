@@ -317,7 +317,7 @@ fn flags_of_caddy_1_are_refused_by_name() {
             "`sluice run --config Caddyfile_proxy`",
         ),
         (&["-version"], "`sluice version`"),
-        (&["-agree", "-conf", "a"], "agrees to the terms"),
+        (&["-agree", "-conf", "a"], "agreeing to the CA's terms"),
     ] {
         let output = run_to_end(&folder, args);
         let said = text(&output.stderr);

@@ -107,6 +107,6 @@ fn a_trust_store_without_write_access_is_reported() {
         said.ends_with("1\nsluice-local.crt\n"),
         "{said}{complained}"
     );
-    let hint = "run it as a user that may change the trust store, such as root";
+    let hint = "run the command as a user that may change the trust store, such as root";
     assert_eq!(complained.matches(hint).count(), 2, "{complained}");
 }
