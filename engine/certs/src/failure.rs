@@ -551,11 +551,8 @@ impl fmt::Display for Notice {
                 )
             }
             Notice::RootMade { authority, path } => {
-                write!(
-                    f,
-                    "CA `{authority}` created a new root, `{}`",
-                    path.display()
-                )
+                let path = path.display();
+                write!(f, "CA `{authority}` created a new root, `{path}`")
             }
         }
     }

@@ -40,17 +40,17 @@ pub enum Lifetime {
     #[default]
     Usual,
     /// The TTL of the records, but at least a second.
-    AsTold,
+    Ttl,
     /// This long, regardless of the TTL.
     For(Duration),
 }
 
 impl Lifetime {
-    /// The cache lifetime of a result with the TTL `told`; `usual` is the caller's default.
+    /// The cache lifetime of a result with this TTL; `usual` is the caller's default.
     pub fn of(self, ttl: Duration, usual: Duration) -> Duration {
         match self {
             Lifetime::Usual => usual,
-            Lifetime::AsTold => ttl.clamp(DNS_LIFETIME_MIN, DNS_LIFETIME_MAX),
+            Lifetime::Ttl => ttl.clamp(DNS_LIFETIME_MIN, DNS_LIFETIME_MAX),
             Lifetime::For(time) => time.max(DNS_LIFETIME_MIN),
         }
     }
@@ -293,16 +293,16 @@ mod tests {
         let second = Duration::from_secs;
         let usual = second(10);
         assert_eq!(Lifetime::Usual.of(second(300), usual), usual);
-        assert_eq!(Lifetime::AsTold.of(second(300), usual), second(300));
+        assert_eq!(Lifetime::Ttl.of(second(300), usual), second(300));
         assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
         // Neither one query per request nor an unlimited cache lifetime.
-        assert_eq!(Lifetime::AsTold.of(second(0), usual), DNS_LIFETIME_MIN);
+        assert_eq!(Lifetime::Ttl.of(second(0), usual), DNS_LIFETIME_MIN);
         assert_eq!(
             Lifetime::For(second(0)).of(second(9), usual),
             DNS_LIFETIME_MIN
         );
         let forever = second(u64::from(u32::MAX));
-        assert_eq!(Lifetime::AsTold.of(forever, usual), DNS_LIFETIME_MAX);
+        assert_eq!(Lifetime::Ttl.of(forever, usual), DNS_LIFETIME_MAX);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_model::ProcessApp;
 use sluice_net::{Shortage, SlotLimit};
-use sluice_observe::log::{CROWD, Log, Severity};
+use sluice_observe::log::{CONNECTION_COUNTS, Log, Severity};
 
 /// The maximum number of open files of the process, and the number of workers that share it.
 pub struct Files {
@@ -30,12 +30,14 @@ pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLim
     let on_shortage = move |shortage| {
         let entry = match shortage {
             Shortage::Reused => log.warn(
-                CROWD,
+                CONNECTION_COUNTS,
                 "worker_connections are not enough, reusing connections",
             ),
-            Shortage::Refused => {
-                log.entry(Severity::Alert, CROWD, "worker_connections are not enough")
-            }
+            Shortage::Refused => log.entry(
+                Severity::Alert,
+                CONNECTION_COUNTS,
+                "worker_connections are not enough",
+            ),
         };
         entry.integer("worker_connections", u64::from(max)).send();
     };

@@ -72,7 +72,7 @@ pub(super) struct Ended {
 }
 
 impl<'a> Sending<'a> {
-    /// Encodes the head and appends a short body. `told` is the timeout for the `Keep-Alive` header in seconds, 0 for
+    /// Encodes the head and appends a short body. `keep_alive_seconds` is the timeout for the `Keep-Alive` header in seconds, 0 for
     /// none. Sets `exchange.close` if the framing requires it.
     pub(super) fn new<C>(
         link: &'a Link,

@@ -61,9 +61,9 @@ impl Log {
         self.shared.outputs.named().reopen();
     }
 
-    /// Writes pending entries and stops, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
-        self.shared.outputs.finish(patience);
+    /// Writes pending entries and stops, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
+        self.shared.outputs.finish(timeout);
     }
 
     /// Starts an entry of `logger` (a dotted name such as `http.log.error`; may be empty). The message is a constant
@@ -115,7 +115,7 @@ impl Log {
 const NEVER_POISONED: &str = "nothing panics while it holds the plan of the logs";
 
 /// The logger of workers that have reached their connection limit.
-pub const CROWD: &str = "connections";
+pub const CONNECTION_COUNTS: &str = "connections";
 
 /// An entry under construction; [`Entry::send`] writes it.
 #[must_use = "an entry is written by `send`"]

@@ -28,7 +28,7 @@ mod zone;
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
 pub use archive::{Archive, Compression};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
-pub use entry::{CROWD, Entry, Log};
+pub use entry::{CONNECTION_COUNTS, Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};
 pub use hold::Hold;
 pub use named::{Kept, NamedLine, Target};

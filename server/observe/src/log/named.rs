@@ -132,11 +132,11 @@ impl Named {
         }
     }
 
-    /// Writes pending lines and ends the thread, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
+    /// Writes pending lines and ends the thread, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
         lock(&self.shared.waiting).finishes = true;
         self.shared.woken.notify_one();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         if let Some(thread) = lock(&self.thread).take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use sluice_net::sys::placement::thread_number;
 
 use super::encode::Head;
-use super::entry::CROWD;
+use super::entry::CONNECTION_COUNTS;
 use super::node::Node;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
@@ -27,7 +27,7 @@ pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8])
 }
 
 fn of_process(out: &mut Vec<u8>, head: &Head<'_>, members: &[(String, Node)]) {
-    let counted = (head.logger == CROWD).then(|| member(members, "worker_connections"));
+    let counted = (head.logger == CONNECTION_COUNTS).then(|| member(members, "worker_connections"));
     if let Some(Some(count)) = counted {
         push_value(out, count);
         out.push(b' ');
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(
             line(
                 Severity::Alert,
-                CROWD,
+                CONNECTION_COUNTS,
                 "are too few",
                 r#"{"worker_connections":512}"#
             ),

@@ -264,15 +264,15 @@ impl Outputs {
         self.files.wake(Wake::Lines);
     }
 
-    /// Writes pending lines and ends the threads, with a timeout of `patience`. Later lines are lost.
-    pub fn finish(&self, patience: Duration) {
+    /// Writes pending lines and ends the threads, with a timeout of `timeout`. Later lines are lost.
+    pub fn finish(&self, timeout: Duration) {
         // First, because its failures are logged to the other outputs.
-        self.named.finish(patience);
+        self.named.finish(timeout);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (writer, _) in &threads {
             writer.wake(Wake::Finish);
         }
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         for (_, thread) in threads {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
@@ -348,8 +348,8 @@ impl Writer {
         let wake = match due {
             None => self.woken.wait_while(wake, asleep).expect(NEVER_POISONED),
             Some(due) => {
-                let patience = due.saturating_duration_since(Instant::now());
-                let waited = self.woken.wait_timeout_while(wake, patience, asleep);
+                let timeout = due.saturating_duration_since(Instant::now());
+                let waited = self.woken.wait_timeout_while(wake, timeout, asleep);
                 waited.expect(NEVER_POISONED).0
             }
         };

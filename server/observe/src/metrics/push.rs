@@ -80,10 +80,10 @@ impl Pusher {
         Ok(Pusher { ending, thread })
     }
 
-    /// Exports a last time and ends the thread, with a timeout of `patience`.
-    pub fn finish(mut self, patience: Duration) {
+    /// Exports a last time and ends the thread, with a timeout of `timeout`.
+    pub fn finish(mut self, timeout: Duration) {
         self.ending.end_with(Last::Message);
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         if let Some(thread) = self.thread.take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));

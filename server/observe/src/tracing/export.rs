@@ -83,11 +83,11 @@ impl Exporter {
         }
     }
 
-    /// Exports pending spans and ends the thread, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
+    /// Exports pending spans and ends the thread, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
         lock(&self.queue).finishing = true;
         self.woken.notify_one();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         if let Some(thread) = lock(&self.thread).take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));

@@ -375,7 +375,7 @@ impl ReverseProxy {
             None => step,
         };
         let step = self.finish(exchange, upstream, step, ahead);
-        if self.buffering.answer_bytes == 0 {
+        if self.buffering.response_bytes == 0 {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)

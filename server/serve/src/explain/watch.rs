@@ -285,7 +285,7 @@ impl Watch for Watcher<'_> {
                 let text = body_words(exchange, body);
                 recorded
                     .remarks
-                    .push(Remark::new(RemarkKind::Answer, "", text));
+                    .push(Remark::new(RemarkKind::Response, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
             Step::Next if recorded.remarks.is_empty() && self.line.is_none() => {

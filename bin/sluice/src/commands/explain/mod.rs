@@ -126,7 +126,7 @@ fn running(address: String, question: &Question) -> Result<Explanation, Failed> 
 fn failed(error: Unexplained, format: MessageFormat) -> Failed {
     match error {
         Unexplained::Refused(refusals) => Failed::refusals(refusals, None, format),
-        Unexplained::Unanswered { problem, help } if help.is_empty() => Failed::new(problem),
-        Unexplained::Unanswered { problem, help } => Failed::new(problem).help(help),
+        Unexplained::Invalid { problem, help } if help.is_empty() => Failed::new(problem),
+        Unexplained::Invalid { problem, help } => Failed::new(problem).help(help),
     }
 }

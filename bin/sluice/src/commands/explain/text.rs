@@ -326,7 +326,7 @@ fn mark(kind: RemarkKind) -> (Role, &'static str) {
         | RemarkKind::Does => (Role::Help, "→"),
         RemarkKind::Nothing | RemarkKind::Note => (Role::Faint, "·"),
         RemarkKind::Error => (Role::Error, "!"),
-        RemarkKind::Answer => (Role::Good, "●"),
+        RemarkKind::Response => (Role::Good, "●"),
     }
 }
 

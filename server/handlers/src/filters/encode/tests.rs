@@ -320,7 +320,7 @@ fn head_gets_the_fields_of_get_without_a_length() {
 }
 
 #[test]
-fn tags_of_earlier_answers_are_understood_again() {
+fn etags_of_earlier_responses_match() {
     let filter = filter(Coding::gzip(0).unwrap());
     let asked = |tags: &str| {
         let mut exchange = new_exchange(&[(FieldId::Etag, "\"abc\"")]);

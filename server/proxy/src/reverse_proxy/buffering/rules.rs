@@ -100,11 +100,11 @@ impl Buffering {
     /// Parses the settings.
     pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal> {
         let request_bytes = bytes("request_buffers", config.request_buffers)?;
-        let answer_bytes = bytes("response_buffers", config.response_buffers)?;
+        let response_bytes = bytes("response_buffers", config.response_buffers)?;
         if config.buffer_folder.is_empty() {
             return Ok(Buffering {
                 request_bytes,
-                answer_bytes,
+                response_bytes,
                 ..Buffering::default()
             });
         }
@@ -122,7 +122,7 @@ impl Buffering {
                 rules,
                 always: true,
             }),
-            ahead: rules(answer_bytes, BUFFER_FILE_BYTES_MAX)?.map(|rules| ReadAhead {
+            ahead: rules(response_bytes, BUFFER_FILE_BYTES_MAX)?.map(|rules| ReadAhead {
                 rules,
                 usually: true,
                 obeys: false,

@@ -97,7 +97,7 @@ fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
 }
 
 #[test]
-fn a_cookie_names_only_the_upstream_that_answered() {
+fn a_cookie_names_only_the_upstream_that_responded() {
     let well = Fake::called("well");
     let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "fallback": { "policy": "first" } });
     let dials = [nobody(), nobody(), well.address.to_string()];

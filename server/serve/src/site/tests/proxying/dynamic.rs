@@ -159,7 +159,7 @@ fn a_grace_period_keeps_the_servers_of_a_service_that_is_gone() {
 }
 
 #[test]
-fn an_answer_too_long_for_a_datagram_is_fetched_over_tcp() {
+fn a_dns_reply_too_long_for_a_datagram_is_fetched_over_tcp() {
     let a = Fake::called("a");
     let dns = Dns::knowing(vec![("app.test.", LOOPBACK)]);
     dns.mood(Mood::TooLong);

@@ -350,7 +350,7 @@ fn identical_requests_under_way_ask_once() {
 }
 
 #[test]
-fn requests_and_answers_for_one_client_are_not_shared() {
+fn requests_and_responses_for_one_client_are_not_shared() {
     let setup = coalescing(SHARED);
     for own in [
         "Cookie: a=b\r\n",
