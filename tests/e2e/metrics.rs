@@ -7,6 +7,7 @@ use std::time::Instant;
 use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
+use crate::doubles::abilities::skipped_part;
 use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, finish, sluice, text};
 use crate::tracing::listener;
 
@@ -155,7 +156,7 @@ fn both_formats_pass_the_check_of_their_reader() {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut checked) = checked else {
-        println!("no promtool, so only the test's own parser has looked");
+        skipped_part("no promtool is installed: only the test's own parser has read the page");
         return;
     };
     use std::io::Write;

@@ -8,6 +8,7 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::doubles::abilities::skipped;
 use crate::http::{Answer, Differs, differences};
 use crate::nginx::{EVERYWHERE, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
@@ -238,7 +239,7 @@ fn is_everywhere(difference: &Differs) -> bool {
 #[ignore = "a slower kind: cargo xtask peer"]
 fn locations_inherit_as_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+use crate::doubles::abilities::skipped;
 use crate::nginx::{find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
@@ -278,7 +279,7 @@ fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running,
 #[ignore = "a slower kind: cargo xtask peer"]
 fn heads_are_read_as_nginx_reads_them() {
     let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+        skipped("no program `nginx` and no NGINX_BIN");
         return;
     };
     let site = Site::new();

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{python, rerun, tidy};
+use crate::rerun::{Echo, Runner};
+use crate::skipped::SkippedFile;
+use crate::{python, tidy};
 
 /// A step of `check`: its name, the arguments of cargo, and an environment variable it needs.
 struct Step(
@@ -40,7 +42,11 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Everything that CI runs. Continues after a failure, so that one run reports everything.
+/// Licences, sources and known faults of the dependencies.
+const DENY: &[&str] = &["deny", "--all-features", "check"];
+
+/// Everything that `make test` runs. Continues after a failure, so that one run reports everything; the tests come
+/// last, so that the names of those that failed or were skipped end the output.
 pub fn check(root: &Path) -> bool {
     let mut failed = Vec::new();
     let begun = Instant::now();
@@ -53,17 +59,15 @@ pub fn check(root: &Path) -> bool {
             failed.push(name);
         }
     }
+    let has_deny = has(root, "deny");
+    if has_deny && !timed("deny", || cargo(root, DENY, &[])) {
+        failed.push("deny");
+    }
     if !timed("tests", || test(root, &["--workspace", "--quiet"])) {
         failed.push("tests");
     }
-    if has(root, "deny") {
-        if !timed("deny", || {
-            cargo(root, &["deny", "--all-features", "check"], &[])
-        }) {
-            failed.push("deny");
-        }
-    } else {
-        println!("-- deny: SKIPPED, cargo-deny is not installed (cargo install cargo-deny)");
+    if !has_deny {
+        println!("skipped: deny: cargo-deny is not installed (cargo install cargo-deny)");
     }
     let seconds = begun.elapsed().as_secs();
     if failed.is_empty() {
@@ -74,52 +78,26 @@ pub fn check(root: &Path) -> bool {
     failed.is_empty()
 }
 
-/// Runs `cargo test` with `args` as `rerun::test` does, with all that tests may use. Lists what was skipped.
+/// Runs `cargo test` with `args` with everything that tests may use.
 pub fn test(root: &Path, args: &[&str]) -> bool {
     test_with(root, args, &[])
 }
 
 /// Like `test`, with the paths of programs that some tests need.
 fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    let skipped = Skipped::new(root);
+    let skipped = SkippedFile::new(root);
     let python = python::value(root);
     let mut variables = vec![skipped.variable(), (python::VARIABLE, python.as_os_str())];
     let programs = programs.iter();
     variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
-    let passed = rerun::test(root, args, &variables);
-    skipped.print();
-    passed
-}
-
-/// The file in which tests record what they skip on this machine: the output of passing tests is not shown.
-struct Skipped(PathBuf);
-
-impl Skipped {
-    fn new(root: &Path) -> Skipped {
-        let path = root.join("target/skipped-tests");
-        // Removes the file of an earlier run.
-        let _ = std::fs::remove_file(&path);
-        Skipped(path)
-    }
-
-    /// The environment variable that names it to the tests.
-    fn variable(&self) -> (&'static str, &OsStr) {
-        ("SLUICE_SKIPPED", self.0.as_os_str())
-    }
-
-    fn print(&self) {
-        for line in listed(&std::fs::read_to_string(&self.0).unwrap_or_default()) {
-            println!("-- {line}");
-        }
-    }
-}
-
-/// The recorded lines, sorted and without duplicates.
-fn listed(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines.dedup();
-    lines
+    let runner = Runner {
+        root,
+        variables: &variables,
+        echo: Echo::Terminal,
+    };
+    let summary = runner.test(args);
+    summary.print(&skipped.read());
+    summary.is_good()
 }
 
 /// The Caddy to compare with: Debian's is older than the directives compared.
@@ -362,13 +340,6 @@ fn has(root: &Path, subcommand: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn skipped_tests_are_listed_once_and_in_order() {
-        let text = "skipped: b: no IPv6\nskipped: a: no curl\nskipped: b: no IPv6\n";
-        assert_eq!(listed(text), ["skipped: a: no curl", "skipped: b: no IPv6"]);
-        assert!(listed("").is_empty());
-    }
 
     #[test]
     fn fuzz_targets_are_read_from_the_manifest() {

@@ -6,6 +6,7 @@ mod fresh;
 mod python;
 mod rerun;
 mod sites;
+mod skipped;
 mod tidy;
 
 use std::path::PathBuf;

@@ -1,10 +1,6 @@
 //! The program as a whole: an experiment with its own upstreams from the file to the result, and the output of `hit`
 //! for a server with faults that are counted on both sides.
 
-#![allow(clippy::unwrap_used)]
-
-mod world;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,7 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_load::result::{CellState, FailureClass, RunResult};
-use world::{Backend, Folder, LAB, hit};
+
+use crate::world::{self, Backend, Folder, LAB, hit, installed, is_there};
 
 const EXPERIMENT: &str = r#"
 schema = "sluice.lab/1"
@@ -413,15 +410,6 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
     }
 }
 
-/// Whether a program is installed; a test that lacks it says so.
-fn installed(program: &str) -> bool {
-    let found = sluice_load::process::find(program).is_some();
-    if !found {
-        eprintln!("{program} is not installed: nothing is tested with it");
-    }
-    found
-}
-
 #[test]
 fn every_scenario_has_right_answers_before_any_load() {
     let folder = Folder::new("scenarios-check");
@@ -643,7 +631,7 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
     assert!(text.contains("python: not had, see above"), "{text}");
     // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));
-    assert_eq!(program.is_file(), installed("go"), "{text}");
+    assert_eq!(program.is_file(), is_there("go"), "{text}");
 }
 
 #[test]

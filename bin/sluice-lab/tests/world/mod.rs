@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use sluice_load::result::{MarkKind, RunResult};
 
+use crate::abilities::skipped;
+
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
 
 /// A temporary folder of one test.
@@ -30,6 +32,20 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether a program is installed.
+pub fn is_there(program: &str) -> bool {
+    sluice_load::process::find(program).is_some()
+}
+
+/// Whether a program is installed; if not, the test is reported as skipped.
+pub fn installed(program: &str) -> bool {
+    let found = is_there(program);
+    if !found {
+        skipped(format_args!("{program} is not installed"));
+    }
+    found
 }
 
 /// A free port.

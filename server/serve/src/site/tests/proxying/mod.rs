@@ -1,5 +1,8 @@
 //! Tests the handler with raw sockets: a client and fake upstreams on free loopback ports.
 
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../../../../tests/doubles/abilities.rs"]
+mod abilities;
 mod attacks;
 mod choosing;
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]

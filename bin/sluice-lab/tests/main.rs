@@ -1,0 +1,10 @@
+//! The program `sluice-lab` as a whole.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "the tests of sluice use the rest of it")]
+#[path = "../../../tests/doubles/abilities.rs"]
+mod abilities;
+mod commands;
+mod run;
+mod world;
