@@ -10,6 +10,7 @@ pub mod fastcgi;
 pub mod php;
 pub mod ports;
 pub mod python;
+pub mod servers;
 pub mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

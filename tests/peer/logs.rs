@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::peers;
 
 /// A configuration and the requests that produce its log lines.
@@ -134,8 +134,7 @@ const REQUESTS: [&str; 7] = [
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn log_lines_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();

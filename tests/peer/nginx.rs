@@ -1,13 +1,14 @@
 //! Compares sluice with an installed nginx: the same nginx.conf, the same requests, header by header.
 
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
 use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::http::{Answer, Differs, ask, differences};
 use crate::peers::{Site, free_port, sluice};
 
@@ -677,13 +678,6 @@ const CASES: &[Case] = &[
 const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0\n\
     c:$6$0123456789abcdef$8CGkKDSyVpVlVNcs5PssRw/Tb8EgfecuA6D/zsRQFumJaU.s8KgTWWc2HfgkB7h2n1qIKiJFeSyUFrwvhILXy.\n";
 
-/// The nginx to compare with.
-pub fn find_nginx() -> Option<PathBuf> {
-    let named = std::env::var_os("NGINX_BIN").map(PathBuf::from);
-    let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
-    named.or_else(|| known.iter().map(PathBuf::from).find(|path| path.is_file()))
-}
-
 /// A running program, stopped on drop.
 pub struct Running {
     child: Child,
@@ -814,8 +808,7 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn answers_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

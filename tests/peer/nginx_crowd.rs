@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::doubles::abilities::skipped;
 use crate::doubles::crowd::{Fate, Holding, count, gather};
-use crate::nginx::{Running, find_nginx, run};
+use crate::doubles::servers;
+use crate::nginx::{Running, run};
 use crate::peers::{Site, free_port, sluice};
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
@@ -50,8 +50,7 @@ fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn a_crowd_fares_as_with_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx`");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

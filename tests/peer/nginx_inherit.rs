@@ -8,9 +8,9 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::http::{Answer, Differs, differences};
-use crate::nginx::{EVERYWHERE, find_nginx, run};
+use crate::nginx::{EVERYWHERE, run};
 use crate::peers::{Site, free_port, sluice};
 use cases::{ROWS, Row};
 
@@ -238,8 +238,7 @@ fn is_everywhere(difference: &Differs) -> bool {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn locations_inherit_as_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -7,8 +7,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::doubles::abilities::skipped;
-use crate::nginx::{find_nginx, run};
+use crate::doubles::servers;
+use crate::nginx::run;
 use crate::peers::{Site, free_port, sluice};
 
 /// The settings of the servers, each on its own port: they apply before the host is known.
@@ -278,8 +278,7 @@ fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running,
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn heads_are_read_as_nginx_reads_them() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

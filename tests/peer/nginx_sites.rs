@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::http::differences;
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
+use crate::nginx::{EVERYWHERE, Running, run};
 use crate::peers::{Site, free_port, sluice};
 
 /// A file of the folder.
@@ -310,8 +310,7 @@ impl Compared {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn whole_sites_answer_as_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let only = std::env::var("ONLY").unwrap_or_default();

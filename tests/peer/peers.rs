@@ -27,34 +27,6 @@ pub fn sluice() -> PathBuf {
     env!("CARGO_BIN_EXE_sluice").into()
 }
 
-/// The Caddy to compare with: `CADDY_BIN`, or one in PATH that is new enough. Older ones lack directives and headers
-/// that are compared.
-pub fn find_caddy() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("CADDY_BIN") {
-        return Some(path.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join("caddy"))
-        .filter(|file| file.is_file())
-        .find(|file| is_new_enough(file))
-}
-
-/// The comparison follows Caddy 2.11.
-fn is_new_enough(caddy: &Path) -> bool {
-    let Ok(output) = Command::new(caddy).arg("version").output() else {
-        return false;
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = text.trim_start_matches('v').split(['.', ' ', '\n']);
-    let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
-    let is_new = (number(), number()) >= (Some(2), Some(11));
-    if !is_new {
-        println!("{} is older than 2.11: {}", caddy.display(), text.trim());
-    }
-    is_new
-}
-
 impl Site {
     pub fn new() -> Site {
         static COUNT: AtomicU32 = AtomicU32::new(0);

@@ -8,16 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::http::{self, Answer};
-use crate::peers::{find_caddy, free_port, sluice};
+use crate::peers::{free_port, sluice};
 use shared::{Doubles, SITES, Site, bytes};
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn sites_are_answered_as_by_caddy() {
-    let Some(caddy) = find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let base = std::env::temp_dir().join(format!("sluice-peer-sites-{}", std::process::id()));

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::doubles::abilities::skipped;
+use crate::doubles::servers;
 use crate::peers;
 
 /// A site with the internal issuer, with its certificates in `storage`.
@@ -57,8 +57,7 @@ fn asked(storage: &Path, port: u16, name: &str) -> String {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn certificates_of_one_are_shown_by_the_other() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();

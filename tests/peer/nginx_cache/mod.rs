@@ -10,10 +10,10 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::doubles::abilities::skipped;
 use crate::doubles::php::Fpm;
+use crate::doubles::servers;
 use crate::http::{Answer, differences};
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
+use crate::nginx::{EVERYWHERE, Running, run};
 use crate::peers::{Site, free_port, sluice};
 use accepted::ACCEPTED;
 use cases::{CASES, Case, SCRIPT};
@@ -195,8 +195,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn stored_answers_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();
