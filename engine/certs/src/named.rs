@@ -39,7 +39,7 @@ pub trait NamesPairs: Send + Sync {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName>;
 
     /// Called when a handshake fails because a pair is unavailable.
-    fn tell(&self, failed: &Unusable, ends: Ends);
+    fn log_failure(&self, failed: &Unusable, ends: Ends);
 }
 
 /// Why a handshake has no certificate.
@@ -119,7 +119,7 @@ impl Finding {
         match found {
             Ok(pairs) => Some(pairs),
             Err(failed) => {
-                self.named.names.tell(&failed, self.ends);
+                self.named.names.log_failure(&failed, self.ends);
                 None
             }
         }
@@ -412,7 +412,7 @@ mod tests {
             self.0.clone()
         }
 
-        fn tell(&self, _: &Unusable, _: Ends) {}
+        fn log_failure(&self, _: &Unusable, _: Ends) {}
     }
 
     /// A pair on disk that can be replaced.

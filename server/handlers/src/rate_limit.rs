@@ -74,7 +74,7 @@ impl Handler for RateLimit {
             }
             let key = limited.key_of(exchange);
             if let Some(wait) = limited.zone.take(&key).refused {
-                self.tell(exchange, limited, &key, wait);
+                self.log_exceeded(exchange, limited, &key, wait);
                 return self.refuse(exchange, limited, wait);
             }
         }
@@ -83,7 +83,7 @@ impl Handler for RateLimit {
 }
 
 impl RateLimit {
-    fn tell(&self, exchange: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
+    fn log_exceeded(&self, exchange: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
         let zone = &limited.zone;
         if let Some(log) = &self.log {
             let entry = log

@@ -6,16 +6,20 @@ use std::time::Duration;
 use sluice_diag::OriginId;
 use sluice_message::{Fields, Status};
 
-use sluice_route::Provenance;
+use sluice_route::{Found, Key, Kind, Provenance, Values};
 
 use super::captures::Captures;
 use super::connection_zone::Held as Counted;
+use super::groups::found_or_fails;
 use super::piece::Piece;
 use super::ssi::page_state::Shared as Pages;
 use super::user_id_value::Known;
 use sluice_handlers::filters::encode::Counts;
 use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::failure::Fault;
 use sluice_pipeline::seldom::{Empty, Seldom};
+use sluice_pipeline::values::At;
+use sluice_tls::handshakes::Handshake;
 
 /// Maximum number of internal redirects and repeated location lookups, as in nginx.
 pub const REDIRECTS_MAX: u8 = 10;
@@ -268,7 +272,58 @@ pub trait Lookup: Send + Sync {
     fn know(&self, name: &str) -> bool;
 
     /// Appends the value of the variable; returns its provenance.
-    fn value(&self, exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
+    fn value(&self, subject: Subject<'_>, name: &str, out: &mut Vec<u8>) -> Provenance;
+}
+
+/// What a variable is evaluated for.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    /// A request.
+    Request(&'a Exchange),
+    /// A TLS handshake, before there is a request.
+    Handshake(&'a Handshake<'a>),
+}
+
+impl<'a> Subject<'a> {
+    /// The request, if there is one.
+    pub fn request(self) -> Option<&'a Exchange> {
+        match self {
+            Subject::Request(exchange) => Some(exchange),
+            Subject::Handshake(_) => None,
+        }
+    }
+
+    /// The result of a match. One that exceeded the limit counts as no match, and makes a request fail before a response
+    /// is sent.
+    pub fn found_or_fails(self, found: Result<bool, Fault>) -> bool {
+        match self {
+            Subject::Request(exchange) => found_or_fails(exchange, found),
+            Subject::Handshake(_) => found.unwrap_or(false),
+        }
+    }
+}
+
+impl Values for Subject<'_> {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        match self {
+            Subject::Request(exchange) => At(exchange).value(key, out),
+            Subject::Handshake(handshake) => handshake.value(key, out),
+        }
+    }
+
+    fn kind(&self, key: &Key) -> Kind {
+        match self {
+            Subject::Request(exchange) => At(exchange).kind(key),
+            Subject::Handshake(handshake) => handshake.kind(key),
+        }
+    }
+
+    fn provenance(&self, key: &Key) -> Provenance {
+        match self {
+            Subject::Request(exchange) => At(exchange).provenance(key),
+            Subject::Handshake(handshake) => handshake.provenance(key),
+        }
+    }
 }
 
 /// State that few requests need.

@@ -10,6 +10,7 @@ use sluice_route::{Template, Unknown};
 use super::page_state::Shared;
 use super::words::{self, Known};
 use crate::state::NginxContext;
+use crate::state::Subject;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::At;
@@ -133,7 +134,7 @@ impl Known for Seen<'_> {
             && tables.know(name)
         {
             let before = out.len();
-            tables.value(self.page, name, out);
+            tables.value(Subject::Request(self.page), name, out);
             return out.len() > before;
         }
         let mut single = self.names.iter();

@@ -228,7 +228,7 @@ fn a_broken_stream_never_looks_complete() {
 }
 
 #[test]
-fn fields_tell_of_the_coding() {
+fn headers_name_the_coding() {
     let filter = filter(Coding::gzip(0).unwrap());
     let mut exchange = new_exchange(&[
         TEXT,
