@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::doubles::servers;
 use crate::harness::{Folder, Server, Setup, eventually, free_port, run_to_end, text};
+use crate::support::servers;
 use crate::tls::{client, connect, get};
 use rustls::version::TLS13;
 

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use crate::client::{Client, exchange};
-use crate::doubles::abilities::{skipped, tried};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
-use crate::doubles::fastcgi::Asked;
-use crate::doubles::python::Python;
 use crate::harness::{Folder, PATIENCE, Server, free_port, text};
+use crate::support::abilities::{skipped, tried};
+use crate::support::cgi::{read_scgi, read_uwsgi};
+use crate::support::fastcgi::Asked;
+use crate::support::python::Python;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustls::version::TLS13;
 
 use crate::client::{Client, ask, exchange};
-use crate::doubles::fastcgi::{self, Asked, STDERR, STDOUT, end, read_request, record};
 use crate::harness::{Server, Setup, free_port};
+use crate::support::fastcgi::{self, Asked, STDERR, STDOUT, end, read_request, record};
 use crate::tls;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;

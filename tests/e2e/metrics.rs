@@ -7,8 +7,8 @@ use std::time::Instant;
 use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
-use crate::doubles::abilities::skipped_part;
 use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, finish, sluice, text};
+use crate::support::abilities::skipped_part;
 use crate::tracing::listener;
 
 const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}\n}\n\

@@ -2,8 +2,8 @@
 
 use std::process::{Child, Command, Stdio};
 
-use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Setup, eventually, free_port, run_to_end, text};
+use crate::support::abilities::has_openssl;
 
 /// A responder for the certificate in its folder.
 struct Responder {

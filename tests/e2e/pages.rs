@@ -8,8 +8,8 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::doubles::abilities::skipped_part;
 use crate::harness::{Folder, eventually, finish, free_port, sluice, text};
+use crate::support::abilities::skipped_part;
 
 /// Commands other than `sluice` that are not checked for.
 const SHELL: [&str; 3] = ["printf", "sleep", "cd"];

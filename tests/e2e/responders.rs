@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, exchange};
-use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually, free_port};
+use crate::support::abilities::skipped;
 
 /// A running application.
 struct Application(Child);

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::Client;
-use crate::doubles::fastcgi::{read_request, said};
 use crate::harness::{Server, Setup, free_port};
 use crate::limits::process;
 use crate::proxy::{WEBSOCKET_KEY, frame, masked, websocket_echo};
+use crate::support::fastcgi::{read_request, said};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 

@@ -10,9 +10,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::client::{Answer, Client, exchange};
-use crate::doubles::abilities::has_ipv6;
-use crate::doubles::dns::{Dns, Mood, Record};
 use crate::harness::{Server, Setup, eventually};
+use crate::support::abilities::has_ipv6;
+use crate::support::dns::{Dns, Mood, Record};
 use crate::upstream::{Upstream, answer, dead};
 use crate::wire::{Wire, field};
 

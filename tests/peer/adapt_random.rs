@@ -15,7 +15,7 @@ use caddy::Caddy;
 use generate::{Chance, Grammar, mutate, untidy};
 use shrink::shrink;
 
-use crate::doubles::servers;
+use crate::support::servers;
 
 /// Number of files in a run, which takes some seconds.
 const COUNT: u64 = 1500;

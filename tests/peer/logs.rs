@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::doubles::servers;
-use crate::peers;
+use crate::peer::peers;
+use crate::support::servers;
 
 /// A configuration and the requests that produce its log lines.
 struct Case {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::doubles::servers;
-use crate::peers::{self, Peer};
-use crate::{http, logs};
+use crate::peer::peers::{self, Peer};
+use crate::peer::{http, logs};
+use crate::support::servers;
 
 const CASES: [(&str, &str); 3] = [
     (

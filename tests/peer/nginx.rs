@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
-use crate::doubles::abilities::skipped;
-use crate::doubles::servers;
-use crate::http::{Answer, Differs, ask, differences};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Answer, Differs, ask, differences};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::abilities::skipped;
+use crate::support::servers;
 
 /// Lines of a `server` block, and the requests to it.
 struct Case {

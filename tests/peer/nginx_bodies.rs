@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::doubles::servers;
-use crate::http::{Differs, differences};
-use crate::nginx::{EVERYWHERE, Running, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Differs, differences};
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// Lines of a `server` block, of a second one that it proxies to, and the requests to the first.
 pub struct Case {

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::doubles::crowd::{Fate, Holding, count, gather};
-use crate::doubles::servers;
-use crate::nginx::{Running, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::{Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::crowd::{Fate, Holding, count, gather};
+use crate::support::servers;
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     let own = match is_nginx {

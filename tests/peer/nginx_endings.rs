@@ -6,9 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::doubles::servers;
-use crate::nginx::{Running, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::{Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     let name = if is_nginx { "theirs" } else { "ours" };

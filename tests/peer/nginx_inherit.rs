@@ -8,10 +8,10 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::doubles::servers;
-use crate::http::{Answer, Differs, differences};
-use crate::nginx::{EVERYWHERE, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Answer, Differs, differences};
+use crate::peer::nginx::{EVERYWHERE, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 use cases::{ROWS, Row};
 
 /// Request paths: one with the settings of the server, three with those of the surrounding location, three with their

@@ -1,8 +1,8 @@
 //! Pages with SSI commands, and charset conversion: the same files and requests for sluice and an installed nginx.
 
-use crate::doubles::servers;
-use crate::nginx_bodies::{Case, compare};
-use crate::peers::Site;
+use crate::peer::nginx_bodies::{Case, compare};
+use crate::peer::peers::Site;
+use crate::support::servers;
 
 /// Pages, by file name below `ssi/`.
 const PAGES: &[(&str, &str)] = &[

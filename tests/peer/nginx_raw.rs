@@ -7,9 +7,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::doubles::servers;
-use crate::nginx::run;
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::run;
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// The settings of the servers, each on its own port: they apply before the host is known.
 const SETTINGS: [&str; 4] = [
@@ -269,7 +269,7 @@ fn conf(site: &Site, ports: &[u16], is_nginx: bool) -> String {
     site.fill(&text)
 }
 
-fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running, Vec<u16>) {
+fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::peer::nginx::Running, Vec<u16>) {
     let ports: Vec<u16> = SETTINGS.iter().map(|_| free_port()).collect();
     let text = conf(site, &ports, is_nginx);
     (run(site, program, "raw", &text, ports[0], is_nginx), ports)

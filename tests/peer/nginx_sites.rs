@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::doubles::servers;
-use crate::http::differences;
-use crate::nginx::{EVERYWHERE, Running, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::differences;
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// A file of the folder.
 pub struct Whole {
@@ -447,7 +447,7 @@ const NO_INDEX: &str = "a folder without an index is not found";
 
 /// The meaning of a response: its status, redirect target, content, and the headers set by the configuration. Redirects
 /// for folders have another status, error pages are empty, and listings and redirects look different.
-fn meaning(answer: &crate::http::Answer) -> (String, String, String) {
+fn meaning(answer: &crate::peer::http::Answer) -> (String, String, String) {
     let field = |name: &str| {
         answer
             .fields

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::doubles::abilities::{skipped, skipped_part, tried};
-use crate::doubles::python::Python;
-use crate::peers::{self, free_port};
+use crate::peer::peers::{self, free_port};
+use crate::support::abilities::{skipped, skipped_part, tried};
+use crate::support::python::Python;
 
 /// An upstream server.
 struct Origin {

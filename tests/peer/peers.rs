@@ -6,9 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::cases::Case;
-use crate::http::{self, Answer};
-use crate::{fastcgi, upstream};
+use crate::peer::cases::Case;
+use crate::peer::http::{self, Answer};
+use crate::peer::{fastcgi, upstream};
 
 /// The files that both serve, removed on drop.
 pub struct Site {
@@ -198,7 +198,7 @@ impl Peer {
     }
 }
 
-pub use crate::doubles::ports::free_port;
+pub use crate::support::ports::free_port;
 
 impl Drop for Peer {
     fn drop(&mut self) {

@@ -1,17 +1,14 @@
 //! The sites of `tests/data/sites`, served by both servers.
 
-#[path = "../sites/mod.rs"]
-mod shared;
-
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::doubles::servers;
-use crate::http::{self, Answer};
-use crate::peers::{free_port, sluice};
-use shared::{Doubles, SITES, Site, bytes};
+use crate::peer::http::{self, Answer};
+use crate::peer::peers::{free_port, sluice};
+use crate::support::servers;
+use crate::support::sites::{Doubles, SITES, Site, bytes};
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::doubles::servers;
-use crate::peers;
+use crate::peer::peers;
+use crate::support::servers;
 
 /// A site with the internal issuer, with its certificates in `storage`.
 fn caddyfile(storage: &Path) -> String {

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::cases::{Case, Seen};
-use crate::doubles::servers;
-use crate::peers::{self, Peer, Site};
+use crate::peer::cases::{Case, Seen};
+use crate::peer::peers::{self, Peer, Site};
+use crate::support::servers;
 
 /// Pages that need more than the template language. `NAME` is replaced by the number of the page.
 const PAGES: &[&str] = &[

@@ -46,7 +46,8 @@ const CADDY: &str = "v2.11.4";
 pub fn peer(root: &Path) -> Outcome {
     let caddy = caddy(root);
     let caddy = caddy.as_ref().map(|path| ("CADDY_BIN", path.as_path()));
-    tests(root, &["peer", "--", "--include-ignored"], caddy.as_slice())
+    let args = ["e2e", "peer::", "--", "--include-ignored"];
+    tests(root, &args, caddy.as_slice())
 }
 
 /// The Caddy named by the variable, or one that is built.

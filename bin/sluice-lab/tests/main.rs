@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
-#[path = "../../../tests/doubles/abilities.rs"]
+#[path = "../../../tests/support/abilities.rs"]
 mod abilities;
 mod commands;
 mod run;

@@ -8,9 +8,9 @@ use std::process::Command;
 use super::Visitor;
 use super::pebble::Settings;
 use crate::client::exchange;
-use crate::doubles::abilities::skipped;
 use crate::harness::{eventually, text};
 use crate::nginx::prefix::Prefix;
+use crate::support::abilities::skipped;
 use crate::tls::get;
 
 /// The site before Certbot changes it.

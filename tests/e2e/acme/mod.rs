@@ -12,8 +12,8 @@ use rustls::ClientConfig;
 use sluice_net::sys::process::Signal;
 
 use crate::client::exchange;
-use crate::doubles::servers;
 use crate::harness::{Server, Setup};
+use crate::support::servers;
 use crate::tls::{Secure, connect, get};
 use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use super::serving::plain;
-use crate::doubles::abilities::{can_run, skipped, tried};
-use crate::doubles::python::Python;
 use crate::harness::{Folder, Server, Setup, finish, text};
+use crate::support::abilities::{can_run, skipped, tried};
+use crate::support::python::Python;
 
 fn is_installed(program: &str) -> bool {
     can_run(program, &["--version"])

@@ -2,8 +2,8 @@
 
 use super::setup;
 use crate::client::{ask, exchange};
-use crate::doubles::crowd::gather;
 use crate::harness::eventually;
+use crate::support::crowd::gather;
 
 #[test]
 fn lines_name_who_asked_for_what() {

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::abilities::skipped;
-use crate::doubles::ports::free_port;
-use crate::doubles::wire::Wire;
 use crate::harness::{Server, eventually};
+use crate::support::abilities::skipped;
+use crate::support::ports::free_port;
+use crate::support::wire::Wire;
 use crate::upstream::{Upstream, dead};
 
 /// A memcached double with these values: key, flags and content. It records its requests.

@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::abilities::skipped;
-use crate::doubles::dns::{Dns, Mood, Record};
-use crate::doubles::listen_at;
 use crate::harness::{Server, eventually};
+use crate::support::abilities::skipped;
+use crate::support::dns::{Dns, Mood, Record};
+use crate::support::listen_at;
 use crate::upstream::{Upstream, answer, dead};
 use crate::wire::Wire;
 

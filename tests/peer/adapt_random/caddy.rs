@@ -20,7 +20,7 @@ pub struct Caddy {
 
 impl Caddy {
     pub fn start(program: &Path) -> Caddy {
-        let port = crate::peers::free_port();
+        let port = crate::peer::peers::free_port();
         let home = std::env::temp_dir().join(format!("sluice-peer-adapt-{port}"));
         std::fs::create_dir_all(&home).expect("the folder is writable");
         let file = home.join("config.json");

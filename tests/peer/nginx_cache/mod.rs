@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use crate::doubles::php::Fpm;
-use crate::doubles::servers;
-use crate::http::{Answer, differences};
-use crate::nginx::{EVERYWHERE, Running, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Answer, differences};
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::php::Fpm;
+use crate::support::servers;
 use accepted::ACCEPTED;
 use cases::{CASES, Case, SCRIPT};
 use origin::Origin;

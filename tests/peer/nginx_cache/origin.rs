@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::doubles::listen;
-use crate::doubles::wire::{Wire, field};
+use crate::support::listen;
+use crate::support::wire::{Wire, field};
 
 /// The responses for one path, in turn; the last one is repeated. Each has a status, headers, and words with an `@`
 /// that say how it is sent, separated by `|`.

@@ -148,7 +148,7 @@ fn groups(name: &CStr, first: libc::gid_t) -> Vec<libc::gid_t> {
 
 #[cfg(test)]
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
-#[path = "../../../../tests/doubles/abilities.rs"]
+#[path = "../../../../tests/support/abilities.rs"]
 mod abilities;
 
 #[cfg(test)]

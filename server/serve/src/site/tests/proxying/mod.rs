@@ -1,12 +1,12 @@
 //! Tests the handler with raw sockets: a client and fake upstreams on free loopback ports.
 
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
-#[path = "../../../../../../tests/doubles/abilities.rs"]
+#[path = "../../../../../../tests/support/abilities.rs"]
 mod abilities;
 mod attacks;
 mod choosing;
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
-#[path = "../../../../../../tests/doubles/dns.rs"]
+#[path = "../../../../../../tests/support/dns.rs"]
 mod dns;
 mod dynamic;
 mod failing;
@@ -14,7 +14,7 @@ mod fields;
 mod framing;
 mod intercepting;
 mod interims;
-#[path = "../../../../../../tests/doubles/ports.rs"]
+#[path = "../../../../../../tests/support/ports.rs"]
 mod ports;
 mod protecting;
 mod retrying;

@@ -3,8 +3,6 @@
 
 mod adapt_random;
 mod cases;
-#[path = "../doubles/mod.rs"]
-mod doubles;
 mod fastcgi;
 mod http;
 mod logs;
@@ -29,7 +27,7 @@ mod upstream;
 
 use cases::{CASES, EVERYWHERE, Seen};
 
-use crate::doubles::servers;
+use crate::support::servers;
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]

@@ -2,59 +2,20 @@
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
-use crate::client::Answer;
-pub use crate::doubles::ports::free_port;
-use crate::service::Listener;
+use super::client::Answer;
+pub use super::ports::free_port;
+use super::service::Listener;
+pub use super::temp_folder::TempFolder as Folder;
 
 /// Timeout of anything that takes milliseconds on an idle machine.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A temporary folder, removed on drop.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluice-e2e-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
-        Folder(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Writes a file and returns its path.
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).expect("the folder is writable");
-        }
-        std::fs::write(&path, content).expect("the folder is writable");
-        path
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        let bytes = std::fs::read(self.0.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The binary with an environment that does not touch any of the user's files.
 pub fn sluice(folder: &Folder) -> Command {
@@ -278,7 +239,7 @@ impl Server {
 
     /// Requests a path with GET on a connection of its own.
     pub fn ask(&self, path: &str) -> Answer {
-        crate::client::ask(self.port, path)
+        super::client::ask(self.port, path)
     }
 
     /// The server's output so far.
@@ -391,7 +352,7 @@ impl Server {
             "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
             self.admin
         );
-        crate::client::exchange(self.admin, asked).text()
+        super::client::exchange(self.admin, asked).text()
     }
 
     /// A sample without labels on that page.
