@@ -2,7 +2,7 @@
 //! they share with FastCGI is tested in `fastcgi`.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::harness::{Folder, PATIENCE, Server, free_port, text};
 use crate::support::abilities::{skipped, tried};
 use crate::support::cgi::{read_scgi, read_uwsgi};
 use crate::support::fastcgi::Asked;
+use crate::support::program::Program;
 use crate::support::python::Python;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
@@ -263,16 +264,6 @@ fn an_upload_and_an_answer_of_megabytes_pass() {
     }
 }
 
-/// uWSGI, which supports both protocols, with a WSGI application.
-struct Uwsgi(Child);
-
-impl Drop for Uwsgi {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A uWSGI that can run Python applications: the program in `SLUICE_UWSGI`, an installed one, or the Python package
 /// `pyuwsgi`. With it, the arguments for Python: in Debian it is a separate plugin. If there is none, the test is
 /// reported as skipped.
@@ -331,7 +322,8 @@ fn uwsgi_itself_is_understood() {
         let folder = Folder::new();
         folder.write("app.py", APPLICATION);
         let port = free_port();
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .current_dir(folder.path())
             .args(way)
             .args(["--master", "--die-on-term", "--processes", "2"])
@@ -340,13 +332,8 @@ fn uwsgi_itself_is_understood() {
                 &format!("127.0.0.1:{port}"),
                 "--wsgi-file",
                 "app.py",
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(folder.path().join("log")).expect("writable"))
-            .spawn()
-            .expect("uWSGI starts");
-        let _child = Uwsgi(child);
+            ]);
+        let _uwsgi = Program::start(&mut command, folder.path().join("log")).listening(port);
         let server = Server::start(&site(protocol, &[port], "", ""));
         let answer = exchange(
             server.port,

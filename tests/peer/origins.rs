@@ -4,12 +4,14 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use crate::peer::peers::{self, free_port};
 use crate::support::abilities::{skipped, skipped_part, tried};
+use crate::support::program::Program;
 use crate::support::python::Python;
+use crate::support::temp_folder::TempFolder;
 
 /// An upstream server.
 struct Origin {
@@ -210,31 +212,6 @@ fn requests() -> Vec<String> {
     ]
 }
 
-/// A running process, stopped on drop.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn spawn(command: &mut Command, port: u16) -> Running {
-    let child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let running = Running(child.expect("it starts"));
-    let until = Instant::now() + Duration::from_secs(30);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < until, "nobody listens on {port}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    running
-}
-
 /// Status, the headers about the content, and the content.
 struct Said {
     status: String,
@@ -338,20 +315,21 @@ fn real_servers_answer_through_us_as_they_answer_to_us() {
             skipped_part(format_args!("{} is not installed", origin.name));
             continue;
         };
-        let name = format!("sluice-origin-{}-{}", std::process::id(), asked);
-        let dir = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(dir.join("www")).expect("the folder is writable");
-        write(&dir, "www/small.txt", "small");
-        write(&dir, "www/large.bin", "0123456789".repeat(30_000));
-        write(&dir, "www/stream", "a file of that name");
-        write(&dir, "www/with space", "spaced");
+        let folder = TempFolder::new();
+        let dir = folder.path();
+        folder.write("www/small.txt", "small");
+        folder.write("www/large.bin", "0123456789".repeat(30_000));
+        folder.write("www/stream", "a file of that name");
+        folder.write("www/with space", "spaced");
         let (port, ours) = (free_port(), free_port());
-        let _origin = spawn(&mut (origin.start)(&program, &dir, port), port);
+        let mut command = (origin.start)(&program, dir, port);
+        let _origin = Program::start(&mut command, dir.join("origin.log")).listening(port);
         let text =
             format!("{{\n\tadmin off\n}}\n:{ours} {{\n\treverse_proxy 127.0.0.1:{port}\n}}\n");
         let mut sluice = Command::new(peers::sluice());
-        sluice.env("XDG_DATA_HOME", &dir).arg("run").arg("--config");
-        let _sluice = spawn(sluice.arg(write(&dir, "Caddyfile", text)), ours);
+        sluice.env("XDG_DATA_HOME", dir).arg("run").arg("--config");
+        let sluice = sluice.arg(folder.write("Caddyfile", text));
+        let _sluice = Program::start(sluice, dir.join("sluice.log")).listening(ours);
         let (mut direct, mut through) = (Asker::new(port), Asker::new(ours));
         for round in 0..20 {
             for request in requests() {
@@ -365,8 +343,6 @@ fn real_servers_answer_through_us_as_they_answer_to_us() {
             }
         }
         println!("{}: {} requests", origin.name, 20 * requests().len());
-        drop((_sluice, _origin));
-        let _ = std::fs::remove_dir_all(&dir);
     }
     if asked == 0 {
         skipped("none of the servers to compare with is installed");

@@ -1,14 +1,14 @@
 //! The two programs on free ports, with the same files behind them.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::peer::cases::Case;
 use crate::peer::http::{self, Answer};
 use crate::peer::{fastcgi, upstream};
+use crate::support::program::Program;
 
 /// The files that both serve, removed on drop.
 pub struct Site {
@@ -19,7 +19,7 @@ pub struct Site {
 
 /// A running program.
 pub struct Peer {
-    child: Child,
+    _program: Program,
     port: u16,
 }
 
@@ -134,21 +134,18 @@ impl Site {
         let file = self.dir.join(format!("{case}.Caddyfile"));
         std::fs::write(&file, text.replace("PORT", &port.to_string()))
             .expect("the folder is writable");
-        let log = std::fs::File::create(self.dir.join(format!("{name}.log")))
-            .expect("the folder is writable");
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["run", "--adapter", "caddyfile", "--config"])
             .arg(&file)
             .env("HOME", &home)
             .env("XDG_DATA_HOME", &home)
-            .env("XDG_CONFIG_HOME", &home)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the program starts");
-        let mut peer = Peer { child, port };
-        peer.wait(&self.dir.join(format!("{name}.log")), case);
-        peer
+            .env("XDG_CONFIG_HOME", &home);
+        let log = self.dir.join(format!("{name}.log"));
+        Peer {
+            _program: Program::start(&mut command, log).listening(port),
+            port,
+        }
     }
 }
 
@@ -162,18 +159,6 @@ impl Peer {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
-    }
-
-    fn wait(&mut self, log: &Path, case: &str) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let ended = self.child.try_wait().expect("it is our child").is_some();
-            if ended || std::time::Instant::now() > deadline {
-                let said = std::fs::read_to_string(log).unwrap_or_default();
-                panic!("{case}: a server did not start:\n{said}");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     /// Sends a request, and masks the port in the response, which differs between the two.
@@ -199,10 +184,3 @@ impl Peer {
 }
 
 pub use crate::support::ports::free_port;
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}

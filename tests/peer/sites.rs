@@ -1,12 +1,11 @@
 //! The sites of `tests/data/sites`, served by both servers.
 
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
 use crate::peer::http::{self, Answer};
 use crate::peer::peers::{free_port, sluice};
+use crate::support::program::Program;
 use crate::support::servers;
 use crate::support::sites::{Doubles, SITES, Site, bytes};
 
@@ -66,7 +65,7 @@ fn answers(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec
     std::fs::create_dir_all(folder).expect("the folder is writable");
     let port = free_port();
     let text = site.prepare(folder, port, doubles);
-    let server = Server::start(program, &with_admin_off(&text), folder, port);
+    let server = start(program, &with_admin_off(&text), folder, port);
     let answers = site.steps.iter().map(|step| {
         let mut answer = http::exchange(port, &bytes(&step.request));
         for value in answer.fields.values_mut().flatten() {
@@ -88,45 +87,15 @@ fn with_admin_off(text: &str) -> String {
     }
 }
 
-/// A running program.
-struct Server(Child);
-
-impl Server {
-    fn start(program: &Path, text: &str, folder: &Path, port: u16) -> Server {
-        let file: PathBuf = folder.join("Caddyfile");
-        std::fs::write(&file, text).expect("the folder is writable");
-        let log = std::fs::File::create(folder.join("stderr")).expect("the folder is writable");
-        let child = Command::new(program)
-            .args(["run", "--adapter", "caddyfile", "--config", "Caddyfile"])
-            .current_dir(folder)
-            .env("HOME", folder)
-            .env("XDG_DATA_HOME", folder)
-            .env("XDG_CONFIG_HOME", folder)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the program starts");
-        let mut server = Server(child);
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.0.try_wait().expect("it is our child").is_some();
-            if ended || Instant::now() > until {
-                let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-                panic!(
-                    "{}: {} did not start:\n{said}",
-                    file.display(),
-                    program.display()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a server and waits until it listens.
+fn start(program: &Path, text: &str, folder: &Path, port: u16) -> Program {
+    std::fs::write(folder.join("Caddyfile"), text).expect("the folder is writable");
+    let mut command = Command::new(program);
+    command
+        .args(["run", "--adapter", "caddyfile", "--config", "Caddyfile"])
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env("XDG_DATA_HOME", folder)
+        .env("XDG_CONFIG_HOME", folder);
+    Program::start(&mut command, folder.join("stderr")).listening(port)
 }

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_net::sys::process::{Signal, send};
 
@@ -13,9 +13,8 @@ use super::client::Answer;
 pub use super::ports::free_port;
 use super::service::Listener;
 pub use super::temp_folder::TempFolder as Folder;
-
-/// Timeout of anything that takes milliseconds on an idle machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+use super::wait::until;
+pub use super::wait::{PATIENCE, eventually};
 
 /// The binary with an environment that does not touch any of the user's files.
 pub fn sluice(folder: &Folder) -> Command {
@@ -254,35 +253,35 @@ impl Server {
     /// Waits until it reports that it serves.
     fn wait_until_ready(&mut self) {
         const GLANCE: Duration = Duration::from_millis(50);
-        self.wait(|server| server.listener.hears_within("READY=1", GLANCE));
+        self.wait("it to serve", |server| {
+            server.listener.hears_within("READY=1", GLANCE)
+        });
     }
 
     /// Waits until some process listens on a port.
     pub fn wait_for_port(&mut self, port: u16) {
-        self.wait(|_| {
-            let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-            if !listens {
-                thread::sleep(Duration::from_millis(5));
-            }
-            listens
+        self.wait("the port", |_| {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
         });
     }
 
-    /// Polls a condition as long as the process is alive.
-    fn wait(&mut self, is_so: impl Fn(&Server) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so(self) {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                panic!(
-                    "the server ended with {status}:\n{}{}",
-                    self.stdout(),
-                    self.stderr()
-                );
+    /// Waits for a condition as long as the process is alive.
+    fn wait(&mut self, what: &str, is_so: impl Fn(&Server) -> bool) {
+        let server = std::cell::RefCell::new(self);
+        let look = || {
+            if is_so(&server.borrow()) {
+                return Some(None);
             }
-            assert!(
-                Instant::now() < until,
-                "it does not serve:\n{}",
-                self.stderr()
+            let status = server.borrow_mut().child.try_wait();
+            status.expect("it can be waited for").map(Some)
+        };
+        let ended = until(PATIENCE, what, look, || server.borrow().stderr());
+        if let Some(status) = ended {
+            let server = server.borrow();
+            panic!(
+                "the server ended with {status}:\n{}{}",
+                server.stdout(),
+                server.stderr()
             );
         }
     }
@@ -295,7 +294,12 @@ impl Server {
     /// Like `wait_for_words`, with another timeout.
     pub fn wait_for_words_within(&self, words: &str, patience: Duration) {
         let is_said = || self.stderr().contains(words);
-        eventually_within(patience, words, is_said, || self.stderr());
+        until(
+            patience,
+            words,
+            || is_said().then_some(()),
+            || self.stderr(),
+        );
     }
 
     /// Kills it, and waits until it is gone.
@@ -306,18 +310,10 @@ impl Server {
 
     /// Waits until it has exited by itself.
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                return status;
-            }
-            assert!(
-                Instant::now() < until,
-                "it does not end:\n{}",
-                self.stderr()
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
+        let child = &mut self.child;
+        let folder = &self.folder;
+        let look = || child.try_wait().expect("it can be waited for");
+        until(PATIENCE, "its end", look, || folder.read("stderr"))
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -395,27 +391,5 @@ impl Drop for Server {
         if thread::panicking() {
             eprintln!("---- the server said:\n{}{}", self.stdout(), self.stderr());
         }
-    }
-}
-
-/// Waits until a condition is true.
-pub fn eventually(what: &str, is_true: impl Fn() -> bool, tell: impl Fn() -> String) {
-    eventually_within(PATIENCE, what, is_true, tell);
-}
-
-fn eventually_within(
-    patience: Duration,
-    what: &str,
-    is_true: impl Fn() -> bool,
-    tell: impl Fn() -> String,
-) {
-    let until = Instant::now() + patience;
-    while !is_true() {
-        assert!(
-            Instant::now() < until,
-            "waited in vain for {what:?}:\n{}",
-            tell()
-        );
-        thread::sleep(Duration::from_millis(10));
     }
 }

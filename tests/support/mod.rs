@@ -14,12 +14,14 @@ pub mod fastcgi;
 pub mod harness;
 pub mod php;
 pub mod ports;
+pub mod program;
 pub mod python;
 pub mod servers;
 pub mod service;
 pub mod sites;
 pub mod temp_folder;
 pub mod upstream;
+pub mod wait;
 pub mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

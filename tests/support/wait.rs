@@ -1,0 +1,37 @@
+//! Waiting for what no descriptor announces: a condition is polled until it is true. The timeout is one that only a
+//! fault exceeds, so no test depends on the speed of the machine.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Timeout of anything that takes milliseconds on an idle machine.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Interval between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Waits until a condition is true. `tell` describes the state if it does not become true.
+pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool, tell: impl Fn() -> String) {
+    until(PATIENCE, what, || is_true().then_some(()), tell);
+}
+
+/// Waits until there is a value. `tell` describes the state if none appears within `patience`.
+pub fn until<T>(
+    patience: Duration,
+    what: &str,
+    mut find: impl FnMut() -> Option<T>,
+    tell: impl Fn() -> String,
+) -> T {
+    let end = Instant::now() + patience;
+    loop {
+        if let Some(found) = find() {
+            return found;
+        }
+        assert!(
+            Instant::now() < end,
+            "waited in vain for {what:?}:\n{}",
+            tell()
+        );
+        thread::sleep(LOOK_EVERY);
+    }
+}
