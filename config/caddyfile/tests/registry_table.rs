@@ -1,15 +1,14 @@
 //! `docs/reference/caddyfile-directives.md` is generated from the registry: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
 //! checks that the server does what the table says.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::fmt::Write;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{
     DIRECTIVES, GLOBAL_OPTIONS, OPTIONS, OWN, OptionEntry, Running, Verdict, running,
 };
+
+use crate::support;
 
 const HEAD: &str = "\
 # What a Caddyfile can say
