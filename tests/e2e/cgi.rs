@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
-use std::time::Duration;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Folder, PATIENCE, Server, free_port, text};
+use crate::harness::{Folder, PATIENCE, Server, eventually, free_port, text};
 use crate::support::abilities::{skipped, tried};
 use crate::support::cgi::{read_scgi, read_uwsgi};
 use crate::support::fastcgi::Asked;
@@ -214,9 +214,15 @@ fn no_connection_is_used_twice_and_others_take_over() {
 #[test]
 fn applications_are_checked_and_answers_handled() {
     for protocol in BOTH {
+        let checks = Arc::new(AtomicUsize::new(0));
+        let counted = checks.clone();
         let upstream = Upstream::start(move |mut wire| {
             if let Some(asked) = read(protocol, &mut wire) {
                 let status = match asked.param("PATH_INFO") {
+                    Some("/well") => {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        200
+                    }
                     Some("/ill") => 503,
                     Some("/gone") => 404,
                     _ => 200,
@@ -227,7 +233,7 @@ fn applications_are_checked_and_answers_handled() {
         let block =
             "@gone status 404\nreplace_status @gone 410\nhealth_uri /ill\nhealth_interval 50ms";
         let server = Server::start(&site(protocol, &[upstream.port], "", block));
-        crate::harness::eventually(
+        eventually(
             "it is found ill",
             || server.ask("/").status == 503,
             || server.stderr(),
@@ -236,7 +242,8 @@ fn applications_are_checked_and_answers_handled() {
             "@gone status 404\nreplace_status @gone 410\nhealth_uri /well\nhealth_interval 50ms";
         let server = Server::start(&site(protocol, &[upstream.port], "", block));
         assert_eq!(server.ask("/gone").status, 410);
-        thread::sleep(Duration::from_millis(200));
+        let is_checked = || checks.load(Ordering::Relaxed) >= 3;
+        eventually("checks", is_checked, || server.stderr());
         assert_eq!(server.ask("/").status, 200);
     }
 }

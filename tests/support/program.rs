@@ -82,6 +82,7 @@ impl Drop for Program {
                 let _ = self.child.wait();
                 return;
             }
+            // The end of a child within a time is only seen by looking.
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -15,6 +15,18 @@ pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool, tell: impl Fn()
     until(PATIENCE, what, || is_true().then_some(()), tell);
 }
 
+/// Whether a condition becomes true, for tests that have to clean up if it does not.
+pub fn happens(is_true: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + PATIENCE;
+    while !is_true() {
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    true
+}
+
 /// Waits until there is a value. `tell` describes the state if none appears within `patience`.
 pub fn until<T>(
     patience: Duration,

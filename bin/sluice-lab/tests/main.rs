@@ -7,4 +7,7 @@
 mod abilities;
 mod commands;
 mod run;
+#[allow(dead_code, reason = "the tests of sluice use the rest of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;
 mod world;

@@ -4,11 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use sluice_load::result::{CellState, FailureClass, RunResult};
 
+use crate::wait::eventually;
 use crate::world::{self, Backend, Folder, LAB, hit, installed, is_there};
 
 const EXPERIMENT: &str = r#"
@@ -254,11 +253,8 @@ fn a_unix_socket_is_loaded_like_an_address() {
         .spawn()
         .unwrap();
     let _backend = Backend { child, port: 0 };
-    let begin = Instant::now();
-    while !PathBuf::from(&socket).exists() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        thread::sleep(Duration::from_millis(10));
-    }
+    let exists = || PathBuf::from(&socket).exists();
+    eventually("the socket", exists, String::new);
     let (_, result) = hit(
         &folder,
         "http://app/",
@@ -513,15 +509,6 @@ fn a_cell_without_its_backend_says_what_is_missing() {
     );
 }
 
-/// Waits until a condition holds.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn a_run_that_is_killed_leaves_nothing_behind() {
     let folder = Folder::new("killed");
@@ -548,10 +535,14 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let dir = std::env::temp_dir().join(format!("sluice-lab-{}", child.id()));
-    eventually("a server is started", || dir.join("floor.log").exists());
+    eventually(
+        "a server is started",
+        || dir.join("floor.log").exists(),
+        String::new,
+    );
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("the folder is removed", || !dir.exists());
+    eventually("the folder is removed", || !dir.exists(), String::new);
     let left = || {
         let told = fs::read_dir("/proc").unwrap().flatten();
         let lines = told.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
@@ -560,7 +551,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
             .filter(|line| String::from_utf8_lossy(line).contains(&name))
             .count()
     };
-    eventually("the server has ended", || left() == 0);
+    eventually("the server has ended", || left() == 0, String::new);
 }
 
 #[test]

@@ -25,6 +25,10 @@ use crate::{
 pub(crate) mod abilities;
 
 #[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+pub(crate) mod wait;
+
+#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../tests/support/temp_folder.rs"]
 mod temp_folder;
 pub(crate) use temp_folder::TempFolder;

@@ -31,3 +31,8 @@ pub mod vars;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../tests/support/temp_folder.rs"]
 mod temp_folder;
+
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;

@@ -29,6 +29,7 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
         let id = peer.begin_request(&request("POST", "/prompt"));
         peer.send(DATA, END_STREAM, id, b"all");
         assert_eq!(peer.answer(id).text(), "got all");
+        // Together less than the timeout, so that the bytes arrive within it.
         thread::sleep(Duration::from_millis(100));
     }
     let answer = peer.answer(slow);
@@ -65,6 +66,7 @@ fn the_time_of_an_answer_is_that_of_its_stream() {
             if step > 0 {
                 peer.give_window(slow, step);
             }
+            // Together less than the timeout, so that the windows open within it.
             thread::sleep(Duration::from_millis(100));
         }
         let reset = peer.frame_of(RST_STREAM).expect("a reset");

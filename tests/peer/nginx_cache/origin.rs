@@ -116,9 +116,11 @@ impl Answer {
 
     /// Sends it; `None` if the connection ends with it.
     fn give(mut self, wire: &mut Wire, head: &[String], is_head: bool) -> Option<()> {
+        // Longer than the clients that are to wait for it, and than the servers' timeouts.
         if self.is("slow") {
             sleep(Duration::from_millis(700));
         }
+        // Longer than both wait for a lock.
         if self.is("late") {
             sleep(Duration::from_millis(2500));
         }

@@ -156,7 +156,7 @@ fn check(sources: &[Source]) -> Vec<Breach> {
         breaches.extend(documents::check_places(source));
         if source.path.ends_with(".rs") {
             breaches.extend(rust::check(source));
-            let _ = test_code::check_pauses;
+            breaches.extend(test_code::check_pauses(source));
         }
     }
     breaches.sort();

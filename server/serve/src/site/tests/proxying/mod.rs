@@ -20,6 +20,9 @@ mod protecting;
 mod retrying;
 mod sharing;
 mod switching;
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../../../../tests/support/wait.rs"]
+mod wait;
 mod ways;
 
 use self::ports::free_port;
@@ -322,6 +325,11 @@ impl Fake {
     fn last(&self) -> String {
         self.seen().pop().expect("the upstream got a request")
     }
+}
+
+/// Waits until a condition is true.
+fn eventually(what: &str, is_true: impl FnMut() -> bool) {
+    wait::eventually(what, is_true, String::new);
 }
 
 /// An address without a listener.
