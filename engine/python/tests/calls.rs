@@ -1,13 +1,12 @@
 //! Calls to applications in real processes: requests, bodies, files, trailers, WebSockets, failures of applications.
 
-mod support;
-
 use std::future::poll_fn;
 use std::task::Poll;
 
 use sluice_net::body::{Body, RequestBody};
 use sluice_python::{Handshake, Interface, Kind, Received, Request, Settings, Stage, Why};
-use support::*;
+
+use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
     let mut settings = folder.app(Interface::Wsgi, WSGI);

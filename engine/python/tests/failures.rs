@@ -1,12 +1,11 @@
 //! Processes that crash, hang, misbehave or are killed: what their calls see, what is logged, and that others go on.
 
-mod support;
-
 use std::time::Duration;
 
 use sluice_net::body::RequestBody;
 use sluice_python::{GroupState, Interface, Level, ProcessState, Resource, Settings, Why};
-use support::*;
+
+use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
     let mut settings = folder.app(Interface::Wsgi, WSGI);
@@ -310,14 +309,6 @@ fn a_process_runs_as_the_configured_user() {
     });
 }
 
-fn is_root() -> bool {
-    let is_root = sluice_net::sys::identity::is_root();
-    if !is_root {
-        eprintln!("skipped: only root may start processes as another user");
-    }
-    is_root
-}
-
 fn user() -> sluice_net::sys::identity::Identity {
     sluice_net::sys::identity::Identity::of("nobody", "nogroup").expect("Debian has both")
 }
@@ -341,7 +332,7 @@ fn processes_that_are_killed_under_load_lose_no_repeatable_request() {
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(wsgi(&folder, |settings| {
         settings.workers = 2;
-        settings.queue_timeout = PATIENCE;
+        settings.queue_timeout = WAIT_TIMEOUT;
     }));
     on_worker(0, 1, async |worker| {
         let is_over = std::rc::Rc::new(std::cell::Cell::new(false));

@@ -142,7 +142,7 @@ fn limits_hold() {
 #[test]
 fn a_program_runs_as_another_user_with_its_groups_only() {
     if !is_root() {
-        eprintln!("skipped: only root may start programs as another user");
+        crate::sys::identity::abilities::skipped("only root may start programs as another user");
         return;
     }
     let identity = Some(Identity::of("nobody", "nogroup").unwrap());
