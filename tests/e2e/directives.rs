@@ -1,7 +1,7 @@
 //! Directives whose behaviour shows only in a complete server. Caddy's responses are compared in the peer test; this
 //! tests what must hold without it.
 
-use crate::harness::{Server, Setup};
+use crate::harness::{Folder, Server, Setup, eventually};
 
 #[test]
 fn map_fills_groups_and_leaves_columns_to_later_rows() {
@@ -37,9 +37,9 @@ fn errors_go_to_the_first_block_for_their_status() {
         ("/b", 503, "broken"),
         ("/c", 403, "other 403"),
     ] {
-        let answer = server.ask(path);
+        let response = server.ask(path);
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (status, body),
             "{path}"
         );
@@ -48,9 +48,8 @@ fn errors_go_to_the_first_block_for_their_status() {
 
 #[test]
 fn log_skip_keeps_a_request_out_of_the_access_log() {
-    let folder = std::env::temp_dir().join(format!("sluice-skip-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let log = folder.join("access.log");
+    let folder = Folder::new();
+    let log = folder.path().join("access.log");
     let text = format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput file {}\n\t}}\n\
          \tlog_skip /quiet\n\trespond ok\n}}\n",
@@ -59,36 +58,27 @@ fn log_skip_keeps_a_request_out_of_the_access_log() {
     let server = Server::start(&text);
     server.ask("/quiet");
     server.ask("/loud");
-    let written = || std::fs::read_to_string(&log).unwrap_or_default();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !written().contains("/loud") && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let lines = written();
-    drop(server);
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert!(
-        lines.contains("/loud") && !lines.contains("/quiet"),
-        "{lines}"
-    );
+    let written = || folder.read("access.log");
+    eventually("the line", || written().contains("/loud"), written);
+    assert!(!written().contains("/quiet"), "{}", written());
 }
 
 #[test]
-fn what_a_client_sends_is_never_expanded() {
+fn client_input_is_never_expanded() {
     let server = Server::start(
         "{\n\tadmin off\n}\n:{port} {\n\theader X-Path {path}\n\trespond \"{query} {header.x-a} {path}\"\n}\n",
     );
-    let answer = crate::client::exchange(
+    let response = crate::client::exchange(
         server.port,
         "GET /%7Bmethod%7D?{env.HOME} HTTP/1.1\r\nHost: a\r\nX-A: {env.HOME}{file./etc/passwd}\r\n\
          Connection: close\r\n\r\n",
     );
-    assert_eq!(answer.status, 200);
+    assert_eq!(response.status, 200);
     assert_eq!(
-        answer.text(),
+        response.text(),
         "{env.HOME} {env.HOME}{file./etc/passwd} /{method}"
     );
-    assert_eq!(answer.field("X-Path"), Some("/{method}"));
+    assert_eq!(response.field("X-Path"), Some("/{method}"));
 }
 
 #[test]
@@ -98,9 +88,9 @@ fn each_default_of_a_header_block_counts_by_itself() {
          \thandle /a {\n\t\theader A own\n\t\trespond ok\n\t}\n\thandle {\n\t\trespond ok\n\t}\n}\n",
     );
     for (path, a) in [("/a", "own"), ("/", "default")] {
-        let answer = server.ask(path);
+        let response = server.ask(path);
         assert_eq!(
-            (answer.field("A"), answer.field("B")),
+            (response.field("A"), response.field("B")),
             (Some(a), Some("last")),
             "{path}"
         );

@@ -1,7 +1,6 @@
 //! A server's life cycle: start, signals, stop.
 
 use std::net::TcpListener;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::Signal;
@@ -11,15 +10,16 @@ use crate::harness::{
     Folder, Server, Setup, eventually, finish, free_port, run_to_end, sluice, text,
 };
 use crate::service::Listener;
+use crate::support::wait::happens;
 
 const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 
 #[test]
 fn a_caddyfile_in_the_folder_is_served() {
     let server = Server::start(HELLO);
-    let answer = server.ask("/");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-    assert_eq!(answer.field("Server"), Some("sluice"));
+    let response = server.ask("/");
+    assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+    assert_eq!(response.field("Server"), Some("sluice"));
 }
 
 #[test]
@@ -34,6 +34,15 @@ fn json_is_served_too() {
     assert_eq!(server.ask("/").text(), "json");
 }
 
+/// A connection on which the server has received the beginning of a request: it came together with a whole one, which
+/// has its response.
+fn begun(port: u16) -> Client {
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: local");
+    assert_eq!(client.response().status, 200);
+    client
+}
+
 #[test]
 fn signals_to_end_let_requests_finish() {
     for signal in [Signal::Terminate, Signal::Interrupt] {
@@ -41,19 +50,17 @@ fn signals_to_end_let_requests_finish() {
             "{\n\tadmin off\n\tgrace_period 10s\n}\n:{port} {\n\trespond \"hello\"\n}\n",
         );
         // The request has begun, so it gets a response even though the rest arrives after the signal.
-        let mut slow = Client::connect(server.port);
-        slow.send("GET / HTTP/1.1\r\nHost: local");
+        let mut slow = begun(server.port);
         let mut idle = Client::connect(server.port);
         assert_eq!(idle.get("/").status, 200);
         server.signal(signal);
         server.wait_for_words("stopping");
         assert!(idle.is_closed(), "an idle connection is closed at once");
-        thread::sleep(Duration::from_millis(200));
         assert!(!server.has_ended(), "it waits for the request");
         slow.send("host\r\n\r\n");
-        let answer = slow.answer();
+        let response = slow.response();
         assert_eq!(
-            (answer.status, answer.field("Connection")),
+            (response.status, response.field("Connection")),
             (200, Some("close"))
         );
         assert_eq!(server.wait_for_end().code(), Some(0));
@@ -62,7 +69,7 @@ fn signals_to_end_let_requests_finish() {
 
 /// The kernel completes connections before the server knows of them.
 #[test]
-fn who_waits_to_be_accepted_is_served_before_the_end() {
+fn connections_in_the_backlog_are_served_before_exit() {
     let mut server = Server::start(HELLO);
     let pid = server.pid().to_string();
     let kill = |signal: &str| {
@@ -81,7 +88,7 @@ fn who_waits_to_be_accepted_is_served_before_the_end() {
     kill("-TERM");
     kill("-CONT");
     for client in &mut clients {
-        assert_eq!(client.answer().text(), "hello");
+        assert_eq!(client.response().text(), "hello");
     }
     assert_eq!(server.wait_for_end().code(), Some(0));
 }
@@ -91,14 +98,12 @@ fn the_grace_period_ends() {
     let mut server = Server::start(
         "{\n\tadmin off\n\tgrace_period 300ms\n}\n:{port} {\n\trespond \"hello\"\n}\n",
     );
-    let mut slow = Client::connect(server.port);
-    slow.send("GET / HTTP/1.1\r\nHost: local");
+    let _slow = begun(server.port);
     let begun = Instant::now();
-    thread::sleep(Duration::from_millis(100));
     server.signal(Signal::Terminate);
     assert_eq!(server.wait_for_end().code(), Some(0));
     assert!(
-        begun.elapsed() > Duration::from_millis(300),
+        begun.elapsed() >= Duration::from_millis(300),
         "it did not wait"
     );
     assert!(
@@ -151,9 +156,7 @@ fn the_log_names_every_address_that_is_listened_on() {
 fn a_second_signal_ends_the_process_at_once() {
     let mut server =
         Server::start("{\n\tadmin off\n\tgrace_period 1h\n}\n:{port} {\n\trespond \"hello\"\n}\n");
-    let mut slow = Client::connect(server.port);
-    slow.send("GET / HTTP/1.1\r\nHost: local");
-    thread::sleep(Duration::from_millis(100));
+    let _slow = begun(server.port);
     server.signal(Signal::Terminate);
     server.wait_for_words("stopping");
     assert!(!server.has_ended());
@@ -169,7 +172,7 @@ fn sigquit_ends_the_process_at_once() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let setup = Setup::new(HELLO);
     let taken = TcpListener::bind(setup.fill("0.0.0.0:{port}")).expect("it is free");
     let output = run_to_end(setup.folder(), &["run"]);
@@ -306,19 +309,15 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
         setup.fill("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"two\"\n}\n"),
     );
     let reloaded = run(&["reload"]);
-    let answer = crate::client::ask(port, "/").text();
+    let response = crate::client::ask(port, "/").text();
     let stopped = run(&["stop", "--config", "Caddyfile"]);
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
-    let until = Instant::now() + crate::harness::PATIENCE;
-    while !gone() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(10));
-    }
-    let ended = gone();
+    let ended = happens(gone);
     if !ended {
         let _ = sluice_net::sys::process::send(pid, Signal::Quit);
     }
     assert_eq!(
-        (reloaded, answer.as_str(), stopped, ended),
+        (reloaded, response.as_str(), stopped, ended),
         (Some(0), "two", Some(0), true)
     );
 }
@@ -354,7 +353,7 @@ fn stop_and_reload_without_a_server_are_failures() {
 }
 
 #[test]
-fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
+fn an_inherited_socket_is_served_and_survives_reloads() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = socket.local_addr().expect("it is bound").port();
     let site = "{\n\tadmin localhost:{admin}\n\thttp_port {port}\n}\n\
@@ -374,19 +373,19 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
         assert_eq!(crate::client::ask(port, "/").text(), "hello");
     }
     // The address is removed and added again.
-    for (listen, answer) in [("bind 127.0.0.1", None), ("bind fd/3", Some("again"))] {
+    for (listen, response) in [("bind 127.0.0.1", None), ("bind fd/3", Some("again"))] {
         let site = site.replace("bind fd/{$LISTEN_FD}", listen);
         server.write(&site.replace("hello", "again"));
         let output = run_to_end(&server.folder, &["reload"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        if let Some(answer) = answer {
-            assert_eq!(crate::client::ask(port, "/").text(), answer);
+        if let Some(response) = response {
+            assert_eq!(crate::client::ask(port, "/").text(), response);
         }
     }
 }
 
 #[test]
-fn whoever_started_it_is_told_how_far_it_is() {
+fn systemd_is_notified_of_the_state() {
     let mut server = Server::start(HELLO);
     let own = format!("MAINPID={}", server.pid());
     // A new configuration, then an invalid one: it is ready after both.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::Client;
-use crate::doubles::fastcgi::{read_request, said};
 use crate::harness::{Server, Setup, free_port};
 use crate::limits::process;
 use crate::proxy::{WEBSOCKET_KEY, frame, masked, websocket_echo};
+use crate::support::fastcgi::{read_request, said};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -93,6 +93,7 @@ fn serve(wire: &mut Wire) -> Option<()> {
             .ok()?;
             for _ in 0..20 {
                 wire.try_send("9\r\ndata: 1\n\n\r\n").ok()?;
+                // The pace of this client.
                 thread::sleep(Duration::from_millis(20));
             }
             wire.try_send("0\r\n\r\n").ok()
@@ -135,13 +136,15 @@ fn ask(port: u16, journal: &Journal, kind: &'static str, request: &[u8], length:
         if number.is_multiple_of(50) {
             client = Client::connect(port);
         }
-        let answer = client.try_send(request).and_then(|()| client.try_answer());
-        let outcome = match answer {
-            Ok(answer) if answer.status == 200 && answer.body.len() == length => Ok(()),
-            Ok(answer) => Err(format!(
+        let response = client
+            .try_send(request)
+            .and_then(|()| client.try_response());
+        let outcome = match response {
+            Ok(response) if response.status == 200 && response.body.len() == length => Ok(()),
+            Ok(response) => Err(format!(
                 "{} with {} bytes",
-                answer.status,
-                answer.body.len()
+                response.status,
+                response.body.len()
             )),
             Err(error) => Err(error.to_string()),
         };
@@ -149,6 +152,7 @@ fn ask(port: u16, journal: &Journal, kind: &'static str, request: &[u8], length:
             client = Client::connect(port);
         }
         journal.note(kind, outcome);
+        // The pace of this client.
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -171,6 +175,7 @@ fn talk(port: u16, journal: &Journal) {
                 let content = vec![number; 1 + usize::from(number) * 100];
                 client.try_send(masked(2, &content)).ok()?;
                 (frame(&mut client)? == (2, content)).then_some(())?;
+                // The pace of this client.
                 thread::sleep(Duration::from_millis(20));
             }
             Some(())
@@ -233,6 +238,7 @@ fn leave(port: u16, journal: &Journal) {
         }
         drop(client);
         journal.note("left", Ok(()));
+        // The pace of this client.
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -286,10 +292,12 @@ fn die(ports: [u16; 3], origin: u16, journal: &Journal) {
     let mut upstreams: Vec<Server> = ports.iter().map(|port| process(*port, origin)).collect();
     let mut number = 0;
     while journal.goes_on() {
+        // Each upstream lives for a while,
         thread::sleep(Duration::from_millis(1500));
         let at = number % 3;
         // Drop sends SIGKILL.
         drop(upstreams.remove(at));
+        // and is away for a while.
         thread::sleep(Duration::from_millis(300));
         upstreams.insert(at, process(ports[at], origin));
         number += 1;
@@ -303,7 +311,7 @@ fn nothing_fails_and_nothing_grows() {
     let minutes = std::env::var("SLUICE_SOAK_MINUTES").ok();
     let minutes = minutes.map_or(MINUTES, |text| text.parse().expect("a number of minutes"));
     let origin = origin();
-    let plain = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let plain = Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let fastcgi = Upstream::start(|mut wire| {
         while read_request(&mut wire).is_some() {
             if wire
@@ -329,6 +337,7 @@ fn nothing_fails_and_nothing_grows() {
     let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
     let (mut sizes, mut number) = (Vec::new(), 0_u32);
     while Instant::now() < end {
+        // One measurement a second.
         thread::sleep(Duration::from_secs(1));
         sizes.push(Size {
             memory: server.status("VmRSS"),

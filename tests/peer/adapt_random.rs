@@ -15,7 +15,7 @@ use caddy::Caddy;
 use generate::{Chance, Grammar, mutate, untidy};
 use shrink::shrink;
 
-use crate::doubles::abilities::skipped;
+use crate::support::servers;
 
 /// Number of files in a run, which takes some seconds.
 const COUNT: u64 = 1500;
@@ -51,8 +51,7 @@ fn ours(text: &str) -> Outcome {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn both_adapt_random_files_alike() {
-    let Some(path) = crate::peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(path) = servers::caddy() else {
         return;
     };
     let caddy = Caddy::start(&path);
@@ -141,8 +140,7 @@ fn kind(difference: &str) -> String {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn both_format_random_files_alike() {
-    let Some(path) = crate::peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(path) = servers::caddy() else {
         return;
     };
     let caddy = Caddy::start(&path);

@@ -8,9 +8,10 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::http::{Answer, Differs, differences};
-use crate::nginx::{EVERYWHERE, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Differs, Response, differences};
+use crate::peer::nginx::{EVERYWHERE, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 use cases::{ROWS, Row};
 
 /// Request paths: one with the settings of the server, three with those of the surrounding location, three with their
@@ -211,14 +212,14 @@ fn same_time(folder: &Path) {
 }
 
 /// Masks random values: the ID in a cookie of `userid`.
-fn settled(mut answer: Answer) -> Answer {
-    for cookie in answer.fields.get_mut("set-cookie").into_iter().flatten() {
+fn settled(mut response: Response) -> Response {
+    for cookie in response.fields.get_mut("set-cookie").into_iter().flatten() {
         let (name, rest) = cookie.split_once('=').unwrap_or_default();
         let (value, rest) = rest.split_once(';').unwrap_or((rest, ""));
         let value = if value.len() > 20 { "some" } else { value };
         *cookie = format!("{name}={value};{rest}");
     }
-    answer
+    response
 }
 
 fn accepted(row: &Row, path: &str, difference: &Differs) -> Option<usize> {
@@ -237,8 +238,7 @@ fn is_everywhere(difference: &Differs) -> bool {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn locations_inherit_as_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::cases::{Case, Seen};
-use crate::doubles::abilities::skipped;
-use crate::peers::{self, Peer, Site};
+use crate::peer::cases::{Case, Seen};
+use crate::peer::peers::{self, Peer, Site};
+use crate::support::servers;
 
 /// Pages that need more than the template language. `NAME` is replaced by the number of the page.
 const PAGES: &[&str] = &[
@@ -103,8 +103,7 @@ fn golden(name: &str) -> Vec<String> {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn pages_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = Site::new();
@@ -156,9 +155,9 @@ fn ask(peer: &Peer, page: usize) -> (String, String) {
     let line = format!(
         "GET /page{page}.html?a=1&b=x%20y | User-Agent: peer | Cookie: k=v; j=w | X-Test: tv | X-Test: tw"
     );
-    let answer = peer.ask(&line);
+    let response = peer.ask(&line);
     (
-        answer.status,
-        String::from_utf8_lossy(&answer.body).into_owned(),
+        response.status,
+        String::from_utf8_lossy(&response.body).into_owned(),
     )
 }

@@ -289,7 +289,7 @@ impl OnDemand {
                 Ok(())
             }
             Err(error) => {
-                maintainer.tell(Notice::NotIssued {
+                maintainer.notify(Notice::NotIssued {
                     subject: subject.clone(),
                     why: error.to_string(),
                     next: now + ON_DEMAND_PAUSE,
@@ -347,7 +347,7 @@ impl OnDemand {
         match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(refuse(format!(
-                "permission for `{subject}` is refused: status {status}"
+                "permission for `{subject}` was denied: status {status}"
             ))),
         }
     }
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_one_where_nobody_can_be_asked() {
+    fn no_certificate_is_ordered_if_the_permission_check_fails() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", free.local_addr().unwrap());
         drop(free);
@@ -516,6 +516,7 @@ mod tests {
     #[test]
     fn many_at_once_wait_for_one_and_too_many_names_are_turned_away() {
         let (url, count) = asked(|_| {
+            // All ask before the first gets a response.
             std::thread::sleep(Duration::from_millis(300));
             404
         });
@@ -591,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_hands_out_is_shown_for_the_name_that_was_asked_for() {
+    fn a_fetched_certificate_is_used_for_the_requested_name() {
         let ca = Arc::new(TestCa::new());
         let issue = issuing(&ca);
         let (source, count) = endpoint(move |name| match name {
@@ -669,9 +670,8 @@ mod tests {
                 state.refused.clear();
             }
             assert!(!demand(&s, "a.test"), "nobody waits for it");
-            while !s.on_demand.state().waiting.is_empty() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let is_done = || s.on_demand.state().waiting.is_empty();
+            crate::tests::wait::eventually("the request", is_done, String::new);
             assert_eq!(has(&s, "a.test"), stays);
         }
         assert_eq!(count.load(Ordering::Relaxed), 3);

@@ -1,8 +1,6 @@
 //! Matchers as compiled from a configuration, compared with the results of Caddy 2.11.4 where it can be queried.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::sync::Arc;
 
 use sluice_message::{FieldId, Remote, ResponseHead, Status, TlsInfo, Version};
@@ -10,7 +8,8 @@ use sluice_route::matcher::{Hook, ResponseMatcher};
 use sluice_route::{
     Found, Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal, Template, Unknown,
 };
-use support::{Request, get};
+
+use crate::support::{Request, get};
 
 fn is_met(matcher: &Matcher, request: &Request) -> bool {
     request.with(|input| matcher.matches(input)).unwrap()
@@ -357,7 +356,7 @@ impl Hook for Fixed {
 fn sets_join_conditions_and_lists_separate_them() {
     let path = |text: &str| Matcher::path(&[text]).unwrap();
     let refusal = Refusal::asked_for(Status::NOT_FOUND);
-    let hook = |answer| Matcher::Hook(Arc::new(Fixed(answer)));
+    let hook = |outcome| Matcher::Hook(Arc::new(Fixed(outcome)));
     let set = |matchers| MatcherSet::new(matchers);
     let met =
         |sets: Vec<MatcherSet>| get("h", "/a").with(|input| MatcherSets::new(sets).matches(input));
@@ -410,7 +409,7 @@ fn deep_nests_of_not_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_compiled_is_refused_with_its_text() {
+fn uncompilable_patterns_are_refused_with_their_text() {
     assert!(matches!(Matcher::path(&["/["]), Err(MatcherError::Glob(text, _)) if text == "/["));
     assert!(
         matches!(Matcher::path_regexp("", "("), Err(MatcherError::Regexp(text, _)) if text == "(")

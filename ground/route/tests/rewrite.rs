@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sluice_message::Status;
 use sluice_route::{Matcher, QueryOps, Rewrite};
-use support::{Request, get};
+
+use crate::support::{Request, get};
 
 /// Directive, target, field X-To, and what Caddy makes of it.
 type Row = (&'static str, &'static str, &'static str, &'static str);
@@ -365,7 +364,7 @@ fn operations_run_in_their_order_and_leave_the_rest_alone() {
 }
 
 #[test]
-fn a_target_that_is_no_path_stays() {
+fn a_target_that_is_not_a_path_stays() {
     for line in [
         "uri strip_prefix /a",
         "uri strip_suffix /a",

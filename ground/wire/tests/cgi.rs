@@ -1,10 +1,9 @@
 //! SCGI and uwsgi requests as applications parse them, and responses with a status line, however they are split.
 
-mod feed_fastcgi;
-
-use feed_fastcgi::{head, head_of_http};
 use sluice_wire::h1::Limits;
 use sluice_wire::{scgi, uwsgi};
+
+use crate::feed_fastcgi::{head, head_of_http};
 
 /// Names and values of a netstring, and how many bytes it takes.
 fn netstring(bytes: &[u8]) -> (Vec<(String, String)>, usize) {
@@ -101,7 +100,7 @@ fn a_packet_has_its_length_and_that_of_each_part() {
 }
 
 #[test]
-fn what_is_longer_than_a_packet_is_refused() {
+fn an_oversized_packet_is_refused() {
     let end = |sizes: &[usize]| {
         let mut out = b"before".to_vec();
         let mut params = uwsgi::Params::new(&mut out, uwsgi::Modifiers::default());

@@ -1,8 +1,8 @@
 //! PROXY protocol headers: valid ones, invalid ones, and data that merely looks like one.
 
-mod feed_proxy;
-
 use sluice_wire::proxy_protocol::{Beginning, HEADER_BYTES_MAX, HeaderError, decode};
+
+use crate::feed_proxy;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -114,7 +114,7 @@ fn binary_headers_that_are_not_quite_right_are_refused() {
 }
 
 #[test]
-fn clients_that_speak_for_themselves_are_told_apart() {
+fn local_proxy_headers_are_distinguished() {
     for text in [
         "GET / HTTP/1.1",
         "PROPFIND / ",

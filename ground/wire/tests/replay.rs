@@ -1,13 +1,14 @@
 //! Replays the inputs under `fuzz/seeds`, among them everything the fuzzer found, against the assertions of its
 //! targets.
 
-mod feed;
-mod feed_fastcgi;
-mod feed_h2;
-mod feed_proxy;
-
 use std::fs;
 use std::path::Path;
+
+use crate::feed;
+use crate::feed_fastcgi;
+use crate::feed_h2;
+use crate::feed_proxy;
+use crate::feed_python;
 
 /// Runs `check` on every file of one target.
 fn replay(target: &str, check: impl Fn(&[u8])) {
@@ -41,7 +42,7 @@ fn chunked_bodies() {
 
 #[test]
 fn fastcgi_responses() {
-    replay("fastcgi_answer", feed_fastcgi::check);
+    replay("fastcgi_response", feed_fastcgi::check);
 }
 
 #[test]
@@ -62,4 +63,14 @@ fn http2_from_servers() {
 #[test]
 fn header_blocks() {
     replay("hpack", feed_h2::check_hpack);
+}
+
+#[test]
+fn frames_of_python_workers() {
+    replay("python_lane", feed_python::check_lane);
+}
+
+#[test]
+fn header_blocks_of_python_applications() {
+    replay("python_block", feed_python::check_block);
 }

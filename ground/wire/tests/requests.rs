@@ -1,10 +1,10 @@
 //! A table of raw requests and the expected result for each, however its bytes are split. The groups are framing
 //! attacks seen in other servers; sections are those of RFC 9112 unless another RFC is named.
 
-mod feed;
-
-use feed::request;
 use sluice_wire::h1::{Limits, OddNames};
+
+use crate::feed;
+use crate::feed::request;
 
 /// A request line for the root of host `a`.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n";
@@ -731,7 +731,7 @@ fn every_name_count_keeps_all_fields() {
 }
 
 #[test]
-fn what_follows_a_head_is_left_alone() {
+fn bytes_after_a_head_are_left_alone() {
     let head = b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n";
     let outcome = request(
         &[&head[..], b"\0\x01 not HTTP at all \n\n"].concat(),

@@ -235,13 +235,13 @@ impl Server {
     /// that were closed by force.
     pub fn drain(self, grace: Duration) -> u64 {
         let cut_off = self.workers.drain(grace);
-        self.recorder.finish_exports(EXPORTS_PATIENCE);
+        self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
 }
 
 /// Timeout for exporting the last traces and metrics.
-const EXPORTS_PATIENCE: Duration = Duration::from_secs(2);
+const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of client connections.
 fn connections_max(options: &Options, built: &Built) -> usize {

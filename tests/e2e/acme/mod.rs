@@ -4,7 +4,7 @@ mod certbot;
 mod pebble;
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,15 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::exchange;
 use crate::harness::{Server, Setup};
+use crate::support::program::Program;
+use crate::support::servers;
+use crate::support::wait::{eventually, until};
 use crate::tls::{Secure, connect, get};
 use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};
 
 /// How long an order may take, retries included.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts a server whose global options configure the CA; they replace `{options}` in `caddyfile`.
 fn start(settings: &Settings, caddyfile: &str) -> Server {
@@ -46,23 +49,14 @@ impl Visitor {
 
     /// Waits until `name` has a trusted certificate, and requests `/`.
     fn wait(&self, server: &mut Server, name: &str) -> String {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            if let Ok(mut wire) = self.connect(name) {
-                return get(&mut wire, name, "/").1;
-            }
-            assert!(
-                !server.has_ended(),
-                "the server has ended: {}",
-                server.stderr()
-            );
-            assert!(
-                Instant::now() < until,
-                "no certificate: {}",
-                server.stderr()
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let folder = server.folder.path().to_owned();
+        let log = || std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+        let look = || {
+            assert!(!server.has_ended(), "the server has ended: {}", log());
+            let mut wire = self.connect(name).ok()?;
+            Some(get(&mut wire, name, "/").1)
+        };
+        until(TIMEOUT, "a certificate", look, log)
     }
 
     /// The certificate that `name` presents.
@@ -75,7 +69,7 @@ impl Visitor {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn http_01_is_answered_before_redirects_and_logins() {
+fn http_01_challenges_are_served_before_redirects_and_logins() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let mut server = start(
@@ -89,11 +83,11 @@ fn http_01_is_answered_before_redirects_and_logins() {
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
     visitor.wait(&mut server, "b.example.test");
     // Afterwards the challenge file is gone, and the redirect is back.
-    let answer = exchange(
+    let response = exchange(
         settings.http,
         "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.example.test\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answer.status, 308);
+    assert_eq!(response.status, 308);
     let ca = settings
         .directory_url()
         .replace("https://", "")
@@ -127,7 +121,7 @@ fn http_01_is_answered_before_redirects_and_logins() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
+fn tls_alpn_01_is_served_in_the_handshake_and_grants_no_access() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let mut server = start(
@@ -145,7 +139,7 @@ fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn challenges_are_answered_where_no_server_listens() {
+fn challenges_are_served_on_ports_without_a_server() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     for disabled in ["disable_http_challenge", "disable_tlsalpn_challenge"] {
@@ -171,33 +165,27 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
     settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "3".to_owned())];
     let pebble = settings.start();
     let settings = pebble.settings();
-    let site = "{\n\t{options}\n}\na.example.test {\n\trespond {answer}\n}\n";
+    let site = "{\n\t{options}\n}\na.example.test {\n\trespond {response}\n}\n";
     let storage = settings.folder.path().join("shared").display().to_string();
     let site = site.replace(
         "{options}",
         &format!("{{options}}\n\tstorage file_system {storage}"),
     );
-    let mut server = start(settings, &site.replace("{answer}", "one"));
-    std::thread::sleep(Duration::from_millis(500));
+    let mut server = start(settings, &site.replace("{response}", "one"));
+    eventually("the order", || pebble.orders() > 0, || server.stderr());
     let again = site
-        .replace("{answer}", "two")
+        .replace("{response}", "two")
         .replace("{options}", &settings.options());
     server.write(&again);
     server.signal(Signal::Hangup);
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
-    let until = Instant::now() + PATIENCE;
-    while visitor.wait(&mut server, "a.example.test") != "two" {
-        assert!(
-            Instant::now() < until,
-            "the reload is lost: {}",
-            server.stderr()
-        );
-    }
+    let is_new = || (visitor.wait(&mut server, "a.example.test") == "two").then_some(());
+    until(TIMEOUT, "the reload", is_new, String::new);
     assert_eq!(pebble.orders(), 1, "{}", server.stderr());
     let shown = visitor.certificate("a.example.test");
     drop(server);
-    let mut server = start(settings, &site.replace("{answer}", "three"));
+    let mut server = start(settings, &site.replace("{response}", "three"));
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "three");
     assert_eq!(visitor.certificate("a.example.test"), shown);
     assert_eq!(pebble.orders(), 1);
@@ -216,6 +204,7 @@ fn a_process_killed_while_it_orders_leaves_nothing_in_the_way() {
     );
     for pause in [50, 400, 1500] {
         let server = start(settings, &site);
+        // Three arbitrary moments, with the challenge before, in and after its validation: none may matter.
         std::thread::sleep(Duration::from_millis(pause));
         // Drop sends SIGKILL.
         drop(server);
@@ -270,14 +259,11 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
     let first = visitor.certificate("a.example.test");
-    let until = Instant::now() + PATIENCE;
-    while visitor.certificate("a.example.test") == first {
-        assert!(Instant::now() < until, "no renewal: {}", server.stderr());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let renewed = || (visitor.certificate("a.example.test") != first).then_some(());
+    until(TIMEOUT, "a renewal", renewed, || server.stderr());
     let second = visitor.certificate("a.example.test");
-    let settings = pebble.kill();
-    server.wait_for_words_within("cannot reach CA", PATIENCE);
+    let settings = pebble.end();
+    server.wait_for_words_within("cannot reach CA", TIMEOUT);
     assert_eq!(visitor.certificate("a.example.test"), second);
     // It is restarted with another root and without our account.
     let pebble = settings.start();
@@ -304,7 +290,7 @@ fn an_address_has_a_certificate_of_its_own() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn an_account_is_bound_where_the_authority_wants_it() {
+fn an_account_is_bound_if_the_ca_requires_it() {
     const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let mut settings = Settings::new();
     settings.more = format!(
@@ -314,7 +300,7 @@ fn an_account_is_bound_where_the_authority_wants_it() {
     let settings = pebble.settings();
     let site = "a.example.test {\n\trespond a\n}\n";
     let server = start(settings, &format!("{{\n\t{{options}}\n}}\n{site}"));
-    server.wait_for_words_within("externalAccountRequired", PATIENCE);
+    server.wait_for_words_within("externalAccountRequired", TIMEOUT);
     drop(server);
     let mut server = start(
         settings,
@@ -331,6 +317,9 @@ fn an_account_is_bound_where_the_authority_wants_it() {
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
 fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
+    let Some(program) = servers::caddy() else {
+        return;
+    };
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let storage = settings.folder.path().join("caddy").display().to_string();
@@ -339,25 +328,19 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
         settings.options()
     );
     let file = settings.folder.write("Caddyfile", &site);
-    let mut caddy = Command::new(std::env::var_os("CADDY_BIN").unwrap_or("caddy".into()))
+    let mut caddy = Command::new(program);
+    caddy
         .args(["run", "--adapter", "caddyfile", "--config"])
         .arg(&file)
-        .env("HOME", settings.folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("Caddy is installed");
+        .env("HOME", settings.folder.path());
+    let caddy = Program::start(&mut caddy, settings.folder.path().join("caddy.log"));
     let visitor = Visitor::new(&pebble);
-    let until = Instant::now() + PATIENCE;
-    let shown = loop {
-        if visitor.connect("a.example.test").is_ok() {
-            break visitor.certificate("a.example.test");
-        }
-        assert!(Instant::now() < until, "Caddy gets no certificate");
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    let _ = caddy.kill();
-    let _ = caddy.wait();
+    let is_there = || visitor.connect("a.example.test").ok();
+    until(TIMEOUT, "a certificate for Caddy", is_there, || {
+        caddy.output()
+    });
+    let shown = visitor.certificate("a.example.test");
+    drop(caddy);
     let orders = pebble.orders();
     let more = site.replace("a.example.test {", "a.example.test, b.example.test {");
     let mut server = Setup::new(&more).start();
@@ -377,7 +360,7 @@ fn who_is_asked() -> String {
         for client in listener.incoming() {
             let Ok(client) = client else { return };
             std::thread::spawn(move || {
-                let mut wire = Wire::with_patience(client);
+                let mut wire = Wire::with_timeout(client);
                 let head = wire.head().unwrap_or_default();
                 let line = head.first().cloned().unwrap_or_default();
                 let status = if line.contains("?domain=yes.") || line.contains("?domain=slow.") {
@@ -386,6 +369,7 @@ fn who_is_asked() -> String {
                     403
                 };
                 if line.contains("slow") {
+                    // Longer than the handshakes that do not wait for it.
                     std::thread::sleep(Duration::from_secs(2));
                 }
                 let _ = wire.try_send(format!(

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::abilities::{can_run, has_ipv6};
 use crate::harness::{eventually, free_port};
+use crate::support::abilities::{can_run, has_ipv6};
 
 /// The system's information about the sockets that listen on a port.
 fn sockets_at(port: u16) -> Vec<String> {
@@ -27,7 +27,7 @@ fn sockets_at(port: u16) -> Vec<String> {
 }
 
 #[test]
-fn sockets_are_set_to_what_listen_says() {
+fn sockets_have_the_options_of_listen() {
     if !can_run("ss", &["-V"]) {
         return;
     }

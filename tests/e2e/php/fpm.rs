@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::client::{Answer, exchange};
-use crate::doubles::php::Fpm;
+use crate::client::{Response, exchange};
 use crate::harness::{Server, Setup, free_port};
+use crate::support::php::Fpm;
 
 /// The address php-fpm listens on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,11 +73,11 @@ impl Site {
         self.server.folder.write(&format!("www/{name}"), content);
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Response {
         self.server.ask(path)
     }
 
-    pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Answer {
+    pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Response {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n",

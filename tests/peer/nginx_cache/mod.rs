@@ -8,13 +8,14 @@ mod origin;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::doubles::abilities::skipped;
-use crate::doubles::php::Fpm;
-use crate::http::{Answer, differences};
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Response, differences};
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::php::Fpm;
+use crate::support::servers;
+use crate::support::wait::eventually;
 use accepted::ACCEPTED;
 use cases::{CASES, Case, SCRIPT};
 use origin::Origin;
@@ -27,7 +28,7 @@ struct Cache {
 
 impl Cache {
     fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Cache {
-        let origin = Origin::start(case.answers);
+        let origin = Origin::start(case.responses);
         let who = if is_nginx { "theirs" } else { "ours" };
         let folder = site.dir().display().to_string();
         let php = format!("unix:{folder}/fpm.sock");
@@ -67,15 +68,15 @@ impl Cache {
     }
 
     /// Performs one step; returns the responses in a defined order.
-    fn step(&self, step: &str) -> Vec<Answer> {
+    fn step(&self, step: &str) -> Vec<Response> {
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
             "wait" | "asked" => Vec::new(),
             "count" => {
                 let count = self.origin.count(rest).to_string();
-                vec![Answer {
+                vec![Response {
                     status: count,
-                    ..Answer::default()
+                    ..Response::default()
                 }]
             }
             "all" => {
@@ -83,39 +84,43 @@ impl Cache {
                 self.all(count.parse().expect("a number"), request)
             }
             _ => {
-                let answer = self.running.ask(step);
+                let response = self.running.ask(step);
                 // The cached response is complete a moment after the client has received all of it.
                 std::thread::sleep(Duration::from_millis(20));
-                vec![answer]
+                vec![response]
             }
         }
     }
 
     /// Several requests, each started a moment after the previous one.
-    fn all(&self, count: u64, request: &str) -> Vec<Answer> {
-        let mut answers = std::thread::scope(|scope| {
+    fn all(&self, count: u64, request: &str) -> Vec<Response> {
+        let mut responses = std::thread::scope(|scope| {
             let ask = |number: u64| {
+                // Their order decides which of them the others wait for.
                 std::thread::sleep(Duration::from_millis(number * 100));
                 self.running.ask(request)
             };
             let waiting: Vec<_> = (0..count)
                 .map(|number| scope.spawn(move || ask(number)))
                 .collect();
-            let answers = waiting
+            let responses = waiting
                 .into_iter()
                 .map(|one| one.join().expect("an answer"));
-            answers.collect::<Vec<_>>()
+            responses.collect::<Vec<_>>()
         });
-        answers.sort_by_key(|answer| (answer.fields.get("x-cache").cloned(), answer.body.clone()));
-        answers
+        responses.sort_by_key(|response| {
+            (
+                response.fields.get("x-cache").cloned(),
+                response.body.clone(),
+            )
+        });
+        responses
     }
 
     /// Waits until the origin has received this many requests.
     fn until_asked(&self, target: &str, count: usize) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while self.origin.count(target) < count && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let is_asked = || self.origin.count(target) >= count;
+        eventually("the origin to be asked", is_asked, || target.to_owned());
     }
 }
 
@@ -152,6 +157,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
     for (number, step) in case.steps.iter().enumerate() {
         if let Some(seconds) = step.strip_prefix("wait ") {
             let seconds = seconds.parse().expect("a number");
+            // Until what is cached is stale: both servers count in seconds of their own clock.
             std::thread::sleep(Duration::from_secs(seconds));
         }
         if let Some(rest) = step.strip_prefix("asked ") {
@@ -194,9 +200,8 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn stored_answers_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+fn cached_responses_equal_those_of_nginx() {
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::doubles::listen;
-use crate::doubles::wire::{Wire, field};
+use crate::support::listen;
+use crate::support::wire::{Wire, field};
 
 /// The responses for one path, in turn; the last one is repeated. Each has a status, headers, and words with an `@`
 /// that say how it is sent, separated by `|`.
@@ -50,8 +50,8 @@ fn serve(wire: &mut Wire, scripts: &[Script], counts: &Counts) -> Option<()> {
     };
     let path = target.split('?').next()?;
     let script = scripts.iter().find(|(known, _)| *known == path);
-    let (_, answers) = script.copied().unwrap_or(("", &["200"]));
-    let answer = answers[before.min(answers.len() - 1)];
+    let (_, responses) = script.copied().unwrap_or(("", &["200"]));
+    let response = responses[before.min(responses.len() - 1)];
     let mut text = format!("{method} {target} {before}\n");
     for name in [
         "Range",
@@ -67,21 +67,21 @@ fn serve(wire: &mut Wire, scripts: &[Script], counts: &Counts) -> Option<()> {
         }
     }
     text.push_str(&String::from_utf8_lossy(&body));
-    Answer::new(answer, text).give(wire, &head, method == "HEAD")
+    Response::new(response, text).give(wire, &head, method == "HEAD")
 }
 
 /// A scripted response.
-struct Answer {
+struct Response {
     status: String,
     fields: Vec<String>,
     sent: Vec<String>,
     text: Vec<u8>,
 }
 
-impl Answer {
-    fn new(script: &str, text: String) -> Answer {
+impl Response {
+    fn new(script: &str, text: String) -> Response {
         let mut parts = script.split('|').map(str::trim);
-        let mut answer = Answer {
+        let mut response = Response {
             status: parts.next().unwrap_or("200").to_owned(),
             fields: Vec::new(),
             sent: Vec::new(),
@@ -89,19 +89,19 @@ impl Answer {
         };
         for part in parts {
             match part.strip_prefix('@') {
-                Some(word) => answer.sent.push(word.to_owned()),
-                None => answer.fields.push(part.to_owned()),
+                Some(word) => response.sent.push(word.to_owned()),
+                None => response.fields.push(part.to_owned()),
             }
         }
-        if answer.is("large") {
-            answer.text = (0..1_000_000_u32)
+        if response.is("large") {
+            response.text = (0..1_000_000_u32)
                 .map(|at| b'a' + (at % 23) as u8)
                 .collect();
         }
-        if answer.is("empty") {
-            answer.text.clear();
+        if response.is("empty") {
+            response.text.clear();
         }
-        answer
+        response
     }
 
     fn is(&self, word: &str) -> bool {
@@ -116,9 +116,11 @@ impl Answer {
 
     /// Sends it; `None` if the connection ends with it.
     fn give(mut self, wire: &mut Wire, head: &[String], is_head: bool) -> Option<()> {
+        // Longer than the clients that are to wait for it, and than the servers' timeouts.
         if self.is("slow") {
             sleep(Duration::from_millis(700));
         }
+        // Longer than both wait for a lock.
         if self.is("late") {
             sleep(Duration::from_millis(2500));
         }

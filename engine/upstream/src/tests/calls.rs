@@ -9,7 +9,7 @@ fn failing(response: &'static str) -> Failure {
 }
 
 #[test]
-fn garbage_instead_of_an_answer_is_a_protocol_error() {
+fn garbage_instead_of_a_response_is_a_protocol_error() {
     for garbage in [
         "garbage\r\n\r\n",
         "220 mail.example ESMTP\r\n",
@@ -46,7 +46,7 @@ fn an_endless_head_is_given_up_at_the_limit() {
 }
 
 #[test]
-fn interim_answers_are_taken_up_to_the_limit() {
+fn interim_responses_are_accepted_up_to_the_limit() {
     const FEW: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
     let fake = Fake::responding(FEW);
@@ -77,6 +77,7 @@ fn a_head_in_single_bytes_is_read_like_one_in_one_piece() {
         read_head(&mut socket);
         for byte in b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 3\r\n\r\nabc" {
             socket.write_all(&[*byte]).unwrap();
+            // Usually enough for the client to read each byte by itself; if not, the test is easier, not wrong.
             thread::sleep(Duration::from_micros(200));
         }
         read_head(&mut socket);
@@ -90,7 +91,7 @@ fn a_head_in_single_bytes_is_read_like_one_in_one_piece() {
 }
 
 #[test]
-fn silence_ends_after_the_answer_timeout() {
+fn silence_ends_after_the_response_timeout() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         read_head(&mut socket);
@@ -116,6 +117,7 @@ fn silence_ends_after_the_answer_timeout() {
 fn an_upstream_that_does_not_take_the_body_has_its_time_and_a_slow_client_its_own() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
+        // Longer than the timeout of a write.
         thread::sleep(Duration::from_secs(1));
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         let _ = socket.read_to_end(&mut Vec::new());
@@ -169,7 +171,7 @@ impl BodyStream for Never {
 }
 
 #[test]
-fn nobody_listening_may_always_be_retried() {
+fn a_refused_connection_may_always_be_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

@@ -63,7 +63,7 @@ fn a_body_of_known_length_is_sent_as_it_is() {
 }
 
 #[test]
-fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
+fn an_early_response_is_used_and_its_connection_is_not_reused() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         socket
@@ -87,13 +87,14 @@ fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
 }
 
 #[test]
-fn an_early_answer_before_a_reset_is_still_taken() {
+fn an_early_response_before_a_reset_is_still_used() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         socket
             .write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
             .unwrap();
         socket.shutdown(std::net::Shutdown::Write).unwrap();
+        // The upload fills the socket meanwhile, so that closing it resets the connection.
         thread::sleep(Duration::from_millis(100));
     });
     on_worker(|worker| async move {
@@ -145,6 +146,7 @@ fn both_directions_flow_at_the_same_time() {
 fn an_upstream_that_does_not_read_holds_the_client_back() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
+        // Reads nothing until the client has looked.
         thread::sleep(Duration::from_secs(2));
     });
     on_worker(|worker| async move {
@@ -216,7 +218,7 @@ fn a_body_waits_for_100_continue_but_not_for_ever() {
 }
 
 #[test]
-fn what_can_still_be_sent_comes_back_from_a_failed_call() {
+fn a_replayable_body_comes_back_from_a_failed_call() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
     });

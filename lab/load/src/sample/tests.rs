@@ -40,6 +40,7 @@ fn children_belong_to_the_tree_and_keep_their_time_when_they_end() {
     while begin.elapsed() < Duration::from_secs(20) && !waited(shell.id()) {
         thread::sleep(Duration::from_millis(20));
     }
+    // The last burn, of which the samples are to see a part.
     thread::sleep(Duration::from_millis(900));
     let end = Instant::now();
     stop.store(true, Ordering::Release);
@@ -48,12 +49,12 @@ fn children_belong_to_the_tree_and_keep_their_time_when_they_end() {
     let _ = shell.kill();
     let _ = shell.wait();
     let costs = samples.over(begin, end);
-    let told = costs.subject.cpu_user_s + costs.subject.cpu_system_s;
+    let measured = costs.subject.cpu_user_s + costs.subject.cpu_system_s;
     let whole = truth.own.plus(truth.children);
     let known = whole.user_s() + whole.system_s();
     assert!(
-        told >= known * 0.6 - 0.05 && told <= known * 1.6 + 0.1,
-        "{told} of {known}"
+        measured >= known * 0.6 - 0.05 && measured <= known * 1.6 + 0.1,
+        "{measured} of {known}"
     );
     assert!(
         costs.subject.processes_max >= 2,
