@@ -4,7 +4,6 @@
 import json
 import marshal
 import os
-import platform
 import signal
 import socket
 import struct
@@ -126,7 +125,7 @@ class Control:
     def ready(self, loop):
         """Reports that requests may come."""
         value = {
-            "python": platform.python_version(),
+            "python": "%d.%d.%d" % sys.version_info[:3],
             "implementation": sys.implementation.name,
             "interface": self.interface,
             "loop": loop,

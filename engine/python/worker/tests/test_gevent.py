@@ -117,6 +117,18 @@ class EsgiTest(WorkerTest):
                     break
         self.assertEqual(self.get("/results", b"endless").body, b"True")
 
+    def test_a_request_that_takes_too_long_is_killed(self):
+        streams = [self.worker.request(scope(path="/wait_long")) for _ in range(2)]
+        self.assert_silent()
+        streams.append(self.worker.request(scope(path="/wait_long")))
+        for stream in streams:
+            self.lane.send(CANCEL, stream, small=1)
+        ended = [self.lane.receive() for _ in streams]
+        self.assertEqual({frame.stream for frame in ended}, set(streams))
+        for frame in ended:
+            self.assertEqual((frame.kind, frame.payload, frame.end), (BODY, b"", True))
+        self.assertEqual(self.get("/results", b"killed").body, b"True")
+
     def test_many_large_responses_at_once(self):
         streams = {self.worker.request(scope(path="/big", query=b"200000")): 0 for _ in range(50)}
         while streams:
