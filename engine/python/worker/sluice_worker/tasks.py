@@ -158,6 +158,11 @@ class AsyncSeat(LoopSeat):
         if not self.finished.done():
             self.finished.set_result(None)
 
+    def ended(self, stream):
+        self.active.pop(stream, None)
+        if worker.draining:
+            self.loop.call_soon(self.stop_if_idle)  # an eager task ends while its lane is parsed
+
     def dump_tasks(self):
         """Writes where tasks wait to standard error."""
         tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())

@@ -55,6 +55,8 @@ class FileWrapper:
                     source.flush()
             elif type(source) is not io.FileIO:
                 return None
+            if not source.readable():
+                return None
             fd = source.fileno()
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode):
@@ -334,6 +336,9 @@ class WsgiSeat:
     def run_thread(self, seat):
         try:
             seat.serve()
+        except BaseException as error:
+            worker.log("error", "a thread of the worker failed", error)
+            os._exit(1)
         finally:
             with self.threads_lock:
                 self.threads -= 1

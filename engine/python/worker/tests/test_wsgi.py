@@ -354,6 +354,8 @@ class WsgiTest(WorkerTest):
             file.flush()
             response = self.get("/file_buffered", file.name)
             self.assertEqual((response.file, response.body), ((5, 5), b"56789"))
+        response = self.get("/file_named")
+        self.assertEqual((response.file, response.body), ((1, 4), b"amed"))
 
     def test_other_file_objects_are_read(self):
         response = self.get("/file_like")
