@@ -218,6 +218,31 @@ class MissingGeventTest(unittest.TestCase):
 
 
 @unittest.skipIf(MISSING, "gevent is not installed")
+class PatchedTest(WorkerTest):
+    """A WSGI application that patches the standard library itself, and runs in threads of the worker."""
+
+    module = "patched_app:app"
+
+    def test_greenlets_run_while_the_worker_waits(self):
+        self.assertEqual(self.worker.ready["loop"], None)
+        before = int(self.worker.get("/ticks").body)
+        while int(self.worker.get("/ticks").body) < before + 3:
+            pass
+        stream = self.worker.request(environ("POST", "/read"), [])
+        self.lane.send(BODY_IN, stream, payload=b"x")
+        while self.lane.quiet():
+            self.lane.send(BODY_IN, stream, payload=b"x")
+        self.lane.send(BODY_IN, stream, END)
+        self.assertEqual(self.worker.response(stream).body, b"ticked")
+
+    def test_requests_and_threads(self):
+        self.assertEqual(self.worker.get("/sleep").body, b"slept")
+        lanes = self.worker.seat()
+        self.assertEqual(self.worker.get("/sleep", lane=lanes[0]).body, b"slept")
+        self.assertEqual(self.worker.get("/pool").body, b"[0, 1, 4]")
+
+
+@unittest.skipIf(MISSING, "gevent is not installed")
 class WsgiGreenletTest(WsgiTest):
     """All tests of WSGI again, with greenlets instead of threads."""
 
