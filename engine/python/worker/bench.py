@@ -2,8 +2,8 @@
 
     bench.py [--runs N] [--python PATH] [CASE ...]      cases: wsgi flask asgi fastapi rsgi esgi
 
-Figures are CPU time of the worker process in microseconds per request: the smallest of many short runs, since other
-programs use the same CPUs. `depth` is the number of requests in flight; sluice's side of the socket pair is not
+Figures are CPU time of the worker process in microseconds per request: of many short runs, which alternate with the
+loop, the tenth that was disturbed least, since other programs use the same CPUs. `depth` is the number of requests in flight; sluice's side of the socket pair is not
 counted.
 The interpreter needs flask, fastapi, uvloop and gevent for the cases that use them.
 """
@@ -62,30 +62,43 @@ async def asgi():
 def run():
     if %(interface)r == "wsgi":
         return wsgi()
+    return loop.run_until_complete(asgi())
+
+if %(interface)r != "wsgi":
     try:
         import uvloop
         loop = uvloop.new_event_loop()
     except ImportError:
         loop = asyncio.new_event_loop()
-    return loop.run_until_complete(asgi())
-
-print(min(run() for _ in range(%(runs)d)) / count * 1e6)
+for _ in sys.stdin:
+    print(run() / count * 1e6, flush=True)
 """
 
 
-def floor(python, module, interface, count, runs):
-    """CPU time per call of the application in a loop, or None for interfaces without one."""
-    if interface not in ("wsgi", "asgi"):
-        return None
-    text = LOOP % {
-        "apps": APPS,
-        "tests": os.path.dirname(APPS),
-        "module": module,
-        "interface": interface,
-        "count": count,
-        "runs": runs,
-    }
-    return float(subprocess.run([python, "-c", text], check=True, stdout=subprocess.PIPE).stdout)
+class Floor:
+    """The application called in a loop by a process of its own."""
+
+    def __init__(self, python, module, interface, count):
+        text = LOOP % {
+            "apps": APPS,
+            "tests": os.path.dirname(APPS),
+            "module": module,
+            "interface": interface,
+            "count": count,
+        }
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen([python, "-c", text], stdin=pipe, stdout=pipe, universal_newlines=True)
+
+    def measure(self):
+        """CPU time of a call in microseconds."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
 
 
 def cpu_time(pid):
@@ -132,34 +145,41 @@ def main():
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE")
     options = parser.parse_args()
-    print("%-8s %9s %9s %9s %9s %7s %14s" % ("case", "loop", "depth 100", "depth 10", "depth 1", "over", "latency 1"))
+    columns = "%-8s %7s %10s %10s %10s %7s %7s %10s"
+    print(columns % ("case", "loop", "depth 100", "depth 10", "depth 1", "over", "ratio", "latency 1"))
     for name in options.cases:
         module, interface = CASES[name]
-        base = floor(options.python, module, interface, options.count, options.runs)
+        floor = Floor(options.python, module, interface, options.count) if interface in ("wsgi", "asgi") else None
         settings = {"interface": interface, "loop": options.loop, "eager": options.eager}
         with driver.Worker(module, APPS, python=options.python, **settings) as worker:
-            if interface == "wsgi":
-                head = driver.environ(path="/hello")
-            else:
-                head = driver.scope(path="/hello")
+            head = driver.environ(path="/hello") if interface == "wsgi" else driver.scope(path="/hello")
             measure(worker, head, 10, 1000)
-            best = {}
+            runs = {"loop": [], 100: [], 10: [], 1: [], "latency": []}
             for _ in range(options.runs):
+                if floor:
+                    runs["loop"].append(floor.measure())
                 for depth in (100, 10, 1):
                     cpu, wall = measure(worker, head, depth, options.count)
-                    best[depth] = min(best.get(depth, (1e9, 0))[0], cpu), min(best.get(depth, (0, 1e9))[1], wall)
-            print(
-                "%-8s %9s %9.1f %9.1f %9.1f %7s %14.1f"
-                % (
-                    name,
-                    "-" if base is None else "%.1f" % base,
-                    best[100][0],
-                    best[10][0],
-                    best[1][0],
-                    "-" if base is None else "%.1f" % (best[100][0] - base),
-                    best[1][1],
-                )
+                    runs[depth].append(cpu)
+                runs["latency"].append(wall)
+        if floor:
+            floor.close()
+        # The tenth of the runs that was disturbed least, of each quantity.
+        low = {key: sorted(values)[len(values) // 10] for key, values in runs.items() if values}
+        base = low.get("loop")
+        print(
+            columns
+            % (
+                name,
+                "%.1f" % base if base else "-",
+                "%.1f" % low[100],
+                "%.1f" % low[10],
+                "%.1f" % low[1],
+                "%.1f" % (low[100] - base) if base else "-",
+                "%.2f" % (low[100] / base) if base else "-",
+                "%.1f" % low["latency"],
             )
+        )
 
 
 if __name__ == "__main__":

@@ -200,22 +200,36 @@ class WsgiExchange(BlockingStream):
         if self.bodiless:
             data = b""
         if len(data) <= self.credit and len(data) <= PART_MAX:
-            block = self.block
-            lane = self.lane
-            lane.out.append(
-                pack(len(block) + len(data), self.number, RESPONSE, END, self.status, len(block)) + block + data
-            )
-            self.head_sent = self.done = True
-            del lane.streams[self.number]
+            self.send_whole(data)
         else:
             self.send_body(data, True)
+
+    def send_whole(self, data):
+        """Sends a whole response in one frame."""
+        block = self.block
+        lane = self.lane
+        head = pack(len(block) + len(data), self.number, RESPONSE, END, self.status, len(block))
+        lane.out.append(b"%b%b%b" % (head, block, data))
+        self.head_sent = self.done = True
+        del lane.streams[self.number]
 
     def send_items(self, result):
         """Sends what an iterable yields, each item before the next is asked for."""
         if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
             raise RuleError("the application returned %s, not an iterable of bytes" % type(result).__name__)
         for item in result:
-            self.send_item(item)
+            if (
+                type(item) is bytes
+                and len(item) == self.length  # -1 before start_response
+                and not self.head_sent
+                and not self.bodiless
+                and self.length <= self.credit
+                and self.length <= PART_MAX
+            ):
+                self.sent = self.length
+                self.send_whole(item)
+            else:
+                self.send_item(item)
             if not self.done or self.prompt or self.lane.seat.restless:
                 self.lane.flush()
             if self.excess or self.done and self.bodiless:
