@@ -19,6 +19,9 @@ HTTP_EXTENSIONS = {"http.response.pathsend": {}, "http.response.early_hint": {},
 WEBSOCKET_EXTENSIONS = {"websocket.http.response": {}}
 
 
+BAD_STATUS = "status is %r, not a number from 200 to 999"
+
+
 class AsgiStream(AsyncStream):
     async def run(self, seat, scope):
         """Runs the application to its end. Raises nothing."""
@@ -58,7 +61,13 @@ class AsgiHttp(AsgiStream):
         if kind == "http.response.start" and not self.status:
             if self.cancelled:
                 raise ClientDisconnected("the client closed the connection")
-            self.start(message["status"], message.get("headers") or ())
+            status = message["status"]
+            if not isinstance(status, int) or not 200 <= status <= 999:
+                raise RuleError(BAD_STATUS % (status,))
+            self.block, self.length = bytes_block(message.get("headers") or ())
+            self.status = int(status)
+            if self.is_head or status == 204 or status == 304:
+                self.bodiless = True
             if "trailers" in message:
                 self.trailers = message["trailers"]
             lane = self.lane
@@ -98,14 +107,6 @@ class AsgiHttp(AsgiStream):
             lane.flush_soon(self.prompt)
         else:
             await self.send_other(kind, message)
-
-    def start(self, status, headers):
-        if not isinstance(status, int) or not 200 <= status <= 999:
-            raise RuleError("status is %r, not a number from 200 to 999" % (status,))
-        self.block, self.length = bytes_block(headers)
-        self.status = int(status)
-        if self.is_head or status == 204 or status == 304:
-            self.bodiless = True
 
     async def send_part(self, body, end):
         if not isinstance(body, bytes):
@@ -242,11 +243,8 @@ class AsgiWebSocket(AsyncWebSocket, AsgiStream):
             self.close_frame(message.get("code") or 1000, message.get("reason") or "")
             self.lane.flush_soon(True)
         elif kind == "websocket.http.response.start" and not self.accepted and not self.denied:
-            AsgiHttp.start(self, message["status"], message.get("headers") or ())
             self.denied = True
-            self.lane.heads.append(self)
-            if not self.lane.scheduled:
-                self.lane.schedule()
+            await AsgiHttp.send(self, {**message, "type": "http.response.start"})
         elif kind == "websocket.http.response.body" and self.denied:
             body = message.get("body", b"")
             await AsgiHttp.send_part(self, body, not message.get("more_body", False))
@@ -302,10 +300,10 @@ class AsgiSeat(AsyncSeat):
         lane.begun = True
         self.requests += 1
         lane.streams[number] = stream
-        self.active[stream] = None
-        task = self.create_task(stream.run(self, scope))
-        if stream in self.active:  # not ended yet, which an eager task may
-            self.active[stream] = task
+        if self.eager:
+            self.start_eagerly(stream, scope)
+        else:
+            self.active[stream] = self.create_task(stream.run(self, scope))
 
 
 async def run(loop, name, descriptors):

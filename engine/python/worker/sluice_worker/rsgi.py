@@ -205,10 +205,10 @@ class RsgiSeat(AsyncSeat):
         lane.begun = True
         self.requests += 1
         lane.streams[number] = stream
-        self.active[stream] = None
-        task = self.create_task(stream.run(self, RsgiScope(scope, proto)))
-        if stream in self.active:  # not ended yet, which an eager task may
-            self.active[stream] = task
+        if self.eager:
+            self.start_eagerly(stream, RsgiScope(scope, proto))
+        else:
+            self.active[stream] = self.create_task(stream.run(self, RsgiScope(scope, proto)))
 
 
 async def run(loop, name, descriptors):

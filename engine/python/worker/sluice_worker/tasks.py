@@ -151,6 +151,13 @@ class AsyncSeat(LoopSeat):
             self.create_task = functools.partial(asyncio.Task, loop=loop, eager_start=True)
         self.lanes = [AsyncLane(fd, self) for fd in descriptors]
 
+    def start_eagerly(self, stream, scope):
+        """Starts a task that runs, and may end, at once."""
+        self.active[stream] = None
+        task = self.create_task(stream.run(self, scope))
+        if stream in self.active:
+            self.active[stream] = task
+
     def wake(self):
         self.loop.call_soon_threadsafe(self.drain)
 
