@@ -12,3 +12,4 @@ pub mod memcached;
 pub mod proxy_protocol;
 pub mod scgi;
 pub mod uwsgi;
+pub mod websocket;

@@ -66,3 +66,11 @@ pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 /// Bytes that an application may write to standard error in one response and have kept; further bytes are only counted.
 /// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;
+
+/// A WebSocket message, unless configured otherwise: what uvicorn takes by default (`--ws-max-size`). A frame to a Python
+/// application can hold as much.
+pub const WEBSOCKET_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Memory that a WebSocket keeps between two messages, in each direction. Chat messages are far below; a larger buffer is
+/// returned, because most WebSockets are silent most of the time.
+pub const WEBSOCKET_IDLE_BYTES_MAX: usize = 4096;

@@ -5,6 +5,7 @@ mod feed;
 mod feed_fastcgi;
 mod feed_h2;
 mod feed_proxy;
+mod feed_websocket;
 
 use std::fs;
 use std::path::Path;
@@ -47,6 +48,11 @@ fn fastcgi_responses() {
 #[test]
 fn beginnings_of_connections() {
     replay("proxy_protocol", feed_proxy::check_beginning);
+}
+
+#[test]
+fn websockets() {
+    replay("websocket", feed_websocket::check);
 }
 
 #[test]
