@@ -9,6 +9,7 @@ pub mod dns;
 pub mod fastcgi;
 pub mod php;
 pub mod ports;
+pub mod python;
 pub mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

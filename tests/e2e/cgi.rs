@@ -11,6 +11,7 @@ use crate::client::{Client, exchange};
 use crate::doubles::abilities::{skipped, tried};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::fastcgi::Asked;
+use crate::doubles::python::Python;
 use crate::harness::{Folder, PATIENCE, Server, free_port, text};
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
@@ -272,32 +273,41 @@ impl Drop for Uwsgi {
     }
 }
 
-/// The uWSGI program, or that of the Python package `pyuwsgi` (`SLUICE_UWSGI` overrides it), that can run Python
-/// applications, and the arguments for that: in Debian, Python is a separate plugin.
+/// A uWSGI that can run Python applications: the program in `SLUICE_UWSGI`, an installed one, or the Python package
+/// `pyuwsgi`. With it, the arguments for Python: in Debian it is a separate plugin. If there is none, the test is
+/// reported as skipped.
 fn find() -> Option<(PathBuf, &'static [&'static str])> {
-    let programs: Vec<PathBuf> = match std::env::var_os("SLUICE_UWSGI") {
-        Some(named) => vec![named.into()],
-        None => std::env::split_paths(&std::env::var_os("PATH")?)
-            .flat_map(|folder| [folder.join("uwsgi"), folder.join("pyuwsgi")])
-            .filter(|program| program.is_file())
-            .collect(),
-    };
+    if let Some(named) = std::env::var_os("SLUICE_UWSGI") {
+        let found = with_python(named.into());
+        if found.is_none() {
+            skipped("SLUICE_UWSGI names no uWSGI that runs Python");
+        }
+        return found;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut installed = std::env::split_paths(&path)
+        .map(|folder| folder.join("uwsgi"))
+        .filter(|program| program.is_file());
+    installed
+        .find_map(with_python)
+        .or_else(|| with_python(Python::find()?.program("pyuwsgi")))
+}
+
+/// The program and the arguments with which it runs Python applications, if it can.
+fn with_python(program: PathBuf) -> Option<(PathBuf, &'static [&'static str])> {
     let ways: [&[&str]; 3] = [&[], &["--plugin", "python3"], &["--plugin", "python"]];
-    programs.into_iter().find_map(|program| {
-        let runs_python = |way: &&&[&str]| {
-            let output = tried(
-                &program.to_string_lossy(),
-                &[*way, &["--help"][..]].concat(),
-            );
-            let help = output.map_or_else(String::new, |output| text(&output.stdout));
-            // The help lists the options of the plugins that were found, and no others.
-            ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
-                .iter()
-                .all(|option| help.contains(option))
-        };
-        let way = ways.iter().find(runs_python)?;
-        Some((program, *way))
-    })
+    let way = ways.into_iter().find(|way| {
+        let output = tried(
+            &program.to_string_lossy(),
+            &[*way, &["--help"][..]].concat(),
+        );
+        let help = output.map_or_else(String::new, |output| text(&output.stdout));
+        // The help lists the options of the plugins that were found, and no others.
+        ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
+            .iter()
+            .all(|option| help.contains(option))
+    })?;
+    Some((program, way))
 }
 
 const APPLICATION: &str = "\
@@ -315,7 +325,6 @@ def application(environ, start_response):
 #[test]
 fn uwsgi_itself_is_understood() {
     let Some((program, way)) = find() else {
-        skipped("no uWSGI that runs Python is installed; `pip install pyuwsgi` brings it");
         return;
     };
     for (protocol, option) in [("scgi", "--scgi-socket"), ("uwsgi", "--uwsgi-socket")] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{rerun, tidy};
+use crate::{python, rerun, tidy};
 
 /// A step of `check`: its name, the arguments of cargo, and an environment variable it needs.
 struct Step(
@@ -44,7 +44,6 @@ const STEPS: &[Step] = &[
 pub fn check(root: &Path) -> bool {
     let mut failed = Vec::new();
     let begun = Instant::now();
-    let skipped = Skipped::new(root);
     if !timed("tidy", || tidy::print(root)) {
         failed.push("tidy");
     }
@@ -54,9 +53,7 @@ pub fn check(root: &Path) -> bool {
             failed.push(name);
         }
     }
-    if !timed("tests", || {
-        rerun::test(root, &["--workspace", "--quiet"], &[skipped.variable()])
-    }) {
+    if !timed("tests", || test(root, &["--workspace", "--quiet"])) {
         failed.push("tests");
     }
     if has(root, "deny") {
@@ -68,7 +65,6 @@ pub fn check(root: &Path) -> bool {
     } else {
         println!("-- deny: SKIPPED, cargo-deny is not installed (cargo install cargo-deny)");
     }
-    skipped.print();
     let seconds = begun.elapsed().as_secs();
     if failed.is_empty() {
         println!("-- all checks passed in {seconds} s");
@@ -76,6 +72,23 @@ pub fn check(root: &Path) -> bool {
         println!("-- FAILED after {seconds} s: {}", failed.join(", "));
     }
     failed.is_empty()
+}
+
+/// Runs `cargo test` with `args` as `rerun::test` does, with all that tests may use. Lists what was skipped.
+pub fn test(root: &Path, args: &[&str]) -> bool {
+    test_with(root, args, &[])
+}
+
+/// Like `test`, with the paths of programs that some tests need.
+fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
+    let skipped = Skipped::new(root);
+    let python = python::value(root);
+    let mut variables = vec![skipped.variable(), (python::VARIABLE, python.as_os_str())];
+    let programs = programs.iter();
+    variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
+    let passed = rerun::test(root, args, &variables);
+    skipped.print();
+    passed
 }
 
 /// The file in which tests record what they skip on this machine: the output of passing tests is not shown.
@@ -262,13 +275,7 @@ fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
 fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
     // With `--workspace` as in `check`: the features of third-party crates stay the same, so nothing is rebuilt.
     let args = [&["--workspace", "--test"], args].concat();
-    let skipped = Skipped::new(root);
-    let mut variables = vec![skipped.variable()];
-    let programs = programs.iter();
-    variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
-    let passed = rerun::test(root, &args, &variables);
-    skipped.print();
-    passed
+    test_with(root, &args, programs)
 }
 
 /// Runs each fuzz target for `seconds`, starting from its seeds.

@@ -3,6 +3,7 @@
 mod attacks;
 mod check;
 mod fresh;
+mod python;
 mod rerun;
 mod sites;
 mod tidy;
@@ -27,6 +28,7 @@ usage: cargo xtask <command>
   h2spec         the public suite of HTTP/2, which Go installs
   soak [minutes] everything at once for so long (10): nothing fails, nothing grows
   grpc           the public test cases of gRPC through the proxy, which Go installs
+  python-env     creates target/python with the packages of tests/python/requirements.txt, once, and prints its folder
   sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
 ";
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["check"] => check::check(&root),
-        ["test", ref args @ ..] => rerun::test(&root, args, &[]),
+        ["test", ref args @ ..] => check::test(&root, args),
         ["tidy"] => tidy::print(&root),
         ["fresh", ref steps @ ..] => match fresh::fresh(&root, steps) {
             Some(done) => done,
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         ["h2spec"] => check::h2spec(&root),
         ["soak"] => check::soak(&root, "10"),
         ["soak", minutes] => check::soak(&root, minutes),
+        ["python-env"] => python::print(&root),
         ["grpc"] => check::grpc(&root),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),
