@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 /// A user with its groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     user: libc::uid_t,
     group: libc::gid_t,
