@@ -33,7 +33,7 @@ pub trait Peer {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// Passes on what it still buffers.
+    /// Forwards what it still buffers.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// The other end sends nothing more.

@@ -258,6 +258,17 @@ impl<'m> Builder<'m> {
         template(text)
     }
 
+    /// The current position in the configuration.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Whether the configuration is built to serve requests; otherwise it is only validated or explained, and nothing
+    /// must be started.
+    pub fn is_live(&self) -> bool {
+        self.authorities.is_some()
+    }
+
     /// Records a refusal at the current position.
     pub fn refuse(&mut self, mut refusal: Refusal) {
         if refusal.place.is_empty() {

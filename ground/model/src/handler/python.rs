@@ -47,7 +47,9 @@ objects! {
         pub module: String,
         /// An RSGI application.
         pub module_rsgi: String,
-        /// Threads of a WSGI process, 4 when zero.
+        /// The name in logs and metrics; the application when empty. Our own setting.
+        pub name: String,
+        /// Threads that a WSGI process has at most, 16 when zero.
         pub threads: u32,
         /// Requests at a time in a process with an event loop, 1,000 when zero.
         pub concurrency: u32,
@@ -55,10 +57,12 @@ objects! {
         pub queue_size: Option<u32>,
         /// How long a request waits for a free process, 10 s when zero.
         pub queue_timeout: Duration,
-        /// How long the application may take to begin a response, 60 s when zero, as long as it likes when negative.
+        /// How long a request may take before it fails and its process is replaced; no limit when zero.
         pub request_timeout: Duration,
         /// Requests after which a process is replaced, never when zero.
         pub max_requests: u64,
+        /// Up to so many requests more, by chance, so that processes are not replaced all at once.
+        pub max_requests_jitter: u64,
         /// Bytes of memory beyond which a process is replaced, never when zero.
         pub max_rss: u64,
         /// Imports the application once, and forks the processes.
@@ -67,15 +71,13 @@ objects! {
         pub accelerator: String,
         /// The path that the application is mounted at, before that of `handle_path`.
         pub root_path: String,
-        /// Paths that sluice serves from folders.
-        pub r#static: Vec<PythonStatic>,
         /// The user that processes run as, that of the server when empty.
         pub user: String,
         /// Limits of the operating system for each process: `nproc`, `nofile`, `as`, `cpu`, …
         pub rlimits: BTreeMap<String, u64>,
         /// Bytes of a WebSocket message, 16 MiB when zero.
         pub max_message_size: u64,
-        /// How long processes may finish what they began when they are replaced, 30 s when zero.
+        /// How long processes that are replaced may finish what they began, an hour when zero.
         pub drain_timeout: Duration,
         /// How long an application that placeholders made may be idle before its processes end, 30 min when zero.
         pub dynamic_idle_timeout: Duration,
@@ -94,14 +96,6 @@ objects! {
         pub backend: String,
         /// Settings of Docker.
         pub docker: Option<crate::object::RawModule>,
-    }
-
-    /// A path that sluice serves from a folder.
-    pub struct PythonStatic {
-        /// The prefix of the path, such as `/static/`.
-        pub path: String,
-        /// The folder.
-        pub root: String,
     }
 }
 
