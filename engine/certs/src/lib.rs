@@ -27,6 +27,7 @@ pub mod named;
 pub mod ocsp;
 pub mod on_demand;
 pub mod pair;
+pub mod permission;
 pub mod policy;
 pub mod published;
 pub mod renewal;
