@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
-use sluice_caddyfile::registry::{DIRECTIVES, GLOBAL_OPTIONS, OPTIONS, Verdict};
+use sluice_caddyfile::registry::{directives, global_tables, site_tables};
 
 /// A line of a golden case.
 #[derive(Debug)]
@@ -197,14 +197,13 @@ fn has(lines: &[Line], place: &str, name: &str, fate: Fate) -> bool {
 fn every_word_has_a_case_and_one_with_a_mistake() {
     let lines = lines();
     assert!(lines.len() > 2000, "only {} lines were found", lines.len());
-    let directives = DIRECTIVES
-        .iter()
-        .map(|entry| ("", entry.name, entry.verdict));
-    let options = OPTIONS.iter().chain(GLOBAL_OPTIONS);
-    let words = directives.chain(options.map(|entry| (entry.place, entry.name, entry.verdict)));
+    let directives = directives().map(|known| ("", &known.entry));
+    let tables = site_tables().into_iter().chain(global_tables());
+    let options = tables.flat_map(|table| table.entries().map(|entry| (table.name(), entry)));
     let mut missing = Vec::new();
-    for (place, name, verdict) in words {
-        let is_taken = matches!(verdict, Verdict::Lowered | Verdict::Renamed(_));
+    for (place, entry) in directives.chain(options) {
+        let name = entry.name;
+        let is_taken = entry.verdict.refused().is_none();
         if is_taken && !has(&lines, place, name, Fate::Taken) {
             missing.push(format!("`{name}` of `{place}` is in no case that is taken"));
         }

@@ -7,9 +7,7 @@ mod support;
 use std::fmt::Write;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
-use sluice_caddyfile::registry::{
-    DIRECTIVES, GLOBAL_OPTIONS, OPTIONS, OWN, OptionEntry, Running, Verdict, running,
-};
+use sluice_caddyfile::registry::{Entry, Table, Verdict, directives, global_tables, site_tables};
 
 const HEAD: &str = "\
 # What a Caddyfile can say
@@ -43,29 +41,30 @@ Caddy 2.11.4 refuses these lines; they stand in documents about it, old or early
 and says what to write instead. They are not counted.
 ";
 
-fn verdict(place: &str, name: &str, verdict: Verdict) -> String {
-    match verdict {
+fn verdict(entry: &Entry) -> String {
+    match entry.verdict {
+        Verdict::Works => "works".to_owned(),
+        Verdict::Partly(which) => format!("**in part**: {which}"),
+        Verdict::Always(why) => format!("works, written or not: {why}"),
+        Verdict::NoEffect(instead) => format!("**no effect**: {instead}"),
         Verdict::Renamed(new) => format!("works; its new name is `{new}`"),
         Verdict::Unsupported(instead) | Verdict::Unreleased(instead) | Verdict::Plugin(instead) => {
             format!("**refused**: {instead}")
         }
-        Verdict::Lowered => match running(place, name) {
-            Running::Whole => "works".to_owned(),
-            Running::Partly(which) => format!("**in part**: {which}"),
-            Running::Always(why) => format!("works, written or not: {why}"),
-            Running::Idle(holds) => format!("**no effect**: {holds}"),
-        },
     }
 }
 
-/// Whether Caddy itself does not have the word, nor does any early version of it.
-fn is_own(place: &str, name: &str) -> bool {
-    OWN.contains(&place) || OWN.contains(&name)
+/// A directive, option or matcher, and the table it stands in; `None` for a directive.
+type Row = (Option<Table>, &'static Entry);
+
+/// Whether Caddy itself does not have the line, nor does any early version of it.
+fn is_own((table, entry): &Row) -> bool {
+    entry.is_own || table.is_some_and(|table| table.is_own())
 }
 
-/// Whether a word is counted: whether Caddy as it is released takes it.
-fn is_counted(place: &str, name: &str, verdict: Verdict) -> bool {
-    verdict.is_counted() && !is_own(place, name)
+/// Whether a line is counted: whether Caddy as it is released takes it.
+fn is_counted(row: &Row) -> bool {
+    row.1.verdict.is_counted() && !is_own(row)
 }
 
 /// A cell in code; a bar would end it.
@@ -73,57 +72,47 @@ fn code(text: &str) -> String {
     format!("`{}`", text.replace('|', "\\|"))
 }
 
-fn options(out: &mut String, entries: &[OptionEntry]) {
-    let mut places: Vec<&str> = Vec::new();
-    for entry in entries
-        .iter()
-        .filter(|entry| is_counted(entry.place, entry.name, entry.verdict))
-    {
-        if !places.contains(&entry.place) {
-            places.push(entry.place);
+fn rows_of(table: Table) -> impl Iterator<Item = Row> {
+    table.entries().map(move |entry| (Some(table), entry))
+}
+
+fn options(out: &mut String, tables: &[Table]) {
+    for table in tables {
+        let rows: Vec<Row> = rows_of(*table).filter(is_counted).collect();
+        if rows.is_empty() {
+            continue;
         }
-    }
-    for place in places {
+        let place = table.name();
         writeln!(out, "\n### {place}\n\n| written | here |\n|---|---|").expect("text takes all");
-        let counted = |entry: &&OptionEntry| {
-            entry.place == place && is_counted(place, entry.name, entry.verdict)
-        };
-        for entry in entries.iter().filter(counted) {
-            let here = verdict(place, entry.name, entry.verdict);
-            writeln!(out, "| {} | {here} |", code(entry.usage)).expect("text takes all");
+        for (_, entry) in rows {
+            let here = verdict(entry);
+            writeln!(out, "| {} | {here} |", code(entry.syntax)).expect("text takes all");
         }
     }
 }
 
-/// Every directive, option and matcher: the place it stands in, its name, how it is written, its verdict.
-fn entries() -> impl Iterator<Item = (&'static str, &'static str, &'static str, Verdict)> {
-    let directives = DIRECTIVES
-        .iter()
-        .map(|entry| ("", entry.name, entry.usage, entry.verdict));
-    let options = OPTIONS.iter().chain(GLOBAL_OPTIONS);
-    directives.chain(options.map(|entry| (entry.place, entry.name, entry.usage, entry.verdict)))
+/// Every directive, option and matcher.
+fn rows() -> impl Iterator<Item = Row> {
+    let directives = directives().map(|known| (None, &known.entry));
+    let tables = site_tables().into_iter().chain(global_tables());
+    directives.chain(tables.flat_map(rows_of))
 }
 
 /// How many lines are counted, and how many of them work.
 fn count() -> (usize, usize) {
-    let counted: Vec<_> = entries()
-        .filter(|(place, name, _, verdict)| is_counted(place, name, *verdict))
-        .collect();
-    let works = |(place, name, _, given): &&(&str, &str, &str, Verdict)| {
-        verdict(place, name, *given).starts_with("works")
-    };
+    let counted: Vec<_> = rows().filter(is_counted).collect();
+    let works = |(_, entry): &&Row| verdict(entry).starts_with("works");
     (counted.len(), counted.iter().filter(works).count())
 }
 
 /// What is not counted, with the place it would stand in.
-fn others(out: &mut String, title: &str, is_one: fn(&str, &str, Verdict) -> bool) {
+fn others(out: &mut String, title: &str, is_one: fn(&Row) -> bool) {
     out.push_str(title);
     out.push_str("\n| in | written | here |\n|---|---|---|\n");
-    let ones = entries().filter(|(place, name, _, verdict)| is_one(place, name, *verdict));
-    for (place, name, usage, given) in ones {
-        let here = verdict(place, name, given);
-        let place = if place.is_empty() { "a site" } else { place };
-        writeln!(out, "| {place} | {} | {here} |", code(usage)).expect("text takes all");
+    for (table, entry) in rows().filter(is_one) {
+        let here = verdict(entry);
+        let place = table.map_or("a site", |table| table.name());
+        writeln!(out, "| {place} | {} | {here} |", code(entry.syntax)).expect("text takes all");
     }
 }
 
@@ -140,25 +129,18 @@ fn table() -> String {
     )
     .expect("text takes all");
     out.push_str("\n## Directives\n\n| directive | written | here |\n|---|---|---|\n");
-    for entry in DIRECTIVES
-        .iter()
-        .filter(|entry| is_counted("", entry.name, entry.verdict))
-    {
-        let here = verdict("", entry.name, entry.verdict);
-        writeln!(
-            out,
-            "| {} | {} | {here} |",
-            code(entry.name),
-            code(entry.usage)
-        )
-        .expect("text takes all");
+    let directives = directives().map(|known| (None, &known.entry));
+    for (_, entry) in directives.filter(is_counted) {
+        let (name, syntax) = (code(entry.name), code(entry.syntax));
+        let here = verdict(entry);
+        writeln!(out, "| {name} | {syntax} | {here} |").expect("text takes all");
     }
     out.push_str(
         "\n## Options and matchers\n\nThe heading names the directive or option around them.\n",
     );
-    options(&mut out, OPTIONS);
+    options(&mut out, &site_tables());
     out.push_str("\n## Global options\n");
-    options(&mut out, GLOBAL_OPTIONS);
+    options(&mut out, &global_tables());
     out.push_str("\n## Short placeholders\n\n| short | stands for |\n|---|---|\n");
     for (short, long) in EXACT {
         writeln!(out, "| `{{{short}}}` | `{{{long}}}` |").expect("text takes all");
@@ -167,12 +149,12 @@ fn table() -> String {
         let (prefix, long) = (family.prefix, family.long);
         writeln!(out, "| `{{{prefix}.*}}` | `{{{long}*}}` |").expect("text takes all");
     }
-    others(&mut out, OURS, |place, name, _| is_own(place, name));
-    others(&mut out, PLUGINS, |_, _, verdict| {
-        matches!(verdict, Verdict::Plugin(_))
+    others(&mut out, OURS, is_own);
+    others(&mut out, PLUGINS, |(_, entry)| {
+        matches!(entry.verdict, Verdict::Plugin(_))
     });
-    others(&mut out, UNRELEASED, |_, _, verdict| {
-        matches!(verdict, Verdict::Unreleased(_))
+    others(&mut out, UNRELEASED, |(_, entry)| {
+        matches!(entry.verdict, Verdict::Unreleased(_))
     });
     out
 }

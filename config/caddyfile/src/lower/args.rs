@@ -4,17 +4,18 @@
 use std::str::FromStr;
 
 use sluice_diag::{Diagnostic, closest};
-use sluice_model::Duration;
+use sluice_model::{Duration, WeakString};
 
 use super::Lowering;
+use super::definition::Refused;
 use super::size::parse_size;
-use crate::registry::{self, Refused, Verdict};
 use crate::tree::{Directive, Token};
 
 impl Lowering<'_> {
-    /// How a line is written, if the registry knows it.
+    /// How a line is written, if its definition is known.
     fn usage(&self, line: &Directive) -> Option<String> {
-        registry::usage(self.place, &line.name.text).map(|usage| format!("write it as `{usage}`"))
+        let usage = self.place.usage(&line.name.text);
+        usage.map(|usage| format!("write it as `{usage}`"))
     }
 
     fn with_usage(&self, diagnostic: Diagnostic, line: &Directive) -> Diagnostic {
@@ -207,6 +208,17 @@ impl Lowering<'_> {
         self.number(word, "a port from 0 to 65535")
     }
 
+    /// A status code, or a placeholder for one.
+    pub(super) fn status(&mut self, word: &Token) -> Option<WeakString> {
+        let fits = word.text.parse::<u16>().is_ok_and(|code| code <= 999);
+        if fits || word.text.contains('{') {
+            return Some(word.text.as_str().into());
+        }
+        let title = format!("invalid status `{}`{}", word.text, self.about());
+        let diagnostic = word.error("invalid-status", title, "not a status code");
+        self.refuse(diagnostic.help("quote the text if it has several words"))
+    }
+
     /// One of a few words.
     pub(super) fn one_of(&mut self, word: &Token, accepted: &[&str]) -> Option<String> {
         if accepted.contains(&word.text.as_str()) {
@@ -249,17 +261,27 @@ impl Lowering<'_> {
     /// Refuses a line that the directive or option being read does not have.
     pub(super) fn unknown_option<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
-        let what = match self.place == GLOBAL {
+        let place = self.place.name();
+        let what = match place == GLOBAL {
             true => format!("global option `{name}`"),
-            false => format!("option `{name}` of `{}`", self.place),
+            false => format!("option `{name}` of `{place}`"),
         };
-        let refused = registry::option(self.place, name).and_then(Verdict::refused);
+        let known = self.place.find(name);
+        let refused = known.and_then(|entry| entry.verdict.refused());
         if let Some(Refused { why, instead }) = refused {
             let title = format!("{what} is not supported");
             let diagnostic = line.name.error("unsupported-option", title, why);
             return self.refuse(diagnostic.help(instead));
         }
-        let names = registry::option_names(self.place);
+        if known.is_some() {
+            // The table is that of several blocks, of which this one lacks the option.
+            let title = format!("{what} is not allowed here");
+            let diagnostic = line
+                .name
+                .error("unknown-option", title, "not in this block");
+            return self.refuse(diagnostic);
+        }
+        let names: Vec<&str> = self.place.lowered_names().collect();
         let guess = closest(name, names.iter().copied());
         let mut diagnostic = line
             .name
@@ -270,7 +292,7 @@ impl Lowering<'_> {
             )
             .did_you_mean(guess);
         if guess.is_none() && !names.is_empty() && names.len() <= OPTIONS_LISTED_MAX {
-            diagnostic = diagnostic.help(format!("`{}` has {}", self.place, listed(&names)));
+            diagnostic = diagnostic.help(format!("`{place}` has {}", listed(&names)));
         }
         self.refuse(diagnostic)
     }

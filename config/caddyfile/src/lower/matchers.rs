@@ -8,8 +8,10 @@ use sluice_model::matcher::{
 use sluice_model::{Matcher, MatcherSet};
 
 use super::args::texts;
+use super::definition::Read::{Choice, MoreTexts, Text, Texts, With};
+use super::definition::Verdict::Unreleased;
+use super::definition::{Block, OptionTable, Options, option, refused};
 use super::{Lowering, WrittenExpression};
-use crate::registry;
 use crate::tree::{Directive, Quote, Token};
 
 /// What `private_ranges` stands for: RFC 1918, RFC 4193 and the loopback networks.
@@ -30,6 +32,244 @@ pub(super) const TRY_POLICIES: [&str; 5] = [
     "largest_size",
     "most_recently_modified",
 ];
+
+/// The matchers.
+static MATCHERS: Options<Reading> = Options::new(
+    "matcher",
+    &[
+        option(
+            "client_ip",
+            "client_ip <ranges...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::ClientIp(cx.ip_ranges(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "expression",
+            "expression <cel...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Expression(cx.expression(line, &reading.name, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option::<Reading>(
+            "file",
+            "file <files...> [{ … }]",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::File(cx.file_matcher(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&FILE)),
+        option(
+            "header",
+            "header <field> <value>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Header(cx.header_matcher(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "header_regexp",
+            "header_regexp [<name>] <field> <regexp>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher =
+                    Matcher::HeaderRegexp(cx.named_regexps(line, &reading.name, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "host",
+            "host <hosts...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Host(cx.list(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "method",
+            "method <verbs...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Method(cx.list(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "not",
+            "not <matcher>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Not(cx.not_matcher(line, &reading.name, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "path",
+            "path <paths...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Path(cx.list(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "path_regexp",
+            "path_regexp [<name>] <regexp>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::PathRegexp(cx.path_regexp(line, &reading.name, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "protocol",
+            "protocol http|https|grpc|http/<version>[+]",
+            With(|cx, line, reading| {
+                reading.earlier(line);
+                let matcher = Matcher::Protocol(cx.single_text(line)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "query",
+            "query <key>=<val>...",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Query(cx.query(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "remote_ip",
+            "remote_ip <ranges...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::RemoteIp(cx.ip_ranges(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "tls",
+            "tls [early_data]",
+            With(|cx, line, reading| {
+                reading.earlier(line);
+                let matcher = Matcher::Tls(cx.tls_matcher(line)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "vars",
+            "vars <variable> <values...>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher = Matcher::Vars(cx.vars_matcher(line, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        option(
+            "vars_regexp",
+            "vars_regexp [<name>] <variable> <regexp>",
+            With(|cx, line, reading| {
+                let earlier = reading.earlier(line);
+                let matcher =
+                    Matcher::VarsRegexp(cx.named_regexps(line, &reading.name, earlier)?);
+                reading.found.push(matcher);
+                Some(())
+            }),
+        ),
+        refused(
+            "url_pattern",
+            "url_pattern <pattern>",
+            Unreleased("use `path` or `path_regexp`"),
+        ),
+    ],
+);
+
+/// The matchers of one set, as far as they were read.
+pub(super) struct Reading {
+    /// The name of the set, which expressions and patterns take over.
+    name: String,
+    found: Vec<Matcher>,
+}
+
+impl Reading {
+    /// Takes out the matcher of the same kind as a line: lines of one kind add up.
+    fn earlier(&mut self, line: &Directive) -> Option<Matcher> {
+        let is_same = |matcher: &Matcher| matcher.module() == line.name.text;
+        let at = self.found.iter().position(is_same)?;
+        Some(self.found.remove(at))
+    }
+}
+
+/// The options of the matcher `file`.
+static FILE: Options<FileMatcher> = Options::new(
+    "file matcher",
+    &[
+        option("root", "root <path>", Text(|file| &mut file.root)),
+        option(
+            "try_files",
+            "try_files <files...>",
+            MoreTexts(|file| &mut file.try_files),
+        ),
+        option(
+            "try_policy",
+            "try_policy first_exist|first_exist_fallback|smallest_size|largest_size|most_recently_modified",
+            Choice(&TRY_POLICIES, |file| &mut file.try_policy),
+        ),
+        option(
+            "split_path",
+            "split_path <delims...>",
+            Texts(|file| &mut file.split_path),
+        ),
+    ],
+);
+
+/// The response matchers.
+static RESPONSE: Options<ResponseMatcher> = Options::new(
+    "response matcher",
+    &[
+        option(
+            "status",
+            "status <code...>",
+            With(|cx, line, matcher| {
+                let codes = cx.statuses(line)?;
+                matcher.status_code.extend(codes);
+                Some(())
+            }),
+        ),
+        option(
+            "header",
+            "header <field> [<value>]",
+            With(|cx, line, matcher| cx.header_condition(line, &line.args, &mut matcher.headers)),
+        ),
+    ],
+);
+
+/// The request matchers and the response matchers, for the registry.
+pub(crate) static TABLES: [&dyn OptionTable; 2] = [&RESPONSE, &MATCHERS];
 
 /// Addresses, with `private_ranges` written out.
 pub(super) fn ranges(args: &[Token]) -> Vec<String> {
@@ -72,68 +312,33 @@ impl Lowering<'_> {
 
     /// Reads the lines of a matcher block. Lines of one kind add up.
     pub(super) fn matcher_lines(&mut self, lines: &[Directive], name: &str) -> Option<MatcherSet> {
-        let mut found: Vec<Matcher> = Vec::new();
+        let mut reading = Reading {
+            name: name.to_owned(),
+            found: Vec::new(),
+        };
         let mut whole = true;
         for line in lines {
-            let place = std::mem::replace(&mut self.place, "matcher");
+            let place = std::mem::replace(&mut self.place, &MATCHERS);
             self.subject.clone_from(&line.name.text);
-            let read = self.matcher_line(line, name, &mut found);
+            let known = self.place.find(&line.name.text);
+            let read = match known.is_some_and(|entry| entry.verdict.is_lowered()) {
+                true => self.read_option(&MATCHERS, line, &mut reading),
+                false => self.unknown_matcher(line),
+            };
             self.place = place;
             whole &= read.is_some();
         }
         let mut set = MatcherSet::default();
-        for matcher in found {
+        for matcher in reading.found {
             set.insert(matcher);
         }
         whole.then_some(set)
     }
 
-    fn matcher_line(
-        &mut self,
-        line: &Directive,
-        name: &str,
-        found: &mut Vec<Matcher>,
-    ) -> Option<()> {
-        let at = found
-            .iter()
-            .position(|matcher| matcher.module() == line.name.text);
-        let earlier = at.map(|at| found.remove(at));
-        let matcher = self.matcher(line, name, earlier)?;
-        found.push(matcher);
-        Some(())
-    }
-
-    fn matcher(
-        &mut self,
-        line: &Directive,
-        name: &str,
-        earlier: Option<Matcher>,
-    ) -> Option<Matcher> {
-        Some(match line.name.text.as_str() {
-            "host" => Matcher::Host(self.list(line, earlier)?),
-            "path" => Matcher::Path(self.list(line, earlier)?),
-            "method" => Matcher::Method(self.list(line, earlier)?),
-            "client_ip" => Matcher::ClientIp(self.ip_ranges(line, earlier)?),
-            "remote_ip" => Matcher::RemoteIp(self.ip_ranges(line, earlier)?),
-            "protocol" => Matcher::Protocol(self.single_text(line)?),
-            "tls" => Matcher::Tls(self.tls_matcher(line)?),
-            "query" => Matcher::Query(self.query(line, earlier)?),
-            "header" => Matcher::Header(self.header_matcher(line, earlier)?),
-            "vars" => Matcher::Vars(self.vars_matcher(line, earlier)?),
-            "path_regexp" => Matcher::PathRegexp(self.path_regexp(line, name, earlier)?),
-            "header_regexp" => Matcher::HeaderRegexp(self.named_regexps(line, name, earlier)?),
-            "vars_regexp" => Matcher::VarsRegexp(self.named_regexps(line, name, earlier)?),
-            "expression" => Matcher::Expression(self.expression(line, name, earlier)?),
-            "file" => Matcher::File(self.file_matcher(line, earlier)?),
-            "not" => Matcher::Not(self.not_matcher(line, name, earlier)?),
-            _ => return self.unknown_matcher(line),
-        })
-    }
-
     fn unknown_matcher<T>(&mut self, line: &Directive) -> Option<T> {
         let word = &line.name.text;
-        let verdict = registry::option("matcher", word);
-        if let Some(refused) = verdict.and_then(registry::Verdict::refused) {
+        let known = self.place.find(word);
+        if let Some(refused) = known.and_then(|entry| entry.verdict.refused()) {
             let diagnostic = line.name.error(
                 "unsupported-matcher",
                 format!("matcher `{word}` is not supported"),
@@ -141,8 +346,7 @@ impl Lowering<'_> {
             );
             return self.refuse(diagnostic.help(refused.instead));
         }
-        let names = registry::option_names("matcher");
-        let guess = sluice_diag::closest(word, names.iter().copied());
+        let guess = sluice_diag::closest(word, self.place.lowered_names());
         let mut diagnostic = line
             .name
             .error(
@@ -378,24 +582,8 @@ impl Lowering<'_> {
             _ => FileMatcher::default(),
         };
         file.try_files.extend(texts(&line.args));
-        self.place = "file matcher";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "root" => file.root = this.single_text(option)?,
-                "try_files" => file.try_files.extend(this.texts(option)?),
-                "try_policy" => file.try_policy = this.try_policy(option)?,
-                "split_path" => file.split_path = this.texts(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&FILE, line.lines(), &mut file)?;
         Some(file)
-    }
-
-    /// The one word of a line that names how to choose among files.
-    pub(super) fn try_policy(&mut self, line: &Directive) -> Option<String> {
-        let word = self.single(line)?;
-        self.one_of(word, &TRY_POLICIES)
     }
 
     fn not_matcher(
@@ -439,14 +627,8 @@ impl Lowering<'_> {
         line: &Directive,
         matcher: &mut ResponseMatcher,
     ) -> Option<()> {
-        let place = std::mem::replace(&mut self.place, "response matcher");
-        let read = match line.name.text.as_str() {
-            "status" => self
-                .statuses(line)
-                .map(|codes| matcher.status_code.extend(codes)),
-            "header" => self.header_condition(line, &line.args, &mut matcher.headers),
-            _ => self.unknown_option(line),
-        };
+        let place = std::mem::replace(&mut self.place, &RESPONSE);
+        let read = self.read_option(&RESPONSE, line, matcher);
         self.place = place;
         read
     }

@@ -5,12 +5,16 @@
 
 mod address;
 mod args;
-mod directives;
+mod client_auth;
+pub(crate) mod definition;
+pub(crate) mod directives;
+mod issuers;
 mod listen;
+mod log_formats;
 mod logs;
-mod matchers;
+pub(crate) mod matchers;
 mod no_effect;
-mod options;
+pub(crate) mod options;
 mod origins;
 mod outcome;
 mod pki;
@@ -19,9 +23,9 @@ mod scope;
 mod servers;
 mod shorthand;
 mod size;
-mod tls;
 mod tls_app;
 mod tls_dns;
+mod tls_policies;
 mod trust_pool;
 
 use std::collections::BTreeMap;
@@ -34,6 +38,7 @@ use crate::tree::File;
 
 pub(crate) use size::parse_size;
 
+use definition::{NO_OPTIONS, OptionTable};
 use options::GlobalOptions;
 use routes::DirectiveOrder;
 use scope::Scopes;
@@ -95,8 +100,8 @@ struct Lowering<'r> {
     next_group: u32,
     /// The number of the next access log without a name.
     next_log: u32,
-    /// The directive or option whose lines are being read; it finds the right usage text.
-    place: &'static str,
+    /// The directive or option whose lines are being read.
+    place: &'static dyn OptionTable,
     /// The name of the line that is being read; messages about its words give it.
     subject: String,
     /// Named routes that the site being lowered invokes.
@@ -115,12 +120,12 @@ impl<'r> Lowering<'r> {
             report,
             loader,
             options: GlobalOptions::default(),
-            order: DirectiveOrder::default(),
+            order: DirectiveOrder::of(directives::IN_ORDER),
             scopes: Scopes::default(),
             named_routes: BTreeMap::new(),
             next_group: 0,
             next_log: 0,
-            place: "",
+            place: &NO_OPTIONS,
             subject: String::new(),
             invoked: Vec::new(),
             site_files: Vec::new(),

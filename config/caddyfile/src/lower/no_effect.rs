@@ -1,113 +1,91 @@
 //! Warns about accepted lines that have no effect: one walk over the tree reports each such line.
 //!
-//! `registry::running` lists these words. Lines that the server rejects are reported by the server itself.
+//! Definitions say which lines these are. Lines that the server rejects are reported by the server itself.
 
 use sluice_diag::{Diagnostic, Report};
 
 use super::args::GLOBAL;
-use crate::registry::{Running, running};
+use super::definition::{Block, Entry, OptionTable, Verdict};
+use super::directives;
+use super::options::GLOBAL_OPTIONS;
 use crate::tree::{Directive, File, Token};
 
-/// The place of lines that are directives.
-const DIRECTIVES: &str = "";
+/// What the first words of lines are: options of a table, or directives.
+type Names = Option<&'static dyn OptionTable>;
 
 /// Warns of every line without effect. The tree has to be one that was lowered without errors.
 pub(super) fn warn(file: &File, report: &mut Report) {
     if let Some(global) = &file.global {
-        warn_lines(GLOBAL, &global.body, report);
+        warn_lines(Some(&GLOBAL_OPTIONS), &global.body, report);
     }
     for named in &file.named_routes {
-        warn_lines(DIRECTIVES, &named.body, report);
+        warn_lines(None, &named.body, report);
     }
     for site in &file.sites {
-        warn_lines(DIRECTIVES, &site.body, report);
+        warn_lines(None, &site.body, report);
     }
 }
 
 /// The parser limits how deep blocks are nested, and with it the depth of this.
-fn warn_lines(place: &'static str, lines: &[Directive], report: &mut Report) {
+fn warn_lines(names: Names, lines: &[Directive], report: &mut Report) {
     for line in lines {
-        let name = line.name.text.as_str();
-        match running(place, name) {
-            Running::Idle(holds) => report.push(warning(&line.name, &title(place, name), holds)),
-            Running::Whole | Running::Always(_) | Running::Partly(_) => {
-                warn_words(place, line, report);
-                warn_inside(place, line, report);
+        let Some(entry) = find(names, &line.name.text) else {
+            continue;
+        };
+        if let Verdict::NoEffect(instead) = entry.verdict {
+            report.push(warning(&line.name, &title(names, entry), instead));
+            continue;
+        }
+        if let Some(idle) = entry.idle_arguments {
+            let has_effect = |word: &Token| idle.working.contains(&word.text.as_str());
+            for word in line.args.iter().filter(|word| !has_effect(word)) {
+                let what = format!("{} `{}`", idle.kind, word.text);
+                report.push(warning(word, &what, idle.instead));
+            }
+        }
+        warn_block(entry, line, report);
+    }
+}
+
+fn find(names: Names, name: &str) -> Option<&'static Entry> {
+    let Some(table) = names else {
+        return directives::find(name).map(|known| &known.entry);
+    };
+    let others = || table.others().and_then(|others| others.find(name));
+    table.find(name).or_else(others)
+}
+
+fn warn_block(entry: &Entry, line: &Directive, report: &mut Report) {
+    let of = |modules: &[(&str, &'static dyn OptionTable)], name: &str| {
+        let module = modules.iter().find(|(module, _)| *module == name);
+        module.map(|(_, table)| *table)
+    };
+    match entry.block {
+        Block::Free => {}
+        Block::Directives => warn_lines(None, line.lines(), report),
+        Block::Options(table) => warn_lines(Some(table), line.lines(), report),
+        Block::Modules(modules) => {
+            let module = line.args.first().map_or("", |word| word.text.as_str());
+            if let Some(table) = of(modules, module) {
+                warn_lines(Some(table), line.lines(), report);
+            }
+        }
+        Block::ModuleLines(modules) => {
+            for inner in line.lines() {
+                if let Some(table) = of(modules, &inner.name.text) {
+                    warn_lines(Some(table), inner.lines(), report);
+                }
             }
         }
     }
 }
 
-/// Warns of single words without effect, on lines of which others have one.
-fn warn_words(place: &'static str, line: &Directive, report: &mut Report) {
-    let (what, works, holds) = match (place, line.name.text.as_str()) {
-        ("bind" | "servers", "protocols") => (
-            "protocol",
-            &["h1", "h2", "h2c"][..],
-            "clients that offer it speak HTTP/2 or HTTP/1.1 as well",
-        ),
-        ("tls", "alpn") => (
-            "application protocol",
-            &["h2", "http/1.1"][..],
-            "it is not offered: `h2` and `http/1.1` are what is spoken",
-        ),
-        _ => return,
-    };
-    for word in &line.args {
-        if !works.contains(&word.text.as_str()) {
-            let what = format!("{what} `{}`", word.text);
-            report.push(warning(word, &what, holds));
-        }
-    }
-}
-
-fn warn_inside(place: &'static str, line: &Directive, report: &mut Report) {
-    let Some(inner) = inside(place, line) else {
-        return;
-    };
-    match (running(inner, "*"), line.args.first()) {
-        // No setting of the module has an effect, and so neither has naming it, with or without a block.
-        (Running::Idle(holds), Some(module)) => {
-            let title = format!("{} `{}`", inner_kind(inner), module.text);
-            report.push(warning(module, &title, holds));
-        }
-        _ => warn_lines(inner, line.lines(), report),
-    }
-}
-
-/// The place of the lines inside a line; `None` where none of them could be without effect.
-fn inside(place: &str, line: &Directive) -> Option<&'static str> {
-    let module = line.args.first().map_or("", |word| word.text.as_str());
-    match (place, line.name.text.as_str(), module) {
-        (DIRECTIVES, "handle" | "handle_errors" | "handle_path" | "route", _)
-        | ("reverse_proxy", "handle_response", _) => Some(DIRECTIVES),
-        (DIRECTIVES, "bind", _) | (GLOBAL, "default_bind", _) => Some("bind"),
-        (DIRECTIVES | GLOBAL, "log", _) => Some("log"),
-        // `forward_auth` takes the options of a proxy besides its own.
-        (DIRECTIVES, "reverse_proxy" | "forward_auth", _) => Some("reverse_proxy"),
-        (DIRECTIVES, "rate_limit", _) => Some("rate_limit"),
-        (DIRECTIVES, "tls", _) => Some("tls"),
-        (GLOBAL | "servers", "metrics", _) => Some("metrics option"),
-        (GLOBAL, "pki", _) => Some("pki"),
-        (GLOBAL, "servers", _) => Some("servers"),
-        ("log", "format", _) => Some("format"),
-        ("pki", "ca", _) => Some("ca"),
-        ("reverse_proxy", "dynamic", "a" | "srv") => Some("dynamic"),
-        ("reverse_proxy", "transport", "http") => Some("transport http"),
-        _ => None,
-    }
-}
-
-/// What a module that stands in a place of its own is called.
-fn inner_kind(inner: &str) -> &str {
-    inner.split_once(' ').map_or(inner, |(kind, _)| kind)
-}
-
-fn title(place: &str, name: &str) -> String {
-    match place {
-        DIRECTIVES => format!("directive `{name}`"),
-        GLOBAL => format!("global option `{name}`"),
-        place => format!("option `{name}` of `{place}`"),
+fn title(names: Names, entry: &Entry) -> String {
+    let name = entry.name;
+    match names.map(|table| table.name()) {
+        None => format!("directive `{name}`"),
+        Some(GLOBAL) => format!("global option `{name}`"),
+        Some(place) => format!("option `{name}` of `{place}`"),
     }
 }
 
@@ -120,24 +98,19 @@ fn warning(word: &Token, what: &str, holds: &str) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry::GAPS;
+    use crate::registry::{directives, global_tables, site_tables};
     use crate::{MemoryLoader, adapt};
 
     /// How each line without effect is written in a Caddyfile; `$` stands for it.
     const AROUND: &[(&str, &str)] = &[
         ("", ":80 {\n$\n}"),
-        ("bind", ":80 {\nbind 127.0.0.1 {\n$\n}\n}"),
-        ("format", ":80 {\nlog {\nformat json {\n$\n}\n}\n}"),
         ("rate_limit", ":80 {\nrate_limit {\n$\n}\n}"),
         ("dynamic", ":80 {\nreverse_proxy {\ndynamic a {\n$\n}\n}\n}"),
         (
             "transport http",
             ":80 {\nreverse_proxy a:1 {\ntransport http {\n$\n}\n}\n}",
         ),
-        ("tls", "a.example {\ntls {\n$\n}\n}"),
         (GLOBAL, "{\n$\n}"),
-        ("metrics option", "{\nmetrics {\n$\n}\n}"),
-        ("servers", "{\nservers {\n$\n}\n}"),
     ];
 
     fn warnings(text: &str) -> Vec<String> {
@@ -154,22 +127,49 @@ mod tests {
         sorted.iter().map(|found| found.title.clone()).collect()
     }
 
-    /// The walk reads no words behind a name, so every gap can be tried by its name alone.
+    /// The walk reads no words behind a name, so every line can be tried by its name alone.
     #[test]
-    fn every_word_without_effect_is_found_once() {
-        let idle = GAPS
-            .iter()
-            .filter(|gap| matches!(gap.running, Running::Idle(_)));
-        for gap in idle {
-            let around = AROUND.iter().find(|(place, _)| *place == gap.place);
-            let (_, around) = around.unwrap_or_else(|| panic!("{gap:?} is not tried"));
-            let text = around.replace('$', gap.name);
-            let said = warnings(&text);
-            let named = |title: &String| gap.name == "*" || title.contains(gap.name);
+    fn every_line_without_effect_is_found_once() {
+        let directives = directives().map(|known| ("", &known.entry));
+        let tables = site_tables().into_iter().chain(global_tables());
+        let options = tables.flat_map(|table| table.entries().map(|entry| (table.name(), entry)));
+        let is_idle = |entry: &Entry| matches!(entry.verdict, Verdict::NoEffect(_));
+        for (place, entry) in directives
+            .chain(options)
+            .filter(|(_, entry)| is_idle(entry))
+        {
+            let name = entry.name;
+            let around = AROUND.iter().find(|(known, _)| *known == place);
+            let (_, around) =
+                around.unwrap_or_else(|| panic!("`{name}` of `{place}` is not tried"));
+            let titles = warnings(&around.replace('$', name));
             assert!(
-                matches!(said.as_slice(), [only] if named(only)),
-                "{gap:?}: {said:?}"
+                matches!(titles.as_slice(), [only] if only.contains(name)),
+                "{place} {name}: {titles:?}"
             );
+        }
+    }
+
+    /// Blocks that contain directives, and directives that take the options of `reverse_proxy` besides their own.
+    #[test]
+    fn lines_without_effect_are_found_in_every_block() {
+        for around in [
+            ":80 {\nintercept {\nhandle_response {\n$\n}\n}\n}",
+            ":80 {\nreverse_proxy a:1 {\nhandle_response {\n$\n}\n}\n}",
+            ":80 {\nhandle_errors {\nroute {\n$\n}\n}\n}",
+            "&(named) {\n$\n}",
+        ] {
+            let titles = warnings(&around.replace('$', "push /a"));
+            assert_eq!(titles, ["directive `push` has no effect yet"], "{around}");
+        }
+        for around in [
+            ":80 {\nphp_fastcgi {\n$\n}\n}",
+            ":80 {\nforward_auth {\n$\n}\n}",
+            ":80 {\nreverse_proxy {\n$\n}\n}",
+        ] {
+            let titles = warnings(&around.replace('$', "dynamic a b {\ndial_fallback_delay 1s\n}"));
+            let title = "option `dial_fallback_delay` of `dynamic` has no effect yet";
+            assert_eq!(titles, [title], "{around}");
         }
     }
 

@@ -4,6 +4,9 @@ use sluice_model::logging::Log;
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy, Issuer};
 use sluice_model::{RawModule, Route};
 
+/// The results of a directive; none when it was refused.
+pub(super) type Outcomes = Option<Vec<Outcome>>;
+
 /// One result of a directive, under the name it is sorted by.
 #[derive(Clone, Debug)]
 pub(super) struct Ordered {

@@ -6,26 +6,21 @@ use sluice_model::handler::Subroute;
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
 use super::Lowering;
+use super::definition::Definition;
 use super::outcome::{Ordered, Outcome};
-use crate::registry;
 use crate::tree::Directive;
 
 /// The order in which directives run, first to last.
 #[derive(Clone, Debug)]
 pub(super) struct DirectiveOrder(pub(super) Vec<String>);
 
-impl Default for DirectiveOrder {
-    fn default() -> Self {
-        Self(
-            registry::DIRECTIVE_ORDER
-                .iter()
-                .map(|name| name.to_string())
-                .collect(),
-        )
-    }
-}
-
 impl DirectiveOrder {
+    /// The order of a list of definitions.
+    pub(super) fn of(definitions: &[&Definition]) -> DirectiveOrder {
+        let names = definitions.iter().map(|known| known.entry.name);
+        DirectiveOrder(names.map(str::to_string).collect())
+    }
+
     fn position(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|other| other == name)
     }

@@ -85,6 +85,17 @@ impl Lowering<'_> {
         Some((Vec::new(), &line.args))
     }
 
+    /// The matcher and the words after it; a single word is not a matcher, whatever it looks like.
+    pub(super) fn lone_or_matched<'t>(
+        &mut self,
+        line: &'t Directive,
+    ) -> Option<(Vec<MatcherSet>, &'t [Token])> {
+        match line.args.len() {
+            1 => Some((Vec::new(), &line.args)),
+            _ => self.matched(line),
+        }
+    }
+
     /// Where the conditions of the matcher with this name were written.
     pub(super) fn conditions_of(&self, name: &str) -> Vec<(String, Place)> {
         let mut scopes = self.scopes.0.iter().rev();

@@ -270,12 +270,14 @@ impl Lowering<'_> {
                 ..ConnectionPolicy::default()
             });
         }
-        if let Some(conflict) = super::tls::join_policies(&mut server.tls_connection_policies) {
+        if let Some(conflict) =
+            super::tls_policies::join_policies(&mut server.tls_connection_policies)
+        {
             self.refuse_conflict(shares, conflict);
         }
     }
 
-    fn refuse_conflict(&mut self, shares: &[Share], conflict: super::tls::Conflict) {
+    fn refuse_conflict(&mut self, shares: &[Share], conflict: super::tls_policies::Conflict) {
         let mut addresses = shares.iter().flat_map(|share| &share.addresses);
         let named = addresses.find(|address| conflict.names.contains(&address.host));
         let Some(address) = named.or_else(|| shares.first()?.addresses.first()) else {

@@ -9,12 +9,12 @@ use sluice_model::tls::{
 
 use super::Lowering;
 use super::address::SiteAddress;
+use super::issuers::default_authorities;
 use super::listen::{Pairing, Pairings, Share};
 use super::options::GlobalOptions;
 use super::outcome::{Outcome, TlsOutcome};
 use super::routes::insertion_sort;
 use super::servers::hosts;
-use super::tls::default_authorities;
 
 /// What is gathered while the sites are visited.
 #[derive(Default)]

@@ -4,8 +4,40 @@ use serde_json::Value;
 use sluice_model::{RawModule, Storage};
 
 use super::Lowering;
+use super::definition::Read::Elsewhere;
+use super::definition::Verdict::Partly;
+use super::definition::{Options, option};
 use super::matchers::inner_line;
 use crate::tree::Directive;
+
+/// The options of all sources. Each source has few and reads its own.
+pub(super) static TRUST_POOL: Options<()> = Options::new(
+    "trust_pool",
+    &[
+        option("trust_der", "trust_der <base64_der>", Elsewhere),
+        option("pem_file", "pem_file <pem_file>...", Elsewhere),
+        option("authority", "authority <ca_name>...", Elsewhere),
+        option("storage", "storage <storage_module>", Elsewhere),
+        option("keys", "keys <storage_keys>...", Elsewhere),
+        option("endpoints", "endpoints <endpoints...>", Elsewhere),
+        option("tls", "tls <tls_config>", Elsewhere),
+        option("source", "source <ca_module>", Elsewhere),
+        option("ca", "ca <ca_module>", Elsewhere),
+        option("insecure_skip_verify", "insecure_skip_verify", Elsewhere),
+        option(
+            "handshake_timeout",
+            "handshake_timeout <duration>",
+            Elsewhere,
+        ),
+        option("server_name", "server_name <name>", Elsewhere),
+        option::<()>(
+            "renegotiation",
+            "renegotiation <never|once|freely>",
+            Elsewhere,
+        )
+        .but(Partly("`never`")),
+    ],
+);
 
 const POOLS: [&str; 8] = [
     "file",
@@ -21,7 +53,7 @@ const POOLS: [&str; 8] = [
 impl Lowering<'_> {
     /// Reads a source of CA certificates from a line that begins with its name.
     pub(super) fn trust_pool(&mut self, line: &Directive) -> Option<RawModule> {
-        let place = std::mem::replace(&mut self.place, "trust_pool");
+        let place = std::mem::replace(&mut self.place, &TRUST_POOL);
         let pool = match line.name.text.as_str() {
             "file" => self.listed_pool(line, "pem_file", "pem_files"),
             "pki_root" | "pki_intermediate" => self.listed_pool(line, "authority", "authority"),
@@ -45,6 +77,7 @@ impl Lowering<'_> {
     fn listed_pool(&mut self, line: &Directive, option: &str, key: &str) -> Option<RawModule> {
         let mut values: Vec<String> = super::args::texts(&line.args);
         self.each(line.lines(), |this, inner| {
+            this.known_option(inner)?;
             if inner.name.text != option {
                 return this.unknown_option(inner);
             }
@@ -64,6 +97,7 @@ impl Lowering<'_> {
         let mut keys: Vec<String> = super::args::texts(&line.args);
         let mut storage: Option<Storage> = None;
         self.each(line.lines(), |this, option| {
+            this.known_option(option)?;
             match option.name.text.as_str() {
                 "keys" => keys.extend(this.texts(option)?),
                 "storage" if storage.is_some() => return this.duplicate(option),
@@ -88,6 +122,7 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut sources: Vec<Value> = Vec::new();
         self.each(line.lines(), |this, option| {
+            this.known_option(option)?;
             match (option.name.text.as_str(), inner_line(option)) {
                 ("source", Some(source)) => sources.push(this.trust_pool(&source)?.into()),
                 ("source", None) => return this.missing(option, "a source of CA certificates"),
@@ -104,6 +139,7 @@ impl Lowering<'_> {
         let mut endpoints = super::args::texts(&line.args);
         let mut pool = RawModule::new();
         self.each(line.lines(), |this, option| {
+            this.known_option(option)?;
             match option.name.text.as_str() {
                 "endpoints" => endpoints.extend(this.texts(option)?),
                 "tls" => {
@@ -122,6 +158,7 @@ impl Lowering<'_> {
         self.between(line, &line.args, 0, 0)?;
         let mut tls = RawModule::new();
         self.each(line.lines(), |this, option| {
+            this.known_option(option)?;
             let (key, value): (&str, Value) = match option.name.text.as_str() {
                 "ca" => match inner_line(option) {
                     Some(source) => ("ca", this.trust_pool(&source)?.into()),

@@ -5,19 +5,21 @@
 //! lowering for both.
 
 mod address;
-mod answers;
 mod auth;
 mod conditions;
 mod detect;
+mod errors;
 mod fastcgi;
 mod files;
 mod globals;
+mod headers;
 mod limits;
 mod logs;
 mod pieces;
 mod placeholders;
 mod print;
 mod proxy;
+
 mod rewriting;
 mod site;
 mod tls;

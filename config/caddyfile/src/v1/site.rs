@@ -5,7 +5,7 @@ use super::Page;
 use super::detect::{ORDER, is_plugin};
 use super::pieces::{Piece, bare, line};
 use super::translation::Translation;
-use crate::registry::{DIRECTIVE_ORDER, old_name};
+use crate::registry::{self, old_names::old_name};
 use crate::tree::{Directive, Site, Token};
 
 impl Translation<'_> {
@@ -120,10 +120,7 @@ impl Translation<'_> {
             .iter()
             .filter(|step| !(step.is_free() && (!rewrites || step.is_unconditional())))
             .collect();
-        let rank = |piece: &&Piece| {
-            let name = piece.line.name.text.as_str();
-            DIRECTIVE_ORDER.iter().position(|known| *known == name)
-        };
+        let rank = |piece: &&Piece| registry::position(&piece.line.name.text);
         let sorted = ordered.is_sorted_by_key(rank);
         // Those of one name are sorted by paths; only proxies are in that order already.
         let twins = |pair: &[&Piece]| {

@@ -1,16 +1,47 @@
 //! `bind`: the addresses a site listens on.
 
-use super::Outcomes;
 use crate::lower::Lowering;
 use crate::lower::args::texts;
-use crate::lower::outcome::{Bind, Outcome};
+use crate::lower::definition::Read::Choices;
+use crate::lower::definition::Verdict::Partly;
+use crate::lower::definition::{Definition, IdleArguments, Options, directive, option};
+use crate::lower::outcome::{Bind, Outcome, Outcomes};
 use crate::tree::Directive;
+
+/// `bind`.
+pub(super) static BIND: Definition = directive("bind", "bind <hosts...> [{ … }]", |cx, line| {
+    cx.bind(line)
+})
+.with(&OPTIONS);
+
+/// The options of `bind`; `default_bind` has the same.
+pub(in crate::lower) static OPTIONS: Options<Bind> = Options::new(
+    "bind",
+    &[option::<Bind>(
+        "protocols",
+        "protocols [h1|h2|h2c|h3]",
+        Choices(&PROTOCOLS, |bind| &mut bind.protocols),
+    )
+    .but(Partly(NO_HTTP3))
+    .idle_arguments(&IDLE_PROTOCOLS)],
+);
 
 /// The protocols a listener may speak.
 pub(in crate::lower) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h2c", "h3"];
 
+/// The verdict on lists of protocols.
+pub(in crate::lower) const NO_HTTP3: &str =
+    "`h1`, `h2` and `h2c`; `h3` has no effect: clients that offer it speak the others as well";
+
+/// The protocols that have no effect.
+pub(in crate::lower) static IDLE_PROTOCOLS: IdleArguments = IdleArguments {
+    kind: "protocol",
+    working: &["h1", "h2", "h2c"],
+    instead: "clients that offer it speak HTTP/2 or HTTP/1.1 as well",
+};
+
 impl Lowering<'_> {
-    pub(super) fn bind(&mut self, line: &Directive) -> Outcomes {
+    fn bind(&mut self, line: &Directive) -> Outcomes {
         self.read_bind(line).map(|bind| vec![Outcome::Bind(bind)])
     }
 
@@ -21,18 +52,7 @@ impl Lowering<'_> {
             addresses: texts(&line.args),
             protocols: Vec::new(),
         };
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "protocols" => {
-                    this.texts(option)?;
-                    for word in &option.args {
-                        bind.protocols.push(this.one_of(word, &PROTOCOLS)?);
-                    }
-                }
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&OPTIONS, line.lines(), &mut bind)?;
         Some(bind)
     }
 }

@@ -3,33 +3,92 @@
 use sluice_model::Handler;
 use sluice_model::handler::{Encode, LevelEncoder, ZstdEncoder};
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::{Choice, Elsewhere, With};
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::tree::{Directive, Token};
 
-/// The encodings there are. Brotli is ours; Caddy has it only for files compressed ahead.
+/// `encode`.
+pub(super) static ENCODE: Definition = directive(
+    "encode",
+    "encode [<matcher>] [<formats...>] [{ … }]",
+    |cx, line| cx.encode(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<Encode> = Options::new(
+    "encode",
+    &[
+        option(
+            "gzip",
+            "gzip [<level>]",
+            With(|cx, line, encode| cx.encoding(line, &line.name, &line.args, encode)),
+        ),
+        option(
+            "zstd",
+            "zstd [<level>]",
+            With(|cx, line, encode| cx.encoding(line, &line.name, &line.args, encode)),
+        ),
+        option(
+            "br",
+            "br [<level>]",
+            With(|cx, line, encode| cx.encoding(line, &line.name, &line.args, encode)),
+        ),
+        option(
+            "minimum_length",
+            "minimum_length <length>",
+            With(|cx, line, encode| {
+                encode.minimum_length = cx.single_number(line, "a number of bytes")?;
+                Some(())
+            }),
+        ),
+        option(
+            "match",
+            "match <inline_response_matcher>",
+            With(|cx, line, encode| {
+                encode.r#match = Some(cx.response_matcher(line)?);
+                Some(())
+            }),
+        ),
+        option("level", "level <level>", Elsewhere),
+        option("disable_checksum", "disable_checksum", Elsewhere),
+    ],
+);
+
+static ZSTD: Options<ZstdEncoder> = Options::new(
+    "encode",
+    &[
+        option(
+            "level",
+            "level <level>",
+            Choice(&ZSTD_LEVELS, |zstd| &mut zstd.level),
+        ),
+        option(
+            "disable_checksum",
+            "disable_checksum",
+            With(|cx, line, zstd| {
+                cx.flag(line)?;
+                zstd.checksum = Some(false);
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// The supported encodings. Brotli is ours; Caddy has it only for files compressed ahead.
 const ENCODINGS: [&str; 3] = ["gzip", "zstd", "br"];
 
+const ZSTD_LEVELS: [&str; 4] = ["fastest", "default", "better", "best"];
+
 impl Lowering<'_> {
-    pub(super) fn encode(&mut self, line: &Directive) -> Outcomes {
+    fn encode(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             let mut encode = Encode::default();
             for word in args {
                 this.encoding(line, word, &[], &mut encode)?;
             }
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "minimum_length" => {
-                        encode.minimum_length = this.single_number(option, "a number of bytes")?;
-                    }
-                    "match" => encode.r#match = Some(this.response_matcher(option)?),
-                    name if ENCODINGS.contains(&name) => {
-                        this.encoding(option, &option.name, &option.args, &mut encode)?;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut encode)?;
             if encode.prefer.is_empty() {
                 encode.prefer = vec!["zstd".into(), "gzip".into()];
                 encode.encodings.zstd = Some(ZstdEncoder::default());
@@ -72,24 +131,10 @@ impl Lowering<'_> {
     fn zstd(&mut self, line: &Directive, level: Option<&Token>) -> Option<ZstdEncoder> {
         let mut zstd = ZstdEncoder::default();
         if let Some(word) = level {
-            zstd.level = self.one_of(word, &["fastest", "default", "better", "best"])?;
+            zstd.level = self.one_of(word, &ZSTD_LEVELS)?;
         }
         if line.name.text == "zstd" {
-            self.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "level" => {
-                        let word = this.single(option)?;
-                        let levels = ["fastest", "default", "better", "best"];
-                        zstd.level = this.one_of(word, &levels)?;
-                    }
-                    "disable_checksum" => {
-                        this.flag(option)?;
-                        zstd.checksum = Some(false);
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
+            self.read_lines(&ZSTD, line.lines(), &mut zstd)?;
         }
         Some(zstd)
     }

@@ -3,15 +3,147 @@
 use sluice_model::Handler;
 use sluice_model::handler::{Browse, FileServer, NoSettings};
 
-use super::Outcomes;
 use crate::lower::Lowering;
-use crate::tree::{Directive, Token};
+use crate::lower::definition::Block;
+use crate::lower::definition::Read::{Flag, Text, Texts, With};
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
+use crate::tree::Directive;
+
+/// `file_server`.
+pub(super) static FILE_SERVER: Definition = directive(
+    "file_server",
+    "file_server [<matcher>] [browse] [{ … }]",
+    |cx, line| cx.file_server(line),
+)
+.with(&OPTIONS);
+
+static OPTIONS: Options<FileServer> = Options::new(
+    "file_server",
+    &[
+        option(
+            "fs",
+            "fs <backend...>",
+            With(|cx, line, server| {
+                if !server.fs.is_empty() {
+                    return cx.duplicate(line);
+                }
+                server.fs = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option("root", "root <path>", Text(|server| &mut server.root)),
+        option(
+            "hide",
+            "hide <files...>",
+            // Lines add up, so that imported snippets and a site hide what each names.
+            With(|cx, line, server| {
+                let mut patterns = cx.texts(line)?;
+                patterns.retain(|pattern| !server.hide.contains(pattern));
+                server.hide.extend(patterns);
+                Some(())
+            }),
+        ),
+        option(
+            "index",
+            "index <filenames...>",
+            Texts(|server| &mut server.index_names),
+        ),
+        option::<FileServer>(
+            "browse",
+            "browse [<template_file>] [{ … }]",
+            With(|cx, line, server| {
+                if server.browse.is_some() {
+                    return cx.duplicate(line);
+                }
+                server.browse = Some(cx.browse(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&BROWSE)),
+        option(
+            "precompressed",
+            "precompressed [<formats...>]",
+            With(|cx, line, server| cx.precompressed(line, server)),
+        ),
+        option(
+            "status",
+            "status <status>",
+            With(|cx, line, server| {
+                let word = cx.single(line)?;
+                server.status_code = cx.status(word)?;
+                Some(())
+            }),
+        ),
+        option(
+            "disable_canonical_uris",
+            "disable_canonical_uris",
+            With(|cx, line, server| {
+                cx.flag(line)?;
+                server.canonical_uris = Some(false);
+                Some(())
+            }),
+        ),
+        option(
+            "pass_thru",
+            "pass_thru",
+            Flag(|server| &mut server.pass_thru),
+        ),
+        option(
+            "etag_file_extensions",
+            "etag_file_extensions <extensions...>",
+            Texts(|server| &mut server.etag_file_extensions),
+        ),
+    ],
+);
+
+static BROWSE: Options<Browse> = Options::new(
+    "browse",
+    &[
+        option(
+            "reveal_symlinks",
+            "reveal_symlinks",
+            With(|cx, line, browse| {
+                if browse.reveal_symlinks {
+                    return cx.duplicate(line);
+                }
+                cx.flag(line)?;
+                browse.reveal_symlinks = true;
+                Some(())
+            }),
+        ),
+        option(
+            "sort",
+            "sort <sort_field> [<direction>]",
+            With(|cx, line, browse| {
+                cx.no_block(line)?;
+                cx.between(line, &line.args, 1, 2)?;
+                for word in &line.args {
+                    let words = ["name", "namedirfirst", "size", "time", "asc", "desc"];
+                    browse.sort.push(cx.one_of(word, &words)?);
+                }
+                Some(())
+            }),
+        ),
+        option(
+            "file_limit",
+            "file_limit <number>",
+            With(|cx, line, browse| {
+                if browse.file_limit != 0 {
+                    return cx.duplicate(line);
+                }
+                browse.file_limit = cx.single_number(line, "a number of entries")?;
+                Some(())
+            }),
+        ),
+    ],
+);
 
 /// Encodings that are looked for beside a file, in the order they are preferred by default.
 const PRECOMPRESSED: [&str; 3] = ["br", "zstd", "gzip"];
 
 impl Lowering<'_> {
-    pub(super) fn file_server(&mut self, line: &Directive) -> Outcomes {
+    fn file_server(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.between(line, args, 0, 1)?;
             let mut server = FileServer::default();
@@ -19,48 +151,12 @@ impl Lowering<'_> {
                 this.one_of(word, &["browse"])?;
                 server.browse = Some(Browse::default());
             }
-            this.each(line.lines(), |this, option| {
-                this.file_server_option(option, &mut server)?;
-                Some(())
-            })?;
+            this.read_options(&OPTIONS, line.lines(), &mut server)?;
             server
                 .hide
                 .extend(this.site_files.iter().map(|name| hidden(name)));
             Some(Handler::FileServer(Box::new(server)))
         })
-    }
-
-    fn file_server_option(&mut self, line: &Directive, server: &mut FileServer) -> Option<()> {
-        match line.name.text.as_str() {
-            "fs" if !server.fs.is_empty() => return self.duplicate(line),
-            "fs" => server.fs = self.single_text(line)?,
-            "root" => server.root = self.single_text(line)?,
-            // Lines add up, so that imported snippets and a site hide what each names.
-            "hide" => {
-                let mut patterns = self.texts(line)?;
-                patterns.retain(|pattern| !server.hide.contains(pattern));
-                server.hide.extend(patterns);
-            }
-            "index" => server.index_names = self.texts(line)?,
-            "browse" if server.browse.is_some() => return self.duplicate(line),
-            "browse" => server.browse = Some(self.browse(line)?),
-            "precompressed" => self.precompressed(line, server)?,
-            "status" => {
-                let word = self.single(line)?;
-                server.status_code = self.status(word)?;
-            }
-            "disable_canonical_uris" => {
-                self.flag(line)?;
-                server.canonical_uris = Some(false);
-            }
-            "pass_thru" => {
-                self.flag(line)?;
-                server.pass_thru = true;
-            }
-            "etag_file_extensions" => server.etag_file_extensions = self.texts(line)?,
-            _ => return self.unknown_option(line),
-        }
-        Some(())
     }
 
     fn browse(&mut self, line: &Directive) -> Option<Browse> {
@@ -69,42 +165,8 @@ impl Lowering<'_> {
         if let Some(template) = line.args.first() {
             browse.template_file.clone_from(&template.text);
         }
-        self.each(line.lines(), |this, option| {
-            let place = std::mem::replace(&mut this.place, "browse");
-            let done = this.browse_option(option, &mut browse);
-            this.place = place;
-            done?;
-            Some(())
-        })?;
+        self.read_options(&BROWSE, line.lines(), &mut browse)?;
         Some(browse)
-    }
-
-    fn browse_option(&mut self, line: &Directive, browse: &mut Browse) -> Option<()> {
-        match line.name.text.as_str() {
-            "reveal_symlinks" if browse.reveal_symlinks => return self.duplicate(line),
-            "file_limit" if browse.file_limit != 0 => return self.duplicate(line),
-            "reveal_symlinks" => {
-                self.flag(line)?;
-                browse.reveal_symlinks = true;
-            }
-            "sort" => {
-                self.no_block(line)?;
-                self.between(line, &line.args, 1, 2)?;
-                for word in &line.args {
-                    browse.sort.push(self.sort_word(word)?);
-                }
-            }
-            "file_limit" => browse.file_limit = self.single_number(line, "a number of entries")?,
-            _ => return self.unknown_option(line),
-        }
-        Some(())
-    }
-
-    fn sort_word(&mut self, word: &Token) -> Option<String> {
-        self.one_of(
-            word,
-            &["name", "namedirfirst", "size", "time", "asc", "desc"],
-        )
     }
 
     fn precompressed(&mut self, line: &Directive, server: &mut FileServer) -> Option<()> {

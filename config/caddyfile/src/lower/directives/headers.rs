@@ -6,9 +6,10 @@ use sluice_model::Handler;
 use sluice_model::handler::{FieldValues, HeaderOps, Headers, Replacement, ResponseHeaderOps};
 use sluice_model::matcher::ResponseMatcher;
 
-use super::Outcomes;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::{Flag, With};
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::route;
 use crate::tree::{Directive, Token};
 
@@ -32,14 +33,44 @@ struct Marked {
 /// The fields that are only set where they are missing, by their usual spelling: as written, and the value.
 type Defaults = BTreeMap<String, (String, String)>;
 
+/// `header`.
+pub(super) static HEADER: Definition = directive(
+    "header",
+    "header [<matcher>] [[+|-|?|>]<field> [<value>|<find>] [<replace>]] [{ … }]",
+    |cx, line| cx.header(line),
+)
+.with(&OPTIONS);
+
+/// The options; any other line is a change to a header.
+static OPTIONS: Options<ResponseHeaderOps> = Options::new(
+    "header",
+    &[
+        option("defer", "defer", Flag(|ops| &mut ops.deferred)),
+        option(
+            "match",
+            "match <inline_response_matcher>",
+            With(|cx, line, ops| {
+                ops.require = Some(cx.response_matcher(line)?);
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// `request_header`.
+pub(super) static REQUEST_HEADER: Definition = directive(
+    "request_header",
+    "request_header [<matcher>] [[+|-]<field> [<value>|<find>] [<replace>]]",
+    |cx, line| cx.request_header(line),
+);
+
 impl Lowering<'_> {
-    pub(super) fn header(&mut self, line: &Directive) -> Outcomes {
+    fn header(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         if args.is_empty() && line.lines().is_empty() {
             return self.missing(line, "a field");
         }
-        let is_field =
-            |option: &&Directive| !matches!(option.name.text.as_str(), "defer" | "match");
+        let is_field = |option: &&Directive| !OPTIONS.has(&option.name.text);
         if let (false, Some(first)) = (args.is_empty(), line.lines().iter().find(is_field)) {
             let title = "`header` has both a field and a block";
             let diagnostic = first.name.error("unexpected-block", title, "the block");
@@ -55,19 +86,12 @@ impl Lowering<'_> {
             }
         }
         self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "defer" => {
-                    this.flag(option)?;
-                    ops.deferred = true;
-                }
-                "match" => ops.require = Some(this.response_matcher(option)?),
-                _ => {
-                    this.no_block(option)?;
-                    let (field, rest) = (&option.name, option.args.as_slice());
-                    this.response_change(option, field, rest, &mut ops, &mut defaults)?;
-                }
+            if !is_field(&option) {
+                return this.read_option(&OPTIONS, option, &mut ops);
             }
-            Some(())
+            this.no_block(option)?;
+            let (field, rest) = (&option.name, option.args.as_slice());
+            this.response_change(option, field, rest, &mut ops, &mut defaults)
         })?;
         // Each default has a handler of its own, which is for responses without that field; what `match` says is for
         // the other changes.
@@ -112,7 +136,7 @@ impl Lowering<'_> {
         Some(())
     }
 
-    pub(super) fn request_header(&mut self, line: &Directive) -> Outcomes {
+    fn request_header(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             let Some((field, rest)) = args.split_first() else {

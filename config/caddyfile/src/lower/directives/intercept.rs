@@ -1,22 +1,48 @@
-//! Directives that replace responses: `intercept`, `copy_response`, `copy_response_headers`, and
-//! the part of `reverse_proxy` that does so.
+//! `intercept`, and the options of `reverse_proxy` that replace responses.
 
 use std::collections::BTreeMap;
 
 use sluice_model::Handler;
-use sluice_model::handler::{CopyResponse, CopyResponseHeaders, Intercept, ResponseHandler};
+use sluice_model::handler::{Intercept, ResponseHandler};
 use sluice_model::matcher::ResponseMatcher;
 
-use super::Outcomes;
 use crate::lower::Lowering;
+use crate::lower::definition::Read::Elsewhere;
+use crate::lower::definition::{Block, Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::lower::routes::Sorting;
 use crate::tree::{Directive, Token};
 
 /// Named response matchers of one block.
 type Named = BTreeMap<String, ResponseMatcher>;
 
+/// `intercept`.
+pub(super) static INTERCEPT: Definition =
+    directive("intercept", "intercept [<matcher>] { … }", |cx, line| {
+        cx.intercept(line)
+    })
+    .with(&OPTIONS);
+
+/// The options; `response_handlers` reads them, since they go together and matchers stand between them.
+static OPTIONS: Options<()> = Options::new(
+    "intercept",
+    &[
+        option(
+            "replace_status",
+            "replace_status [<response_matcher>] <code>",
+            Elsewhere,
+        ),
+        option::<()>(
+            "handle_response",
+            "handle_response [<response_matcher>] { <directives...> }",
+            Elsewhere,
+        )
+        .holding(Block::Directives),
+    ],
+);
+
 impl Lowering<'_> {
-    pub(super) fn intercept(&mut self, line: &Directive) -> Outcomes {
+    fn intercept(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.exact::<0>(line, args)?;
             let mut rest = line
@@ -104,44 +130,6 @@ impl Lowering<'_> {
             .did_you_mean(guess)
             .help("define it in this block: `@name status 404`");
         self.refuse(diagnostic)
-    }
-
-    pub(super) fn copy_response(&mut self, line: &Directive) -> Outcomes {
-        self.handler(line, |this, args| {
-            this.between(line, args, 0, 1)?;
-            let mut copy = CopyResponse::default();
-            if let Some(word) = args.first() {
-                copy.status_code = this.status(word)?;
-            }
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "status" if !copy.status_code.0.is_empty() => return this.duplicate(option),
-                    "status" => {
-                        let word = this.single(option)?;
-                        copy.status_code = this.status(word)?;
-                    }
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
-            Some(Handler::CopyResponse(copy))
-        })
-    }
-
-    pub(super) fn copy_response_headers(&mut self, line: &Directive) -> Outcomes {
-        self.handler(line, |this, args| {
-            this.exact::<0>(line, args)?;
-            let mut copy = CopyResponseHeaders::default();
-            this.each(line.lines(), |this, option| {
-                match option.name.text.as_str() {
-                    "include" => copy.include.extend(this.texts(option)?),
-                    "exclude" => copy.exclude.extend(this.texts(option)?),
-                    _ => return this.unknown_option(option),
-                }
-                Some(())
-            })?;
-            Some(Handler::CopyResponseHeaders(copy))
-        })
     }
 }
 

@@ -1,52 +1,101 @@
-//! `log`: an access log for a site.
+//! `log`, `log_skip`, `log_name` and `log_append`: the access log of a site.
 
-use super::Outcomes;
+use sluice_model::Handler;
+use sluice_model::handler::LogAppend;
+use sluice_model::logging::Log;
+
+use super::vars::variable;
 use crate::lower::Lowering;
-use crate::lower::outcome::{AccessLog, Outcome};
+use crate::lower::args::texts;
+use crate::lower::definition::{Definition, directive};
+use crate::lower::logs::{LOG, LogLines};
+use crate::lower::outcome::{AccessLog, Outcome, Outcomes};
 use crate::tree::Directive;
 
+/// `log`.
+pub(super) static LOG_DIRECTIVE: Definition =
+    directive("log", "log [<logger_name>] [{ … }]", |cx, line| {
+        cx.log(line)
+    })
+    .with(&LOG);
+
+/// `log_skip`.
+pub(super) static LOG_SKIP: Definition =
+    directive("log_skip", "log_skip [<matcher>]", |cx, line| {
+        cx.log_skip(line)
+    });
+
+/// `log_skip` under its old name.
+pub(super) static SKIP_LOG: Definition = LOG_SKIP.formerly("skip_log");
+
+/// `log_name`.
+pub(super) static LOG_NAME: Definition =
+    directive("log_name", "log_name [<matcher>] <names...>", |cx, line| {
+        cx.log_name(line)
+    });
+
+/// `log_append`.
+pub(super) static LOG_APPEND: Definition = directive(
+    "log_append",
+    "log_append [<matcher>] [<]<key> <value>",
+    |cx, line| cx.log_append(line),
+);
+
 impl Lowering<'_> {
-    pub(super) fn log(&mut self, line: &Directive) -> Outcomes {
+    fn log(&mut self, line: &Directive) -> Outcomes {
         self.between(line, &line.args, 0, 1)?;
-        let mut log = AccessLog {
-            name: line
-                .args
-                .first()
-                .map(|word| word.text.clone())
-                .unwrap_or_default(),
-            hostnames: Vec::new(),
-            no_hostname: false,
-            log: None,
+        let mut lines = LogLines {
+            log: Log::default(),
+            access: Some(AccessLog {
+                name: line
+                    .args
+                    .first()
+                    .map(|word| word.text.clone())
+                    .unwrap_or_default(),
+                hostnames: Vec::new(),
+                no_hostname: false,
+                log: None,
+            }),
         };
-        let mut body = sluice_model::logging::Log::default();
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "hostnames" => log.hostnames.extend(this.texts(option)?),
-                "no_hostname" => {
-                    this.flag(option)?;
-                    log.no_hostname = true;
-                }
-                "include" | "exclude" => {
-                    let name = &option.name.text;
-                    let title = format!("an access log has no `{name}`");
-                    let diagnostic =
-                        option
-                            .name
-                            .error("unknown-option", title, "not an option here");
-                    return this.refuse(diagnostic.help("it belongs to the global option `log`"));
-                }
-                _ => this.log_option(option, &mut body)?,
-            }
-            Some(())
-        })?;
-        if body != sluice_model::logging::Log::default() {
-            if log.name.is_empty() {
-                log.name = format!("log{}", self.next_log);
+        self.read_options(&LOG, line.lines(), &mut lines)?;
+        let (mut access, mut log) = (lines.access?, lines.log);
+        if log != Log::default() {
+            if access.name.is_empty() {
+                access.name = format!("log{}", self.next_log);
                 self.next_log += 1;
             }
-            body.include = vec![format!("http.log.access.{}", log.name)];
-            log.log = Some(body);
+            log.include = vec![format!("http.log.access.{}", access.name)];
+            access.log = Some(log);
         }
-        Some(vec![Outcome::Log(Box::new(log))])
+        Some(vec![Outcome::Log(Box::new(access))])
+    }
+
+    fn log_skip(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            this.exact::<0>(line, args)?;
+            Some(variable("log_skip", true.into()))
+        })
+    }
+
+    fn log_name(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            this.between(line, args, 1, usize::MAX)?;
+            Some(variable("access_logger_names", texts(args).into()))
+        })
+    }
+
+    fn log_append(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            let [key, value] = this.exact::<2>(line, args)?;
+            let (early, key) = match key.text.strip_prefix('<') {
+                Some(name) if !name.is_empty() => (true, name),
+                _ => (false, key.text.as_str()),
+            };
+            let (key, value) = (key.to_string(), value.text.clone());
+            Some(Handler::LogAppend(LogAppend { key, value, early }))
+        })
     }
 }

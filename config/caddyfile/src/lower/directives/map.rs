@@ -4,14 +4,43 @@ use serde_json::Value;
 use sluice_model::Handler;
 use sluice_model::handler::{Map, Mapping};
 
-use super::{Outcomes, scalar};
+use super::scalar;
 use crate::lower::Lowering;
 use crate::lower::args::texts;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::Outcomes;
 use crate::registry::placeholders::EXACT;
 use crate::tree::Directive;
 
+/// `map`.
+pub(super) static MAP: Definition = directive(
+    "map",
+    "map [<matcher>] <source> <destinations...> { … }",
+    |cx, line| cx.map(line),
+)
+.with(&OPTIONS);
+
+/// The options; any other line is a row.
+static OPTIONS: Options<Map> = Options::new(
+    "map",
+    &[option(
+        "default",
+        "default <defaults...>",
+        With(|cx, line, map| {
+            cx.no_block(line)?;
+            if !map.defaults.is_empty() {
+                return cx.duplicate(line);
+            }
+            cx.between(line, &line.args, map.destinations.len(), usize::MAX)?;
+            map.defaults = texts(&line.args);
+            Some(())
+        }),
+    )],
+);
+
 impl Lowering<'_> {
-    pub(super) fn map(&mut self, line: &Directive) -> Outcomes {
+    fn map(&mut self, line: &Directive) -> Outcomes {
         self.handler(line, |this, args| {
             this.between(line, args, 2, usize::MAX)?;
             let (source, destinations) = (&args[0], &args[1..]);
@@ -29,8 +58,10 @@ impl Lowering<'_> {
                 ..Map::default()
             };
             this.each(line.lines(), |this, option| {
-                this.map_row(option, &mut map)?;
-                Some(())
+                match OPTIONS.has(&option.name.text) {
+                    true => this.read_option(&OPTIONS, option, &mut map),
+                    false => this.map_row(option, &mut map),
+                }
             })?;
             Some(Handler::Map(map))
         })
@@ -38,14 +69,6 @@ impl Lowering<'_> {
 
     fn map_row(&mut self, line: &Directive, map: &mut Map) -> Option<()> {
         self.no_block(line)?;
-        if line.name.text == "default" {
-            if !map.defaults.is_empty() {
-                return self.duplicate(line);
-            }
-            self.between(line, &line.args, map.destinations.len(), usize::MAX)?;
-            map.defaults = texts(&line.args);
-            return Some(());
-        }
         if let Some(word) = line.args.get(map.destinations.len()) {
             return self.surplus(line, word);
         }

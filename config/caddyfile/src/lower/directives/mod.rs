@@ -1,127 +1,180 @@
-//! One function for every directive, and the table that finds it.
+//! The directives: each file has the definition of a directive, or of a few that go together, and lowers it.
 
 mod acme_server;
-mod answers;
-mod auth;
-mod bind;
-pub(super) use bind::PROTOCOLS;
-mod blocks;
+mod basic_auth;
+pub(super) mod bind;
+mod copy_response;
 mod encode;
+mod error;
 mod file_server;
+mod forward_auth;
+mod handle;
+mod handle_errors;
 mod headers;
+mod in_flight;
 mod intercept;
-mod limits;
+mod invoke;
 mod log;
 mod map;
+mod metrics;
 mod php_fastcgi;
-mod proxy;
-mod proxy_upstreams;
-mod rewriting;
-mod small;
-mod transport;
-
-use std::borrow::Cow;
+mod push;
+mod rate_limit;
+mod redir;
+mod request_body;
+mod respond;
+mod reverse_proxy;
+mod rewrite;
+mod root;
+mod templates;
+mod tls;
+mod tracing;
+mod try_files;
+mod uri;
+mod vars;
 
 use sluice_diag::closest;
 use sluice_model::Handler;
 
 use super::Lowering;
-use super::outcome::{Ordered, Outcome};
+use super::definition::{Block, Definition, Verdict, directive};
+use super::outcome::{Ordered, Outcome, Outcomes};
 use super::routes::route;
-use crate::registry::{self, Verdict};
+use crate::registry::old_names::old_name;
 use crate::tree::{Directive, Token};
 
-/// What a directive amounts to; nothing when it was refused.
-type Outcomes = Option<Vec<Outcome>>;
+/// The directives that handle requests, in the order in which they run unless the option `order` changes it. It is Caddy's
+/// order; sluice's own two are placed where the `rate_limit` plugin recommends: before password hashing.
+pub(crate) static IN_ORDER: &[&Definition] = &[
+    &tracing::TRACING,
+    &map::MAP,
+    &vars::VARS,
+    &root::FS,
+    &root::ROOT,
+    &log::LOG_APPEND,
+    &log::SKIP_LOG,
+    &log::LOG_SKIP,
+    &log::LOG_NAME,
+    &headers::HEADER,
+    &copy_response::COPY_RESPONSE_HEADERS,
+    &request_body::REQUEST_BODY,
+    &redir::REDIR,
+    &rewrite::METHOD,
+    &rewrite::REWRITE,
+    &uri::URI,
+    &try_files::TRY_FILES,
+    &rate_limit::RATE_LIMIT,
+    &in_flight::IN_FLIGHT,
+    &basic_auth::BASICAUTH,
+    &basic_auth::BASIC_AUTH,
+    &forward_auth::FORWARD_AUTH,
+    &headers::REQUEST_HEADER,
+    &encode::ENCODE,
+    &push::PUSH,
+    &intercept::INTERCEPT,
+    &templates::TEMPLATES,
+    &invoke::INVOKE,
+    &handle::HANDLE,
+    &handle::HANDLE_PATH,
+    &handle::ROUTE,
+    &respond::ABORT,
+    &error::ERROR,
+    &copy_response::COPY_RESPONSE,
+    &respond::RESPOND,
+    &metrics::METRICS,
+    &reverse_proxy::REVERSE_PROXY,
+    &php_fastcgi::PHP_FASTCGI,
+    &file_server::FILE_SERVER,
+    &acme_server::ACME_SERVER,
+];
+
+/// The directives that have no place in the order: they set something of the site, or are refused.
+pub(crate) static UNORDERED: &[&Definition] = &[
+    &bind::BIND,
+    &handle_errors::HANDLE_ERRORS,
+    &log::LOG_DIRECTIVE,
+    &tls::TLS,
+    &PYTHON,
+    &TIMEOUTS,
+];
+
+static PYTHON: Definition = directive(
+    "python",
+    "python { module_wsgi|module_asgi|module_esgi <application> … }",
+    |_, _| None,
+)
+.but(Verdict::Plugin(
+    "run the application by itself and pass requests on with `reverse_proxy`",
+));
+
+static TIMEOUTS: Definition = directive("timeouts", "timeouts { … }", |_, _| None).but(
+    Verdict::Unreleased("use the global option `servers { timeouts { … } }`"),
+);
+
+fn all() -> impl Iterator<Item = &'static Definition> {
+    IN_ORDER.iter().chain(UNORDERED).copied()
+}
+
+/// The directive with this name.
+pub(crate) fn find(name: &str) -> Option<&'static Definition> {
+    all().find(|known| known.entry.name == name)
+}
+
+/// All directives, sorted by name.
+pub(crate) fn by_name() -> impl Iterator<Item = &'static Definition> {
+    let mut all: Vec<_> = all().collect();
+    all.sort_unstable_by_key(|known| known.entry.name);
+    all.into_iter()
+}
+
+/// The directive that has an option of this name, if only one has.
+fn owner_of(name: &str) -> Option<&'static str> {
+    let owns = |known: &&Definition| match known.entry.block {
+        Block::Options(table) => table.find(name).is_some(),
+        Block::Free | Block::Directives | Block::Modules(_) | Block::ModuleLines(_) => false,
+    };
+    let mut owners = all().filter(owns).map(|known| known.entry.name);
+    match (owners.next(), owners.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
+}
 
 impl Lowering<'_> {
     /// Lowers one directive.
     pub(super) fn directive(&mut self, line: &Directive) -> Option<Vec<Ordered>> {
         let name = line.name.text.as_str();
-        let Some(entry) = registry::directive(name) else {
+        let Some(definition) = find(name) else {
             return self.unknown_directive(line);
         };
-        if let Some(refused) = entry.verdict.refused() {
+        let verdict = definition.entry.verdict;
+        if let Some(refused) = verdict.refused() {
             let title = format!("directive `{name}` is not supported");
             let diagnostic = line.name.error("unsupported-directive", title, refused.why);
             return self.refuse(diagnostic.help(refused.instead));
         }
-        if let Verdict::Renamed(new) = entry.verdict {
+        if let Verdict::Renamed(new) = verdict {
             let title = format!("directive `{name}` has a new name");
             let diagnostic = line.name.warning("deprecated-directive", title, "old name");
             self.report.push(diagnostic.help(format!("write `{new}`")));
         }
-        let place = std::mem::replace(&mut self.place, entry.name);
+        let place = std::mem::replace(&mut self.place, definition);
         self.subject.clone_from(&line.name.text);
-        let outcomes = self.dispatch(name, line).map(|mut outcomes| {
+        let outcomes = (definition.lower)(self, line).map(|mut outcomes| {
             self.note_origin(line, &mut outcomes);
             outcomes
         });
         self.place = place;
-        // `handle_path` is sorted and grouped as the `handle` that it is.
-        let directive = if name == "handle_path" {
-            "handle"
-        } else {
-            name
-        };
         let ordered = |outcome| Ordered {
-            directive: directive.to_string(),
+            directive: definition.sorted_as.to_string(),
             outcome,
         };
         Some(outcomes?.into_iter().map(ordered).collect())
     }
 
-    fn dispatch(&mut self, name: &str, line: &Directive) -> Outcomes {
-        match name {
-            "abort" => self.abort(line),
-            "acme_server" => self.acme_server(line),
-            "basic_auth" | "basicauth" => self.basic_auth(line),
-            "bind" => self.bind(line),
-            "copy_response" => self.copy_response(line),
-            "copy_response_headers" => self.copy_response_headers(line),
-            "encode" => self.encode(line),
-            "error" => self.error(line),
-            "file_server" => self.file_server(line),
-            "forward_auth" => self.forward_auth(line),
-            "fs" => self.fs(line),
-            "handle" => self.handle(line),
-            "handle_errors" => self.handle_errors(line),
-            "handle_path" => self.handle_path(line),
-            "header" => self.header(line),
-            "in_flight" => self.in_flight(line),
-            "intercept" => self.intercept(line),
-            "invoke" => self.invoke(line),
-            "log" => self.log(line),
-            "log_append" => self.log_append(line),
-            "log_name" => self.log_name(line),
-            "log_skip" | "skip_log" => self.log_skip(line),
-            "map" => self.map(line),
-            "method" => self.method(line),
-            "metrics" => self.metrics(line),
-            "php_fastcgi" => self.php_fastcgi(line),
-            "push" => self.push(line),
-            "rate_limit" => self.rate_limit(line),
-            "redir" => self.redir(line),
-            "request_body" => self.request_body(line),
-            "request_header" => self.request_header(line),
-            "respond" => self.respond(line),
-            "reverse_proxy" => self.reverse_proxy(line),
-            "rewrite" => self.rewrite(line),
-            "root" => self.root(line),
-            "route" => self.route(line),
-            "templates" => self.templates(line),
-            "tls" => self.tls(line),
-            "tracing" => self.tracing(line),
-            "try_files" => self.try_files(line),
-            "uri" => self.uri(line),
-            "vars" => self.vars(line),
-            _ => self.unknown_directive(line),
-        }
-    }
-
     fn unknown_directive<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
-        let known = registry::DIRECTIVES.iter().map(|entry| entry.name);
+        let known = by_name().map(|known| known.entry.name);
         let mut diagnostic = line
             .name
             .error(
@@ -130,9 +183,9 @@ impl Lowering<'_> {
                 "not a directive",
             )
             .did_you_mean(closest(name, known));
-        if let Some(help) = registry::old_name(name) {
+        if let Some(help) = old_name(name) {
             diagnostic = diagnostic.help(help);
-        } else if let Some(owner) = registry::owner_of(name) {
+        } else if let Some(owner) = owner_of(name) {
             diagnostic = diagnostic.help(format!("`{name}` is an option of `{owner}`"));
         }
         self.refuse(diagnostic)
@@ -162,23 +215,4 @@ pub(super) fn scalar(text: &str) -> serde_json::Value {
         (_, Some(number)) => number.into(),
         (_, None) => text.into(),
     }
-}
-
-/// A body or target in which text of the configuration stands inside HTML.
-fn escape_html(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&#34;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(c),
-        }
-    }
-    Cow::Owned(out)
 }

@@ -2,13 +2,16 @@
 
 use sluice_model::handler::{Rewrite, StaticResponse};
 use sluice_model::matcher::FileMatcher;
-use sluice_model::proxy::{FastCgiTransport, ReverseProxy, Transport};
+use sluice_model::proxy::{ReverseProxy, Transport};
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
-use super::Outcomes;
-use super::rewriting::rewrite_handler;
+use super::reverse_proxy::REVERSE_PROXY;
+use super::reverse_proxy::fastcgi::Cgi;
+use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::{Text, Texts, With};
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::{route, subroute};
 use crate::tree::Directive;
 
@@ -16,37 +19,89 @@ use crate::tree::Directive;
 struct Php {
     index: String,
     try_files: Vec<String>,
-    transport: FastCgiTransport,
+    cgi: Cgi,
+}
+
+/// `php_fastcgi`.
+pub(super) static PHP_FASTCGI: Definition = directive(
+    "php_fastcgi",
+    "php_fastcgi [<matcher>] <php-fpm_gateways...> [{ … }]",
+    |cx, line| cx.php_fastcgi(line),
+)
+.with(&OPTIONS);
+
+/// The options that `reverse_proxy` does not have; it reads all others.
+static OPTIONS: Options<Php> = Options::<Php>::new(
+    "php_fastcgi",
+    &[
+        option("root", "root <path>", With(fastcgi_option)),
+        option("split", "split <substrings...>", With(fastcgi_option)),
+        option("index", "index <filename>|off", Text(|php| &mut php.index)),
+        option(
+            "try_files",
+            "try_files <files...>",
+            Texts(|php| &mut php.try_files),
+        ),
+        option("env", "env <key> <value>", With(fastcgi_option)),
+        option(
+            "resolve_root_symlink",
+            "resolve_root_symlink",
+            With(fastcgi_option),
+        ),
+        option("capture_stderr", "capture_stderr", With(fastcgi_option)),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            With(fastcgi_option),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            With(fastcgi_option),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            With(fastcgi_option),
+        ),
+    ],
+)
+.and(&REVERSE_PROXY);
+
+fn fastcgi_option(cx: &mut Lowering<'_>, line: &Directive, php: &mut Php) -> Option<()> {
+    cx.fastcgi_option(line, &mut php.cgi)
 }
 
 impl Lowering<'_> {
-    pub(super) fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
+    fn php_fastcgi(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         let mut php = Php {
             index: "index.php".to_string(),
             try_files: Vec::new(),
-            transport: FastCgiTransport::default(),
+            cgi: Cgi::default(),
         };
         let mut rest = Vec::new();
         self.each(line.lines(), |this, option| {
-            if !this.php_option(option, &mut php)? {
-                rest.push(option.clone());
+            if OPTIONS.has(&option.name.text) {
+                return this.read_option(&OPTIONS, option, &mut php);
             }
+            rest.push(option.clone());
             Some(())
         })?;
         if let Some(option) = rest.iter().find(|option| option.name.text == "transport") {
             return self.duplicate(option);
         }
-        if php.transport.split_path.is_empty() {
-            php.transport.split_path = vec![".php".to_string()];
+        if php.cgi.fastcgi.split_path.is_empty() {
+            php.cgi.fastcgi.split_path = vec![".php".to_string()];
         }
         let speaks = ReverseProxy {
-            transport: Some(Transport::FastCgi(Box::new(php.transport.clone()))),
+            transport: Some(Transport::FastCgi(Box::new(php.cgi.fastcgi.clone()))),
             ..ReverseProxy::default()
         };
         let proxy = self.proxy_block(line, args, &rest, speaks)?;
         let scripts: Vec<String> = php
-            .transport
+            .cgi
+            .fastcgi
             .split_path
             .iter()
             .map(|ending| format!("*{ending}"))
@@ -65,16 +120,6 @@ impl Lowering<'_> {
             return Some(vec![Outcome::Routes(routes)]);
         }
         Some(vec![Outcome::Route(route(matcher, subroute(routes)))])
-    }
-
-    /// Reads a line if it is one of our own settings.
-    fn php_option(&mut self, line: &Directive, php: &mut Php) -> Option<bool> {
-        match line.name.text.as_str() {
-            "index" => php.index = self.single_text(line)?,
-            "try_files" => php.try_files = self.texts(line)?,
-            _ => return self.fastcgi_option(line, &mut php.transport),
-        }
-        Some(true)
     }
 }
 
@@ -114,7 +159,7 @@ fn index_routes(php: &Php) -> Vec<Route> {
     let file = FileMatcher {
         try_files,
         try_policy: try_policy.to_string(),
-        split_path: php.transport.split_path.clone(),
+        split_path: php.cgi.fastcgi.split_path.clone(),
         ..FileMatcher::default()
     };
     let uri = "{http.matchers.file.relative}".to_string();

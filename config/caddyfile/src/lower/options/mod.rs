@@ -1,5 +1,7 @@
 //! The global options.
 
+mod admin;
+mod certificates;
 mod pki;
 mod servers;
 
@@ -8,16 +10,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use sluice_model::http::Metrics;
 use sluice_model::logging::Log;
 use sluice_model::pki::CertificateAuthority;
-use sluice_model::tls::{AcmeIssuer, ChainPreference, ExternalAccount, Issuer, OnDemand};
-use sluice_model::{Admin, ConfigSettings, Duration, EventsApp, FileStorage, RawModule, Storage};
+use sluice_model::tls::{AcmeIssuer, Issuer, OnDemand};
+use sluice_model::{Admin, Duration, EventsApp, RawModule, Storage};
 
 use super::Lowering;
 use super::args::GLOBAL;
-use super::logs::DEFAULT_LOG;
+use super::definition::Read::{Flag, With};
+use super::definition::Verdict::{Always, Plugin, Unsupported};
+use super::definition::{Block, NO_OPTIONS, OptionTable, Options, option, refused};
+use super::directives::{self, bind::OPTIONS as BIND_OPTIONS};
+use super::issuers::{ISSUER_OPTIONS, PREFERRED_CHAINS};
+use super::logs::{DEFAULT_LOG, LOG, LogLines};
 use super::matchers::inner_line;
 use super::outcome::Bind;
-use crate::registry;
 use crate::tree::{Directive, Token};
+
+use admin::{ADMIN, STORAGE};
+use certificates::{ACME_EAB, ON_DEMAND};
+use pki::PKI;
+use servers::SERVERS;
 
 pub(super) use servers::ServerOptions;
 
@@ -69,15 +80,380 @@ pub(super) struct GlobalOptions {
     bare_acme_dns: Option<Token>,
 }
 
+/// The global options.
+pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
+    GLOBAL,
+    &[
+        option(
+            "acme_ca",
+            "acme_ca <directory_url>",
+            With(|cx, line, ()| {
+                cx.options.acme.ca = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "acme_ca_root",
+            "acme_ca_root <pem_file>",
+            With(|cx, line, ()| {
+                let root = cx.single_text(line)?;
+                cx.options.acme.trusted_roots_pem_files = vec![root];
+                Some(())
+            }),
+        ),
+        option(
+            "acme_dns",
+            "acme_dns exec <command...> | <service> [<token>] [{ … }]",
+            With(|cx, line, ()| cx.acme_dns(line)),
+        ),
+        option::<()>(
+            "acme_eab",
+            "acme_eab { … }",
+            With(|cx, line, ()| {
+                cx.options.acme.external_account = Some(cx.external_account(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&ACME_EAB)),
+        option::<()>(
+            "admin",
+            "admin off|<addr> [{ … }]",
+            With(|cx, line, ()| cx.admin_option(line)),
+        )
+        .holding(Block::Options(&ADMIN)),
+        option(
+            "auto_https",
+            "auto_https off|disable_redirects|ignore_loaded_certs|disable_certs",
+            With(|cx, line, ()| cx.auto_https(line)),
+        ),
+        option::<()>(
+            "cert_issuer",
+            "cert_issuer <name> …",
+            With(|cx, line, ()| {
+                let Some(issuer) = inner_line(line) else {
+                    return cx.missing(line, "an issuer");
+                };
+                let issuer = cx.issuer(&issuer)?;
+                cx.options.issuers.push(issuer);
+                Some(())
+            }),
+        )
+        .holding(Block::Modules(ISSUER_OPTIONS)),
+        option(
+            "cert_lifetime",
+            "cert_lifetime <duration>",
+            With(|cx, line, ()| {
+                cx.options.acme.certificate_lifetime = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "debug",
+            "debug",
+            With(|cx, line, ()| {
+                cx.flag(line)?;
+                cx.options.debug = true;
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "default_bind",
+            "default_bind <hosts...> [{ … }]",
+            With(|cx, line, ()| {
+                let bind = cx.read_bind(line)?;
+                cx.options.default_bind.push(bind);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&BIND_OPTIONS)),
+        option(
+            "default_sni",
+            "default_sni <name>",
+            With(|cx, line, ()| {
+                cx.options.default_sni = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "dns",
+            "dns exec <command...> | cloudflare <token>",
+            With(|cx, line, ()| {
+                cx.options.dns = Some(cx.dns_provider(line)?);
+                Some(())
+            }),
+        ),
+        refused(
+            "ech",
+            "ech <public_names...> [{ … }]",
+            Unsupported(
+                "the built-in TLS library does not support Encrypted Client Hello; remove the line",
+            ),
+        ),
+        option(
+            "email",
+            "email <yours>",
+            With(|cx, line, ()| {
+                cx.options.acme.email = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "events",
+            "events { … }", // As in Caddy, a block that names no handler is an app that does nothing.
+            With(|cx, line, ()| {
+                if !line.args.is_empty() || !line.lines().is_empty() {
+                    return cx.unknown_option(line);
+                }
+                cx.options.events = Some(EventsApp::default());
+                Some(())
+            }),
+        )
+        .but(Plugin(
+            "event handlers are plugins, and none is built in; remove what is in the block",
+        )),
+        option(
+            "fallback_sni",
+            "fallback_sni <name>",
+            With(|cx, line, ()| {
+                cx.options.fallback_sni = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        refused(
+            "filesystem",
+            "filesystem <name> <module> [{ … }]",
+            Plugin(
+                "file systems are plugins, and none is built in: only the local disk is; remove the line",
+            ),
+        ),
+        option(
+            "grace_period",
+            "grace_period <duration>",
+            With(|cx, line, ()| {
+                cx.options.grace_period = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "http_port",
+            "http_port <port>",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                cx.options.http_port = Some(cx.port(word)?);
+                Some(())
+            }),
+        ),
+        option(
+            "https_port",
+            "https_port <port>",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                cx.options.https_port = Some(cx.port(word)?);
+                Some(())
+            }),
+        ),
+        option(
+            "key_type",
+            "key_type ed25519|p256|p384|rsa2048|rsa4096",
+            With(|cx, line, ()| {
+                cx.options.key_type = cx.key_type(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "local_certs",
+            "local_certs",
+            With(|cx, line, ()| {
+                cx.flag(line)?;
+                cx.options.local_certs = true;
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "log",
+            "log [<name>] [{ … }]",
+            With(|cx, line, ()| cx.global_log(line)),
+        )
+        .holding(Block::Options(&LOG)),
+        option::<()>(
+            "metrics",
+            "metrics [{ … }]",
+            With(|cx, line, ()| {
+                cx.options.metrics = Some(cx.metrics_option(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&METRICS)),
+        option(
+            "ocsp_interval",
+            "ocsp_interval <duration>",
+            With(|cx, line, ()| {
+                cx.options.ocsp_interval = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "ocsp_stapling",
+            "ocsp_stapling off",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                cx.one_of(word, &["off"])?;
+                cx.options.ocsp_stapling_off = true;
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "on_demand_tls",
+            "on_demand_tls { … }",
+            With(|cx, line, ()| {
+                cx.options.on_demand = Some(cx.on_demand(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&ON_DEMAND)),
+        option(
+            "order",
+            "order <dir1> first|last|[before|after <dir2>]",
+            With(|cx, line, ()| cx.order_option(line)),
+        ),
+        option(
+            "persist_config",
+            "persist_config off",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                cx.one_of(word, &["off"])?;
+                cx.options.persist_off = true;
+                Some(())
+            }),
+        ),
+        option::<()>("pki", "pki { … }", With(|cx, line, ()| cx.pki_option(line)))
+            .holding(Block::Options(&PKI)),
+        option::<()>(
+            "preferred_chains",
+            "preferred_chains [smallest] [{ … }]",
+            With(|cx, line, ()| {
+                cx.options.acme.preferred_chains = Some(cx.preferred_chains(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&PREFERRED_CHAINS)),
+        option(
+            "renew_interval",
+            "renew_interval <duration>",
+            With(|cx, line, ()| {
+                cx.options.renew_interval = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "renewal_window_ratio",
+            "renewal_window_ratio <ratio>",
+            With(|cx, line, ()| {
+                cx.options.renewal_window_ratio = Some(cx.window_ratio(line)?);
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "servers",
+            "servers [<listener_address>] { … }",
+            With(|cx, line, ()| cx.servers_option(line)),
+        )
+        .holding(Block::Options(&SERVERS)),
+        option(
+            "shutdown_delay",
+            "shutdown_delay <duration>",
+            With(|cx, line, ()| {
+                cx.options.shutdown_delay = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option::<()>(
+            "skip_install_trust",
+            "skip_install_trust",
+            With(|cx, line, ()| {
+                cx.flag(line)?;
+                cx.options.skip_install_trust = true;
+                Some(())
+            }),
+        )
+        .but(Always("only `sluice trust` changes the trust store")),
+        option::<()>(
+            "storage",
+            "storage <module_name> [{ … }]",
+            With(|cx, line, ()| {
+                cx.options.storage = Some(cx.storage(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Modules(&[("file_system", &STORAGE)])),
+        option(
+            "storage_check",
+            "storage_check off",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                cx.one_of(word, &["off"])?;
+                cx.options.storage_check_off = true;
+                Some(())
+            }),
+        ),
+        option(
+            "storage_clean_interval",
+            "storage_clean_interval <duration>|off",
+            With(|cx, line, ()| {
+                let word = cx.single(line)?;
+                match word.text.as_str() {
+                    "off" => cx.options.storage_clean_off = true,
+                    _ => cx.options.storage_clean_interval = cx.duration(word)?,
+                }
+                Some(())
+            }),
+        ),
+        option(
+            "tls_resolvers",
+            "tls_resolvers <addresses...>",
+            With(|cx, line, ()| {
+                cx.options.resolvers = cx.texts(line)?;
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// The global options, for the registry.
+pub(crate) static TABLE: &dyn OptionTable = &GLOBAL_OPTIONS;
+
+/// The options of `metrics`, the global option.
+static METRICS: Options<Metrics> = Options::new(
+    "metrics option",
+    &[
+        option(
+            "per_host",
+            "per_host",
+            Flag(|metrics| &mut metrics.per_host),
+        ),
+        option(
+            "observe_catchall_hosts",
+            "observe_catchall_hosts",
+            Flag(|metrics| &mut metrics.observe_catchall_hosts),
+        ),
+        option("otlp", "otlp", Flag(|metrics| &mut metrics.otlp)),
+    ],
+);
+
 impl Lowering<'_> {
     /// Reads the global options block.
     pub(super) fn global_options(&mut self, lines: &[Directive]) {
         for line in lines {
-            self.place = GLOBAL;
-            self.subject.clone_from(&line.name.text);
-            self.global_option(line);
+            let name = &line.name.text;
+            self.place = &GLOBAL_OPTIONS;
+            self.subject.clone_from(name);
+            if !GLOBAL_OPTIONS.has(name) && directives::find(name).is_some() {
+                self.misplaced_directive(line);
+            } else {
+                self.read_option(&GLOBAL_OPTIONS, line, &mut ());
+            }
         }
-        self.place = "";
+        self.place = &NO_OPTIONS;
         if let (Some(word), None) = (&self.options.bare_acme_dns, &self.options.dns) {
             let title = "`acme_dns` names no DNS provider";
             let diagnostic = word.error("missing-argument", title, "nothing follows");
@@ -96,177 +472,20 @@ impl Lowering<'_> {
         }
     }
 
-    fn global_option(&mut self, line: &Directive) -> Option<()> {
-        match line.name.text.as_str() {
-            "debug" => {
-                self.flag(line)?;
-                self.options.debug = true;
-            }
-            "http_port" => {
-                let word = self.single(line)?;
-                self.options.http_port = Some(self.port(word)?);
-            }
-            "https_port" => {
-                let word = self.single(line)?;
-                self.options.https_port = Some(self.port(word)?);
-            }
-            "default_bind" => {
-                let bind = self.read_bind(line)?;
-                self.options.default_bind.push(bind);
-            }
-            "grace_period" => self.options.grace_period = self.single_duration(line)?,
-            "shutdown_delay" => self.options.shutdown_delay = self.single_duration(line)?,
-            "metrics" => self.options.metrics = Some(self.metrics_option(line)?),
-            "order" => self.order_option(line)?,
-            "storage" => self.options.storage = Some(self.storage(line)?),
-            "storage_check" => {
-                let word = self.single(line)?;
-                self.one_of(word, &["off"])?;
-                self.options.storage_check_off = true;
-            }
-            "storage_clean_interval" => {
-                let word = self.single(line)?;
-                if word.text == "off" {
-                    self.options.storage_clean_off = true;
-                } else {
-                    self.options.storage_clean_interval = self.duration(word)?;
-                }
-            }
-            "admin" => self.admin_option(line)?,
-            "persist_config" => {
-                let word = self.single(line)?;
-                self.one_of(word, &["off"])?;
-                self.options.persist_off = true;
-            }
-            "log" => self.global_log(line)?,
-            "pki" => self.pki_option(line)?,
-            "servers" => self.servers_option(line)?,
-            // As in Caddy, a block that names no handler is an app that does nothing.
-            "events" if line.args.is_empty() && line.lines().is_empty() => {
-                self.options.events = Some(EventsApp::default());
-            }
-            _ => self.certificate_option(line)?,
-        }
-        Some(())
-    }
-
-    fn certificate_option(&mut self, line: &Directive) -> Option<()> {
-        match line.name.text.as_str() {
-            "auto_https" => {
-                self.texts(line)?;
-                self.options.auto_https.clear();
-                let words = [
-                    "off",
-                    "disable_redirects",
-                    "disable_certs",
-                    "ignore_loaded_certs",
-                ];
-                for word in &line.args {
-                    let word = self.one_of(word, &words)?;
-                    self.options.auto_https.push(word);
-                }
-            }
-            "email" => self.options.acme.email = self.single_text(line)?,
-            "default_sni" => self.options.default_sni = self.single_text(line)?,
-            "fallback_sni" => self.options.fallback_sni = self.single_text(line)?,
-            "local_certs" => {
-                self.flag(line)?;
-                self.options.local_certs = true;
-            }
-            "skip_install_trust" => {
-                self.flag(line)?;
-                self.options.skip_install_trust = true;
-            }
-            "acme_ca" => self.options.acme.ca = self.single_text(line)?,
-            "acme_ca_root" => {
-                let root = self.single_text(line)?;
-                self.options.acme.trusted_roots_pem_files = vec![root];
-            }
-            "acme_dns" => self.acme_dns(line)?,
-            "dns" => self.options.dns = Some(self.dns_provider(line)?),
-            "acme_eab" => self.options.acme.external_account = Some(self.external_account(line)?),
-            "preferred_chains" => {
-                self.options.acme.preferred_chains = Some(self.preferred_chains(line)?);
-            }
-            "cert_lifetime" => {
-                self.options.acme.certificate_lifetime = self.single_duration(line)?
-            }
-            "on_demand_tls" => self.options.on_demand = Some(self.on_demand(line)?),
-            "key_type" => self.options.key_type = self.key_type(line)?,
-            "cert_issuer" => {
-                let Some(issuer) = inner_line(line) else {
-                    return self.missing(line, "an issuer");
-                };
-                let issuer = self.issuer(&issuer)?;
-                self.options.issuers.push(issuer);
-            }
-            "renew_interval" => self.options.renew_interval = self.single_duration(line)?,
-            "ocsp_interval" => self.options.ocsp_interval = self.single_duration(line)?,
-            "ocsp_stapling" => {
-                let word = self.single(line)?;
-                self.one_of(word, &["off"])?;
-                self.options.ocsp_stapling_off = true;
-            }
-            "renewal_window_ratio" => {
-                self.options.renewal_window_ratio = Some(self.window_ratio(line)?);
-            }
-            "tls_resolvers" => self.options.resolvers = self.texts(line)?,
-            _ => return self.unknown_global(line),
-        }
-        Some(())
-    }
-
-    /// `acme_dns [<provider>]`: without one it is that of `dns`, which may stand further below.
-    fn acme_dns(&mut self, line: &Directive) -> Option<()> {
-        let provider = if line.args.is_empty() && line.lines().is_empty() {
-            self.options.bare_acme_dns = Some(line.name.clone());
-            None
-        } else {
-            Some(self.dns_provider(line)?)
-        };
-        let challenges = self.options.acme.challenges.get_or_insert_default();
-        challenges.dns.get_or_insert_default().provider = provider;
-        Some(())
-    }
-
-    fn unknown_global<T>(&mut self, line: &Directive) -> Option<T> {
-        let name = line.name.text.as_str();
-        if registry::option(GLOBAL, name).is_none() && registry::directive(name).is_some() {
-            let title = format!("directive `{name}` stands in the global options");
-            let diagnostic = line
-                .name
-                .error("misplaced-directive", title, "belongs to a site");
-            return self
-                .refuse(diagnostic.help("put a site address in front of this block: `:80 { … }`"));
-        }
-        self.unknown_option(line)
-    }
-
-    /// Refuses a share of a lifetime that is none.
-    pub(super) fn window_ratio(&mut self, line: &Directive) -> Option<f64> {
-        let word = self.single(line)?;
-        let ratio: f64 = self.number(word, "a share between 0 and 1")?;
-        if ratio > 0.0 && ratio < 1.0 {
-            return Some(ratio);
-        }
-        let title = format!("invalid number `{}`", word.text);
-        self.refuse(word.error("invalid-number", title, "expected a share between 0 and 1"))
+    fn misplaced_directive(&mut self, line: &Directive) {
+        let name = &line.name.text;
+        let title = format!("directive `{name}` stands in the global options");
+        let diagnostic = line
+            .name
+            .error("misplaced-directive", title, "belongs to a site");
+        let help = "put a site address in front of this block: `:80 { … }`";
+        self.report.push(diagnostic.help(help));
     }
 
     pub(super) fn metrics_option(&mut self, line: &Directive) -> Option<Metrics> {
         self.between(line, &line.args, 0, 0)?;
         let mut metrics = Metrics::default();
-        self.place = "metrics option";
-        self.each(line.lines(), |this, option| {
-            this.flag(option)?;
-            match option.name.text.as_str() {
-                "per_host" => metrics.per_host = true,
-                "observe_catchall_hosts" => metrics.observe_catchall_hosts = true,
-                "otlp" => metrics.otlp = true,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&METRICS, line.lines(), &mut metrics)?;
         Some(metrics)
     }
 
@@ -275,9 +494,9 @@ impl Lowering<'_> {
         self.no_block(line)?;
         self.between(line, &line.args, 2, 3)?;
         let (name, position) = (&line.args[0], &line.args[1]);
-        if registry::directive(&name.text).is_none() {
-            let guess =
-                sluice_diag::closest(&name.text, registry::DIRECTIVES.iter().map(|d| d.name));
+        if directives::find(&name.text).is_none() {
+            let known = directives::by_name().map(|known| known.entry.name);
+            let guess = sluice_diag::closest(&name.text, known);
             let title = format!("unknown directive `{}`", name.text);
             let diagnostic = name.error("unknown-directive", title, "not a directive");
             return self.refuse(diagnostic.did_you_mean(guess));
@@ -313,70 +532,6 @@ impl Lowering<'_> {
         Some(())
     }
 
-    /// A storage, from a line whose first argument names its module.
-    pub(in crate::lower) fn storage(&mut self, line: &Directive) -> Option<Storage> {
-        let Some((module, args)) = line.args.split_first() else {
-            return self.missing(line, "a storage module");
-        };
-        if module.text != "file_system" {
-            return self.unknown_module(module, "storage module", &["file_system"]);
-        }
-        self.between(line, args, 0, 1)?;
-        let mut storage = FileStorage::default();
-        if let Some(root) = args.first() {
-            storage.root.clone_from(&root.text);
-        }
-        self.place = "storage";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "root" if !storage.root.is_empty() => return this.duplicate(option),
-                "root" => storage.root = this.single_text(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        Some(Storage::FileSystem(storage))
-    }
-
-    fn admin_option(&mut self, line: &Directive) -> Option<()> {
-        self.between(line, &line.args, 0, 1)?;
-        let mut admin = Admin::default();
-        match line.args.first().map(|word| word.text.as_str()) {
-            Some("off") => {
-                self.no_block(line)?;
-                admin.disabled = true;
-            }
-            Some(address) => admin.listen = address.to_string(),
-            None => admin.listen = DEFAULT_ADMIN.to_string(),
-        }
-        self.place = "admin";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "enforce_origin" => {
-                    this.flag(option)?;
-                    admin.enforce_origin = true;
-                }
-                "origins" => admin.origins = this.texts(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        self.options.admin = Some(admin);
-        Some(())
-    }
-
-    /// The control interface of the model.
-    pub(super) fn admin(&self) -> Option<Admin> {
-        let mut admin = self.options.admin.clone();
-        if self.options.persist_off {
-            admin.get_or_insert_default().config = Some(ConfigSettings {
-                persist: Some(false),
-                ..ConfigSettings::default()
-            });
-        }
-        admin
-    }
-
     fn global_log(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 1)?;
         let name = line
@@ -387,106 +542,12 @@ impl Lowering<'_> {
         if self.options.logs.iter().any(|(other, _)| *other == name) {
             return self.duplicate(line);
         }
-        let mut log = Log::default();
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "include" => log.include.extend(this.texts(option)?),
-                "exclude" => log.exclude.extend(this.texts(option)?),
-                // Says nothing of a log that no site has, and Caddy takes it.
-                "no_hostname" => this.flag(option)?,
-                "hostnames" => {
-                    let title = format!("a global log has no `{}`", option.name.text);
-                    let diagnostic =
-                        option
-                            .name
-                            .error("unknown-option", title, "not an option here");
-                    return this.refuse(diagnostic.help("it belongs to the directive `log`"));
-                }
-                _ => this.log_option(option, &mut log)?,
-            }
-            Some(())
-        })?;
-        self.options.logs.push((name, log));
+        let mut lines = LogLines {
+            log: Log::default(),
+            access: None,
+        };
+        self.read_options(&LOG, line.lines(), &mut lines)?;
+        self.options.logs.push((name, lines.log));
         Some(())
     }
-
-    fn external_account(&mut self, line: &Directive) -> Option<ExternalAccount> {
-        self.between(line, &line.args, 0, 0)?;
-        let mut account = ExternalAccount::default();
-        self.place = "acme_eab";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "key_id" => account.key_id = this.single_text(option)?,
-                "mac_key" => account.mac_key = this.single_text(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        Some(account)
-    }
-
-    pub(super) fn preferred_chains(&mut self, line: &Directive) -> Option<ChainPreference> {
-        self.between(line, &line.args, 0, 1)?;
-        let mut chains = ChainPreference::default();
-        if let Some(word) = line.args.first() {
-            self.one_of(word, &["smallest"])?;
-            self.no_block(line)?;
-            chains.smallest = Some(true);
-        }
-        let place = std::mem::replace(&mut self.place, "preferred_chains");
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "root_common_name" => chains.root_common_name = this.texts(option)?,
-                "any_common_name" => chains.any_common_name = this.texts(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        self.place = place;
-        if !chains.root_common_name.is_empty() && !chains.any_common_name.is_empty() {
-            return self.duplicate(line);
-        }
-        if chains == ChainPreference::default() {
-            return self.missing(line, "`smallest` or names");
-        }
-        Some(chains)
-    }
-
-    fn on_demand(&mut self, line: &Directive) -> Option<OnDemand> {
-        self.between(line, &line.args, 0, 0)?;
-        let mut permission = None;
-        self.place = "on_demand_tls";
-        self.each(line.lines(), |this, option| {
-            let endpoint: Token = match option.name.text.as_str() {
-                "ask" => this.single(option)?.clone(),
-                "permission" => {
-                    this.no_block(option)?;
-                    let [module, endpoint] = this.exact::<2>(option, &option.args)?;
-                    if module.text != "http" {
-                        return this.unknown_module(module, "permission module", &["http"]);
-                    }
-                    endpoint.clone()
-                }
-                _ => return this.unknown_option(option),
-            };
-            if permission.is_some() {
-                return this.duplicate(option);
-            }
-            let mut module = RawModule::new();
-            module.insert("endpoint".into(), endpoint.text.as_str().into());
-            module.insert("module".into(), "http".into());
-            permission = Some(module);
-            Some(())
-        })?;
-        if permission.is_none() {
-            return self.missing(line, "`ask <endpoint>`");
-        }
-        Some(OnDemand {
-            ask: String::new(),
-            permission,
-        })
-    }
 }
-
-/// Where the control interface is when no address is given.
-const DEFAULT_ADMIN: &str = "localhost:2019";

@@ -3,22 +3,89 @@
 use sluice_model::pki::{CertificateAuthority, KeyPair};
 
 use super::super::Lowering;
+use super::super::definition::Read::{Text, Time, With};
+use super::super::definition::{Block, Options, option};
 use crate::tree::Directive;
+
+/// `pki`.
+pub(super) static PKI: Options<()> = Options::new(
+    "pki",
+    &[option::<()>(
+        "ca",
+        "ca [<id>] [{ … }]",
+        With(|cx, line, ()| cx.authority(line)),
+    )
+    .holding(Block::Options(&CA))],
+);
+
+static CA: Options<CertificateAuthority> = Options::new(
+    "ca",
+    &[
+        option("name", "name <name>", Text(|authority| &mut authority.name)),
+        option(
+            "root_cn",
+            "root_cn <name>",
+            Text(|authority| &mut authority.root_common_name),
+        ),
+        option(
+            "intermediate_cn",
+            "intermediate_cn <name>",
+            Text(|authority| &mut authority.intermediate_common_name),
+        ),
+        option(
+            "intermediate_lifetime",
+            "intermediate_lifetime <duration>",
+            Time(|authority| &mut authority.intermediate_lifetime),
+        ),
+        option(
+            "maintenance_interval",
+            "maintenance_interval <duration>",
+            Time(|authority| &mut authority.maintenance_interval),
+        ),
+        option(
+            "renewal_window_ratio",
+            "renewal_window_ratio <ratio>",
+            With(|cx, line, authority| {
+                authority.renewal_window_ratio = cx.window_ratio(line)?;
+                Some(())
+            }),
+        ),
+        option::<CertificateAuthority>(
+            "root",
+            "root { … }",
+            With(|cx, line, authority| {
+                authority.root = Some(cx.key_pair(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&KEY_PAIR)),
+        option::<CertificateAuthority>(
+            "intermediate",
+            "intermediate { … }",
+            With(|cx, line, authority| {
+                authority.intermediate = Some(cx.key_pair(line)?);
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&KEY_PAIR)),
+    ],
+);
+
+static KEY_PAIR: Options<KeyPair> = Options::new(
+    "key pair",
+    &[
+        option("format", "format <format>", Text(|pair| &mut pair.format)),
+        option("cert", "cert <path>", Text(|pair| &mut pair.certificate)),
+        option("key", "key <path>", Text(|pair| &mut pair.private_key)),
+    ],
+);
 
 impl Lowering<'_> {
     pub(super) fn pki_option(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 0)?;
         // Of several such options the last one counts.
         self.options.authorities.clear();
-        self.each(line.lines(), |this, option| {
-            this.place = "pki";
-            match option.name.text.as_str() {
-                "ca" => this.authority(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        Some(())
+        self.read_options(&PKI, line.lines(), &mut ())
     }
 
     fn authority(&mut self, line: &Directive) -> Option<()> {
@@ -29,29 +96,7 @@ impl Lowering<'_> {
             .map_or("local", |word| word.text.as_str())
             .to_string();
         let mut authority = CertificateAuthority::default();
-        self.each(line.lines(), |this, option| {
-            this.place = "ca";
-            match option.name.text.as_str() {
-                "name" => authority.name = this.single_text(option)?,
-                "root_cn" => authority.root_common_name = this.single_text(option)?,
-                "intermediate_cn" => {
-                    authority.intermediate_common_name = this.single_text(option)?;
-                }
-                "intermediate_lifetime" => {
-                    authority.intermediate_lifetime = this.single_duration(option)?;
-                }
-                "maintenance_interval" => {
-                    authority.maintenance_interval = this.single_duration(option)?;
-                }
-                "renewal_window_ratio" => {
-                    authority.renewal_window_ratio = this.window_ratio(option)?;
-                }
-                "root" => authority.root = Some(this.key_pair(option)?),
-                "intermediate" => authority.intermediate = Some(this.key_pair(option)?),
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&CA, line.lines(), &mut authority)?;
         self.options.authorities.insert(id, authority);
         Some(())
     }
@@ -59,16 +104,7 @@ impl Lowering<'_> {
     fn key_pair(&mut self, line: &Directive) -> Option<KeyPair> {
         self.between(line, &line.args, 0, 0)?;
         let mut pair = KeyPair::default();
-        self.place = "key pair";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "cert" => pair.certificate = this.single_text(option)?,
-                "key" => pair.private_key = this.single_text(option)?,
-                "format" => pair.format = this.single_text(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+        self.read_options(&KEY_PAIR, line.lines(), &mut pair)?;
         Some(pair)
     }
 }

@@ -6,8 +6,12 @@ use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
 use super::super::Lowering;
-use super::super::directives::PROTOCOLS;
+use super::super::definition::Read::{Flag, Number, Time, With};
+use super::super::definition::Verdict::{Always, Partly, Plugin};
+use super::super::definition::{Block, Options, option};
+use super::super::directives::bind::{IDLE_PROTOCOLS, NO_HTTP3, PROTOCOLS};
 use super::super::matchers::ranges;
+use super::METRICS;
 use crate::tree::{Directive, Token};
 
 /// Settings for servers, or for the one that listens on an address.
@@ -41,6 +45,138 @@ pub(in super::super) struct ServerOptions {
     allow_0rtt: Option<bool>,
 }
 
+/// `servers`.
+pub(super) static SERVERS: Options<ServerOptions> = Options::new("servers", &[
+option("name", "name <name>", With(|cx, line, options| cx.server_name(line, options))),
+option::<ServerOptions>("listener_wrappers", "listener_wrappers { … }", With(|cx, line, options| {
+    cx.between(line, &line.args, 0, 0)?;
+    cx.each(line.lines(), |this, wrapper| {
+        let wrapper = this.listener_wrapper(wrapper)?;
+        options.listener_wrappers.push(wrapper);
+        Some(())
+    })
+})).holding(Block::ModuleLines(&[("proxy_protocol", &PROXY_PROTOCOL)])),
+option::<ServerOptions>("packet_conn_wrappers", "packet_conn_wrappers { … }", // As in Caddy, a block that names no module is none.
+With(|cx, line, _| match line.args.is_empty() && line.lines().is_empty() {
+    true => Some(()),
+    false => cx.unknown_option(line),
+})).but(Plugin("wrappers for packet sockets are plugins, and none is built in; remove what is in the block")),
+option::<ServerOptions>("timeouts", "timeouts { … }", With(|cx, line, options| {
+    cx.between(line, &line.args, 0, 0)?;
+    cx.read_options(&TIMEOUTS, line.lines(), options)
+})).holding(Block::Options(&TIMEOUTS)),
+option::<ServerOptions>("min_data_rate", "min_data_rate <bytes/s> [<grace>]|off", With(|cx, line, options| { options.min_data_rate = Some(cx.min_data_rate(line)?); Some(()) })).own(),
+option("keepalive_interval", "keepalive_interval <duration>", Time(|options| &mut options.keepalive_interval)),
+option("keepalive_idle", "keepalive_idle <duration>", Time(|options| &mut options.keepalive_idle)),
+option("keepalive_count", "keepalive_count <number>", Number("a number of probes", |options| &mut options.keepalive_count)),
+option("0rtt", "0rtt on|off", With(|cx, line, options| {
+    let word = cx.single(line)?;
+    options.allow_0rtt = Some(cx.one_of(word, &["on", "off"])? == "on");
+    Some(())
+})),
+option("trusted_proxies", "trusted_proxies <module> …", With(|cx, line, options| { options.trusted_proxies = Some(cx.ip_source(line)?); Some(()) })),
+option("trusted_proxies_strict", "trusted_proxies_strict", Flag(|options| &mut options.trusted_proxies_strict)),
+option("trusted_proxies_unix", "trusted_proxies_unix", Flag(|options| &mut options.trusted_proxies_unix)),
+option("client_ip_headers", "client_ip_headers <headers...>", With(|cx, line, options| {
+    for field in cx.texts(line)? {
+        if options.client_ip_headers.contains(&field) {
+            return cx.duplicate(line);
+        }
+        options.client_ip_headers.push(field);
+    }
+    Some(())
+})),
+option::<ServerOptions>("metrics", "metrics [{ … }]", With(|cx, line, options| {
+    options.metrics = Some(cx.metrics_option(line)?);
+    let title = "`metrics` has a new place";
+    let diagnostic = line.name.warning("deprecated-option", title, "old place");
+    cx.report.push(diagnostic.help("write it as a global option of its own"));
+    Some(())
+})).holding(Block::Options(&METRICS)),
+option("trace", "trace", Flag(|options| &mut options.trace)),
+option("max_header_size", "max_header_size <size>", With(|cx, line, options| { options.max_header_bytes = cx.single_size(line)?.unsigned_abs(); Some(()) })),
+option::<ServerOptions>("enable_full_duplex", "enable_full_duplex", Flag(|options| &mut options.enable_full_duplex)).but(Always("a response may begin while its request is still arriving")),
+option("log_credentials", "log_credentials", Flag(|options| &mut options.log_credentials)),
+option::<ServerOptions>("protocols", "protocols [h1|h2|h2c|h3]", With(|cx, line, options| { options.protocols = cx.protocols(line)?; Some(()) })).but(Partly(NO_HTTP3)).idle_arguments(&IDLE_PROTOCOLS),
+option("strict_sni_host", "strict_sni_host [on|insecure_off]", With(|cx, line, options| {
+    cx.between(line, &line.args, 0, 1)?;
+    options.strict_sni_host = match line.args.first() {
+        Some(word) => Some(cx.one_of(word, &["on", "insecure_off"])? == "on"),
+        None => Some(true),
+    };
+    Some(())
+})),
+option("expected_underscore_headers", "expected_underscore_headers <headers...>", With(|cx, line, options| { options.expected_underscore_headers = cx.expected_headers(line, '_')?; Some(()) })),
+option("expected_dot_headers", "expected_dot_headers <headers...>", With(|cx, line, options| { options.expected_dot_headers = cx.expected_headers(line, '.')?; Some(()) })),
+]);
+
+static TIMEOUTS: Options<ServerOptions> = Options::new(
+    "timeouts",
+    &[
+        option(
+            "read_body",
+            "read_body <duration>",
+            Time(|options| &mut options.read_timeout),
+        ),
+        option(
+            "read_header",
+            "read_header <duration>",
+            Time(|options| &mut options.read_header_timeout),
+        ),
+        option(
+            "write",
+            "write <duration>",
+            Time(|options| &mut options.write_timeout),
+        ),
+        option(
+            "idle",
+            "idle <duration>",
+            Time(|options| &mut options.idle_timeout),
+        ),
+    ],
+);
+
+/// The listener wrapper `proxy_protocol`.
+static PROXY_PROTOCOL: Options<RawModule> = Options::new(
+    "proxy_protocol",
+    &[
+        option(
+            "timeout",
+            "timeout <duration>",
+            With(|cx, line, module| {
+                let timeout = cx.single_duration(line)?;
+                module.insert("timeout".into(), timeout.0.into());
+                Some(())
+            }),
+        ),
+        option(
+            "allow",
+            "allow <ranges...>",
+            With(|cx, line, module| cx.more_ranges(line, module)),
+        ),
+        option(
+            "deny",
+            "deny <ranges...>",
+            With(|cx, line, module| cx.more_ranges(line, module)),
+        ),
+        option(
+            "fallback_policy",
+            "fallback_policy ignore|use|reject|require|skip",
+            With(|cx, line, module| {
+                let word = cx.single(line)?;
+                let lower = Token {
+                    text: word.text.to_lowercase(),
+                    ..word.clone()
+                };
+                let policies = ["ignore", "use", "reject", "require", "skip"];
+                let policy = cx.one_of(&lower, &policies)?;
+                module.insert("fallback_policy".into(), policy.to_uppercase().into());
+                Some(())
+            }),
+        ),
+    ],
+);
+
 impl Lowering<'_> {
     pub(super) fn servers_option(&mut self, line: &Directive) -> Option<()> {
         self.between(line, &line.args, 0, 1)?;
@@ -56,11 +192,7 @@ impl Lowering<'_> {
         if other {
             return self.duplicate(line);
         }
-        self.each(line.lines(), |this, option| {
-            this.place = "servers";
-            this.server_option(option, &mut options)?;
-            Some(())
-        })?;
+        self.read_options(&SERVERS, line.lines(), &mut options)?;
         self.options.servers.push(options);
         Some(())
     }
@@ -75,71 +207,12 @@ impl Lowering<'_> {
         }
     }
 
-    fn server_option(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
-        match line.name.text.as_str() {
-            "name" => {
-                options.name = self.single_text(line)?;
-                if options.address.is_empty() {
-                    let title = "a name needs the address of one server";
-                    let diagnostic = line.name.error("misplaced-option", title, "names them all");
-                    return self.refuse(diagnostic.help("write `servers :443 { name … }`"));
-                }
-            }
-            "listener_wrappers" => {
-                self.between(line, &line.args, 0, 0)?;
-                self.each(line.lines(), |this, wrapper| {
-                    let wrapper = this.listener_wrapper(wrapper)?;
-                    options.listener_wrappers.push(wrapper);
-                    Some(())
-                })?;
-            }
-            // As in Caddy, a block that names no module is none.
-            "packet_conn_wrappers" if line.args.is_empty() && line.lines().is_empty() => {}
-            "timeouts" => self.timeouts(line, options)?,
-            "min_data_rate" => options.min_data_rate = Some(self.min_data_rate(line)?),
-            "keepalive_interval" => options.keepalive_interval = self.single_duration(line)?,
-            "keepalive_idle" => options.keepalive_idle = self.single_duration(line)?,
-            "keepalive_count" => {
-                options.keepalive_count = self.single_number(line, "a number of probes")?;
-            }
-            "max_header_size" => {
-                options.max_header_bytes = self.single_size(line)?.unsigned_abs();
-            }
-            "expected_underscore_headers" => {
-                options.expected_underscore_headers = self.expected_headers(line, '_')?;
-            }
-            "expected_dot_headers" => {
-                options.expected_dot_headers = self.expected_headers(line, '.')?;
-            }
-            "protocols" => options.protocols = self.protocols(line)?,
-            "strict_sni_host" => {
-                self.between(line, &line.args, 0, 1)?;
-                options.strict_sni_host = match line.args.first() {
-                    Some(word) => Some(self.one_of(word, &["on", "insecure_off"])? == "on"),
-                    None => Some(true),
-                };
-            }
-            "0rtt" => {
-                let word = self.single(line)?;
-                options.allow_0rtt = Some(self.one_of(word, &["on", "off"])? == "on");
-            }
-            "metrics" => {
-                options.metrics = Some(self.metrics_option(line)?);
-                let title = "`metrics` has a new place";
-                let diagnostic = line.name.warning("deprecated-option", title, "old place");
-                self.report
-                    .push(diagnostic.help("write it as a global option of its own"));
-            }
-            "trusted_proxies" => options.trusted_proxies = Some(self.ip_source(line)?),
-            "client_ip_headers" => {
-                for field in self.texts(line)? {
-                    if options.client_ip_headers.contains(&field) {
-                        return self.duplicate(line);
-                    }
-                    options.client_ip_headers.push(field);
-                }
-            }
-            _ => self.server_flag(line, options)?,
+    fn server_name(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
+        options.name = self.single_text(line)?;
+        if options.address.is_empty() {
+            let title = "a name needs the address of one server";
+            let diagnostic = line.name.error("misplaced-option", title, "names them all");
+            return self.refuse(diagnostic.help("write `servers :443 { name … }`"));
         }
         Some(())
     }
@@ -175,35 +248,6 @@ impl Lowering<'_> {
             }
         }
         Some(names)
-    }
-
-    fn server_flag(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
-        let flag = match line.name.text.as_str() {
-            "enable_full_duplex" => &mut options.enable_full_duplex,
-            "log_credentials" => &mut options.log_credentials,
-            "trace" => &mut options.trace,
-            "trusted_proxies_strict" => &mut options.trusted_proxies_strict,
-            "trusted_proxies_unix" => &mut options.trusted_proxies_unix,
-            _ => return self.unknown_option(line),
-        };
-        *flag = true;
-        self.flag(line)
-    }
-
-    fn timeouts(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
-        self.between(line, &line.args, 0, 0)?;
-        self.place = "timeouts";
-        self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "read_body" => options.read_timeout = this.single_duration(option)?,
-                "read_header" => options.read_header_timeout = this.single_duration(option)?,
-                "write" => options.write_timeout = this.single_duration(option)?,
-                "idle" => options.idle_timeout = this.single_duration(option)?,
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
-        Some(())
     }
 
     /// `min_data_rate <bytes a second> [<grace>]|off`.
@@ -256,7 +300,7 @@ impl Lowering<'_> {
         module.insert("wrapper".into(), name.into());
         match name {
             "tls" | "http_redirect" => self.no_block(line)?,
-            "proxy_protocol" => self.proxy_protocol(line, &mut module)?,
+            "proxy_protocol" => self.read_options(&PROXY_PROTOCOL, line.lines(), &mut module)?,
             _ => {
                 let names = ["proxy_protocol", "http_redirect", "tls"];
                 return self.unknown_module(&line.name, "listener wrapper", &names);
@@ -265,38 +309,15 @@ impl Lowering<'_> {
         Some(module)
     }
 
-    fn proxy_protocol(&mut self, line: &Directive, module: &mut RawModule) -> Option<()> {
-        self.place = "proxy_protocol";
-        self.each(line.lines(), |this, option| {
-            let name = option.name.text.as_str();
-            match name {
-                "timeout" => {
-                    let timeout = this.single_duration(option)?;
-                    module.insert(name.into(), timeout.0.into());
-                }
-                "allow" | "deny" => {
-                    let ranges = this.texts(option)?;
-                    let list = module
-                        .entry(name)
-                        .or_insert_with(|| Value::Array(Vec::new()));
-                    if let Value::Array(list) = list {
-                        list.extend(ranges.into_iter().map(Value::from));
-                    }
-                }
-                "fallback_policy" => {
-                    let word = this.single(option)?;
-                    let lower = Token {
-                        text: word.text.to_lowercase(),
-                        ..word.clone()
-                    };
-                    let policies = ["ignore", "use", "reject", "require", "skip"];
-                    let policy = this.one_of(&lower, &policies)?;
-                    module.insert(name.into(), policy.to_uppercase().into());
-                }
-                _ => return this.unknown_option(option),
-            }
-            Some(())
-        })?;
+    /// Adds the ranges of a line to a list of the module `proxy_protocol`.
+    fn more_ranges(&mut self, line: &Directive, module: &mut RawModule) -> Option<()> {
+        let ranges = self.texts(line)?;
+        let list = module
+            .entry(line.name.text.as_str())
+            .or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(list) = list {
+            list.extend(ranges.into_iter().map(Value::from));
+        }
         Some(())
     }
 

@@ -1,87 +1,78 @@
-//! `basic_auth` and `forward_auth`.
+//! `forward_auth`: another server decides whether a request is allowed.
 
-use sluice_model::handler::{
-    Account, Authentication, AuthenticationProviders, HashCache, HeaderOps, Headers, HttpBasic,
-    PasswordHash, ResponseHandler, Rewrite,
-};
+use sluice_model::handler::{HeaderOps, Headers, ResponseHandler, Rewrite};
 use sluice_model::matcher::ResponseMatcher;
 use sluice_model::proxy::ReverseProxy;
 use sluice_model::{Handler, Matcher, MatcherSet, Route};
 
-use super::Outcomes;
 use super::headers::canonical;
+use super::reverse_proxy::REVERSE_PROXY;
 use crate::lower::Lowering;
-use crate::lower::outcome::Outcome;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::{Definition, Options, directive, option};
+use crate::lower::outcome::{Outcome, Outcomes};
 use crate::lower::routes::route;
 use crate::tree::{Directive, Token};
 
-impl Lowering<'_> {
-    pub(super) fn basic_auth(&mut self, line: &Directive) -> Outcomes {
-        self.handler(line, |this, args| {
-            this.between(line, args, 0, 2)?;
-            let hash = match args.first().map(|word| (word, word.text.as_str())) {
-                None | Some((_, "bcrypt")) => PasswordHash::Bcrypt(Default::default()),
-                Some((_, "argon2id")) => PasswordHash::Argon2id(Default::default()),
-                Some((word, _)) => return this.invalid_value(word, &["bcrypt", "argon2id"]),
-            };
-            let mut basic = HttpBasic {
-                hash: Some(hash),
-                hash_cache: Some(HashCache::default()),
-                realm: args
-                    .get(1)
-                    .map(|word| word.text.clone())
-                    .unwrap_or_default(),
-                accounts: Vec::new(),
-            };
-            this.each(line.lines(), |this, account| {
-                basic.accounts.push(this.account(account)?);
+/// `forward_auth`.
+pub(super) static FORWARD_AUTH: Definition = directive(
+    "forward_auth",
+    "forward_auth [<matcher>] [<upstreams...>] { … }",
+    |cx, line| cx.forward_auth(line),
+)
+.with(&OPTIONS);
+
+/// The options that `reverse_proxy` does not have; it reads all others.
+static OPTIONS: Options<Own> = Options::<Own>::new(
+    "forward_auth",
+    &[
+        option(
+            "uri",
+            "uri <to>",
+            With(|cx, line, own| {
+                own.uri = Some(cx.single_text(line)?);
                 Some(())
-            })?;
-            let http_basic = Some(basic);
-            let providers = AuthenticationProviders { http_basic };
-            Some(Handler::Authentication(Authentication { providers }))
-        })
-    }
+            }),
+        ),
+        option(
+            "copy_headers",
+            "copy_headers <fields...> [{ <fields...> }]",
+            With(|cx, line, own| {
+                let lines = line.lines().iter();
+                for line in lines.clone() {
+                    cx.flag(line)?;
+                }
+                for word in line.args.iter().chain(lines.map(|line| &line.name)) {
+                    own.copied.push(cx.copied_header(word)?);
+                }
+                Some(())
+            }),
+        ),
+    ],
+)
+.and(&REVERSE_PROXY);
 
-    fn account(&mut self, line: &Directive) -> Option<Account> {
-        self.no_block(line)?;
-        match line.args.as_slice() {
-            [password] if !line.name.text.is_empty() && !password.text.is_empty() => {
-                Some(Account {
-                    username: line.name.text.clone(),
-                    password: password.text.clone(),
-                })
-            }
-            [_, surplus, ..] => self.surplus(line, surplus),
-            _ => {
-                let title = format!("account `{}` has no password hash", line.name.text);
-                let diagnostic = line.name.error("missing-argument", title, "needs a hash");
-                self.refuse(diagnostic.help("make one with `sluice hash-password`"))
-            }
-        }
-    }
+/// The settings that a proxy does not have.
+#[derive(Default)]
+struct Own {
+    uri: Option<String>,
+    /// Headers of a successful response that the request gets: there, and here.
+    copied: Vec<(String, String)>,
+}
 
-    pub(super) fn forward_auth(&mut self, line: &Directive) -> Outcomes {
+impl Lowering<'_> {
+    fn forward_auth(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         let mut rest = Vec::new();
-        let mut uri = None;
-        let mut copied: Vec<(String, String)> = Vec::new();
+        let mut own = Own::default();
         self.each(line.lines(), |this, option| {
-            match option.name.text.as_str() {
-                "uri" => uri = Some(this.single_text(option)?),
-                "copy_headers" => {
-                    let lines = option.lines().iter();
-                    for line in lines.clone() {
-                        this.flag(line)?;
-                    }
-                    for word in option.args.iter().chain(lines.map(|line| &line.name)) {
-                        copied.push(this.copied_header(word)?);
-                    }
-                }
-                _ => rest.push(option.clone()),
+            if OPTIONS.has(&option.name.text) {
+                return this.read_option(&OPTIONS, option, &mut own);
             }
+            rest.push(option.clone());
             Some(())
         })?;
+        let Own { uri, mut copied } = own;
         copied.sort();
         copied.dedup();
         let Some(uri) = uri else {
@@ -104,7 +95,7 @@ impl Lowering<'_> {
             uri,
             ..proxy.rewrite.unwrap_or_default()
         });
-        proxy.handle_response.insert(0, good_answer(&copied));
+        proxy.handle_response.insert(0, on_success(&copied));
         let handler = Handler::ReverseProxy(Box::new(proxy));
         Some(vec![Outcome::Route(route(matcher, handler))])
     }
@@ -126,7 +117,7 @@ impl Lowering<'_> {
 
 /// A 2xx response lets the request continue, with some of the response's headers. Each header is removed first, so that
 /// a client cannot supply it.
-fn good_answer(copied: &[(String, String)]) -> ResponseHandler {
+fn on_success(copied: &[(String, String)]) -> ResponseHandler {
     let mut routes = vec![route(Vec::new(), Handler::Vars(Default::default()))];
     let headers = |ops| {
         Handler::Headers(Box::new(Headers {

@@ -1,0 +1,238 @@
+//! `dynamic` of `reverse_proxy`: upstreams from DNS.
+
+use sluice_model::proxy::{
+    AUpstreams, IpVersions, MultiUpstreams, Resolver, SrvUpstreams, UpstreamSource,
+};
+
+use crate::lower::Lowering;
+use crate::lower::args::texts;
+use crate::lower::definition::Read::With;
+use crate::lower::definition::Verdict::NoEffect;
+use crate::lower::definition::{Options, option};
+use crate::lower::matchers::inner_line;
+use crate::tree::Directive;
+
+/// The options of the sources `a` and `srv`; each refuses those that only the other has.
+pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
+    "dynamic",
+    &[
+        option(
+            "service",
+            "service <service>",
+            With(|cx, line, source| {
+                let srv = srv(cx, line, source)?;
+                srv.service = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "proto",
+            "proto <proto>",
+            With(|cx, line, source| {
+                let srv = srv(cx, line, source)?;
+                srv.proto = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "name",
+            "name <name>",
+            With(|cx, line, source| {
+                let name = match source {
+                    UpstreamSource::A(a) => &mut a.name,
+                    UpstreamSource::Srv(srv) => &mut srv.name,
+                    _ => return cx.unknown_option(line),
+                };
+                *name = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "port",
+            "port <port>",
+            With(|cx, line, source| {
+                let a = a(cx, line, source)?;
+                a.port = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "refresh",
+            "refresh <interval>",
+            With(|cx, line, source| {
+                let refresh = match source {
+                    UpstreamSource::A(a) => &mut a.refresh,
+                    UpstreamSource::Srv(srv) => &mut srv.refresh,
+                    _ => return cx.unknown_option(line),
+                };
+                *refresh = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "grace_period",
+            "grace_period <duration>",
+            With(|cx, line, source| {
+                let srv = srv(cx, line, source)?;
+                srv.grace_period = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "resolvers",
+            "resolvers <ip...>",
+            With(|cx, line, source| {
+                let resolver = match source {
+                    UpstreamSource::A(a) => &mut a.resolver,
+                    UpstreamSource::Srv(srv) => &mut srv.resolver,
+                    _ => return cx.unknown_option(line),
+                };
+                *resolver = Some(cx.resolver(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            With(|cx, line, source| {
+                let timeout = match source {
+                    UpstreamSource::A(a) => &mut a.dial_timeout,
+                    UpstreamSource::Srv(srv) => &mut srv.dial_timeout,
+                    _ => return cx.unknown_option(line),
+                };
+                *timeout = cx.single_duration(line)?;
+                Some(())
+            }),
+        ),
+        option::<UpstreamSource>(
+            "dial_fallback_delay",
+            "dial_fallback_delay <duration>",
+            With(|cx, line, source| {
+                let delay = match source {
+                    UpstreamSource::A(a) => &mut a.dial_fallback_delay,
+                    UpstreamSource::Srv(srv) => &mut srv.dial_fallback_delay,
+                    _ => return cx.unknown_option(line),
+                };
+                *delay = cx.single_duration(line)?;
+                Some(())
+            }),
+        )
+        .but(NoEffect(
+            "DNS servers are named by their addresses: none has a second one to fall back to",
+        )),
+        option(
+            "dial_network",
+            "dial_network <network>",
+            With(|cx, line, source| {
+                let srv = srv(cx, line, source)?;
+                srv.dial_network = cx.single_text(line)?;
+                Some(())
+            }),
+        ),
+        option(
+            "versions",
+            "versions ipv4|ipv6",
+            With(|cx, line, source| {
+                let a = a(cx, line, source)?;
+                cx.texts(line)?;
+                let versions = a.versions.get_or_insert_with(IpVersions::default);
+                for word in &line.args {
+                    match cx.one_of(word, &["ipv4", "ipv6"])?.as_str() {
+                        "ipv4" => versions.ipv4 = Some(true),
+                        _ => versions.ipv6 = Some(true),
+                    }
+                }
+                Some(())
+            }),
+        ),
+    ],
+);
+
+/// The source `a`; an option that only it has is unknown to others.
+fn a<'s>(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    source: &'s mut UpstreamSource,
+) -> Option<&'s mut AUpstreams> {
+    match source {
+        UpstreamSource::A(a) => Some(a),
+        _ => cx.unknown_option(line),
+    }
+}
+
+/// The source `srv`; an option that only it has is unknown to others.
+fn srv<'s>(
+    cx: &mut Lowering<'_>,
+    line: &Directive,
+    source: &'s mut UpstreamSource,
+) -> Option<&'s mut SrvUpstreams> {
+    match source {
+        UpstreamSource::Srv(srv) => Some(srv),
+        _ => cx.unknown_option(line),
+    }
+}
+
+impl Lowering<'_> {
+    /// `dynamic <source> …`.
+    pub(super) fn dynamic_upstreams(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        match inner_line(line) {
+            Some(source) => self.upstream_source(&source),
+            None => self.missing(line, "a source: `a`, `srv` or `multi`"),
+        }
+    }
+
+    fn upstream_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        let place = std::mem::replace(&mut self.place, &DYNAMIC);
+        let source = match line.name.text.as_str() {
+            "a" => self.a_source(line),
+            "srv" => self.srv_source(line),
+            "multi" => {
+                let lines = line.lines().iter();
+                let sources: Option<Vec<_>> =
+                    lines.map(|line| self.upstream_source(line)).collect();
+                sources.map(|sources| UpstreamSource::Multi(MultiUpstreams { sources }))
+            }
+            _ => self.unknown_module(&line.name, "source of upstreams", &["a", "srv", "multi"]),
+        };
+        self.place = place;
+        source
+    }
+
+    fn a_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.between(line, &line.args, 0, 2)?;
+        let text = |at: usize| {
+            line.args
+                .get(at)
+                .map(|word| word.text.clone())
+                .unwrap_or_default()
+        };
+        let a = AUpstreams {
+            name: text(0),
+            port: text(1),
+            ..AUpstreams::default()
+        };
+        let mut source = UpstreamSource::A(Box::new(a));
+        self.read_options(&DYNAMIC, line.lines(), &mut source)?;
+        Some(source)
+    }
+
+    fn srv_source(&mut self, line: &Directive) -> Option<UpstreamSource> {
+        self.between(line, &line.args, 0, 1)?;
+        let mut srv = SrvUpstreams::default();
+        if let Some(word) = line.args.first() {
+            srv.name.clone_from(&word.text);
+        }
+        let mut source = UpstreamSource::Srv(Box::new(srv));
+        self.read_options(&DYNAMIC, line.lines(), &mut source)?;
+        Some(source)
+    }
+
+    /// DNS servers.
+    pub(super) fn resolver(&mut self, line: &Directive) -> Option<Resolver> {
+        self.texts(line)?;
+        Some(Resolver {
+            addresses: texts(&line.args),
+            ..Resolver::default()
+        })
+    }
+}
