@@ -7,7 +7,6 @@ use alloc::vec::Vec;
 
 use super::proxy::BodyBuffers;
 use crate::object::objects;
-use crate::route_origin::RouteOrigin;
 use crate::value::{Duration, WeakString};
 
 objects! {
@@ -85,9 +84,6 @@ objects! {
         pub request_buffers: BodyBuffers,
         /// Buffering of WSGI responses, so that a slow client holds no thread.
         pub response_buffers: BodyBuffers,
-        /// Where it was written; no part of the JSON.
-        #[serde(skip)]
-        pub origin: RouteOrigin,
     }
 
     /// How processes are isolated.

@@ -23,7 +23,16 @@ use sluice_pipeline::handler::Handler;
 use sluice_pipeline::refusal::Refusal;
 
 /// Builds the handler, and starts its application if the configuration is to serve.
+///
+/// # Errors
+///
+/// The setting that cannot be used, with the place of the directive.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let written = builder.written();
+    handler(config, builder).map_err(|refusal| Refusal { written, ..refusal })
+}
+
+fn handler(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let (written, module) = one_module(config)?;
     let interface = interface(written);
     let recipe = Recipe::build(config, module, settings(config, written)?)?;
@@ -84,7 +93,7 @@ fn source(
         return Ok(Source::Unstarted(interface, module.into()));
     };
     let application = groups.obtain(settings);
-    Starting::add(builder, &application, config.origin.route());
+    Starting::add(builder, &application);
     Ok(Source::One(Box::new(Chosen::new(application))))
 }
 

@@ -91,12 +91,12 @@ struct Waited {
 
 impl Starting {
     /// Has the configuration wait for `application`, which the current handler of `builder` needs.
-    pub(super) fn add(builder: &Builder<'_>, application: &Application, written: Option<OriginId>) {
+    pub(super) fn add(builder: &Builder<'_>, application: &Application) {
         let starting = builder.shared.get::<Starting>();
         starting.0.borrow_mut().push(Waited {
             application: application.clone(),
             place: builder.place().to_owned(),
-            written,
+            written: builder.written(),
         });
     }
 }
