@@ -8,19 +8,38 @@ use std::time::Duration;
 use sluice_message::RequestHead;
 use sluice_net::body::RequestBody;
 use sluice_net::worker::Worker;
+use sluice_wire::python::{
+    End, Facts, Form, Json, Marshal, ScopeKind, StreamId, write_environ, write_scope,
+};
 
 use crate::call::Call;
 use crate::failure::{CallFailure, Refusal, StartFailure, Why};
-use crate::settings::Settings;
+use crate::group::{Group, Order};
+use crate::lane::{Local, Mux, Placed};
+use crate::limits::PLACES_TRIED_MAX;
+use crate::process::Greeting;
+use crate::settings::{Interface, Settings};
 use crate::snapshot::GroupSnapshot;
+use crate::waiting::wait_for_place;
 use crate::websocket::WebSocket;
-use sluice_wire::python::Facts;
 
 /// A configured application. Clones are the same application; when the last one is dropped, its processes finish their
 /// requests and exit. Calls in progress keep the process that they are on, not the application.
 #[derive(Clone)]
 pub struct Application {
-    settings: Arc<Settings>,
+    handle: Arc<Handle>,
+}
+
+/// What all clones of an application share.
+pub(crate) struct Handle {
+    pub group: Arc<Group>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let limit = self.group.settings.drain_timeout;
+        self.group.order(Order::Stop(limit));
+    }
 }
 
 /// A request for an application.
@@ -34,9 +53,22 @@ pub struct Request<'a> {
 }
 
 impl Application {
+    pub(crate) fn new(handle: Arc<Handle>) -> Application {
+        Application { handle }
+    }
+
+    fn group(&self) -> &Arc<Group> {
+        &self.handle.group
+    }
+
     /// Its settings.
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.group().settings
+    }
+
+    /// Its interface: for [`Interface::Auto`] the one that was detected, once a process is ready.
+    pub fn interface(&self) -> Interface {
+        self.group().interface()
     }
 
     /// Waits until all processes are ready; blocks the calling thread. Where a group was running already it returns at
@@ -46,12 +78,16 @@ impl Application {
     ///
     /// The first failure of a process to start; the others are stopped.
     pub fn wait_ready(&self) -> Result<(), StartFailure> {
-        Ok(())
+        self.group().wait_started()
     }
 
     /// Like [`Application::wait_ready`], for tasks.
-    pub fn poll_ready(&self, _cx: &mut Context<'_>) -> Poll<Result<(), StartFailure>> {
-        Poll::Ready(Ok(()))
+    ///
+    /// # Errors
+    ///
+    /// As [`Application::wait_ready`].
+    pub fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<Result<(), StartFailure>> {
+        self.group().poll_started(cx)
     }
 
     /// Picks a worker and sends it the head of a request; waits in the queue while all are busy. Dropping the future
@@ -62,13 +98,10 @@ impl Application {
     /// [`Why::Refused`], with the body.
     pub async fn call(
         &self,
-        _worker: &Rc<Worker>,
+        worker: &Rc<Worker>,
         request: Request<'_>,
     ) -> Result<Box<Call>, CallFailure> {
-        Err(CallFailure {
-            why: Why::Refused(Refusal::Failed),
-            body: Some(request.body),
-        })
+        self.begin(worker, Form::Http, request).await
     }
 
     /// Like [`Application::call`], for the handshake of a WebSocket (ASGI, ESGI, RSGI). A WSGI application gets the
@@ -79,41 +112,107 @@ impl Application {
     /// [`Why::Refused`], with the body.
     pub async fn websocket(
         &self,
-        _worker: &Rc<Worker>,
+        worker: &Rc<Worker>,
         request: Request<'_>,
     ) -> Result<Box<WebSocket>, CallFailure> {
-        Err(CallFailure {
-            why: Why::Refused(Refusal::Failed),
-            body: Some(request.body),
-        })
+        let call = self.begin(worker, Form::WebSocket, request).await?;
+        Ok(Box::new(WebSocket::new(call)))
+    }
+
+    async fn begin(
+        &self,
+        worker: &Rc<Worker>,
+        form: Form,
+        request: Request<'_>,
+    ) -> Result<Box<Call>, CallFailure> {
+        let local = Local::of(worker, self.group());
+        for _ in 0..PLACES_TRIED_MAX {
+            let placed = match local.place() {
+                Some(placed) => Some(placed),
+                None => match wait_for_place(worker, self.group()).await {
+                    Ok(grant) => local.placed(grant),
+                    Err(refusal) => return Err(refused(refusal, request.body)),
+                },
+            };
+            // Without a lane, the process has ended at this moment.
+            if let Some((mux, id)) = placed.and_then(|placed| self.open(placed, form, &request)) {
+                let (method, target) = (&request.head.method, &request.head.target);
+                let call = Call::new(mux, id, request.body, method, target);
+                return Ok(Box::new(call));
+            }
+        }
+        Err(refused(Refusal::Failed, request.body))
+    }
+
+    /// Writes the head of a request to a lane.
+    fn open(
+        &self,
+        placed: Placed,
+        form: Form,
+        request: &Request<'_>,
+    ) -> Option<(Rc<Mux>, StreamId)> {
+        let mux = placed.mux()?;
+        let greeting = mux.process.greeting()?;
+        let end = match form {
+            Form::Http => End::here_if(request.body.is_empty()),
+            Form::WebSocket => End::Later,
+        };
+        let prefix = self.settings().root_path.as_bytes();
+        let id = if prefix.is_empty() {
+            mux.open(form, end, |out| {
+                write(greeting, form, request.head, &request.facts, out);
+            })
+        } else {
+            let root = [prefix, request.facts.root].concat();
+            let facts = Facts {
+                root: &root,
+                ..request.facts
+            };
+            mux.open(form, end, |out| {
+                write(greeting, form, request.head, &facts, out)
+            })
+        }?;
+        Some((placed.keep()?, id))
     }
 
     /// After how long a refused client should try again: the value of `Retry-After`.
     pub fn retry_after(&self) -> Duration {
-        Duration::from_secs(1)
+        // By then requests of the usual kind have ended; whoever waits longer than the queue allows waits for nothing.
+        self.settings()
+            .queue_timeout
+            .clamp(Duration::from_secs(1), Duration::from_secs(10))
     }
 
     /// Its state now.
     pub fn snapshot(&self) -> GroupSnapshot {
-        GroupSnapshot {
-            name: self.settings.name.clone(),
-            fingerprint: self.settings.fingerprint(),
-            interface: self.settings.interface,
-            module: self.settings.module.clone(),
-            state: crate::GroupState::Failed,
-            queued: 0,
-            requests: 0,
-            queue_full: 0,
-            queue_timeouts: 0,
-            restarts: 0,
-            recycled: 0,
-            reloads: 0,
-            last_failure: None,
-            processes: Vec::new(),
-        }
+        self.group().snapshot()
     }
+}
 
-    pub(crate) fn new(settings: Arc<Settings>) -> Application {
-        Application { settings }
+fn refused(refusal: Refusal, body: RequestBody) -> CallFailure {
+    CallFailure {
+        why: Why::Refused(refusal),
+        body: Some(body),
+    }
+}
+
+/// Writes the dictionary of a request as the process reads it.
+fn write(
+    greeting: &Greeting,
+    form: Form,
+    head: &RequestHead,
+    facts: &Facts<'_>,
+    out: &mut Vec<u8>,
+) {
+    let is_wsgi = greeting.interface == Some(Interface::Wsgi);
+    let kind = match form {
+        Form::Http => ScopeKind::Http,
+        Form::WebSocket => ScopeKind::WebSocket,
+    };
+    match (is_wsgi, greeting.marshal) {
+        (true, true) => write_environ(&mut Marshal::new(out), head, facts),
+        (true, false) => write_environ(&mut Json::new(out), head, facts),
+        (false, true) => write_scope(&mut Marshal::new(out), kind, head, facts),
+        (false, false) => write_scope(&mut Json::new(out), kind, head, facts),
     }
 }

@@ -18,6 +18,17 @@ pub struct StartFailure {
     pub place: Option<(String, u32)>,
 }
 
+impl StartFailure {
+    pub(crate) fn at(stage: &str, message: String) -> StartFailure {
+        StartFailure {
+            stage: stage.to_owned(),
+            message,
+            traceback: None,
+            place: None,
+        }
+    }
+}
+
 impl fmt::Display for StartFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
@@ -37,8 +48,10 @@ pub enum Death {
     OutOfMemory,
     /// sluice killed it because a request took longer than `request_timeout`.
     RequestTimeout,
-    /// sluice killed it because it did not end in time while draining.
+    /// sluice killed it because it did not end in time while draining, or was not needed any more.
     DrainTimeout,
+    /// sluice killed it because it was not ready within `start_timeout`.
+    StartTimeout,
     /// It violated the protocol.
     Protocol,
     /// Not known (yet).

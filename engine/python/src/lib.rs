@@ -14,11 +14,19 @@
 mod application;
 mod call;
 mod failure;
+mod group;
 mod groups;
+mod interpreter;
+mod lane;
 pub mod limits;
 mod notice;
+mod process;
+mod queue;
+mod seat;
 mod settings;
 mod snapshot;
+mod supervise;
+mod waiting;
 mod websocket;
 
 pub use application::{Application, Request};

@@ -45,6 +45,8 @@ pub enum EventLoop {
     Uvloop,
     /// asyncio.
     Asyncio,
+    /// gevent, also for WSGI: a greenlet for each request.
+    Gevent,
 }
 
 /// Whether the extension module replaces the worker's innermost loop.

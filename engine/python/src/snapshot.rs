@@ -19,6 +19,7 @@ pub enum GroupState {
 
 /// The state of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum ProcessState {
     /// Importing the application.
     Starting,
