@@ -42,10 +42,7 @@ fn handler(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>, R
         (Source::Dynamic(_) | Source::Unstarted(..), "") => module.to_owned(),
         (Source::Dynamic(_) | Source::Unstarted(..), name) => name.to_owned(),
     };
-    let message_bytes_max = match config.max_message_size {
-        0 => codec::Limits::default().message_bytes_max,
-        size => usize::try_from(size).unwrap_or(usize::MAX),
-    };
+    let message_bytes_max = message_bytes_max(config)?;
     Ok(Box::new(Python {
         durations: Durations::build(builder, &name),
         source,
@@ -95,6 +92,19 @@ fn source(
     let application = groups.obtain(settings);
     Starting::add(builder, &application);
     Ok(Source::One(Box::new(Chosen::new(application))))
+}
+
+/// The size of a WebSocket message, which fits into a frame to a worker process.
+fn message_bytes_max(config: &Config) -> Result<usize, Refusal> {
+    let most = codec::Limits::default().message_bytes_max;
+    match usize::try_from(config.max_message_size) {
+        Ok(0) => Ok(most),
+        Ok(size) if size <= most => Ok(size),
+        Ok(_) | Err(_) => Err(Refusal::new(format!(
+            "`max_message_size` is above the maximum of {} MiB",
+            most >> 20
+        ))),
+    }
 }
 
 /// The application that is named, which is exactly one.

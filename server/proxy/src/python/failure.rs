@@ -71,6 +71,7 @@ fn died(how: Death) -> String {
         Death::OutOfMemory => format!("{what} out of memory"),
         Death::RequestTimeout => format!("{what} another request exceeded `request_timeout`"),
         Death::DrainTimeout => format!("{what} it did not drain in time"),
+        Death::StartTimeout => format!("{what} it did not start in time"),
         Death::Protocol => format!("{what} it broke the protocol"),
         Death::Unknown => format!("{what} reason unknown"),
     }

@@ -74,7 +74,7 @@ impl Chosen {
     /// The interface, which is known once a process has imported the application.
     fn interface(&self) -> Interface {
         match self.application.settings().interface {
-            Interface::Auto => self.application.snapshot().interface,
+            Interface::Auto => self.application.interface(),
             known => known,
         }
     }

@@ -50,10 +50,14 @@ impl Python {
         self.note(exchange, chosen, socket.process().0);
         let head = match decision {
             sluice_python::Handshake::Accepted(head) => head,
-            sluice_python::Handshake::Refused(response) => {
+            sluice_python::Handshake::Responded(response) => {
                 let call = socket.into_call();
                 let step = self.take_response(exchange, chosen.interface(), call, response);
                 return Ok(step);
+            }
+            sluice_python::Handshake::Refused => {
+                let message = "the application refused the WebSocket";
+                return Err(Fault::new(Status::FORBIDDEN, message));
             }
         };
         accept(exchange, head, &handshake);
@@ -236,8 +240,8 @@ fn give(
 ) -> Option<(Kind, Vec<u8>)> {
     let receiver = application.as_mut()?;
     match receiver.poll_send_ready(data.len(), cx) {
-        Poll::Ready(true) => receiver.send(kind, data),
-        // It has ended; how, is what it sends last.
+        // It may have ended meanwhile; how, is what it sends last.
+        Poll::Ready(true) => _ = receiver.send(kind, data),
         Poll::Ready(false) => {}
         Poll::Pending => return Some((kind, data.to_vec())),
     }
