@@ -40,6 +40,7 @@ mod php;
 mod process;
 mod proxy;
 mod proxy_header;
+mod python;
 mod reload;
 mod request_paths;
 mod responders;

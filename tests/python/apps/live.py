@@ -1,7 +1,7 @@
 """FastAPI with a WebSocket, server-sent events, and uploads."""
 
 import asyncio
-import hashlib
+import zlib
 
 from fastapi import FastAPI, Request, UploadFile, WebSocket, WebSocketDisconnect
 from fastapi.responses import StreamingResponse
@@ -28,20 +28,20 @@ def thread():
 
 @app.post("/upload")
 async def upload(file: UploadFile):
-    total, length = hashlib.sha256(), 0
+    total, length = 0, 0
     while piece := await file.read(65536):
-        total.update(piece)
+        total = zlib.crc32(piece, total)
         length += len(piece)
-    return {"name": file.filename, "length": length, "sha256": total.hexdigest()}
+    return {"name": file.filename, "length": length, "crc32": f"{total:08x}"}
 
 
 @app.post("/raw")
 async def raw(request: Request):
-    total, length = hashlib.sha256(), 0
+    total, length = 0, 0
     async for piece in request.stream():
-        total.update(piece)
+        total = zlib.crc32(piece, total)
         length += len(piece)
-    return {"length": length, "sha256": total.hexdigest()}
+    return {"length": length, "crc32": f"{total:08x}"}
 
 
 @app.get("/events")

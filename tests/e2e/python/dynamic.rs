@@ -1,0 +1,120 @@
+//! Applications that placeholders select.
+
+use super::{caddyfile, lives};
+use crate::client::{Answer, Client};
+use crate::doubles::python::Python;
+use crate::harness::{Server, Setup, eventually};
+
+/// An application that shows its name and its process.
+fn app(name: &str) -> String {
+    format!(
+        "import os\n\ndef app(environ, start_response):\n    start_response('200 OK', [])\n    \
+         return [f'{name} {{os.getpid()}} {{os.environ.get(\"WHO\")}} {{os.environ.get(\"FROM_FILE\")}}'.encode()]\n"
+    )
+}
+
+/// A server with an application for each folder of `apps/`, selected by the third label of the host.
+fn start(options: &str, names: &[&str]) -> Option<Server> {
+    let python = Python::find()?;
+    let site = format!(
+        "python {{\nmodule_wsgi main:app\nworking_dir {{folder}}/apps/{{http.request.host.labels.2}}\nvenv {}\n\
+         env_var WHO {{http.request.host.labels.2}}\nenv_file .env\nworkers 1\n{options}\n}}",
+        python.folder().display()
+    );
+    let setup = Setup::new(&caddyfile(&site));
+    for name in names {
+        setup
+            .folder()
+            .write(&format!("apps/{name}/main.py"), app(name));
+        setup.folder().write(
+            &format!("apps/{name}/.env"),
+            format!("FROM_FILE=of-{name}\n"),
+        );
+    }
+    setup.folder().write("outside/main.py", app("outside"));
+    Some(setup.start())
+}
+
+fn ask(server: &Server, host: &str) -> Answer {
+    let mut client = Client::connect(server.port);
+    client.send(format!(
+        "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    ));
+    client.answer()
+}
+
+fn process(answer: &Answer) -> u32 {
+    let text = answer.text();
+    let pid = text.split(' ').nth(1).and_then(|pid| pid.parse().ok());
+    pid.unwrap_or_else(|| panic!("{} {text}", answer.head))
+}
+
+#[test]
+fn each_host_has_an_application_of_its_own() {
+    let Some(server) = start("", &["one", "two"]) else {
+        return;
+    };
+    let one = ask(&server, "one.example.org");
+    assert!(
+        one.text().starts_with("one ") && one.text().ends_with(" one of-one"),
+        "{}",
+        one.text()
+    );
+    let two = ask(&server, "two.example.org");
+    assert!(
+        two.text().starts_with("two ") && two.text().ends_with(" two of-two"),
+        "{}",
+        two.text()
+    );
+    assert_eq!(process(&ask(&server, "ONE.example.org")), process(&one));
+}
+
+#[test]
+fn a_host_cannot_leave_the_folder() {
+    let Some(server) = start("", &["one"]) else {
+        return;
+    };
+    for host in [
+        "none.example.org",
+        "..example.org",
+        "..%2foutside.example.org",
+        "a\\b.example.org",
+    ] {
+        let answer = ask(&server, host);
+        assert!(
+            matches!(answer.status, 400 | 404),
+            "{host}: {} {}",
+            answer.head,
+            answer.text()
+        );
+    }
+    assert_eq!(ask(&server, "one.example.org").status, 200);
+}
+
+#[test]
+fn the_oldest_idle_application_makes_room() {
+    let Some(server) = start("max_dynamic_apps 2", &["one", "two", "three"]) else {
+        return;
+    };
+    let one = process(&ask(&server, "one.example.org"));
+    let two = process(&ask(&server, "two.example.org"));
+    assert_eq!(process(&ask(&server, "one.example.org")), one);
+    let three = process(&ask(&server, "three.example.org"));
+    eventually("the oldest one ends", || !lives(two), || two.to_string());
+    assert!(lives(one) && lives(three));
+}
+
+#[test]
+fn an_application_that_does_not_start_gets_503_and_others_go_on() {
+    let Some(server) = start("", &["one", "two"]) else {
+        return;
+    };
+    server
+        .folder
+        .write("apps/two/main.py", "raise RuntimeError('on purpose')\n");
+    let answer = ask(&server, "two.example.org");
+    assert_eq!(answer.status, 503);
+    assert!(answer.field("Retry-After").is_some(), "{}", answer.head);
+    server.wait_for_words("RuntimeError: on purpose");
+    assert_eq!(ask(&server, "one.example.org").status, 200);
+}
