@@ -3,9 +3,13 @@
 
 use std::ffi::{CStr, CString};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::identity::Identity;
 
@@ -65,11 +69,13 @@ impl Limited {
     }
 }
 
-/// A running child process. Dropping it neither kills nor reaps the process.
+/// A running child process. Dropping it kills the process and its group, and does not reap the process.
 #[derive(Debug)]
 pub struct Spawned {
     pid: libc::pid_t,
     pidfd: OwnedFd,
+    /// Our end of the leash, while the process is a child of ours.
+    _leash: Option<OwnedFd>,
 }
 
 /// How a process has ended.
@@ -141,7 +147,10 @@ const FIRST: RawFd = 3;
 /// input, output and error. It inherits no others.
 ///
 /// The process leads a process group of its own, all signals have their default actions, and it is killed when the
-/// *calling thread* ends (PR_SET_PDEATHSIG): start children from a thread that lives as long as they do.
+/// *calling thread* ends (PR_SET_PDEATHSIG): start children from a thread that lives as long as they do. Its descendants
+/// in the group are killed as well when this *process* ends, however it does: the descriptor after those in `passed` is a
+/// socket that nothing is written to, and the kernel sends SIGKILL to the group when its other end is closed
+/// (F_SETSIG, fcntl(2)).
 ///
 /// # Errors
 ///
@@ -156,8 +165,10 @@ pub fn spawn(
         error,
     };
     // Nothing that is placed may lie where another is placed later, so all are first moved beyond the last place.
-    let beyond = FIRST + RawFd::try_from(passed.len()).unwrap_or(RawFd::MAX / 2);
-    let all = standard.iter().chain(passed);
+    let (leash, leash_end) = UnixStream::pair().map_err(not_forked)?;
+    let beyond = FIRST + 1 + RawFd::try_from(passed.len()).unwrap_or(RawFd::MAX / 2);
+    let last = [leash_end.as_fd()];
+    let all = standard.iter().chain(passed).chain(&last);
     let moved: Vec<OwnedFd> = all
         .map(|descriptor| duplicate(descriptor.as_raw_fd(), beyond))
         .collect::<io::Result<_>>()
@@ -177,7 +188,11 @@ pub fn spawn(
     let pidfd = pidfd_open(pid);
     let failure = read_report(report);
     match (failure, pidfd) {
-        (None, Ok(pidfd)) => Ok(Spawned { pid, pidfd }),
+        (None, Ok(pidfd)) => Ok(Spawned {
+            pid,
+            pidfd,
+            _leash: Some(leash.into()),
+        }),
         (failure, pidfd) => {
             kill_and_reap(pid);
             Err(failure.unwrap_or_else(|| {
@@ -277,6 +292,7 @@ impl<'a> Child<'a> {
                 return Err(errno());
             }
         }
+        self.attach_leash()?;
         let first = self.moved.len() as libc::c_uint;
         let flags = CLOSE_RANGE_CLOEXEC;
         // SAFETY: the call takes integers only.
@@ -291,6 +307,26 @@ impl<'a> Child<'a> {
         Ok(())
     }
 }
+
+impl Child<'_> {
+    /// Lets the kernel kill the process group when the other end of the last descriptor is closed.
+    fn attach_leash(&self) -> Result<(), i32> {
+        let leash = self.moved.len() as RawFd - 1;
+        // SAFETY: the calls take integers only. A negative owner is a process group, here that of this process.
+        unsafe {
+            if libc::fcntl(leash, libc::F_SETOWN, -libc::getpid()) != 0
+                || libc::fcntl(leash, F_SETSIG, libc::SIGKILL) != 0
+                || libc::fcntl(leash, libc::F_SETFL, libc::O_ASYNC) != 0
+            {
+                return Err(errno());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `F_SETSIG` of fcntl(2): the signal to send instead of SIGIO.
+const F_SETSIG: libc::c_int = 10;
 
 const CLOSE_RANGE_CLOEXEC: libc::c_uint = 4;
 
@@ -377,7 +413,11 @@ impl Spawned {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let pidfd = pidfd_open(pid)?;
-        Ok(Spawned { pid, pidfd })
+        Ok(Spawned {
+            pid,
+            pidfd,
+            _leash: None,
+        })
     }
 
     /// Its PID.
@@ -397,12 +437,31 @@ impl Spawned {
         unsafe { libc::kill(-self.pid, libc::SIGKILL) };
     }
 
-    /// Sends the process a signal.
+    /// Sends the process a signal. It is safe after the process was reaped: nothing happens then.
     pub fn signal(&self, signal: super::process::Signal) {
         let (fd, number) = (self.pidfd.as_raw_fd(), signal.number());
         let info = std::ptr::null::<libc::siginfo_t>();
         // SAFETY: the descriptor is open, and a null pointer stands for default information.
         unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, info, 0) };
+    }
+
+    /// Waits until the process has ended, and reaps it as [`Spawned::try_wait`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Spawned::try_wait`] and of registering the descriptor with the runtime.
+    pub async fn wait(&self) -> io::Result<Ended> {
+        let descriptor = self.pidfd.try_clone()?;
+        // SAFETY: the descriptor is owned by the value that is registered, so it is open as long as that is.
+        let registered = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+        let registered = registered?;
+        loop {
+            let mut guard = registered.readable().await?;
+            if let Some(ended) = self.try_wait()? {
+                return Ok(ended);
+            }
+            guard.clear_ready();
+        }
     }
 
     /// Whether the process has ended. It is not reaped by this.

@@ -78,7 +78,7 @@ impl Drive {
         match self.socket.poll_read_ready(cx) {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(_)) => {
-                self.mux.lose_all();
+                self.mux.lose_worker();
                 return true;
             }
             Poll::Pending => return false,
@@ -106,7 +106,7 @@ impl Drive {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
             Ok(_) | Err(_) => {
-                self.mux.lose_all();
+                self.mux.lose_worker();
                 true
             }
         };
@@ -130,7 +130,7 @@ impl Drive {
             let message = "a Python worker violated the protocol; it is killed";
             group.report_of(Some(process), Level::Error, message, &facts);
             process.note_death(Death::Protocol);
-            self.mux.lose_all();
+            self.mux.lose_worker();
         }
     }
 
@@ -203,7 +203,8 @@ impl Drive {
 }
 
 impl Drop for Drive {
-    /// However the task ends, calls must not wait for it any more.
+    /// However the task ends, calls must not wait for it any more. If this thread of sluice ends, the process goes on for
+    /// the others.
     fn drop(&mut self) {
         self.mux.lose_all();
         let buffers = &self.mux.worker.buffers;

@@ -177,14 +177,19 @@ impl Mux {
         self.process.greeting().is_some_and(Greeting::has_threads)
     }
 
+    /// The worker has closed the lane: it is ending, or has to.
+    pub fn lose_worker(&self) {
+        self.process.note_lost();
+        self.group.bell.notify_one();
+        self.lose_all();
+    }
+
     /// The lane is closed, and all streams are gone.
     pub fn lose_all(&self) {
         if self.is_over.replace(true) {
             return;
         }
         self.settle();
-        self.process.note_lost();
-        self.group.bell.notify_one();
         let has_threads = self.has_threads();
         let (mut wakers, mut open) = (Vec::new(), 0);
         {

@@ -4,13 +4,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluice_message::Moment;
 use sluice_net::sys::spawn::Spawned;
 use sluice_wire::python::Kind;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::control::{self, Control};
@@ -256,10 +253,7 @@ impl Child {
 
 /// Waits until a process has ended, and everything it wrote was read.
 async fn wait(spawned: Rc<Spawned>, number: u64, inbox: Rc<Inbox>, readers: Vec<JoinHandle<()>>) {
-    let ended = match ended(&spawned).await {
-        Ok(ended) => Some(ended),
-        Err(_) => None,
-    };
+    let ended = spawned.wait().await.ok();
     for reader in readers {
         let mut reader = reader;
         if tokio::time::timeout(OUTPUT_GRACE, &mut reader)
@@ -270,18 +264,4 @@ async fn wait(spawned: Rc<Spawned>, number: u64, inbox: Rc<Inbox>, readers: Vec<
         }
     }
     inbox.push(number, Event::Ended(ended));
-}
-
-async fn ended(spawned: &Spawned) -> io::Result<sluice_net::sys::spawn::Ended> {
-    let descriptor = spawned.descriptor().try_clone()?;
-    let descriptor = AsyncFd::with_interest(descriptor, Interest::READABLE)?;
-    loop {
-        // Unlike a socket, a pidfd stays readable: once is enough.
-        let ready = descriptor.readable().await?;
-        drop(ready);
-        if let Some(ended) = spawned.try_wait()? {
-            return Ok(ended);
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
 }

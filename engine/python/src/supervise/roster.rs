@@ -152,11 +152,6 @@ impl Roster {
         self.phase == Phase::Stopping && self.members.is_empty()
     }
 
-    /// Whether all processes are being replaced, or started for the first time.
-    pub fn is_renewing(&self) -> bool {
-        self.renewal.is_some()
-    }
-
     /// Starts new processes for all slots; the old ones, if there are any, serve until all new ones are ready.
     pub fn renew(&mut self, now: Moment) {
         if self.phase == Phase::Stopping {

@@ -191,7 +191,7 @@ fn a_hanging_process_is_replaced_at_once_and_killed_later() {
 fn a_reload_replaces_all_when_all_are_ready() {
     let mut roster = running(2);
     roster.renew(at(60));
-    assert!(roster.is_renewing());
+
     assert_eq!(all(&mut roster), [spawn(3, 0), spawn(4, 1)]);
     roster.ready(4, at(61));
     assert!(!roster.recycle(1, at(61)), "it is replaced anyway");
@@ -215,7 +215,7 @@ fn a_reload_that_fails_keeps_the_old_processes() {
     roster.exited(4, at(61));
     let kill = Action::Kill(3, Death::DrainTimeout);
     assert_eq!(all(&mut roster), [kill, Action::NotRenewed]);
-    assert!(!roster.is_renewing());
+
     // Old ones that crash are still replaced.
     roster.exited(2, at(70));
     assert_eq!(all(&mut roster), [spawn(5, 1), Action::Publish(vec![1])]);

@@ -1,8 +1,6 @@
 use super::*;
 
 use std::fs::File;
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 
 use crate::sys::identity::is_root;
 
@@ -78,10 +76,11 @@ fn descriptors_have_their_numbers_and_no_others_are_open() {
     let script = "for n in 3 4 5 6 7; do echo $n >&$n; done; ls /proc/$$/fd";
     let (text, _) = run(&shell(script), &passed).unwrap();
     let open: Vec<&str> = text.split_whitespace().collect();
-    assert_eq!(&open[..8], ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    // The last one is the leash.
+    assert_eq!(&open[..9], ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
     // Debian's shell opens nothing else; others keep a descriptor of the script beyond 9.
     assert!(
-        open[8..]
+        open[9..]
             .iter()
             .all(|number| number.parse::<u32>().unwrap() >= 10),
         "{text}"
@@ -214,6 +213,28 @@ fn children_die_with_the_thread_that_started_them() {
         child.try_wait().unwrap().unwrap().status.signal(),
         Some(libc::SIGKILL)
     );
+}
+
+#[test]
+fn descendants_die_when_the_other_end_of_the_leash_is_closed() {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    let null = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .unwrap();
+    let standard = [null.as_fd(); 3];
+    let script = "sleep 1000 & echo x >&3; sleep 1000";
+    let child = spawn(&shell(script), standard, &[theirs.as_fd()]).unwrap();
+    drop(theirs);
+    let mut bytes = [0; 2];
+    ours.read_exact(&mut bytes).unwrap();
+    let copy = child.descriptor().try_clone().unwrap();
+    let pid = child.pid;
+    drop(child);
+    wait_readable(&copy);
+    assert_eq!(ours.read(&mut bytes).unwrap(), 0, "nobody is left");
+    kill_and_reap(pid);
 }
 
 #[test]
