@@ -177,7 +177,7 @@ impl Application {
 
     /// After how long a refused client should try again: the value of `Retry-After`.
     pub fn retry_after(&self) -> Duration {
-        // By then requests of the usual kind have ended; whoever waits longer than the queue allows waits for nothing.
+        // By then requests of the usual kind have ended; a client that waits for the queue's timeout gains nothing.
         self.settings()
             .queue_timeout
             .clamp(Duration::from_secs(1), Duration::from_secs(10))

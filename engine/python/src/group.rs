@@ -162,7 +162,7 @@ impl Group {
         self.attention.store(false, Ordering::SeqCst);
     }
 
-    /// Asks something of the supervisor. One who asks for more than it does will get what was asked first.
+    /// Asks something of the supervisor. Reloads beyond those that already wait change nothing.
     pub fn order(&self, order: Order) {
         {
             let mut orders = lock(&self.orders);

@@ -167,7 +167,7 @@ fn start(group: Arc<Group>, registry: Weak<Registry>) {
     }
 }
 
-/// Tells the registry that a supervisor has ended, however it did.
+/// Reports the end of a supervisor to the registry, however it came.
 struct Ending {
     group: Arc<Group>,
     registry: Weak<Registry>,

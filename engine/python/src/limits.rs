@@ -67,7 +67,7 @@ pub const PLACES_TRIED_MAX: usize = 8;
 /// How much of a file is read at a time where it cannot be sent by the kernel.
 pub const FILE_READ_BYTES: usize = 64 * 1024;
 
-/// Groups that wait to be started; more are started by whoever asks, after these.
+/// Groups that wait to be started; further callers of `obtain` wait for a moment.
 pub const STARTS_MAX: usize = 64;
 
 /// Bytes of one line of an application's output; the rest of a longer line is cut off.
@@ -143,3 +143,6 @@ pub const CARE_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a process that has lost a lane may take to end by itself: lanes of a process that exits are closed some
 /// milliseconds before it has ended.
 pub const LOST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Ends of preloaded processes that are remembered until somebody asks for them.
+pub const ENDS_KEPT_MAX: usize = 64;

@@ -50,6 +50,7 @@ fn equal_settings_share_a_group_and_it_ends_with_its_last_handle() {
         assert_eq!(get(&changed, &worker, "/env?name=A").await, "1");
     });
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -118,6 +119,7 @@ fn a_restart_replaces_all_processes_and_loses_no_request() {
     });
     assert_eq!(host.groups.restart("other"), 0);
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -170,6 +172,7 @@ fn a_process_is_recycled_after_its_requests_without_a_gap() {
         eventually("end of the first", || (!is_alive(first)).then_some(())).await;
     });
     assert_eq!(host.log.count("Python worker ended unexpectedly"), 0);
+    assert_eq!(host.log.count("did not end in time"), 0);
 }
 
 #[test]
@@ -400,6 +403,60 @@ fn a_process_with_a_request_that_never_ends_is_killed_at_the_end_of_the_grace() 
         host.groups.shutdown(Duration::from_millis(100));
         assert!(!is_alive(process));
     });
+}
+
+#[test]
+fn preloaded_processes_share_one_import_and_are_supervised_as_others() {
+    if !has_python() {
+        return;
+    }
+    let (host, folder) = (Host::new(1), Folder::new());
+    let mark = path_of(&folder.0, "imports");
+    let text = format!("open({mark:?}, 'a').write('x')\n{WSGI}");
+    let mut settings = folder.app(Interface::Wsgi, &text);
+    settings.preload = true;
+    settings.workers = 3;
+    let app = host.start(settings);
+    assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x");
+    let before = pids(&app);
+    assert_eq!(before.len(), 3);
+    on_worker(0, 1, async |worker| {
+        assert!(before.contains(&pid(&app, &worker).await));
+        match fetch(&app, &worker, "GET", "/exit?code=7", RequestBody::None).await {
+            Err(Why::Died { started: true, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        let ended = host.log.seen("Python worker ended unexpectedly").await;
+        assert!(ended.text.contains("exited with code 7"), "{}", ended.text);
+        eventually("replacement", || (pids(&app).len() == 3).then_some(())).await;
+        // The parent has forked it: nothing was imported again.
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "x");
+        host.groups.restart("test");
+        eventually("reload", || (app.snapshot().reloads == 1).then_some(())).await;
+        assert_eq!(std::fs::read_to_string(&mark).unwrap(), "xx");
+        eventually("end of the old processes", || {
+            before.iter().all(|pid| !is_alive(*pid)).then_some(())
+        })
+        .await;
+        assert_eq!(host.log.count("did not end in time"), 0);
+    });
+}
+
+#[test]
+fn a_preloaded_application_that_cannot_be_imported_fails_once() {
+    if !has_python() {
+        return;
+    }
+    let (host, folder) = (Host::new(1), Folder::new());
+    let mut settings = folder.app(Interface::Wsgi, "import no_such_module_at_all\n");
+    settings.preload = true;
+    settings.workers = 3;
+    let failure = host.groups.obtain(settings).wait_ready().unwrap_err();
+    assert_eq!(failure.stage, "import");
+    assert!(
+        failure.message.contains("no_such_module_at_all"),
+        "{failure:?}"
+    );
 }
 
 /// Starts an application and prints the PIDs of its processes, then waits to be killed. Run by the test below as a

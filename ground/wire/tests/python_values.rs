@@ -43,7 +43,9 @@ fn load(bytes: &mut &[u8]) -> Option<Value> {
         }
         b'u' => {
             let length = long(bytes) as usize;
-            Value::Text(String::from_utf8(take(bytes, length).to_vec()).unwrap())
+            Value::Text(
+                String::from_utf8(take(bytes, length).to_vec()).expect("the test writes it well"),
+            )
         }
         b's' => {
             let length = long(bytes) as usize;
@@ -51,11 +53,19 @@ fn load(bytes: &mut &[u8]) -> Option<Value> {
         }
         b')' => {
             let count = take(bytes, 1)[0];
-            Value::Tuple((0..count).map(|_| load(bytes).unwrap()).collect())
+            Value::Tuple(
+                (0..count)
+                    .map(|_| load(bytes).expect("the test writes it well"))
+                    .collect(),
+            )
         }
         b'[' => {
             let count = long(bytes);
-            Value::List((0..count).map(|_| load(bytes).unwrap()).collect())
+            Value::List(
+                (0..count)
+                    .map(|_| load(bytes).expect("the test writes it well"))
+                    .collect(),
+            )
         }
         b'{' => {
             let mut dict = BTreeMap::new();
@@ -63,7 +73,7 @@ fn load(bytes: &mut &[u8]) -> Option<Value> {
                 let Value::Text(key) = key else {
                     panic!("{key:?}")
                 };
-                let value = load(bytes).unwrap();
+                let value = load(bytes).expect("the test writes it well");
                 assert!(dict.insert(key.clone(), value).is_none(), "{key} twice");
             }
             Value::Dict(dict)
@@ -79,12 +89,12 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
 }
 
 fn long(bytes: &mut &[u8]) -> u32 {
-    u32::from_le_bytes(take(bytes, 4).try_into().unwrap())
+    u32::from_le_bytes(take(bytes, 4).try_into().expect("the test writes it well"))
 }
 
 fn ascii(bytes: &[u8]) -> Value {
     assert!(bytes.is_ascii());
-    Value::Text(String::from_utf8(bytes.to_vec()).unwrap())
+    Value::Text(String::from_utf8(bytes.to_vec()).expect("the test writes it well"))
 }
 
 fn text(text: &str) -> Value {
@@ -133,7 +143,7 @@ fn scope(kind: ScopeKind, head: &RequestHead, facts: &Facts<'_>) -> BTreeMap<Str
 }
 
 fn dict(mut bytes: &[u8]) -> BTreeMap<String, Value> {
-    let value = load(&mut bytes).unwrap();
+    let value = load(&mut bytes).expect("the test writes it well");
     assert!(bytes.is_empty());
     match value {
         Value::Dict(dict) => dict,
@@ -337,8 +347,10 @@ fn a_websocket_has_its_scheme_and_subprotocols() {
 fn the_sample_has_two_forms_and_nearly_every_code() {
     let mut out = Vec::new();
     encode_sample(&mut out);
-    let (head, payload) = out.split_first_chunk::<16>().unwrap();
-    let header = Header::decode(head).unwrap();
+    let (head, payload) = out
+        .split_first_chunk::<16>()
+        .expect("the test writes it well");
+    let header = Header::decode(head).expect("the test writes it well");
     assert_eq!(
         (header.kind, header.length as usize),
         (Kind::Sample, payload.len())
@@ -349,7 +361,7 @@ fn the_sample_has_two_forms_and_nearly_every_code() {
     for code in *b"{0zusi)[N" {
         assert!(marshal.contains(&code), "{}", char::from(code));
     }
-    let json = std::str::from_utf8(json).unwrap();
+    let json = std::str::from_utf8(json).expect("the test writes it well");
     assert!(json.starts_with("{\"type\":\"http\","), "{json}");
     assert!(json.contains("[\"x-latin\",\"café\"]"), "{json}");
     assert!(json.ends_with("\"server\":null}"), "{json}");
@@ -360,7 +372,7 @@ fn json_escapes_what_it_must() {
     let head = head("/a\"b\\c", &[("X-Odd", b"tab\there \x7f")]);
     let mut out = Vec::new();
     write_environ(&mut Json::new(&mut out), &head, &facts());
-    let json = String::from_utf8(out).unwrap();
+    let json = String::from_utf8(out).expect("the test writes it well");
     assert!(json.contains(r#""PATH_INFO":"/a\"b\\c""#), "{json}");
     assert!(
         json.contains("\"HTTP_X_ODD\":\"tab\\u0009here \u{7f}\""),
@@ -368,7 +380,7 @@ fn json_escapes_what_it_must() {
     );
     let mut out = Vec::new();
     write_scope(&mut Json::new(&mut out), ScopeKind::Http, &head, &facts());
-    let json = String::from_utf8(out).unwrap();
+    let json = String::from_utf8(out).expect("the test writes it well");
     assert!(
         json.contains("\"headers\":[[\"x-odd\",\"tab\\u0009here \u{7f}\"]]"),
         "{json}"
@@ -395,7 +407,7 @@ fn header_blocks_are_lines_without_an_empty_one() {
         "Content-Type: text/plain\r\nContent-Length: 5\r\nX-A:\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n",
         HopByHop::Refuse,
     )
-    .unwrap();
+    .expect("the test writes it well");
     assert_eq!(length, Some(5));
     assert_eq!(
         lines,

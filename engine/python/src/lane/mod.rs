@@ -12,6 +12,6 @@ mod upload;
 
 pub(crate) use body::ResponseBody;
 pub(crate) use local::{Local, Placed};
-pub(crate) use mux::{Gone, Mux, Whole};
-pub(crate) use slot::{Found, Message};
+pub(crate) use mux::{Mux, Whole};
+pub(crate) use slot::{Found, Gone, Message};
 pub(crate) use upload::Upload;

@@ -11,8 +11,7 @@ use sluice_message::{Fields, Moment};
 use sluice_net::worker::Worker;
 use sluice_wire::python::{End, Form, HopByHop, Lane, MessageKind, StreamId};
 
-use super::slot::{FilePart, Found, Message, Part, Received, Slot};
-use crate::failure::Stage;
+use super::slot::{FilePart, Found, Gone, Message, Part, Received, Slot};
 use crate::group::Group;
 use crate::limits::{OUTPUT_BYTES_MAX, SLOTS_KEPT_MAX};
 use crate::process::{Counted, Greeting, Process};
@@ -37,20 +36,6 @@ pub(crate) struct Mux {
     pub(super) ended: Cell<usize>,
     /// The driver task, while it sleeps.
     driver: Cell<Option<Waker>>,
-}
-
-/// Why nothing more comes on a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Gone {
-    /// The process is gone, or has violated the protocol.
-    Died {
-        /// Whether the application may have begun with the request.
-        started: bool,
-    },
-    /// The request took too long.
-    TimedOut,
-    /// The application failed.
-    Failed(Stage, String),
 }
 
 /// The result of reading a response body.
@@ -443,3 +428,7 @@ impl Mux {
         (slot.id == Some(id)).then(|| look(slot))
     }
 }
+
+#[cfg(test)]
+#[path = "mux_tests.rs"]
+mod tests;

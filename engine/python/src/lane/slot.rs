@@ -8,7 +8,6 @@ use std::task::{Context, Waker};
 use sluice_message::{Fields, Status};
 use sluice_wire::python::{BlockFault, HopByHop, MessageKind, StreamId, decode_block};
 
-use super::mux::Gone;
 use crate::failure::Stage;
 use crate::limits::BLOCK_KEPT_BYTES_MAX;
 
@@ -51,6 +50,20 @@ pub(super) struct Slot {
     pub has_ended: bool,
     /// Whether it has taken longer than allowed.
     pub is_overdue: bool,
+}
+
+/// Why nothing more comes on a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// The process is gone, or has violated the protocol.
+    Died {
+        /// Whether the application may have begun with the request.
+        started: bool,
+    },
+    /// The request took too long.
+    TimedOut,
+    /// The application failed.
+    Failed(Stage, String),
 }
 
 /// How far a response has been received.

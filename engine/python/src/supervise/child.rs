@@ -1,20 +1,27 @@
 //! One process as its supervisor sees it.
 
+use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_message::Moment;
-use sluice_net::sys::spawn::Spawned;
-use sluice_wire::python::Kind;
+use sluice_net::sys::spawn::{Ended, Spawned};
+use sluice_wire::python::{Header, Kind};
 use tokio::task::{JoinHandle, spawn_local};
 
 use super::control::{self, Control};
 use super::ending;
 use super::inbox::{Event, Inbox};
-use super::launch::{Lanes, Launcher};
+use super::launch::Lanes;
+use super::launched::Launched;
+use super::messages::{Failed, Ready, Stats};
 use super::output::{self, Stream};
+use super::preload::Parent;
+use super::starter::Starter;
 use crate::failure::{Death, StartFailure};
 use crate::group::Group;
 use crate::limits::OUTPUT_GRACE;
@@ -62,57 +69,92 @@ impl Child {
     ///
     /// It could not be started.
     pub fn start(
-        launcher: &Launcher,
+        starter: &Starter,
         group: &Arc<Group>,
         process: &Arc<Process>,
         inbox: &Rc<Inbox>,
     ) -> Result<Child, StartFailure> {
-        let failed =
-            |error: io::Error| StartFailure::at("spawn", format!("cannot start Python: {error}"));
-        let lanes = Lanes::new(group.workers).map_err(failed)?;
-        let oom_kills = ending::oom_kills();
-        let launched = launcher.launch(&group.settings, &lanes)?;
+        let mut lanes = Lanes::new(group.workers).map_err(failed)?;
+        process.seat(0).open(std::mem::take(&mut lanes.ours));
+        let mut child = Child {
+            oom_kills: ending::oom_kills(),
+            ..Child::without_process(process)
+        };
+        if group.settings.preload {
+            let parent = starter.parent()?;
+            let (inbox, number) = (inbox.clone(), process.number);
+            spawn_local(async move {
+                inbox.push(
+                    number,
+                    match parent.fork(lanes).await {
+                        Ok(launched) => Event::Forked(launched, parent),
+                        Err(failure) => Event::NotForked(failure),
+                    },
+                );
+            });
+        } else {
+            let launched = starter.launch(&lanes)?;
+            child.run(launched, None, group, inbox)?;
+        }
+        Ok(child)
+    }
+
+    /// The process exists: starts the tasks that read what it writes.
+    ///
+    /// # Errors
+    ///
+    /// Its descriptors cannot be used.
+    pub fn run(
+        &mut self,
+        launched: Launched,
+        parent: Option<Rc<Parent>>,
+        group: &Arc<Group>,
+        inbox: &Rc<Inbox>,
+    ) -> Result<(), StartFailure> {
+        let process = &self.process;
         process.set_pid(launched.spawned.pid());
-        process.seat(0).open(lanes.ours);
         let spawned = Rc::new(launched.spawned);
         let control = Rc::new(Control::new(launched.control).map_err(failed)?);
-        let clone = || (group.clone(), process.clone());
-        let (g, p) = clone();
-        let mut readers = vec![spawn_local(control::read(
-            control.clone(),
-            g,
-            p,
-            inbox.clone(),
-        ))];
+        let on_frame = {
+            let (group, process, inbox) = (group.clone(), process.clone(), inbox.clone());
+            move |header: &Header, payload: &[u8]| {
+                heed(&group, &process, &inbox, header, payload);
+            }
+        };
+        let about = || (group.clone(), Some(process.clone()));
+        let (g, p) = about();
+        let mut readers = vec![spawn_local(control::read(control.clone(), g, p, on_frame))];
         for (stream, end) in [
             (Stream::Output, launched.stdout),
             (Stream::Error, launched.stderr),
         ] {
-            let (g, p) = clone();
+            let (g, p) = about();
             readers.push(spawn_local(output::read(stream, end, g, p)));
         }
-        spawn_local(wait(
-            spawned.clone(),
-            process.number,
-            inbox.clone(),
-            readers,
-        ));
-        Ok(Child {
-            running: Some(Running { spawned, control }),
-            oom_kills,
-            ..Child::never_started_plain(process)
-        })
+        let ended = ended(spawned.clone(), parent);
+        spawn_local(wait(ended, process.number, inbox.clone(), readers));
+        if self.is_killed() {
+            spawned.kill_group();
+        }
+        self.running = Some(Running { spawned, control });
+        Ok(())
+    }
+
+    /// Whether it was killed, even before it existed.
+    fn is_killed(&self) -> bool {
+        matches!(self.stage, Stage::KilledAtStart(_) | Stage::Killed)
     }
 
     /// A process that could not be started.
     pub fn never_started(process: &Arc<Process>, failure: StartFailure) -> Child {
         Child {
             failure: Some(failure),
-            ..Child::never_started_plain(process)
+            ..Child::without_process(process)
         }
     }
 
-    fn never_started_plain(process: &Arc<Process>) -> Child {
+    /// A process that does not exist yet.
+    fn without_process(process: &Arc<Process>) -> Child {
         Child {
             process: process.clone(),
             running: None,
@@ -251,11 +293,50 @@ impl Child {
     }
 }
 
+/// What a process reports.
+fn heed(group: &Group, process: &Process, inbox: &Inbox, header: &Header, payload: &[u8]) {
+    match header.kind {
+        Kind::Ready => {
+            let ready = serde_json::from_slice::<Ready>(payload).ok();
+            match ready.and_then(Ready::greeting) {
+                Some(greeting) => inbox.push(process.number, Event::Ready(greeting)),
+                None => {
+                    let text = "READY of the worker cannot be understood".to_owned();
+                    let failure = StartFailure::at("protocol", text);
+                    inbox.push(process.number, Event::Failed(failure));
+                }
+            }
+        }
+        Kind::Failed => {
+            if let Ok(failed) = serde_json::from_slice::<Failed>(payload) {
+                inbox.push(process.number, Event::Failed(failed.into()));
+            }
+        }
+        Kind::Stats => {
+            if let Ok(stats) = serde_json::from_slice::<Stats>(payload) {
+                process.set_busy(stats.busy_us);
+            }
+        }
+        Kind::Log => control::report_log(group, Some(process), payload),
+        Kind::Draining => inbox.push(process.number, Event::Leaving),
+        // Only preloading parents fork, and the reader accepts nothing else.
+        _ => {}
+    }
+}
+
+fn failed(error: io::Error) -> StartFailure {
+    StartFailure::at("spawn", format!("cannot start Python: {error}"))
+}
+
 /// Waits until a process has ended, and everything it wrote was read.
-async fn wait(spawned: Rc<Spawned>, number: u64, inbox: Rc<Inbox>, readers: Vec<JoinHandle<()>>) {
-    let ended = spawned.wait().await.ok();
-    for reader in readers {
-        let mut reader = reader;
+async fn wait(
+    ended: impl Future<Output = Option<Ended>>,
+    number: u64,
+    inbox: Rc<Inbox>,
+    readers: Vec<JoinHandle<()>>,
+) {
+    let ended = ended.await;
+    for mut reader in readers {
         if tokio::time::timeout(OUTPUT_GRACE, &mut reader)
             .await
             .is_err()
@@ -264,4 +345,19 @@ async fn wait(spawned: Rc<Spawned>, number: u64, inbox: Rc<Inbox>, readers: Vec<
         }
     }
     inbox.push(number, Event::Ended(ended));
+}
+
+/// Waits until a process has ended; one that was forked by a parent is reaped by that.
+async fn ended(spawned: Rc<Spawned>, parent: Option<Rc<Parent>>) -> Option<Ended> {
+    let ended = spawned.wait().await.ok();
+    let Some(parent) = parent else {
+        return ended;
+    };
+    let status = parent.status_of(spawned.pid()).await?;
+    Some(Ended {
+        status: ExitStatus::from_raw(status),
+        user_micros: 0,
+        system_micros: 0,
+        resident_bytes_max: 0,
+    })
 }

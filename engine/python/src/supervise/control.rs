@@ -11,8 +11,7 @@ use sluice_wire::python::{ControlReader, Header, Kind, encode_control};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-use super::inbox::{Event, Inbox};
-use super::messages::{Failed, Log, Ready, Stats};
+use super::messages::Log;
 use crate::group::Group;
 use crate::limits::CONTROL_READ_BYTES;
 use crate::notice::{Fact, Level};
@@ -73,12 +72,12 @@ impl Control {
     }
 }
 
-/// Reads the control channel of a process until its end.
+/// Reads a control channel until its end; frames go to `heed`.
 pub(super) async fn read(
     control: Rc<Control>,
     group: Arc<Group>,
-    process: Arc<Process>,
-    inbox: Rc<Inbox>,
+    process: Option<Arc<Process>>,
+    mut heed: impl FnMut(&Header, &[u8]),
 ) {
     let mut reader = ControlReader::new();
     let mut buf = vec![0; CONTROL_READ_BYTES];
@@ -99,13 +98,13 @@ pub(super) async fn read(
                 Ok((consumed, frame)) => {
                     rest = &rest[consumed..];
                     if let Some((header, payload)) = frame {
-                        heed(&group, &process, &inbox, &header, payload);
+                        heed(&header, payload);
                     }
                 }
                 Err(fault) => {
                     let facts = [("fault", Fact::Text(fault.to_string()))];
                     let message = "a Python worker violated the protocol of its control channel";
-                    group.report_of(Some(&process), Level::Error, message, &facts);
+                    group.report_of(process.as_deref(), Level::Error, message, &facts);
                     return;
                 }
             }
@@ -113,34 +112,12 @@ pub(super) async fn read(
     }
 }
 
-fn heed(group: &Group, process: &Process, inbox: &Inbox, header: &Header, payload: &[u8]) {
-    match header.kind {
-        Kind::Ready => {
-            let ready = serde_json::from_slice::<Ready>(payload).ok();
-            if let Some(greeting) = ready.and_then(Ready::greeting) {
-                inbox.push(process.number, Event::Ready(greeting));
-            }
-        }
-        Kind::Failed => {
-            if let Ok(failed) = serde_json::from_slice::<Failed>(payload) {
-                inbox.push(process.number, Event::Failed(failed.into()));
-            }
-        }
-        Kind::Stats => {
-            if let Ok(stats) = serde_json::from_slice::<Stats>(payload) {
-                process.set_busy(stats.busy_us);
-            }
-        }
-        Kind::Log => {
-            if let Ok(log) = serde_json::from_slice::<Log>(payload) {
-                let level = log.level();
-                let mut facts = vec![("text", Fact::Text(log.message))];
-                facts.extend(log.traceback.map(|text| ("traceback", Fact::Text(text))));
-                group.report_of(Some(process), level, "Python worker", &facts);
-            }
-        }
-        Kind::Draining => inbox.push(process.number, Event::Leaving),
-        // Preloading parents send these; processes do not, and the reader accepts nothing else.
-        _ => {}
+/// What a worker itself has to say.
+pub(super) fn report_log(group: &Group, process: Option<&Process>, payload: &[u8]) {
+    if let Ok(log) = serde_json::from_slice::<Log>(payload) {
+        let level = log.level();
+        let mut facts = vec![("text", Fact::Text(log.message))];
+        facts.extend(log.traceback.map(|text| ("traceback", Fact::Text(text))));
+        group.report_of(process, level, "Python worker", &facts);
     }
 }

@@ -2,17 +2,23 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_net::sys::spawn::Ended;
 
+use super::launched::Launched;
+use super::preload::Parent;
 use crate::failure::StartFailure;
 use crate::group::Group;
 use crate::process::Greeting;
 
 /// Something that has happened to a process.
-#[derive(Debug)]
 pub(super) enum Event {
+    /// It was forked by a preloading parent.
+    Forked(Launched, Rc<Parent>),
+    /// It could not be forked.
+    NotForked(StartFailure),
     /// It takes requests.
     Ready(Greeting),
     /// It reports why it cannot start; it ends by itself.

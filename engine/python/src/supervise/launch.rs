@@ -8,9 +8,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use sluice_net::sys::spawn::{Limited, NotStarted, Program, Spawned, Step, spawn};
+use sluice_net::sys::spawn::{Limited, NotStarted, Program, Step, spawn};
 use sluice_wire::python::{Kind, encode_control, encode_sample};
 
+use super::launched::Launched;
 use super::messages;
 use super::script;
 use crate::failure::StartFailure;
@@ -27,13 +28,13 @@ pub(super) struct Launcher {
     workers: usize,
 }
 
-/// A process that was started.
-pub(super) struct Launched {
-    pub spawned: Spawned,
-    /// Our end of the control channel.
-    pub control: UnixStream,
-    pub stdout: OwnedFd,
-    pub stderr: OwnedFd,
+/// What a process is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// It runs requests.
+    Worker,
+    /// It imports the application and forks the processes that run requests.
+    Parent,
 }
 
 /// The ends of the lanes of one seat.
@@ -124,8 +125,13 @@ impl Launcher {
     /// # Errors
     ///
     /// The step that failed.
-    pub fn launch(&self, settings: &Settings, lanes: &Lanes) -> Result<Launched, StartFailure> {
-        self.try_launch(settings, lanes).map_err(|failed| {
+    pub fn launch(
+        &self,
+        settings: &Settings,
+        lanes: &Lanes,
+        purpose: Purpose,
+    ) -> Result<Launched, StartFailure> {
+        self.try_launch(settings, lanes, purpose).map_err(|failed| {
             let what = match failed.step {
                 Step::Directory => format!("`{}`", shown(settings.working_dir.as_deref())),
                 Step::Execute => format!("`{}`", self.interpreter.path.display()),
@@ -139,7 +145,12 @@ impl Launcher {
         })
     }
 
-    fn try_launch(&self, settings: &Settings, lanes: &Lanes) -> Result<Launched, NotStarted> {
+    fn try_launch(
+        &self,
+        settings: &Settings,
+        lanes: &Lanes,
+        purpose: Purpose,
+    ) -> Result<Launched, NotStarted> {
         let not_forked = |error| NotStarted {
             step: Step::Fork,
             error,
@@ -150,7 +161,7 @@ impl Launcher {
         let (stderr, stderr_end) = io::pipe().map_err(not_forked)?;
         // It fits into the socket's buffer, so this does not wait for the process.
         control
-            .write_all(&self.first_frames(settings))
+            .write_all(&self.first_frames(settings, purpose))
             .map_err(not_forked)?;
         let mut passed: Vec<BorrowedFd<'_>> = lanes.theirs.iter().map(AsFd::as_fd).collect();
         passed.extend([theirs.as_fd(), self.script.as_fd()]);
@@ -164,9 +175,9 @@ impl Launcher {
         })
     }
 
-    fn first_frames(&self, settings: &Settings) -> Vec<u8> {
+    fn first_frames(&self, settings: &Settings, purpose: Purpose) -> Vec<u8> {
         let mut frames = Vec::new();
-        let config = messages::config(settings, &self.interpreter, false);
+        let config = messages::config(settings, &self.interpreter, purpose == Purpose::Parent);
         encode_control(Kind::Config, 0, &config, &mut frames);
         encode_sample(&mut frames);
         frames

@@ -182,13 +182,18 @@ impl Log {
     }
 }
 
-/// FORKED and EXITED.
+/// FORKED.
 #[derive(Deserialize)]
 pub(super) struct Forked {
     #[serde(default)]
     pub pid: u32,
     #[serde(default)]
-    pub status: i32,
-    #[serde(default)]
     pub error: Option<String>,
+}
+
+/// EXITED.
+#[derive(Deserialize)]
+pub(super) struct Exited {
+    pub pid: u32,
+    pub status: i32,
 }

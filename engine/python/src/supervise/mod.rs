@@ -7,11 +7,14 @@ mod control;
 mod ending;
 mod inbox;
 mod launch;
+mod launched;
 mod lines;
 mod messages;
 mod output;
+mod preload;
 mod roster;
 mod script;
+mod starter;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -22,6 +25,7 @@ use std::time::Duration;
 
 use sluice_message::Moment;
 use sluice_net::clock;
+use sluice_net::sys::spawn::Ended;
 use sluice_policy::Backoff;
 use sluice_wire::python::Kind;
 use tokio::task::LocalSet;
@@ -35,8 +39,8 @@ use crate::snapshot::{GroupState, ProcessState};
 
 use child::Child;
 use inbox::{Event, Inbox};
-use launch::Launcher;
 use roster::{Action, Roster, Rules};
+use starter::Starter;
 use watch::{Changes, Watch};
 
 /// Supervises `group` until it was stopped and all of its processes have ended.
@@ -64,7 +68,7 @@ struct Supervisor {
     children: BTreeMap<u64, Child>,
     inbox: Rc<Inbox>,
     /// For the processes of the current or next renewal.
-    launcher: Option<Rc<Launcher>>,
+    starter: Option<Rc<Starter>>,
     watch: Option<Watch>,
     watched_at: Moment,
     rss_at: Moment,
@@ -100,7 +104,7 @@ impl Supervisor {
             roster: Roster::new(rules(group), group.number),
             children: BTreeMap::new(),
             inbox: Rc::new(Inbox::new(group)),
-            launcher: None,
+            starter: None,
             watch: folder
                 .filter(|_| settings.autoreload)
                 .map(|folder| Watch::new(&folder)),
@@ -118,10 +122,13 @@ impl Supervisor {
             let now = clock::now();
             self.obey(now);
             self.heed_events(now);
-            self.look_after(now);
             self.look_at_files(now);
             self.roster.expire(now);
-            self.act(now);
+            self.look_after(now);
+            // What is done may lead to more: a process that is to drain may have nothing to finish.
+            while self.act() {
+                self.look_after(now);
+            }
             if self.roster.is_done() && self.children.is_empty() {
                 return;
             }
@@ -168,7 +175,7 @@ impl Supervisor {
 
     /// Starts all processes anew, with what the interpreter is now.
     fn renew(&mut self, now: Moment) {
-        self.launcher = None;
+        self.starter = None;
         self.failure = None;
         if self.group.state() == GroupState::Failed {
             self.group.set_state(GroupState::Starting, None);
@@ -198,6 +205,21 @@ impl Supervisor {
     fn heed_events(&mut self, now: Moment) {
         while let Some((number, event)) = self.inbox.pop() {
             match event {
+                Event::Forked(launched, parent) => {
+                    if let Some(child) = self.children.get_mut(&number)
+                        && let Err(failure) =
+                            child.run(launched, Some(parent), &self.group, &self.inbox)
+                    {
+                        child.failure = Some(failure);
+                        self.inbox.push(number, Event::Ended(None));
+                    }
+                }
+                Event::NotForked(failure) => {
+                    if let Some(child) = self.children.get_mut(&number) {
+                        child.failure = Some(failure);
+                    }
+                    self.inbox.push(number, Event::Ended(None));
+                }
                 Event::Ready(greeting) => {
                     if let Some(child) = self.children.get_mut(&number) {
                         child.note_ready(&self.group, greeting);
@@ -212,7 +234,7 @@ impl Supervisor {
                 Event::Leaving => self.roster.leaving(number, now),
                 Event::Ended(ended) => {
                     if let Some(child) = self.children.remove(&number) {
-                        self.note_ended(child, ended, now);
+                        self.note_ended(child, ended);
                     }
                     self.roster.exited(number, now);
                 }
@@ -221,12 +243,7 @@ impl Supervisor {
     }
 
     /// A process has ended: reports that, and remembers why it could not start.
-    fn note_ended(
-        &mut self,
-        child: Child,
-        ended: Option<sluice_net::sys::spawn::Ended>,
-        now: Moment,
-    ) {
+    fn note_ended(&mut self, child: Child, ended: Option<Ended>) {
         let process = &child.process;
         process.close_ends();
         if let Some(ended) = &ended {
@@ -253,7 +270,6 @@ impl Supervisor {
             self.group
                 .report_of(Some(process), Level::Error, message, &facts);
         }
-        let _ = now;
         self.note_known();
     }
 
@@ -269,8 +285,11 @@ impl Supervisor {
             .report_of(Some(process), Level::Error, message, &facts);
     }
 
-    fn act(&mut self, now: Moment) {
+    /// Does what the roster has decided; returns whether there was anything.
+    fn act(&mut self) -> bool {
+        let mut has_acted = false;
         while let Some(action) = self.roster.next_action() {
+            has_acted = true;
             match action {
                 Action::Spawn { number, index } => self.spawn(number, index),
                 Action::Publish(numbers) => self.publish(&numbers),
@@ -310,8 +329,7 @@ impl Supervisor {
                 }
             }
         }
-        // Processes that never started end here, without an event of their own.
-        self.look_after(now);
+        has_acted
     }
 
     fn note_renewed(&mut self) {
@@ -356,8 +374,8 @@ impl Supervisor {
         };
         let process = Arc::new(Process::new(number, index, quota, settings));
         let started = self
-            .launcher()
-            .and_then(|launcher| Child::start(&launcher, &self.group, &process, &self.inbox));
+            .starter()
+            .and_then(|starter| Child::start(&starter, &self.group, &process, &self.inbox));
         let child = started.unwrap_or_else(|failure| {
             self.inbox.push(number, Event::Ended(None));
             Child::never_started(&process, failure)
@@ -366,13 +384,13 @@ impl Supervisor {
         self.note_known();
     }
 
-    fn launcher(&mut self) -> Result<Rc<Launcher>, StartFailure> {
-        if let Some(launcher) = &self.launcher {
-            return Ok(launcher.clone());
+    fn starter(&mut self) -> Result<Rc<Starter>, StartFailure> {
+        if let Some(starter) = &self.starter {
+            return Ok(starter.clone());
         }
-        let launcher = Rc::new(Launcher::new(&self.group.settings, self.group.workers)?);
-        self.launcher = Some(launcher.clone());
-        Ok(launcher)
+        let starter = Rc::new(Starter::new(&self.group)?);
+        self.starter = Some(starter.clone());
+        Ok(starter)
     }
 
     fn note_known(&self) {

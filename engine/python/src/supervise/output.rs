@@ -39,7 +39,12 @@ impl Stream {
 }
 
 /// Reads a stream until its end.
-pub(super) async fn read(stream: Stream, end: OwnedFd, group: Arc<Group>, process: Arc<Process>) {
+pub(super) async fn read(
+    stream: Stream,
+    end: OwnedFd,
+    group: Arc<Group>,
+    process: Option<Arc<Process>>,
+) {
     let Ok(pipe) = nonblocking(end) else {
         return;
     };
@@ -47,7 +52,7 @@ pub(super) async fn read(stream: Stream, end: OwnedFd, group: Arc<Group>, proces
     let mut buf = vec![0; OUTPUT_READ_BYTES];
     let mut emit = |entry: Entry| {
         let facts = [("text", Fact::Text(entry.text))];
-        group.report_of(Some(&process), entry.level, stream.message(), &facts);
+        group.report_of(process.as_deref(), entry.level, stream.message(), &facts);
     };
     loop {
         let delay = match lines.is_waiting() {
