@@ -207,7 +207,7 @@ fn django(interface: &str, options: &str) -> Option<Server> {
 fn cookie(answer: &Answer, name: &str) -> String {
     let start = format!("{name}=");
     let lines = answer.head.lines();
-    let values = lines.filter_map(|line| line.strip_prefix("Set-Cookie: "));
+    let values = lines.filter_map(|line| line.strip_prefix("Set-Cookie: ").map(str::trim_start));
     let found = values.filter_map(|value| value.strip_prefix(&start)).last();
     let found = found.unwrap_or_else(|| panic!("no {name} in {}", answer.head));
     found.split(';').next().unwrap_or_default().to_owned()

@@ -279,7 +279,10 @@ fn refused(site: &str) -> String {
 fn applications_that_do_not_start_are_refused_at_their_line() {
     let Some(python) = Python::find() else { return };
     let said = refused(&directive(&python, "module_wsgi no_such_module:app"));
-    assert!(said.contains("No module named 'no_such_module'"), "{said}");
+    assert!(
+        said.contains("there is no module `no_such_module`"),
+        "{said}"
+    );
     assert!(
         said.contains("--> ") && said.contains("Caddyfile:11"),
         "{said}"
@@ -337,6 +340,16 @@ fn metrics_and_explanations_name_the_application() {
         assert!(has(sample), "{sample} is missing:\n{page}");
     }
     assert_eq!(metric(&server, "sluice_python_requests_total"), 5);
+    let request = format!(
+        "GET /python/applications HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
+        server.admin
+    );
+    let shown = crate::client::exchange(server.admin, request);
+    let shown: serde_json::Value = serde_json::from_slice(&shown.body).expect("it is JSON");
+    assert_eq!(shown[0]["app"], "shop");
+    assert_eq!(shown[0]["interface"], "wsgi");
+    assert_eq!(shown[0]["state"], "ready");
+    assert_eq!(shown[0]["processes"][0]["pid"], pid(&server));
     let url = format!("http://localhost:{}/pid", server.port);
     let output = run_to_end(&server.folder, &["explain", &url]);
     let said = text(&output.stdout);

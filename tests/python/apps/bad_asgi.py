@@ -20,7 +20,7 @@ async def fine(scope, receive, send):
 
 
 async def status_text(scope, receive, send):
-    await start(send, status="200")
+    await start(send, status="two hundred")
     await send({"type": "http.response.body", "body": b""})
 
 
