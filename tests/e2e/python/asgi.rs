@@ -113,7 +113,7 @@ fn a_slow_client_holds_a_window_of_an_endless_response() {
     let Some(server) = start(APP) else { return };
     assert_eq!(server.ask("/pid").status, 200);
     let before = server.peak();
-    let mut wires: Vec<Wire> = (0..10).map(|_| Wire::connect(server.port)).collect();
+    let mut wires: Vec<Wire> = (0..30).map(|_| Wire::connect(server.port)).collect();
     for wire in &mut wires {
         wire.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!(wire.take(100_000).len(), 100_000);
@@ -122,7 +122,8 @@ fn a_slow_client_holds_a_window_of_an_endless_response() {
         assert_eq!(server.ask("/pid").status, 200);
     }
     let grown = server.grown(before);
-    assert!(grown < 20 * 1024, "{grown} KiB for ten slow clients");
+    // Without a limit it would be all that the application can produce.
+    assert!(grown < 96 * 1024, "{grown} KiB for thirty slow clients");
 }
 
 #[test]
@@ -164,7 +165,7 @@ fn many_requests_run_at_once_in_one_process() {
     for client in &mut clients {
         assert_eq!(client.answer().text(), "slept");
     }
-    // One after the other they would have taken 50 s, which is beyond the patience of a client.
+    // One after the other they would have taken 50 s, which is beyond the timeout of a client.
 }
 
 #[test]

@@ -208,7 +208,9 @@ fn cookie(answer: &Answer, name: &str) -> String {
     let start = format!("{name}=");
     let lines = answer.head.lines();
     let values = lines.filter_map(|line| line.strip_prefix("Set-Cookie: ").map(str::trim_start));
-    let found = values.filter_map(|value| value.strip_prefix(&start)).last();
+    let found = values
+        .filter_map(|value| value.strip_prefix(&start))
+        .next_back();
     let found = found.unwrap_or_else(|| panic!("no {name} in {}", answer.head));
     found.split(';').next().unwrap_or_default().to_owned()
 }

@@ -90,9 +90,9 @@ enum Command {
     ///
     /// Without MODULE:APP it looks for a Django, Flask, FastAPI, Starlette or Quart project in the current folder. The
     /// interface is detected. Options are those of uvicorn and gunicorn.
-    Python(python::Args),
+    Python(Box<python::Args>),
     /// Serve a Python application with the flags of `caddy python-server`.
-    PythonServer(python::server::Args),
+    PythonServer(Box<python::server::Args>),
     /// Send the same response to every request (development and testing).
     Respond(respond::Args),
     /// Print the version.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::json;
+use sluice_model::handler::python::PythonIsolation;
 
 use super::project::Interface;
 use super::site::{self, Site};
@@ -70,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
     /// Isolation of the processes: none.
-    #[arg(long, value_name = "BACKEND")]
+    #[arg(long, value_name = "KIND")]
     isolation: Option<String>,
     #[arg(long, hide = true)]
     isolation_image: Option<String>,
@@ -173,7 +174,11 @@ impl Args {
             Some(text) => handler["start_timeout"] = json!(text),
         }
         if let Some(isolation) = &self.isolation {
-            handler["isolation"] = json!({ "backend": isolation });
+            let isolation = PythonIsolation {
+                backend: isolation.clone(),
+                docker: None,
+            };
+            handler["isolation"] = json!(isolation);
         }
         if let Some(max) = self.max_dynamic_apps {
             handler["max_dynamic_apps"] = json!(max);
