@@ -5,12 +5,12 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::application::{Application, Handle};
 use crate::failure::StartFailure;
 use crate::group::{Group, Order};
-use crate::limits::STARTS_MAX;
+use crate::limits::{KILL_TIMEOUT, STARTS_MAX};
 use crate::notice::Sink;
 use crate::settings::Settings;
 use crate::snapshot::{GroupSnapshot, GroupState};
@@ -119,15 +119,21 @@ impl Groups {
         named.map(|group| group.order(Order::Reload)).count()
     }
 
-    /// Ends all processes: they have `grace` to finish their requests and are then killed. Blocks until all have ended.
+    /// Ends all processes: they have `grace` to finish their requests and are then killed. Blocks until all have ended, or
+    /// the kernel has not ended them some seconds later; those end with this process.
     pub fn shutdown(&self, grace: Duration) {
         let mut table = self.registry.table();
         for group in &table.running {
             group.order(Order::Stop(grace));
         }
+        let until = Instant::now() + grace + KILL_TIMEOUT;
         while !table.running.is_empty() {
-            let waited = self.registry.ended.wait(table);
-            table = waited.unwrap_or_else(PoisonError::into_inner);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.registry.ended.wait_timeout(table, left);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -146,3 +146,7 @@ pub const LOST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Ends of preloaded processes that are remembered until somebody asks for them.
 pub const ENDS_KEPT_MAX: usize = 64;
+
+/// How long the kernel may take to end processes that were killed, and their output to be read: a process that waits for
+/// a dead network file system cannot be ended at all.
+pub const KILL_TIMEOUT: Duration = Duration::from_secs(10);

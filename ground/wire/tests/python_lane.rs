@@ -1,5 +1,6 @@
 //! Lanes of Python workers: both ends on a simulated link, in pieces of any size, and workers that break the rules.
 
+mod feed_python;
 mod support;
 
 use std::collections::VecDeque;
@@ -648,4 +649,35 @@ fn errors_say_when_the_application_failed() {
         assert!(lane.release(id));
     }
     assert_eq!(Status::new(200).map(Status::code), Some(200));
+}
+
+/// The seeds of a fuzz target with some bytes changed, many times.
+fn mutate(target: &str, rounds: u64, check: impl Fn(&[u8])) {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
+    let entries = std::fs::read_dir(format!("{folder}/{target}")).expect("there are seeds");
+    for entry in entries {
+        let path = entry.expect("the folder can be read").path();
+        let seed = std::fs::read(&path).expect("the seed can be read");
+        for round in 1..=rounds {
+            let mut random = Random(round * 31);
+            let mut bytes = seed.clone();
+            for _ in 0..1 + random.below(4) {
+                let at = random.below(bytes.len() + 1);
+                match random.below(4) {
+                    0 => bytes.truncate(at),
+                    1 => bytes.insert(at, random.below(256) as u8),
+                    _ if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+                    _ => bytes.extend_from_slice(&seed),
+                }
+            }
+            println!("{} round {round}", path.display());
+            check(&bytes);
+        }
+    }
+}
+
+#[test]
+fn changed_bytes_give_values_or_errors_however_they_are_split() {
+    mutate("python_lane", 500, feed_python::check_lane);
+    mutate("python_block", 500, feed_python::check_block);
 }

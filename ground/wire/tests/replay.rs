@@ -6,6 +6,7 @@ mod feed_fastcgi;
 mod feed_h2;
 mod feed_proxy;
 mod feed_websocket;
+mod feed_python;
 
 use std::fs;
 use std::path::Path;
@@ -68,4 +69,14 @@ fn http2_from_servers() {
 #[test]
 fn header_blocks() {
     replay("hpack", feed_h2::check_hpack);
+}
+
+#[test]
+fn frames_of_python_workers() {
+    replay("python_lane", feed_python::check_lane);
+}
+
+#[test]
+fn header_blocks_of_python_applications() {
+    replay("python_block", feed_python::check_block);
 }

@@ -58,6 +58,12 @@ impl Supervisor {
         }
         let since = *child.lost_since.get_or_insert(now);
         if now.since(since) >= limits::LOST_TIMEOUT || child.process.death() == Death::Protocol {
+            let message =
+                "a Python worker has closed a lane, or violated the protocol: it is killed";
+            self.group
+                .report_of(Some(&child.process), Level::Error, message, &[]);
+            let restarts = &self.group.counters.restarts;
+            restarts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             self.kill(number, Death::Protocol);
         }
     }

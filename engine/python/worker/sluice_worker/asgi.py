@@ -5,16 +5,30 @@ import os
 import stat
 
 from .control import worker
-from .frames import EARLY_HINTS, END, RESPONSE, TRAILERS, WEBSOCKET, clock, pack
+from .frames import EARLY_HINTS, END, RESPONSE, TRAILERS, WEBSOCKET, pack
 from .headers import bytes_block
 from .lifespan import Lifespan
-from .limits import HINTS_MAX, PART_MAX, SLOW
+from .limits import HINTS_MAX, PART_MAX
 from .failures import ClientDisconnected, RuleError
 from .tasks import AsyncSeat, AsyncStream, serve_lanes
 from .websocket import WebSocketMixin
 
 
-class AsgiHttp(AsyncStream):
+class AsgiStream(AsyncStream):
+    async def run(self, seat, scope):
+        """Runs the application to its end. Raises nothing."""
+        try:
+            result = await seat.application(scope, self.receive, self.send)
+            if result is not None or not self.done:
+                self.returned(result)
+        except BaseException as error:
+            self.fail(error)
+        del seat.active[self]
+        if worker.draining:
+            seat.ended(self)
+
+
+class AsgiHttp(AsgiStream):
     """A request to an ASGI application."""
 
     body_given = False  # the application has received the end of the request body
@@ -36,47 +50,48 @@ class AsgiHttp(AsyncStream):
 
     async def send(self, message):
         kind = message["type"]
-        if kind == "http.response.body" and self.status and not self.done:
-            body = message.get("body", b"")
-            if not message.get("more_body", False):
-                if (
-                    not self.head_sent
-                    and not self.trailers
-                    and not self.bodiless
-                    and type(body) is bytes
-                    and (self.length < 0 or self.length == len(body))
-                    and len(body) <= self.credit
-                    and len(body) <= PART_MAX
-                    and not self.cancelled
-                ):
-                    block = self.block
-                    lane = self.lane
-                    lane.out.append(
-                        pack(len(block) + len(body), self.number, RESPONSE, END, self.status, len(block))
-                        + block
-                        + body
-                    )
-                    self.head_sent = self.done = True
-                    del lane.streams[self.number]
-                    if self.waiters:
-                        self.wake()
-                    if clock() - lane.mark > SLOW:
-                        lane.flush()
-                    elif not lane.scheduled:
-                        lane.schedule()
-                    return
-                return await self.send_part(body, not self.trailers)
-            if body:
-                return await self.send_part(body, False)
-        elif kind == "http.response.start" and not self.status:
+        if kind == "http.response.start" and not self.status:
             if self.cancelled:
                 raise ClientDisconnected("the client closed the connection")
             self.start(message["status"], message.get("headers") or ())
-            self.trailers = message.get("trailers", False)
+            if "trailers" in message:
+                self.trailers = message["trailers"]
             lane = self.lane
             lane.heads.append(self)
             if not lane.scheduled:
                 lane.schedule()
+        elif kind == "http.response.body" and self.status and not self.done:
+            body = message.get("body", b"")
+            if message.get("more_body", False):
+                if body:
+                    await self.send_part(body, False)
+                return
+            size = len(body)
+            if (
+                self.head_sent
+                or self.length != size
+                and self.length >= 0
+                or self.bodiless
+                or self.trailers
+                or size > self.credit
+                or size > PART_MAX
+                or self.cancelled
+                or type(body) is not bytes
+            ):
+                await self.send_part(body, not self.trailers)
+                return
+            # The whole response in one frame.
+            block = self.block
+            lane = self.lane
+            lane.out.append(
+                b"%b%b%b"
+                % (pack(len(block) + size, self.number, RESPONSE, END, self.status, len(block)), block, body)
+            )
+            self.head_sent = self.done = True
+            del lane.streams[self.number]
+            if self.waiters:
+                self.wake()
+            lane.flush_soon(self.prompt)
         else:
             await self.send_other(kind, message)
 
@@ -85,10 +100,7 @@ class AsgiHttp(AsyncStream):
             status = int(status)
         if not 200 <= status <= 999:
             raise RuleError("status is %r, not a number from 200 to 999" % status)
-        try:
-            self.block, self.length = bytes_block(headers)
-        except (TypeError, ValueError) as error:
-            raise RuleError("headers is not an iterable of pairs of bytes: %s" % error) from None
+        self.block, self.length = bytes_block(headers)
         self.status = status
         if self.is_head or status == 204 or status == 304:
             self.bodiless = True
@@ -175,10 +187,10 @@ class AsyncWebSocket(WebSocketMixin, AsyncStream):
         if self.done:
             raise RuleError("a WebSocket message after close")
         self.message_frame(payload, text)
-        self.flush_soon()
+        self.lane.flush_soon(True)
 
 
-class AsgiWebSocket(AsyncWebSocket):
+class AsgiWebSocket(AsyncWebSocket, AsgiStream):
     """A WebSocket of an ASGI application."""
 
     connect_given = False
@@ -223,7 +235,7 @@ class AsgiWebSocket(AsyncWebSocket):
             self.accept(message.get("subprotocol"), message.get("headers") or ())
         elif kind == "websocket.close" and not self.denied:
             self.close_frame(message.get("code") or 1000, message.get("reason") or "")
-            self.flush_soon()
+            self.lane.flush_soon(True)
         elif kind == "websocket.http.response.start" and not self.accepted and not self.denied:
             AsgiHttp.start(self, message["status"], message.get("headers") or ())
             self.denied = True
@@ -248,7 +260,7 @@ class AsgiWebSocket(AsyncWebSocket):
             pairs.insert(0, (b"sec-websocket-protocol", subprotocol.encode("ascii")))
         block, _ = bytes_block(pairs)
         self.accept_frame(block)
-        self.flush_soon()
+        self.lane.flush_soon(True)
 
     def returned(self, result):
         if self.done:
@@ -267,15 +279,19 @@ class AsgiSeat(AsyncSeat):
             stream = AsgiWebSocket(lane, number, flags)
         else:
             stream = AsgiHttp(lane, number, flags)
-            if scope["method"] == "HEAD":
-                stream.is_head = True
+            method = scope["method"]
+            if method != "GET":
+                stream.is_head = method == "HEAD"
+                stream.prompt = not stream.is_head
         if self.state is not None:
             scope["state"] = self.state.copy()
         lane.begun = True
         self.requests += 1
-        self.active.add(stream)
         lane.streams[number] = stream
-        stream.task = self.create_task(stream.run(self.application, scope, stream.receive, stream.send))
+        self.active[stream] = None
+        task = self.create_task(stream.run(self, scope))
+        if stream in self.active:  # not ended yet, which an eager task may
+            self.active[stream] = task
 
 
 async def run(loop, name, descriptors):

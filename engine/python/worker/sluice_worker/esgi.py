@@ -3,7 +3,7 @@
 
 from .control import worker
 from .failures import ClientDisconnected, RuleError, brief
-from .frames import END, WEBSOCKET
+from .frames import END, SAFE_METHODS, WEBSOCKET
 from .greenlets import GeventSeat, GeventStream
 from .responses import ResponseMixin, address
 from .websocket import SocketMessage, WebSocketMixin
@@ -13,11 +13,11 @@ class EsgiStream(GeventStream):
     def __init__(self, lane, number, flags, scope, proto):
         self.lane = lane
         self.number = number
-        self.credit = worker.window
         self.scope = esgi_scope(scope, proto)
         self.is_head = self.scope["method"] == "HEAD"
-        if flags & END:
-            self.ended = True
+        self.prompt = self.scope["method"] not in SAFE_METHODS
+        if not flags & END:
+            self.ended = False
 
     def run(self):
         if self.cancelled:

@@ -56,6 +56,9 @@ FORKED = 0x54
 EXITED = 0x55
 DRAINING = 0x56
 
+# Methods whose requests may be repeated without harm, should the process end before their responses are written.
+SAFE_METHODS = frozenset(["GET", "HEAD"])
+
 # What an ERROR frame says: the application raised before its response, after its head, or it broke the interface's rules.
 BEFORE_RESPONSE = 1
 AFTER_HEAD = 2

@@ -99,9 +99,8 @@ class GeventSeat(LoopSeat):
         stream = self.new_stream(lane, number, flags, head)
         lane.begun = True
         self.requests += 1
-        self.active.add(stream)
         lane.streams[number] = stream
-        self.spawn(stream.run_greenlet)
+        self.active[stream] = self.spawn(stream.run_greenlet)
 
 
 def serve(descriptors):

@@ -25,6 +25,7 @@ class Lane:
         self.out = []
         self.streams = {}
         self.open = True
+        self.mark = 0.0  # since when the first frame of `out` waits
 
     def fill(self):
         """Receives once, and blocks if the socket does. Returns False at the end of file."""

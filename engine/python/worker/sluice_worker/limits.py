@@ -10,9 +10,11 @@ DESCRIPTORS_MAX = 253  # SCM_MAX_FD of Linux
 HINTS_MAX = 64  # links of an early hint
 TASKS_MAX = 50  # tasks whose stacks DUMP writes
 
-# A response waits for others of its batch unless the application took longer than SLOW, or the oldest waits for HELD.
-SLOW = 50e-6
-HELD = 200e-6
+# Complete responses to GET and HEAD wait at most HELD seconds for others of their batch: a write wakes sluice, which costs
+# about as much as a small application. Once an application took longer than LONG, the next RESTLESS responses do not wait.
+HELD = 500e-6
+LONG = 5e-3
+RESTLESS = 64
 # Requests sent ahead are looked through for cancelled ones after a request that took this long.
 LOOK_AGAIN = 1e-3
 SHUTDOWN_MAX = 30.0  # seconds for lifespan.shutdown

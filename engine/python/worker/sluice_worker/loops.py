@@ -11,6 +11,7 @@ from collections import deque
 from .control import worker
 from .frames import clock
 from .lane import Lane
+from .limits import HELD, LONG, RESTLESS
 
 
 class LoopLane(Lane):
@@ -23,10 +24,9 @@ class LoopLane(Lane):
         self.heads = []  # streams that hold their response's head until the body, or the next flush
         self.scheduled = False  # a flush will run
         self.begun = False  # the batch had requests
-        self.mark = 0.0  # when the batch was read, or the last flush ran
+        self.restless = 0
 
     def on_readable(self):
-        self.mark = clock()
         try:
             more = self.fill()
         except (BlockingIOError, InterruptedError):
@@ -58,6 +58,10 @@ class LoopLane(Lane):
         out = self.out
         if not out:
             return
+        if clock() - self.mark > LONG:
+            self.restless = RESTLESS
+        elif self.restless:
+            self.restless -= 1
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         if self.backlog:
@@ -72,7 +76,17 @@ class LoopLane(Lane):
         if sent < len(data):
             self.backlog.append((memoryview(data)[sent:], -1))
             self.watch_writable(True)
-        self.mark = clock()
+
+    def flush_soon(self, prompt):
+        """Writes at once, or when the loop has run what is ready. Called behind each frame."""
+        if prompt or self.restless:
+            return self.flush()
+        if len(self.out) == 1:
+            self.mark = clock()
+        elif clock() - self.mark > HELD:
+            return self.flush()
+        if not self.scheduled:
+            self.schedule()
 
     def send_descriptor(self, frame, fd):
         self.flush()
@@ -123,10 +137,11 @@ class LoopSeat:
     """What asyncio's and gevent's seats have in common: the streams whose application still runs."""
 
     eager = False
+    restless = 0
 
     def __init__(self):
         self.application = worker.application
-        self.active = set()
+        self.active = {}  # streams and their tasks or greenlets, until the application has returned
         self.cpu_time = main_thread_clock()
         self.requests = 0
 
@@ -149,7 +164,7 @@ class LoopSeat:
 
     def ended(self, stream):
         """The application has returned: nothing of the request runs any more."""
-        self.active.discard(stream)
+        self.active.pop(stream, None)
         if worker.draining and not self.active:
             self.stop()
 

@@ -12,6 +12,7 @@ from .failures import flush_standard_streams
 from .frames import CONFIG, DRAIN, DRAINING, DUMP, POLLIN, SAMPLE, SEAT, STATS, Poll, clock, start_new_thread
 from .limits import DRAIN_WAIT, STATS_INTERVAL
 from .loading import load, prepare_path
+from .stream import Stream
 
 
 def main(lane_count):
@@ -19,7 +20,7 @@ def main(lane_count):
     descriptors = list(range(3, 3 + lane_count))
     worker.attach(3 + lane_count)
     worker.config = config = json.loads(worker.await_frame(CONFIG)[2])
-    worker.window = config.get("window") or 262144
+    worker.window = Stream.credit = config.get("window") or 262144
     worker.compare_sample(*worker.await_frame(SAMPLE)[1:])
     prepare_process()
     gevent = config.get("interface") == "esgi" or config.get("loop") == "gevent"

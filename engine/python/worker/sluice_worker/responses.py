@@ -4,7 +4,7 @@
 import os
 import stat
 
-from .headers import text_block
+from .headers import list_of, text_block
 from .failures import RuleError
 
 
@@ -26,10 +26,7 @@ class ResponseMixin:
             raise RuleError("the application has responded already")
         if type(status) is not int or not 200 <= status <= 999:
             raise RuleError("status is %r, not a number from 200 to 999" % (status,))
-        try:
-            self.block, self.length = text_block(headers, False)
-        except (TypeError, ValueError) as error:
-            raise RuleError("headers is not a list of pairs of str: %s" % error) from None
+        self.block, self.length = text_block(headers if type(headers) is list else list_of(headers), False)
         self.status = status
         self.bodiless = self.is_head or status == 204 or status == 304
 

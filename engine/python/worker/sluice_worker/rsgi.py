@@ -4,7 +4,7 @@
 from .asgi import AsgiWebSocket, AsyncWebSocket
 from .control import worker
 from .failures import ClientDisconnected, RuleError, brief
-from .frames import BODY, END, WEBSOCKET
+from .frames import BODY, END, SAFE_METHODS, WEBSOCKET
 from .responses import ResponseMixin, address
 from .tasks import AsyncSeat, AsyncStream, serve_lanes
 from .websocket import SocketMessage
@@ -64,7 +64,21 @@ class RsgiHeaders:
         return list(self.pairs)
 
 
-class RsgiHttp(ResponseMixin, AsyncStream):
+class RsgiStream(AsyncStream):
+    async def run(self, seat, scope):
+        """Runs the application to its end. Raises nothing."""
+        try:
+            await seat.call(scope, self)
+            if not self.done:
+                self.returned(None)
+        except BaseException as error:
+            self.fail(error)
+        del seat.active[self]
+        if worker.draining:
+            seat.ended(self)
+
+
+class RsgiHttp(ResponseMixin, RsgiStream):
     """The protocol object of a request to an RSGI application, and the transport of its streamed response."""
 
     streaming = False
@@ -93,9 +107,9 @@ class RsgiHttp(ResponseMixin, AsyncStream):
         if rest:
             seat = self.lane.seat
             task = seat.loop.create_task(self.send_rest(rest))
-            seat.active.add(task)
+            seat.active[task] = task
             task.add_done_callback(seat.ended)
-        self.flush_soon()
+        self.lane.flush_soon(self.prompt)
 
     async def send_rest(self, rest):
         try:
@@ -140,7 +154,7 @@ class RsgiHttp(ResponseMixin, AsyncStream):
                 self.finish()
 
 
-class RsgiWebSocket(AsyncWebSocket):
+class RsgiWebSocket(AsyncWebSocket, RsgiStream):
     """The protocol object of a WebSocket of an RSGI application, and its transport."""
 
     async def accept(self):
@@ -149,7 +163,7 @@ class RsgiWebSocket(AsyncWebSocket):
         if self.gone():
             raise ClientDisconnected("the client closed the WebSocket")
         self.accept_frame(b"")
-        self.flush_soon()
+        self.lane.flush_soon(True)
         return self
 
     def close(self, status=None):
@@ -158,7 +172,7 @@ class RsgiWebSocket(AsyncWebSocket):
                 self.end_silently()
             else:
                 self.close_frame(1000 if status is None else status, "")
-            self.flush_soon()
+            self.lane.flush_soon(True)
         return self.close_code, True
 
     async def receive(self):
@@ -186,12 +200,15 @@ class RsgiSeat(AsyncSeat):
         else:
             stream = RsgiHttp(lane, number, flags)
             stream.is_head = scope["method"] == "HEAD"
+            stream.prompt = scope["method"] not in SAFE_METHODS
             proto = "http"
         lane.begun = True
         self.requests += 1
-        self.active.add(stream)
         lane.streams[number] = stream
-        stream.task = self.create_task(stream.run(self.call, RsgiScope(scope, proto), stream))
+        self.active[stream] = None
+        task = self.create_task(stream.run(self, RsgiScope(scope, proto)))
+        if stream in self.active:  # not ended yet, which an eager task may
+            self.active[stream] = task
 
 
 async def run(loop, name, descriptors):

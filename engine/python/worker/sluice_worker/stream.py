@@ -15,7 +15,8 @@ from .limits import PART_MAX
 class Stream:
     """One request. Subclasses add the interface; attributes that few streams need have their defaults here."""
 
-    ended = False  # the request body is complete
+    credit = 0  # bytes of the response body that may be sent; the window of CONFIG to begin with
+    ended = True  # the request body is complete
     cancelled = False
     head_sent = False
     done = False  # END was sent
@@ -26,6 +27,7 @@ class Stream:
     sent = 0  # bytes of the response body
     bodiless = False  # HEAD, 204, 304
     is_head = False
+    prompt = False  # nothing waits for others: the request must not be repeated
     chunks = ()
 
     def receive_frame(self, kind, flags, small, large, payload):

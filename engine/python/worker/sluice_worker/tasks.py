@@ -6,8 +6,8 @@ import functools
 import sys
 
 from .control import worker
-from .frames import BODY, END, clock, pack
-from .limits import PART_MAX, SLOW, TASKS_MAX
+from .frames import BODY, END, pack
+from .limits import PART_MAX, TASKS_MAX
 from .loading import load
 from .loops import LoopLane, LoopSeat
 from .failures import ClientDisconnected
@@ -41,15 +41,13 @@ class AsyncLane(LoopLane):
 class AsyncStream(Stream):
     """A stream of an application that runs as a task."""
 
-    task = None
     waiters = ()
 
     def __init__(self, lane, number, flags):
         self.lane = lane
         self.number = number
-        self.credit = worker.window
-        if flags & END:
-            self.ended = True
+        if not flags & END:
+            self.ended = False
 
     def wake(self):
         if self.waiters:
@@ -81,14 +79,6 @@ class AsyncStream(Stream):
         if not lane.scheduled:
             lane.schedule()
 
-    def flush_soon(self):
-        """Writes at once if the batch has taken long, otherwise when the loop has run what is ready."""
-        lane = self.lane
-        if clock() - lane.mark > SLOW:
-            lane.flush()
-        elif not lane.scheduled:
-            lane.schedule()
-
     async def send_body(self, data, end):
         """Writes the response's head if it was not, and `data`, as the client takes it."""
         if self.cancelled:
@@ -98,7 +88,7 @@ class AsyncStream(Stream):
             data = self.respond(data, end)
             self.sent += size
             if not data:
-                self.flush_soon()
+                self.lane.flush_soon(self.prompt)
                 if not self.lane.backlog or end:
                     return
         else:
@@ -120,29 +110,9 @@ class AsyncStream(Stream):
                 await self.wait()
                 if self.cancelled:
                     raise ClientDisconnected("the client closed the connection")
-        self.flush_soon()
+        self.lane.flush_soon(self.prompt)
         while self.lane.backlog and not self.cancelled and not self.done:
             await self.wait()
-
-    async def run(self, call, first, second, third=None):
-        """Runs the application to its end. Raises nothing."""
-        seat = self.lane.seat
-        try:
-            if third is None:
-                result = await call(first, second)
-            else:
-                result = await call(first, second, third)
-            if result is not None or not self.done:
-                self.returned(result)
-        except BaseException as error:
-            self.fail(error)
-        finally:
-            seat.active.discard(self)
-            if worker.draining:
-                seat.ended(self)
-            lane = self.lane
-            if lane.out and not lane.scheduled:
-                lane.schedule()
 
     def returned(self, result):
         if self.cancelled:
@@ -173,14 +143,6 @@ class AsyncSeat(LoopSeat):
     def stop(self):
         if not self.finished.done():
             self.finished.set_result(None)
-
-    def begin_task(self, stream, coroutine):
-        lane = stream.lane
-        self.requests += 1
-        lane.begun = True
-        self.active.add(stream)
-        lane.streams[stream.number] = stream
-        stream.task = self.create_task(coroutine)
 
     def dump_tasks(self):
         """Writes where tasks wait to standard error."""

@@ -12,7 +12,7 @@ from .blocking import BlockingLane, BlockingStream
 from .control import close, worker
 from .frames import END, POLLIN, RESPONSE, Poll, allocate_lock, clock, pack, start_new_thread
 from .headers import text_block
-from .limits import HELD, LOOK_AGAIN, NAMES_MAX, PART_MAX, SLOW
+from .limits import HELD, LONG, LOOK_AGAIN, NAMES_MAX, PART_MAX, RESTLESS
 from .failures import ClientDisconnected, RuleError
 
 
@@ -89,9 +89,12 @@ class WsgiExchange(BlockingStream):
         self.lane = lane
         self.number = number
         self.environ = environ
-        self.credit = worker.window
-        if flags & END:
-            self.ended = True
+        if not flags & END:
+            self.ended = False
+        method = environ["REQUEST_METHOD"]
+        if method != "GET":
+            self.is_head = method == "HEAD"
+            self.prompt = not self.is_head
 
     def run(self):
         """Calls the application and sends what it returns. Raises nothing."""
@@ -110,8 +113,6 @@ class WsgiExchange(BlockingStream):
             else:
                 body = io.BytesIO()
             environ["wsgi.input"] = body
-            if environ.get("REQUEST_METHOD") == "HEAD":
-                self.is_head = True
             result = seat.application(environ, self.start_response)
             kind = type(result)
             if kind is list or kind is tuple:
@@ -143,10 +144,7 @@ class WsgiExchange(BlockingStream):
             code = self.check_status(status)
         if type(headers) is not list and not isinstance(headers, list):
             raise RuleError("headers is %s, not a list" % type(headers).__name__)
-        try:
-            self.block, self.length = text_block(headers, True)
-        except (TypeError, ValueError) as error:
-            raise RuleError("headers is not a list of pairs of str: %s" % error) from None
+        self.block, self.length = text_block(headers, True)
         self.status = code
         self.bodiless = self.is_head or code == 204 or code == 304
         return self.write
@@ -217,7 +215,8 @@ class WsgiExchange(BlockingStream):
             raise RuleError("the application returned %s, not an iterable of bytes" % type(result).__name__)
         for item in result:
             self.send_item(item)
-            self.lane.flush()
+            if not self.done or self.prompt or self.lane.seat.restless:
+                self.lane.flush()
             if self.excess or self.done and self.bodiless:
                 return
         self.finish_items()
@@ -289,6 +288,7 @@ class WsgiSeat:
         self.template = environ_template()
         self.lanes = [BlockingLane(fd, self) for fd in descriptors]
         self.pending = deque()
+        self.restless = 0
         self.busy = 0.0
         self.requests = 0
         self.wake_reader, self.wake_writer = os.pipe()
@@ -370,13 +370,20 @@ class WsgiSeat:
         mark = begun = clock()
         while pending:
             exchange = pending.popleft()
+            lane = exchange.lane
+            if exchange.prompt:
+                lane.flush()
             exchange.run()
             now = clock()
             took = now - begun
             self.busy += took
             self.requests += 1
-            if took > SLOW or now - mark > HELD:
-                exchange.lane.flush()
+            if took > LONG:
+                self.restless = RESTLESS
+            elif self.restless:
+                self.restless -= 1
+            if now - mark > HELD or exchange.prompt or self.restless:
+                lane.flush()
                 if took > LOOK_AGAIN and pending:
                     for lane in self.lanes:
                         lane.look(None)

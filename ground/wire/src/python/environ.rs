@@ -3,7 +3,7 @@
 
 use core::net::SocketAddr;
 
-use sluice_message::{Field, FieldId, IpText, RequestHead, Scheme};
+use sluice_message::{Field, FieldId, Fields, IpText, RequestHead, Scheme};
 
 use super::facts::Facts;
 use super::value::{Values, one};
@@ -82,47 +82,87 @@ fn write_client_port(values: &mut impl Values, client: SocketAddr) {
 }
 
 fn write_headers(values: &mut impl Values, head: &RequestHead) {
-    // One bit for each known name that was written.
-    let mut written = 0_u128;
+    let repeated = Repeated::in_fields(&head.fields);
     for (index, field) in head.fields.iter().enumerate() {
         match field.id {
             FieldId::ContentLength | FieldId::TransferEncoding => continue,
             FieldId::Other if !is_passed(field.name) => continue,
-            FieldId::Other => {
-                let mut before = head.fields.iter().take(index);
-                if before.any(|other| is_same(&other, &field)) {
-                    continue;
-                }
-            }
-            id => {
-                let bit = 1 << (id as u8);
-                if written & bit != 0 {
-                    continue;
-                }
-                written |= bit;
+            _ => {}
+        }
+        let may_repeat = repeated.may_have(&field);
+        if may_repeat {
+            let mut before = head.fields.iter().take(index);
+            if before.any(|other| is_same(&other, &field)) {
+                continue;
             }
         }
         match field.id {
             FieldId::ContentType => values.key("CONTENT_TYPE"),
             id => values.header_key(id, field.name),
         }
-        write_value(values, head, &field, index);
+        match may_repeat {
+            true => write_values(values, head, &field, index),
+            false => values.latin1(one(field.value)),
+        }
+    }
+}
+
+/// Which names may occur more than once. Most heads have none, and then no two names are compared.
+struct Repeated {
+    /// A bit for each known name.
+    known: u128,
+    /// A bit for each of 128 classes of other names.
+    others: u128,
+}
+
+impl Repeated {
+    fn in_fields(fields: &Fields) -> Repeated {
+        let mut repeated = Repeated {
+            known: 0,
+            others: 0,
+        };
+        let (mut known_once, mut others_once) = (0, 0);
+        for field in fields.iter() {
+            let bit = Repeated::bit(&field);
+            let (once, twice) = match field.id {
+                FieldId::Other => (&mut others_once, &mut repeated.others),
+                _ => (&mut known_once, &mut repeated.known),
+            };
+            *twice |= *once & bit;
+            *once |= bit;
+        }
+        repeated
+    }
+
+    fn bit(field: &Field<'_>) -> u128 {
+        let class = match (field.id, field.name) {
+            // Letters of both cases are in one class.
+            (FieldId::Other, [first, .., last]) => {
+                let sum = usize::from(first & 0x1f) * 5 + usize::from(last & 0x1f) * 11;
+                sum + field.name.len() * 23
+            }
+            (FieldId::Other, _) => 0,
+            (id, _) => id as usize,
+        };
+        1 << (class & 127)
+    }
+
+    fn may_have(&self, field: &Field<'_>) -> bool {
+        let twice = match field.id {
+            FieldId::Other => self.others,
+            _ => self.known,
+        };
+        twice & Repeated::bit(field) != 0
     }
 }
 
 /// The values of all headers with the name of `field`, which is the first of them, joined as PEP 3333 and RFC 9110,
 /// section 5.3 say; those of `Cookie` as RFC 6265 does.
-fn write_value(values: &mut impl Values, head: &RequestHead, field: &Field<'_>, index: usize) {
-    let more = head.fields.iter().skip(index + 1);
-    let mut more = more.filter(|other| is_same(other, field)).peekable();
-    if more.peek().is_none() {
-        return values.latin1(one(field.value));
-    }
+fn write_values(values: &mut impl Values, head: &RequestHead, field: &Field<'_>, index: usize) {
     let separator: &[u8] = match field.id {
         FieldId::Cookie => b"; ",
         _ => b", ",
     };
-    // `Filter` of a generic list cannot be cloned: the positions are looked for again.
     let rest = (index + 1..head.fields.len())
         .filter_map(|at| head.fields.at(at))
         .filter(|other| is_same(other, field))
