@@ -26,7 +26,7 @@ pub enum Record {
 /// How queries are handled.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Mood {
-    Answers,
+    Replies,
     /// Sets the truncation flag over UDP.
     TooLong,
     Silent,
@@ -57,7 +57,7 @@ impl Dns {
         let dns = Dns {
             address: udp.local_addr().expect("it is bound"),
             state: Arc::new(Mutex::new(State {
-                mood: Mood::Answers,
+                mood: Mood::Replies,
                 ttl: 3600,
                 records,
             })),
@@ -73,7 +73,7 @@ impl Dns {
                 let answer = match state.mood {
                     Mood::Silent => continue,
                     Mood::TooLong => cut(question),
-                    Mood::Answers => state.answer(question),
+                    Mood::Replies => state.answer(question),
                     Mood::Babbles => babble(question, number),
                 };
                 let _ = udp.send_to(&answer, from);

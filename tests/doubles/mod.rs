@@ -4,7 +4,7 @@
 
 pub mod abilities;
 pub mod cgi;
-pub mod crowd;
+pub mod client_load;
 pub mod dns;
 pub mod fastcgi;
 pub mod php;
@@ -44,7 +44,7 @@ fn listen_on(listener: TcpListener, serve: impl Fn(Wire) + Send + Sync + 'static
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let serve = serve.clone();
-            std::thread::spawn(move || serve(Wire::with_patience(stream)));
+            std::thread::spawn(move || serve(Wire::with_timeout(stream)));
         }
     });
     port

@@ -11,7 +11,7 @@ use sluice_net::sys::process::{Signal, send};
 use super::abilities::{skipped, tried};
 
 /// How long it may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running php-fpm, stopped on drop.
 pub struct Fpm(Child);
@@ -61,7 +61,7 @@ impl Fpm {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let fpm = Fpm(child.spawn().expect("php-fpm starts"));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let is_there = || match listen.starts_with('/') {
             true => UnixStream::connect(listen).is_ok(),
             false => TcpStream::connect(listen).is_ok(),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 /// Timeout of a read or a write.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One end of a connection.
 pub struct Wire<S = TcpStream> {
@@ -16,10 +16,10 @@ pub struct Wire<S = TcpStream> {
 impl Wire {
     pub fn connect(port: u16) -> Wire {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
-        Wire::with_patience(stream)
+        Wire::with_timeout(stream)
     }
 
-    pub fn with_patience(stream: TcpStream) -> Wire {
+    pub fn with_timeout(stream: TcpStream) -> Wire {
         Wire::new(patient(stream))
     }
 }
@@ -27,10 +27,10 @@ impl Wire {
 /// Configures timeouts and disables Nagle's algorithm.
 pub fn patient(stream: TcpStream) -> TcpStream {
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a timeout can be set");
     stream
-        .set_write_timeout(Some(PATIENCE))
+        .set_write_timeout(Some(TIMEOUT))
         .expect("a timeout can be set");
     stream.set_nodelay(true).expect("it can be set");
     stream

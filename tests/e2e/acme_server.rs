@@ -10,7 +10,7 @@ use crate::tls::{client, connect, get};
 use rustls::version::TLS13;
 
 /// How long an order may take: a challenge is checked up to three times.
-const PATIENCE: Duration = Duration::from_secs(40);
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The ports of an ACME client: for its challenges, and for its site.
 struct Ports {
@@ -70,9 +70,9 @@ fn caddyfile(authority: &Server, ports: &Ports, name: &str, lines: &str) -> Stri
 }
 
 /// Waits until `name` has a certificate of the CA, and requests `/`.
-fn wait(authority: &Server, port: u16, name: &str, tell: impl Fn() -> String) -> String {
+fn wait(authority: &Server, port: u16, name: &str, describe: impl Fn() -> String) -> String {
     let trusting = client(&authority.folder, &[&TLS13]);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Ok(mut wire) = connect(&trusting, port, name) {
             return get(&mut wire, name, "/").1;
@@ -80,7 +80,7 @@ fn wait(authority: &Server, port: u16, name: &str, tell: impl Fn() -> String) ->
         assert!(
             Instant::now() < until,
             "no certificate: {}\nthe authority says: {}",
-            tell(),
+            describe(),
             authority.stderr()
         );
         std::thread::sleep(Duration::from_millis(50));
@@ -146,7 +146,7 @@ fn a_lifetime_that_is_asked_for_is_given() {
     drop(server);
     let site = caddyfile(&authority, &ports, "localhost", "lifetime 1m");
     let server = Setup::new(&site).start();
-    server.wait_for_words_within("a certificate lives between", PATIENCE);
+    server.wait_for_words_within("a certificate lives between", TIMEOUT);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_name_that_is_denied_is_rejected() {
     let authority = authority("deny {\ndomains localhost\n}", &ports);
     let site = caddyfile(&authority, &ports, "localhost", "");
     let server = Setup::new(&site).start();
-    server.wait_for_words_within("rejectedIdentifier", PATIENCE);
+    server.wait_for_words_within("rejectedIdentifier", TIMEOUT);
 }
 
 #[test]
@@ -213,15 +213,15 @@ fn dns(file: PathBuf) -> u16 {
             let question = &asked[12..12 + end + 5];
             let texts = std::fs::read_to_string(&file).unwrap_or_default();
             let texts: Vec<&str> = texts.lines().collect();
-            let mut answer = asked[..2].to_vec();
-            answer.extend([0x84, 0, 0, 1, 0, texts.len() as u8, 0, 0, 0, 0]);
-            answer.extend(question);
+            let mut response = asked[..2].to_vec();
+            response.extend([0x84, 0, 0, 1, 0, texts.len() as u8, 0, 0, 0, 0]);
+            response.extend(question);
             for text in texts {
                 let length = text.len() as u8;
-                answer.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 1, 0, length + 1, length]);
-                answer.extend(text.as_bytes());
+                response.extend([0xc0, 12, 0, 16, 0, 1, 0, 0, 0, 1, 0, length + 1, length]);
+                response.extend(text.as_bytes());
             }
-            let _ = socket.send_to(&answer, from);
+            let _ = socket.send_to(&response, from);
         }
     });
     port

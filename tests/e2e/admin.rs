@@ -1,11 +1,11 @@
 //! The admin API over its socket: what it accepts, what it reports, and which requests it rejects.
 
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::harness::{Server, Setup, eventually, run_to_end, text};
 
 const SITE: &str = "{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"one\"\n}\n";
 
-fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Answer {
+fn request(server: &Server, method: &str, path: &str, fields: &str, body: &str) -> Response {
     let (admin, length) = (server.admin, body.len());
     exchange(
         server.admin,
@@ -27,26 +27,26 @@ fn a_configuration_is_loaded_in_either_language() {
         .replace("{admin}", &server.admin.to_string())
         .replace("{port}", &server.port.to_string())
         .replace("one", "two");
-    let answer = request(
+    let response = request(
         &server,
         "POST",
         "/load",
         "Content-Type: text/caddyfile\r\n",
         &caddyfile,
     );
-    assert_eq!((answer.status, answer.text().as_str()), (200, ""));
+    assert_eq!((response.status, response.text().as_str()), (200, ""));
     assert_eq!(server.ask("/").text(), "two");
     let shown = request(&server, "GET", "/config/", "", "");
     assert_eq!(shown.field("Content-Type"), Some("application/json"));
     let json = shown.text().replace("two", "three");
-    let answer = request(
+    let response = request(
         &server,
         "POST",
         "/load",
         "Content-Type: application/json\r\n",
         &json,
     );
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(response.status, 200, "{}", response.text());
     assert_eq!(server.ask("/").text(), "three");
     let listen = request(
         &server,
@@ -75,9 +75,9 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
             r#"{"apps":{"http":{"servers":{"a":{"routes":[{"handle":[{"handler":"nonsense"}]}]}}}}}"#,
         ),
     ] {
-        let answer = request(&server, "POST", "/load", fields, body);
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.text().contains("\"error\""), "{}", answer.text());
+        let response = request(&server, "POST", "/load", fields, body);
+        assert_eq!(response.status, 400, "{body}");
+        assert!(response.text().contains("\"error\""), "{}", response.text());
     }
     assert_eq!(request(&server, "GET", "/config/", "", "").text(), before);
     assert_eq!(server.ask("/").text(), "one");
@@ -86,15 +86,15 @@ fn a_bad_configuration_is_refused_and_changes_nothing() {
 #[test]
 fn a_caddyfile_is_adapted() {
     let server = start();
-    let answer = request(
+    let response = request(
         &server,
         "POST",
         "/adapt",
         "Content-Type: text/caddyfile\r\n",
         ":8080 {\n\trespond hi\n}\n",
     );
-    assert_eq!(answer.status, 200);
-    let value: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+    assert_eq!(response.status, 200);
+    let value: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
     assert_eq!(
         value["result"]["apps"]["http"]["servers"]["srv0"]["listen"][0],
         ":8080"
@@ -118,13 +118,13 @@ fn requests_that_a_foreign_page_can_make_are_refused() {
             "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n",
         ),
     ] {
-        let answer = exchange(
+        let response = exchange(
             admin,
             format!(
                 "POST /stop HTTP/1.1\r\nHost: {host}\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n"
             ),
         );
-        assert_eq!(answer.status, 403, "{host} {fields}");
+        assert_eq!(response.status, 403, "{host} {fields}");
     }
     let own = format!("Origin: http://localhost:{admin}\r\n");
     assert_eq!(request(&server, "GET", "/config/", &own, "").status, 200);
@@ -139,7 +139,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
         "POST /load HTTP/1.1\r\nHost: localhost:{}\r\nContent-Length: 10000000000\r\n\r\n",
         server.admin
     ));
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn a_chunked_body_beyond_the_limit_is_refused_while_it_is_sent() {
         .take_while(|_| client.try_send(&chunk).is_ok())
         .count();
     assert!(sent >= 63, "refused after {sent} MiB");
-    if let Ok(answer) = client.try_answer() {
-        assert_eq!(answer.status, 413);
+    if let Ok(response) = client.try_response() {
+        assert_eq!(response.status, 413);
     }
     assert!(server.peak() < 400 * 1024, "memory stays bounded");
     assert_eq!(server.ask("/").text(), "one");
@@ -171,12 +171,12 @@ fn stop_ends_the_server() {
 }
 
 #[test]
-fn wrong_methods_and_paths_are_told() {
+fn wrong_methods_and_paths_get_their_errors() {
     let server = start();
     assert_eq!(request(&server, "GET", "/stop", "", "").status, 405);
-    let answer = request(&server, "DELETE", "/config/apps", "", "");
+    let response = request(&server, "DELETE", "/config/apps", "", "");
     assert_eq!(
-        (answer.status, answer.field("Allow")),
+        (response.status, response.field("Allow")),
         (405, Some("GET, HEAD"))
     );
     assert_eq!(request(&server, "GET", "/nothing", "", "").status, 404);
@@ -193,14 +193,14 @@ fn the_interface_moves_with_the_configuration() {
     let moved = SITE
         .replace("{admin}", &second.to_string())
         .replace("{port}", &server.port.to_string());
-    let answer = request(
+    let response = request(
         &server,
         "POST",
         "/load",
         "Content-Type: text/caddyfile\r\n",
         &moved,
     );
-    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(response.status, 200, "{}", response.text());
     server.wait_for_port(second);
     let first = server.admin;
     eventually(

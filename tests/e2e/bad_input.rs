@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, ask};
-use crate::harness::{MEMORY_STEPS, PATIENCE, Server, Setup, eventually};
+use crate::harness::{MEMORY_STEPS, Server, Setup, TIMEOUT, eventually};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 use sluice_net::sys::process::Signal;
@@ -133,9 +133,9 @@ fn bad_heads_are_refused_and_nothing_behind_them_is_served() {
     for (head, status) in BAD_HEADS {
         let mut client = Client::connect(server.port);
         client.send(format!("{head}{HIDDEN}"));
-        let answer = client.answer();
-        assert_eq!(answer.status, *status, "{head:?}: {}", answer.head);
-        assert_eq!(answer.field("Connection"), Some("close"), "{head:?}");
+        let response = client.response();
+        assert_eq!(response.status, *status, "{head:?}: {}", response.head);
+        assert_eq!(response.field("Connection"), Some("close"), "{head:?}");
         assert!(client.is_closed(), "{head:?}: something else was said");
     }
     assert_eq!(
@@ -173,8 +173,8 @@ fn bad_chunks_are_refused_and_nothing_behind_them_is_served() {
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}{HIDDEN}"
         ));
         // The head was valid, so the request may have been forwarded already: then the connection is just closed.
-        if let Ok(answer) = client.try_answer() {
-            assert_eq!(answer.status, 400, "{chunks:?}: {}", answer.head);
+        if let Ok(response) = client.try_response() {
+            assert_eq!(response.status, 400, "{chunks:?}: {}", response.head);
         }
         assert!(client.is_closed(), "{chunks:?}: something else was said");
     }
@@ -193,9 +193,9 @@ fn bodies_that_nobody_reads_are_not_taken_for_requests() {
              GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
             HIDDEN.len()
         ));
-        client.answer();
-        match client.try_answer() {
-            Ok(answer) => assert_eq!(answer.text(), "/next", "after {path}"),
+        client.response();
+        match client.try_response() {
+            Ok(response) => assert_eq!(response.text(), "/next", "after {path}"),
             Err(error) => panic!("a short body is read over, after {path}: {error}"),
         }
         assert!(client.is_closed());
@@ -210,7 +210,7 @@ fn a_header_of_a_megabyte_is_refused() {
         let mut client = Client::connect(server.port);
         // The server may stop reading before it has received everything.
         let _ = client.try_send(head);
-        assert_eq!(client.answer().status, status);
+        assert_eq!(client.response().status, status);
     };
     let large = format!(
         "GET / HTTP/1.1\r\nHost: a\r\nX-Large: {}\r\n\r\n",
@@ -251,8 +251,8 @@ fn a_head_that_begins_behind_a_request_has_its_time_too() {
     );
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHos");
-    assert_eq!(client.answer().status, 200);
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.response().status, 200);
+    assert_eq!(client.response().status, 408);
     assert!(client.is_closed());
 }
 
@@ -279,7 +279,7 @@ fn a_head_that_does_not_end_is_given_up() {
         }
         false
     });
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.response().status, 408);
     assert!(client.is_closed());
     assert!(
         trickling.join().expect("it does not panic"),
@@ -312,7 +312,7 @@ fn a_body_that_does_not_come_is_given_up() {
     let mut client = Client::connect(server.port);
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\nsome");
     let begun = Instant::now();
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.response().status, 408);
     assert!(client.is_closed());
     assert!(
         begun.elapsed() < Duration::from_secs(8),
@@ -322,7 +322,7 @@ fn a_body_that_does_not_come_is_given_up() {
 }
 
 #[test]
-fn an_answer_that_nobody_reads_is_given_up() {
+fn an_unread_response_is_aborted() {
     let setup = Setup::new(
         "{\n\tadmin off\n\tservers {\n\t\ttimeouts {\n\t\t\twrite 400ms\n\t\t}\n\t}\n}\n\
          :{port} {\n\troot * {folder}\n\tfile_server\n}\n",
@@ -352,7 +352,7 @@ fn an_answer_that_nobody_reads_is_given_up() {
 }
 
 #[test]
-fn a_host_that_nobody_serves_gets_an_empty_answer() {
+fn an_unknown_host_gets_an_empty_response() {
     let server = Server::start(
         "{\n\tadmin off\n}\nhttp://known.test:{port} {\n\trespond known\n}\n\
          http://*.wild.test:{port} {\n\trespond wild\n}\n",
@@ -369,9 +369,9 @@ fn a_host_that_nobody_serves_gets_an_empty_answer() {
     ] {
         let mut client = Client::connect(server.port);
         client.send(format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-        let answer = client.answer();
+        let response = client.response();
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (200, body),
             "{host}"
         );
@@ -379,10 +379,10 @@ fn a_host_that_nobody_serves_gets_an_empty_answer() {
 }
 
 #[test]
-fn one_upstream_that_hangs_holds_up_nobody_else() {
+fn a_hanging_upstream_delays_no_other_request() {
     let upstream = Upstream::start(|mut wire| {
         let _ = wire.head();
-        thread::sleep(PATIENCE);
+        thread::sleep(TIMEOUT);
     });
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy /hang localhost:{}\n\trespond hello\n}}\n",

@@ -12,7 +12,7 @@ use crate::doubles::abilities::{skipped, tried};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::fastcgi::Asked;
 use crate::doubles::python::Python;
-use crate::harness::{Folder, PATIENCE, Server, free_port, text};
+use crate::harness::{Folder, Server, TIMEOUT, free_port, text};
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
@@ -27,7 +27,7 @@ fn read(protocol: &str, wire: &mut Wire) -> Option<Asked> {
 }
 
 /// An application that responds to each request with these bytes and closes the connection.
-fn answering(protocol: &'static str, bytes: impl AsRef<[u8]>) -> (Upstream, Receiver<Asked>) {
+fn responding(protocol: &'static str, bytes: impl AsRef<[u8]>) -> (Upstream, Receiver<Asked>) {
     let (sender, asked) = sync_channel(100);
     let bytes = bytes.as_ref().to_vec();
     let upstream = Upstream::start(move |mut wire| {
@@ -51,7 +51,7 @@ fn site(protocol: &str, ports: &[u16], transport: &str, block: &str) -> String {
 }
 
 fn last(asked: &Receiver<Asked>) -> Asked {
-    asked.recv_timeout(PATIENCE).expect("it was asked")
+    asked.recv_timeout(TIMEOUT).expect("it was asked")
 }
 
 const OK: &str = "Status: 200 OK\r\nContent-Type: text/plain\r\n\r\nok";
@@ -59,19 +59,19 @@ const OK: &str = "Status: 200 OK\r\nContent-Type: text/plain\r\n\r\nok";
 #[test]
 fn applications_are_asked_as_by_fastcgi() {
     for protocol in BOTH {
-        let (upstream, asked) = answering(protocol, OK);
+        let (upstream, asked) = responding(protocol, OK);
         let transport = "split .py\nenv APP_MODE {method}\nenv SERVER_ADMIN me";
         let server = Server::start(&site(protocol, &[upstream.port], transport, ""));
         for (method, body) in [("GET", ""), ("POST", "a=b&c=d")] {
             let length = body.len();
-            let answer = exchange(
+            let response = exchange(
                 server.port,
                 format!(
                     "{method} /x/a.py/info?q=1 HTTP/1.1\r\nHost: site.test\r\nX-One: 1\r\nX-One: 2\r\n\
                      X_One: 3\r\nProxy: evil\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
                 ),
             );
-            assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+            assert_eq!((response.status, response.text().as_str()), (200, "ok"));
             let asked = last(&asked);
             for (name, value) in [
                 ("CONTENT_LENGTH", length.to_string().as_str()),
@@ -103,7 +103,7 @@ fn applications_are_asked_as_by_fastcgi() {
 
 #[test]
 fn without_endings_of_scripts_all_of_the_path_is_for_the_application() {
-    let (sender, told) = sync_channel(1);
+    let (sender, received) = sync_channel(1);
     let upstream = Upstream::start(move |mut wire| {
         if let Some((asked, modifiers)) = read_uwsgi(&mut wire) {
             let _ = sender.send((asked, modifiers));
@@ -113,14 +113,14 @@ fn without_endings_of_scripts_all_of_the_path_is_for_the_application() {
     let transport = "modifier1 14\nmodifier2 3";
     let server = Server::start(&site("uwsgi", &[upstream.port], transport, ""));
     assert_eq!(server.ask("/a%20b/c").status, 200);
-    let (asked, modifiers) = told.recv_timeout(PATIENCE).expect("it was asked");
+    let (asked, modifiers) = received.recv_timeout(TIMEOUT).expect("it was asked");
     assert_eq!(asked.param("PATH_INFO"), Some("/a b/c"));
     assert_eq!(asked.param("SCRIPT_NAME"), Some(""));
     assert_eq!(modifiers, [14, 3]);
 }
 
 #[test]
-fn answers_have_a_status_line_or_a_cgi_head() {
+fn responses_have_a_status_line_or_a_cgi_head() {
     for protocol in BOTH {
         for (bytes, status, body) in [
             (OK, 200, "ok"),
@@ -130,11 +130,11 @@ fn answers_have_a_status_line_or_a_cgi_head() {
             ("Location: /x\r\n\r\n", 302, ""),
             ("HTTP/1.1 204 No Content\r\n\r\n", 204, ""),
         ] {
-            let (upstream, _asked) = answering(protocol, bytes);
+            let (upstream, _asked) = responding(protocol, bytes);
             let server = Server::start(&site(protocol, &[upstream.port], "", ""));
-            let answer = server.ask("/");
+            let response = server.ask("/");
             assert_eq!(
-                (answer.status, answer.text().as_str()),
+                (response.status, response.text().as_str()),
                 (status, body),
                 "{protocol}: {bytes}"
             );
@@ -143,7 +143,7 @@ fn answers_have_a_status_line_or_a_cgi_head() {
 }
 
 #[test]
-fn what_is_no_whole_answer_is_not_presented_as_one() {
+fn an_incomplete_response_is_not_presented_as_complete() {
     for protocol in BOTH {
         for bytes in [
             "",
@@ -154,39 +154,39 @@ fn what_is_no_whole_answer_is_not_presented_as_one() {
             "Status: 200\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             "Status: 200\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
         ] {
-            let (upstream, _asked) = answering(protocol, bytes);
+            let (upstream, _asked) = responding(protocol, bytes);
             let server = Server::start(&site(protocol, &[upstream.port], "", ""));
             assert_eq!(server.ask("/").status, 502, "{protocol}: {bytes}");
         }
         // The head declares a length, and fewer bytes follow.
         let (upstream, _asked) =
-            answering(protocol, "Status: 200\r\nContent-Length: 9\r\n\r\nhalf");
+            responding(protocol, "Status: 200\r\nContent-Length: 9\r\n\r\nhalf");
         let server = Server::start(&site(protocol, &[upstream.port], "", ""));
         let mut client = Client::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert!(client.try_answer().is_err(), "{protocol}: half an answer");
+        assert!(client.try_response().is_err(), "{protocol}: half an answer");
     }
 }
 
 #[test]
 fn variables_that_do_not_fit_are_refused_and_bodies_without_length_are_measured() {
     for protocol in BOTH {
-        let (upstream, asked) = answering(protocol, OK);
+        let (upstream, asked) = responding(protocol, OK);
         let transport = "env FILLED {query.fill}";
         let server = Server::start(&site(protocol, &[upstream.port], transport, ""));
         // An application in C would see the text end there.
         assert_eq!(server.ask("/?fill=a%00b").status, 400, "{protocol}");
-        let answer = exchange(
+        let response = exchange(
             server.port,
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n\
              3\r\nabc\r\n0\r\n\r\n",
         );
-        assert_eq!(answer.status, 200);
+        assert_eq!(response.status, 200);
         let asked = last(&asked);
         assert_eq!(asked.param("CONTENT_LENGTH"), Some("3"));
         assert_eq!(asked.body, b"abc");
     }
-    let (upstream, _asked) = answering("uwsgi", OK);
+    let (upstream, _asked) = responding("uwsgi", OK);
     let many: String = (0..10)
         .map(|n| format!("env F{n} {{query.fill}}\n"))
         .collect();
@@ -199,7 +199,7 @@ fn variables_that_do_not_fit_are_refused_and_bodies_without_length_are_measured(
 #[test]
 fn no_connection_is_used_twice_and_others_take_over() {
     for protocol in BOTH {
-        let (upstream, _asked) = answering(protocol, OK);
+        let (upstream, _asked) = responding(protocol, OK);
         let ports = [dead(), upstream.port];
         let block = "lb_policy first\nlb_retries 1\nfail_duration 30s";
         let server = Server::start(&site(protocol, &ports, "", block));
@@ -211,7 +211,7 @@ fn no_connection_is_used_twice_and_others_take_over() {
 }
 
 #[test]
-fn applications_are_checked_and_answers_handled() {
+fn applications_are_health_checked_and_responses_handled() {
     for protocol in BOTH {
         let upstream = Upstream::start(move |mut wire| {
             if let Some(asked) = read(protocol, &mut wire) {
@@ -241,7 +241,7 @@ fn applications_are_checked_and_answers_handled() {
 }
 
 #[test]
-fn an_upload_and_an_answer_of_megabytes_pass() {
+fn an_upload_and_a_response_of_megabytes_pass() {
     for protocol in BOTH {
         let upstream = Upstream::start(move |mut wire| {
             if let Some(asked) = read(protocol, &mut wire) {
@@ -257,9 +257,12 @@ fn an_upload_and_an_answer_of_megabytes_pass() {
         )
         .into_bytes();
         request.extend_from_slice(&body);
-        let answer = exchange(server.port, request);
-        assert_eq!(answer.status, 200);
-        assert!(answer.body == body, "{protocol}: it comes back as it went");
+        let response = exchange(server.port, request);
+        assert_eq!(response.status, 200);
+        assert!(
+            response.body == body,
+            "{protocol}: it comes back as it went"
+        );
     }
 }
 
@@ -348,18 +351,18 @@ fn uwsgi_itself_is_understood() {
             .expect("uWSGI starts");
         let _child = Uwsgi(child);
         let server = Server::start(&site(protocol, &[port], "", ""));
-        let answer = exchange(
+        let response = exchange(
             server.port,
             "POST /a%20b/c?q=1 HTTP/1.1\r\nHost: site.test\r\nX-One: 1\r\nContent-Length: 5\r\n\
              Connection: close\r\n\r\nhello",
         );
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (201, "POST||/a b/c|q=1|1|http|hello"),
             "{protocol}: {}",
             folder.read("log")
         );
-        assert_eq!(answer.field("X-App"), Some("wsgi"));
+        assert_eq!(response.field("X-App"), Some("wsgi"));
         let large = server.ask("/large");
         assert_eq!((large.status, large.body.len()), (200, 2_000_000));
         println!("{protocol}: uWSGI was asked and answered");

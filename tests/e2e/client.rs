@@ -5,17 +5,17 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 /// Timeout of a response.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     /// The whole head, including line endings.
     pub head: String,
     pub body: Vec<u8>,
 }
 
-impl Answer {
+impl Response {
     /// The value of the first header of that name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
@@ -38,7 +38,7 @@ impl Client {
     pub fn connect(port: u16) -> Client {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
         stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .expect("a timeout can be set");
         stream.set_nodelay(true).expect("it can be set");
         Client {
@@ -57,43 +57,43 @@ impl Client {
     }
 
     /// Sends a GET for `path`; the connection stays open.
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub fn get(&mut self, path: &str) -> Response {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
-        self.answer()
+        self.response()
     }
 
     /// Reads one response to a request other than HEAD.
-    pub fn answer(&mut self) -> Answer {
-        self.try_answer().expect("an answer")
+    pub fn response(&mut self) -> Response {
+        self.try_response().expect("an answer")
     }
 
     /// Reads one response, or detects that the connection has ended.
-    pub fn try_answer(&mut self) -> io::Result<Answer> {
+    pub fn try_response(&mut self) -> io::Result<Response> {
         let head = self.head()?;
         let status = head.get(9..12).and_then(|code| code.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("no status in {head:?}")))?;
-        let mut answer = Answer {
+        let mut response = Response {
             status,
             head,
             body: Vec::new(),
         };
         let bodiless = status < 200 || status == 204 || status == 304;
-        let length = answer
+        let length = response
             .field("Content-Length")
             .and_then(|text| text.parse::<usize>().ok());
-        let chunked = answer
+        let chunked = response
             .field("Transfer-Encoding")
             .is_some_and(|text| text == "chunked");
         match length {
             _ if bodiless => {}
-            _ if chunked => answer.body = self.chunks()?,
+            _ if chunked => response.body = self.chunks()?,
             Some(length) => {
-                answer.body.resize(length, 0);
-                self.reader.read_exact(&mut answer.body)?;
+                response.body.resize(length, 0);
+                self.reader.read_exact(&mut response.body)?;
             }
-            None => _ = self.reader.read_to_end(&mut answer.body)?,
+            None => _ = self.reader.read_to_end(&mut response.body)?,
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// Reads only a head, as of a response to HEAD.
@@ -140,7 +140,7 @@ impl Client {
 }
 
 /// Requests a path with GET on a connection of its own.
-pub fn ask(port: u16, path: &str) -> Answer {
+pub fn ask(port: u16, path: &str) -> Response {
     exchange(
         port,
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
@@ -148,8 +148,8 @@ pub fn ask(port: u16, path: &str) -> Answer {
 }
 
 /// Sends a complete request on a connection of its own.
-pub fn exchange(port: u16, request: impl AsRef<[u8]>) -> Answer {
+pub fn exchange(port: u16, request: impl AsRef<[u8]>) -> Response {
     let mut client = Client::connect(port);
     client.send(request);
-    client.answer()
+    client.response()
 }

@@ -1,13 +1,13 @@
 //! Text from clients that a configuration puts into messages: methods, headers, targets and statuses. Whatever it is,
 //! the result is a valid message or an error of that one request.
 
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::harness::Server;
 use crate::nginx::setup;
 use crate::upstream::Upstream;
 
 /// The response to a request, checking that the log has no panic.
-fn get(port: u16, path: &str, headers: &str) -> Answer {
+fn get(port: u16, path: &str, headers: &str) -> Response {
     exchange(
         port,
         format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n{headers}Connection: close\r\n\r\n"),
@@ -29,15 +29,15 @@ fn a_method_that_a_client_names_is_a_token_or_refused() {
     ))
     .start();
     let asked = |method: &str| {
-        let answer = get(
+        let response = get(
             server.port,
             "/",
             &format!("X-HTTP-Method-Override: {method}\r\n"),
         );
-        let text = answer.text();
+        let text = response.text();
         let line = text.lines().next().unwrap_or_default();
         (
-            answer.status,
+            response.status,
             line.split(' ').next().unwrap_or_default().to_owned(),
         )
     };
@@ -94,8 +94,8 @@ fn no_control_character_of_a_client_reaches_an_upstream_in_a_header() {
     .start();
     for server in [&caddy, &nginx] {
         for escape in ["%0d%0aX-Admin:%201", "%0a", "%01", "%7f", "%1b[2J"] {
-            let answer = get(server.port, &format!("/a{escape}"), "");
-            assert_eq!(answer.status, 400, "{escape}");
+            let response = get(server.port, &format!("/a{escape}"), "");
+            assert_eq!(response.status, 400, "{escape}");
         }
         let plain = get(server.port, "/a%20b", "").text();
         assert!(plain.contains("X-Path: /a b"), "{plain}");
@@ -118,8 +118,8 @@ fn no_control_character_of_a_client_opens_a_stream_to_an_upstream() {
         inner.port
     ));
     assert_eq!(get(server.port, "/a%0d%0ab", "").status, 400);
-    let answer = get(server.port, "/a%20b", "");
-    assert_eq!((answer.status, answer.text()), (200, "/a b".into()));
+    let response = get(server.port, "/a%20b", "");
+    assert_eq!((response.status, response.text()), (200, "/a b".into()));
     assert_no_panic(&server);
 }
 
@@ -144,8 +144,8 @@ fn a_status_that_a_client_names_ends_a_response_or_is_refused() {
         ("", 500),
     ] {
         for path in ["/", "/fail"] {
-            let answer = get(server.port, path, &format!("X-Status: {status}\r\n"));
-            assert_eq!(answer.status, expected, "{path} {status}");
+            let response = get(server.port, path, &format!("X-Status: {status}\r\n"));
+            assert_eq!(response.status, expected, "{path} {status}");
         }
     }
     assert_no_panic(&server);
@@ -162,11 +162,11 @@ fn nothing_opens_a_tunnel_on_a_site() {
         client.send(format!(
             "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\nGET / HTTP/1.1\r\nHost: a.test\r\n\r\n"
         ));
-        let answer = client.answer();
-        assert_eq!(answer.status, 405, "{target}");
-        assert!(answer.field("Allow").is_some(), "{}", answer.head);
+        let response = client.response();
+        assert_eq!(response.status, 405, "{target}");
+        assert!(response.field("Allow").is_some(), "{}", response.head);
         // Whatever would have gone through the tunnel is ignored.
-        assert!(client.try_answer().is_err(), "{target}");
+        assert!(client.try_response().is_err(), "{target}");
     }
 }
 
@@ -180,8 +180,8 @@ fn a_request_line_without_end_is_too_long() {
             "{} / HTTP/1.1\r\nHost: a\r\n\r\n",
             "M".repeat(length)
         ));
-        let answer = client.answer();
-        assert_eq!(answer.status, status, "{length}");
-        assert_eq!(answer.field("Connection"), Some("close"));
+        let response = client.response();
+        assert_eq!(response.status, status, "{length}");
+        assert_eq!(response.field("Connection"), Some("close"));
     }
 }

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use crate::harness::{Folder, Setup, finish, run_to_end, sluice, text};
 
 #[test]
-fn bad_usage_is_told_from_a_refusal() {
+fn exit_codes_distinguish_bad_usage_from_a_refusal() {
     let folder = Folder::new();
     for (args, code) in [
         (&["--nonsense"][..], 2),
@@ -33,7 +33,7 @@ fn bad_usage_is_told_from_a_refusal() {
 }
 
 #[test]
-fn validate_tells_all_mistakes_at_once() {
+fn validate_reports_all_mistakes_at_once() {
     let folder = Folder::new();
     folder.write("Caddyfile", ":1 {\n\treverse_prxy a\n\trespnd b\n}\n");
     let output = run_to_end(&folder, &["validate"]);
@@ -62,7 +62,7 @@ fn validate_tells_all_mistakes_at_once() {
 }
 
 #[test]
-fn what_cannot_run_yet_is_refused_by_name() {
+fn unsupported_features_are_refused_by_name() {
     let folder = Folder::new();
     folder.write(
         "Caddyfile",
@@ -238,9 +238,9 @@ fn quick_servers_serve() {
             "body of {{.Port}}",
         ])
         .start();
-    let answer = server.ask("/");
-    assert_eq!((answer.status, answer.field("X-A")), (201, Some("b")));
-    assert_eq!(answer.text(), format!("body of {}", server.port));
+    let response = server.ask("/");
+    assert_eq!((response.status, response.field("X-A")), (201, Some("b")));
+    assert_eq!(response.text(), format!("body of {}", server.port));
     drop(server);
 
     let setup = Setup::bare();
@@ -271,9 +271,9 @@ fn quick_servers_serve() {
             "X-Via: us",
         ])
         .start();
-    let answer = proxy.ask("/a.txt");
+    let response = proxy.ask("/a.txt");
     assert_eq!(
-        (answer.text().as_str(), answer.field("X-Via")),
+        (response.text().as_str(), response.field("X-Via")),
         ("file", Some("us"))
     );
 }
@@ -293,8 +293,8 @@ fn a_file_of_caddy_1_is_translated() {
     ];
     let output = run_to_end(&folder, &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let expected = "http://localhost:8080 {\n\t# log format `{combined}` has no equal: entries are JSON, or text for \
-        people with `format console`.\n\tlog {\n\t\toutput file access.log\n\t}\n\tencode gzip\n\treverse_proxy /api* \
+    let expected = "http://localhost:8080 {\n\t# log format `{combined}` has no equivalent: entries are JSON, or readable text \
+        with `format console`.\n\tlog {\n\t\toutput file access.log\n\t}\n\tencode gzip\n\treverse_proxy /api* \
         {$BACKEND} {\n\t\theader_up X-Real-IP {remote_host}\n\t}\n\tfile_server\n}\n";
     assert_eq!(text(&output.stdout), expected);
     let said = text(&output.stderr);
@@ -309,7 +309,7 @@ fn a_file_of_caddy_1_is_translated() {
 }
 
 #[test]
-fn flags_of_caddy_1_are_told_by_name() {
+fn flags_of_caddy_1_are_refused_by_name() {
     let folder = Folder::new();
     for (args, help) in [
         (
@@ -317,7 +317,7 @@ fn flags_of_caddy_1_are_told_by_name() {
             "`sluice run --config Caddyfile_proxy`",
         ),
         (&["-version"], "`sluice version`"),
-        (&["-agree", "-conf", "a"], "agrees to the terms"),
+        (&["-agree", "-conf", "a"], "agreeing to the CA's terms"),
     ] {
         let output = run_to_end(&folder, args);
         let said = text(&output.stderr);

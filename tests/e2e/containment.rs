@@ -29,7 +29,7 @@ fn clients_that_go_away_leave_nothing_behind() {
 }
 
 #[test]
-fn garbage_is_answered_or_closed_and_others_are_served() {
+fn garbage_is_refused_or_closed_and_others_are_served() {
     let server = Server::start(SITE);
     let mut other = Client::connect(server.port);
     for garbage in [
@@ -44,8 +44,8 @@ fn garbage_is_answered_or_closed_and_others_are_served() {
         let mut client = Client::connect(server.port);
         // The server may have closed before it has read everything.
         let _ = client.try_send(garbage);
-        if let Ok(answer) = client.try_answer() {
-            assert!(answer.status >= 400, "{garbage:?}: {answer:?}");
+        if let Ok(response) = client.try_response() {
+            assert!(response.status >= 400, "{garbage:?}: {response:?}");
         }
         assert_eq!(other.get("/").text(), "hello");
     }

@@ -37,9 +37,9 @@ fn errors_go_to_the_first_block_for_their_status() {
         ("/b", 503, "broken"),
         ("/c", 403, "other 403"),
     ] {
-        let answer = server.ask(path);
+        let response = server.ask(path);
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (status, body),
             "{path}"
         );
@@ -74,21 +74,21 @@ fn log_skip_keeps_a_request_out_of_the_access_log() {
 }
 
 #[test]
-fn what_a_client_sends_is_never_expanded() {
+fn client_input_is_never_expanded() {
     let server = Server::start(
         "{\n\tadmin off\n}\n:{port} {\n\theader X-Path {path}\n\trespond \"{query} {header.x-a} {path}\"\n}\n",
     );
-    let answer = crate::client::exchange(
+    let response = crate::client::exchange(
         server.port,
         "GET /%7Bmethod%7D?{env.HOME} HTTP/1.1\r\nHost: a\r\nX-A: {env.HOME}{file./etc/passwd}\r\n\
          Connection: close\r\n\r\n",
     );
-    assert_eq!(answer.status, 200);
+    assert_eq!(response.status, 200);
     assert_eq!(
-        answer.text(),
+        response.text(),
         "{env.HOME} {env.HOME}{file./etc/passwd} /{method}"
     );
-    assert_eq!(answer.field("X-Path"), Some("/{method}"));
+    assert_eq!(response.field("X-Path"), Some("/{method}"));
 }
 
 #[test]
@@ -98,9 +98,9 @@ fn each_default_of_a_header_block_counts_by_itself() {
          \thandle /a {\n\t\theader A own\n\t\trespond ok\n\t}\n\thandle {\n\t\trespond ok\n\t}\n}\n",
     );
     for (path, a) in [("/a", "own"), ("/", "default")] {
-        let answer = server.ask(path);
+        let response = server.ask(path);
         assert_eq!(
-            (answer.field("A"), answer.field("B")),
+            (response.field("A"), response.field("B")),
             (Some(a), Some("last")),
             "{path}"
         );

@@ -188,7 +188,7 @@ fn a_server_that_was_reloaded_knows_the_lines_of_its_new_configuration() {
 }
 
 #[test]
-fn a_bad_question_gets_an_answer_that_says_so() {
+fn an_invalid_explain_request_gets_an_error_response() {
     let server = Server::start("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond ok\n}\n");
     let admin = server.admin;
     for (body, words) in [
@@ -199,7 +199,7 @@ fn a_bad_question_gets_an_answer_that_says_so() {
         (r#"{"target":"/ x"}"#, "space"),
         (r#"{"fields":[["A","b\r\nC: d"]]}"#, "is not a valid header"),
     ] {
-        let answer = exchange(
+        let response = exchange(
             admin,
             format!(
                 "POST /explain HTTP/1.1\r\nHost: localhost:{admin}\r\nContent-Length: {}\r\n\
@@ -207,7 +207,11 @@ fn a_bad_question_gets_an_answer_that_says_so() {
                 body.len()
             ),
         );
-        assert_eq!(answer.status, 400, "{body}");
-        assert!(answer.text().contains(words), "{body}: {}", answer.text());
+        assert_eq!(response.status, 400, "{body}");
+        assert!(
+            response.text().contains(words),
+            "{body}: {}",
+            response.text()
+        );
     }
 }

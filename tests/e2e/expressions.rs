@@ -40,7 +40,7 @@ fn an_expression_that_cannot_be_evaluated_is_an_error_of_the_server() {
 }
 
 #[test]
-fn mistakes_are_told_at_their_place() {
+fn mistakes_are_reported_at_their_position() {
     let folder = Folder::new();
     folder.write(
         "Caddyfile",

@@ -19,7 +19,7 @@ fn said(content: &str) -> Vec<u8> {
 }
 
 /// An application that sends the same response to every request, on persistent connections.
-fn answering(bytes: Vec<u8>) -> Upstream {
+fn responding(bytes: Vec<u8>) -> Upstream {
     Upstream::start(
         move |mut wire| {
             while read_request(&mut wire).is_some() && wire.try_send(&bytes).is_ok() {}
@@ -35,7 +35,7 @@ fn closing(bytes: Vec<u8>) -> Upstream {
 }
 
 /// An application that responds with `ok` and reports its requests.
-pub fn telling() -> (Upstream, Receiver<Asked>) {
+pub fn recording() -> (Upstream, Receiver<Asked>) {
     let (sender, asked) = sync_channel(100);
     let upstream = Upstream::start(move |mut wire| {
         while let Some(request) = read_request(&mut wire) {
@@ -74,8 +74,8 @@ fn last(asked: &Receiver<Asked>) -> Asked {
 }
 
 #[test]
-fn the_script_and_what_follows_it_are_told_apart() {
-    let (upstream, asked) = telling();
+fn the_script_and_its_path_info_are_separated() {
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     for (path, script, info, translated) in [
         ("/a.php", "/a.php", "", None),
@@ -118,7 +118,7 @@ fn the_script_and_what_follows_it_are_told_apart() {
 
 #[test]
 fn scripts_stay_below_the_root() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     for path in [
         "/../x.php",
@@ -138,7 +138,7 @@ fn scripts_stay_below_the_root() {
 
 #[test]
 fn no_field_can_pass_for_another_or_for_a_variable() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = Server::start(&site(
         &[upstream.port],
         "env REMOTE_USER bob\nenv HTTP_X_ROLE admin",
@@ -178,7 +178,7 @@ fn no_field_can_pass_for_another_or_for_a_variable() {
 
 #[test]
 fn applications_know_of_tls() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let site = "{\n\tadmin off\n\thttp_port {plain}\n\thttps_port {port}\n\tskip_install_trust\n}\n\
         localhost {\n\treverse_proxy 127.0.0.1:{up} {\n\t\ttransport fastcgi\n\t}\n}\n";
     let site = site.replace("{plain}", &free_port().to_string());
@@ -202,7 +202,7 @@ fn applications_know_of_tls() {
 
 #[test]
 fn a_request_without_a_host_has_a_server_name() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     assert_eq!(
         exchange(server.port, "GET /a.php HTTP/1.0\r\n\r\n").text(),
@@ -216,7 +216,7 @@ fn a_request_without_a_host_has_a_server_name() {
 
 #[test]
 fn the_application_may_be_named_by_the_request() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = Server::start(
         "{\n\tadmin off\n}\n:{port} {\n\treverse_proxy {header.X-Up}:{header.X-Port} {\n\
          \t\ttransport fastcgi\n\t}\n}\n",
@@ -254,7 +254,7 @@ fn a_client_that_does_not_read_costs_no_memory() {
 
 #[test]
 fn many_and_long_fields_arrive_whole() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     let mut request = "GET /a.php HTTP/1.1\r\nHost: h\r\n".to_owned();
     let long = "v".repeat(300);
@@ -271,7 +271,7 @@ fn many_and_long_fields_arrive_whole() {
 
 #[test]
 fn a_body_without_a_length_gets_one_or_is_refused() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     let chunked = "POST /a.php HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
     let request = format!("{chunked}3\r\nabc\r\n4\r\ndefg\r\n0\r\nX-Sum: 1\r\n\r\n");
@@ -284,7 +284,7 @@ fn a_body_without_a_length_gets_one_or_is_refused() {
     let mut client = Client::connect(server.port);
     let chunk = format!("{chunked}10000\r\n{}\r\n0\r\n\r\n", "x".repeat(65_536));
     client.send(chunk);
-    assert_eq!(client.answer().status, 411);
+    assert_eq!(client.response().status, 411);
     assert!(asked.try_recv().is_err());
     // The configured number of bytes is accepted.
     let server = Server::start(&site(&[upstream.port], "", "request_buffers 1MiB"));
@@ -295,7 +295,7 @@ fn a_body_without_a_length_gets_one_or_is_refused() {
 
 #[test]
 fn an_expected_continue_is_ours_to_say() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = start(&upstream);
     let mut client = Client::connect(server.port);
     client.send(
@@ -313,12 +313,12 @@ fn an_expected_continue_is_ours_to_say() {
         "nobody waits for the application to say it"
     );
     client.send("abc");
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.response().text(), "ok");
     assert_eq!(last(&asked).body, b"abc");
 }
 
 #[test]
-fn what_is_no_answer_becomes_an_error() {
+fn an_invalid_response_becomes_an_error() {
     let whole = said("Status: 200\r\n\r\nbody");
     let huge = [
         record(STDOUT, b"X: "),
@@ -352,19 +352,19 @@ fn what_is_no_answer_becomes_an_error() {
         (huge, 502),
     ] {
         let upstream = closing(bytes.clone());
-        let answer = start(&upstream).ask("/a.php");
+        let response = start(&upstream).ask("/a.php");
         assert_eq!(
-            answer.status,
+            response.status,
             status,
             "{:?}",
             bytes.escape_ascii().to_string()
         );
-        assert!(answer.body.is_empty());
+        assert!(response.body.is_empty());
     }
 }
 
 #[test]
-fn an_answer_that_is_cut_off_is_not_completed() {
+fn a_truncated_response_is_not_completed() {
     let length = said("Content-Length: 9\r\n\r\nbody");
     let open = record(STDOUT, b"Content-Type: x\r\n\r\nbody");
     let late = [
@@ -378,7 +378,9 @@ fn an_answer_that_is_cut_off_is_not_completed() {
         let server = start(&upstream);
         let mut client = Client::connect(server.port);
         client.send("GET /a.php HTTP/1.1\r\nHost: h\r\n\r\n");
-        let whole = client.try_answer().is_ok_and(|answer| answer.status == 200);
+        let whole = client
+            .try_response()
+            .is_ok_and(|response| response.status == 200);
         assert!(!whole, "it was passed on as whole");
     }
 }
@@ -405,14 +407,14 @@ fn a_flood_of_complaints_neither_stops_nor_swells() {
 }
 
 #[test]
-fn complaints_go_to_the_log_where_that_is_wanted() {
+fn stderr_is_logged_if_configured() {
     let bytes = [
         record(STDERR, b"PHP Warning: odd"),
         record(STDOUT, b"Status: 200\r\n\r\n"),
         record(STDERR, b"; and more"),
         end(0),
     ];
-    let upstream = answering(bytes.concat());
+    let upstream = responding(bytes.concat());
     let server = Server::start(&site(&[upstream.port], "capture_stderr", ""));
     assert_eq!(server.ask("/a.php?x").status, 200);
     server.wait_for_words("PHP Warning: odd; and more");
@@ -433,7 +435,7 @@ fn complaints_go_to_the_log_where_that_is_wanted() {
 
 #[test]
 fn applications_are_asked_whether_they_are_well() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let block = "health_uri /ping.php/now?x\nhealth_interval 100ms\nhealth_body ok";
     let server = Server::start(&site(&[upstream.port], "", block));
     assert_eq!(server.ask("/a.php").text(), "ok");
@@ -452,7 +454,7 @@ fn applications_are_asked_whether_they_are_well() {
 }
 
 #[test]
-fn answers_stream_piece_by_piece() {
+fn responses_are_streamed() {
     let upstream = Upstream::start(|mut wire| {
         while read_request(&mut wire).is_some() {
             let _ = wire.try_send(record(STDOUT, b"Content-Type: text/event-stream\r\n\r\n"));
@@ -495,12 +497,12 @@ fn silence_has_its_limit() {
     assert!(began.elapsed() < Duration::from_secs(5));
     let mut client = Client::connect(server.port);
     client.send("GET /a.php?late HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert!(client.try_answer().is_err(), "it ends in the middle");
+    assert!(client.try_response().is_err(), "it ends in the middle");
 }
 
 #[test]
 fn other_applications_take_over() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let lines = "lb_policy first\nlb_try_duration 5s\nfail_duration 10s";
     let server = Server::start(&site(&[dead(), upstream.port], "", lines));
     let request =
@@ -508,31 +510,34 @@ fn other_applications_take_over() {
     assert_eq!(exchange(server.port, request).text(), "ok");
     assert_eq!(last(&asked).body, b"abc");
     // An overloaded application has not started to process the request: even a POST may be retried elsewhere.
-    let busy = answering(end(2));
+    let busy = responding(end(2));
     let server = Server::start(&site(&[busy.port, upstream.port], "", lines));
     let request = "POST /a.php HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     assert_eq!(exchange(server.port, request).text(), "ok");
 }
 
 #[test]
-fn answers_can_be_answered_otherwise() {
-    let upstream = answering(said("Status: 404 X\r\nX-Up: a\r\n\r\nnot here"));
+fn handle_response_replaces_responses() {
+    let upstream = responding(said("Status: 404 X\r\nX-Up: a\r\n\r\nnot here"));
     let block = "header_down X-Down b\n@lost status 404\nhandle_response @lost {\nrespond \"instead of {rp.status_code}\"\n}";
     let server = Server::start(&site(&[upstream.port], "", block));
     assert_eq!(server.ask("/a.php").text(), "instead of 404");
     let server = Server::start(&site(&[upstream.port], "", "header_down X-Down b"));
-    let answer = server.ask("/a.php");
-    assert_eq!((answer.status, answer.text().as_str()), (404, "not here"));
+    let response = server.ask("/a.php");
     assert_eq!(
-        (answer.field("X-Up"), answer.field("X-Down")),
+        (response.status, response.text().as_str()),
+        (404, "not here")
+    );
+    assert_eq!(
+        (response.field("X-Up"), response.field("X-Down")),
         (Some("a"), Some("b"))
     );
-    assert_eq!(answer.field("Status"), None);
+    assert_eq!(response.field("Status"), None);
 }
 
 #[test]
 fn a_request_is_changed_before_its_variables_are_made() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let block = "header_up X-Up {method}\nheader_up -User-Agent\nheader_up Host inner:82\nmethod PUT\nrewrite /b.php?z=1";
     let server = Server::start(&site(
         &[upstream.port],
@@ -562,7 +567,7 @@ fn a_request_is_changed_before_its_variables_are_made() {
 
 #[test]
 fn the_root_may_be_a_link_that_moves() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy 127.0.0.1:{} {{\n\t\ttransport fastcgi {{\n\
          \t\t\troot {{folder}}/current\n\t\t\tsplit .php\n\t\t\tresolve_root_symlink\n\t\t}}\n\t}}\n}}\n",
@@ -586,7 +591,7 @@ fn the_root_may_be_a_link_that_moves() {
 
 #[test]
 fn connections_are_used_again_but_not_for_what_must_not_be_repeated() {
-    let (upstream, _asked) = telling();
+    let (upstream, _asked) = recording();
     let server = Setup::new(&site(&[upstream.port], "", ""))
         .env("SLUICE_WORKERS", "1")
         .start();

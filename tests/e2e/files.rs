@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::harness::{Server, Setup};
 
 const SITE: &str = "{\n\tadmin off\n}\n:{port} {\n\troot * {folder}/www\n\tfile_server {\n\t\thide secret.txt\n\
@@ -21,7 +21,7 @@ fn start() -> Server {
     setup.start()
 }
 
-fn get(server: &Server, path: &str, fields: &str) -> Answer {
+fn get(server: &Server, path: &str, fields: &str) -> Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}Connection: close\r\n\r\n"),
@@ -41,14 +41,14 @@ fn parts_are_served() {
         ("bytes=36-", 416, "bytes */36", ""),
         ("lines=1-2", 200, "", NOTE),
     ] {
-        let answer = get(&server, "/note.txt", &format!("Range: {range}\r\n"));
+        let response = get(&server, "/note.txt", &format!("Range: {range}\r\n"));
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (status, body),
             "{range}"
         );
         assert_eq!(
-            answer.field("Content-Range").unwrap_or(""),
+            response.field("Content-Range").unwrap_or(""),
             content_range,
             "{range}"
         );
@@ -58,13 +58,13 @@ fn parts_are_served() {
 #[test]
 fn several_parts_come_in_one_body() {
     let server = start();
-    let answer = get(&server, "/note.txt", "Range: bytes=0-1,-2\r\n");
-    assert_eq!(answer.status, 206);
-    let kind = answer.field("Content-Type").expect("a type");
+    let response = get(&server, "/note.txt", "Range: bytes=0-1,-2\r\n");
+    assert_eq!(response.status, 206);
+    let kind = response.field("Content-Type").expect("a type");
     let boundary = kind
         .strip_prefix("multipart/byteranges; boundary=")
         .expect("parts");
-    let text = answer.text();
+    let text = response.text();
     let parts: Vec<&str> = text.split(&format!("--{boundary}")).collect();
     assert_eq!(parts.len(), 4, "{text}");
     assert!(
@@ -82,11 +82,11 @@ fn several_parts_come_in_one_body() {
 fn overlapping_parts_cost_no_more_than_the_file() {
     let server = start();
     let many = vec!["0-"; 1000].join(",");
-    let answer = get(&server, "/note.txt", &format!("Range: bytes={many}\r\n"));
+    let response = get(&server, "/note.txt", &format!("Range: bytes={many}\r\n"));
     assert!(
-        answer.body.len() <= 2 * NOTE.len(),
+        response.body.len() <= 2 * NOTE.len(),
         "{} bytes",
-        answer.body.len()
+        response.body.len()
     );
 }
 
@@ -118,16 +118,16 @@ fn conditions_are_weighed() {
             200,
         ),
     ] {
-        let answer = get(&server, "/note.txt", &fields);
-        assert_eq!(answer.status, status, "{fields}");
+        let response = get(&server, "/note.txt", &fields);
+        assert_eq!(response.status, status, "{fields}");
         let whole = if status == 200 {
             NOTE.len()
         } else {
             usize::from(status == 206) * 2
         };
-        assert_eq!(answer.body.len(), whole, "{fields}");
+        assert_eq!(response.body.len(), whole, "{fields}");
         if status == 304 {
-            assert_eq!(answer.field("ETag"), Some(tag.as_str()), "{fields}");
+            assert_eq!(response.field("ETag"), Some(tag.as_str()), "{fields}");
         }
     }
 }
@@ -140,12 +140,12 @@ fn large_files_are_cut_as_exactly_as_small_ones() {
         .collect();
     server.folder.write("www/large.bin", &large);
     assert!(get(&server, "/large.bin", "").body == large);
-    let answer = get(&server, "/large.bin", "Range: bytes=1048575-2097153\r\n");
+    let response = get(&server, "/large.bin", "Range: bytes=1048575-2097153\r\n");
     assert_eq!(
-        answer.field("Content-Range"),
+        response.field("Content-Range"),
         Some("bytes 1048575-2097153/3000000")
     );
-    assert!(answer.body == large[1_048_575..=2_097_153]);
+    assert!(response.body == large[1_048_575..=2_097_153]);
     let mut client = Client::connect(server.port);
     client.send("HEAD /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(
@@ -214,22 +214,22 @@ fn no_name_leads_out_of_the_root() {
     .expect("the folder is writable");
     let mut seen = Vec::new();
     for target in OUTSIDE {
-        let answer = get(&server, target, "");
-        let text = answer.text();
+        let response = get(&server, target, "");
+        let text = response.text();
         assert!(
             !text.contains("OUTSIDE") && !text.contains("root:"),
             "{target}: {text}"
         );
         assert!(!text.contains("HIDDEN"), "{target}: {text}");
-        assert!(answer.status < 500, "{target}: {}", answer.head);
-        assert!(answer.status >= 300, "{target}: {}", answer.head);
-        if let Some(location) = answer.field("Location") {
+        assert!(response.status < 500, "{target}: {}", response.head);
+        assert!(response.status >= 300, "{target}: {}", response.head);
+        if let Some(location) = response.field("Location") {
             assert!(
                 location.starts_with('/') && !location.starts_with("//"),
                 "{target}: {location}"
             );
         }
-        seen.push(answer.status);
+        seen.push(response.status);
     }
     assert!(seen.contains(&404));
     assert_eq!(
@@ -251,9 +251,9 @@ fn links_are_followed_as_documented() {
 #[test]
 fn folders_and_files_have_their_own_addresses() {
     let server = start();
-    let answer = server.ask("/sub?a=b");
+    let response = server.ask("/sub?a=b");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (308, Some("/sub/?a=b"))
     );
     assert_eq!(server.ask("/sub/").text(), "<p>sub");
@@ -262,18 +262,18 @@ fn folders_and_files_have_their_own_addresses() {
         404,
         "there is no index, and nobody asked for listings"
     );
-    let answer = exchange(
+    let response = exchange(
         server.port,
         "POST /note.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx",
     );
     assert_eq!(
-        (answer.status, answer.field("Allow")),
+        (response.status, response.field("Allow")),
         (405, Some("GET, HEAD"))
     );
 }
 
 #[test]
-fn sidecars_are_served_to_those_who_read_them() {
+fn precompressed_files_are_served_to_clients_that_accept_them() {
     let server = start();
     server.folder.write("www/app.js", "plain();");
     for (kind, content) in [("br", "BROTLI"), ("zst", "ZSTD"), ("gz", "GZIP")] {
@@ -292,16 +292,20 @@ fn sidecars_are_served_to_those_who_read_them() {
         ("Accept-Encoding: identity\r\n", None, "plain();"),
         ("Accept-Encoding: deflate\r\n", None, "plain();"),
     ] {
-        let answer = get(&server, "/app.js", accepted);
-        assert_eq!(answer.text(), body, "{accepted}");
-        assert_eq!(answer.field("Content-Encoding"), coding, "{accepted}");
-        assert_eq!(answer.field("Vary"), Some("Accept-Encoding"), "{accepted}");
+        let response = get(&server, "/app.js", accepted);
+        assert_eq!(response.text(), body, "{accepted}");
+        assert_eq!(response.field("Content-Encoding"), coding, "{accepted}");
         assert_eq!(
-            answer.field("Content-Type"),
+            response.field("Vary"),
+            Some("Accept-Encoding"),
+            "{accepted}"
+        );
+        assert_eq!(
+            response.field("Content-Type"),
             Some("text/javascript; charset=utf-8")
         );
         if coding.is_some() {
-            assert_ne!(answer.field("ETag"), plain_tag.as_deref(), "{accepted}");
+            assert_ne!(response.field("ETag"), plain_tag.as_deref(), "{accepted}");
         }
     }
 }
@@ -339,13 +343,13 @@ fn start_browse() -> Server {
 #[test]
 fn a_listing_is_a_page() {
     let server = start_browse();
-    let answer = server.ask("/");
-    assert_eq!(answer.status, 200);
+    let response = server.ask("/");
+    assert_eq!(response.status, 200);
     assert_eq!(
-        answer.field("Content-Type"),
+        response.field("Content-Type"),
         Some("text/html; charset=utf-8")
     );
-    let page = answer.text();
+    let page = response.text();
     assert!(
         page.contains("&lt;i&gt;a&amp;b") && !page.contains("<i>a"),
         "names are text: {page}"
@@ -373,16 +377,16 @@ fn a_listing_is_a_page() {
 fn a_listing_is_data_for_programs() {
     let server = start_browse();
     let names = |query: &str| {
-        let answer = get(
+        let response = get(
             &server,
             &format!("/sub/{query}"),
             "Accept: application/json\r\n",
         );
         assert_eq!(
-            answer.field("Content-Type"),
+            response.field("Content-Type"),
             Some("application/json; charset=utf-8")
         );
-        let value: serde_json::Value = serde_json::from_slice(&answer.body).expect("JSON");
+        let value: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
         let entries = value.as_array().expect("a list").clone();
         let names: Vec<String> = entries
             .iter()

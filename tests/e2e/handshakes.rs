@@ -193,7 +193,7 @@ fn is_let_in(config: &Arc<ClientConfig>, server: &Server, name: &str) -> bool {
 }
 
 #[test]
-fn each_mode_of_client_authentication_lets_in_whom_it_says() {
+fn each_mode_of_client_authentication_admits_the_right_clients() {
     let (known, stranger) = (ClientCa::new(), ClientCa::new());
     for (mode, without, of_stranger) in [
         ("request", true, true),
@@ -335,7 +335,7 @@ fn nobody_reaches_a_site_through_the_handshake_of_another() {
             (":authority", host),
             (":path", "/"),
         ]);
-        assert_eq!(peer.answer(id).status, status, "{host}");
+        assert_eq!(peer.response(id).status, status, "{host}");
     }
 }
 
@@ -552,8 +552,8 @@ impl Hasty {
             conn.write_tls(&mut sent).expect("it is memory");
         }
         let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
-        let patience = Some(Duration::from_secs(20));
-        socket.set_read_timeout(patience).expect("it can be set");
+        let timeout = Some(Duration::from_secs(20));
+        socket.set_read_timeout(timeout).expect("it can be set");
         io::Write::write_all(&mut socket, &sent).expect("it is taken");
         Some(Hasty { conn, socket, sent })
     }
@@ -617,7 +617,7 @@ fn known_client(server: &Server, alpn: &[u8]) -> Arc<ClientConfig> {
     config
 }
 
-pub fn is_whole_answer(heard: &[u8]) -> bool {
+pub fn is_complete_response(heard: &[u8]) -> bool {
     let text = String::from_utf8_lossy(heard);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
@@ -635,7 +635,7 @@ fn early_data_is_served_where_it_does_no_harm_and_marked() {
     let config = known_client(&server, b"http/1.1");
     let ask = |request: &str| {
         let mut early = Hasty::begin(&config, server.port, request.as_bytes()).expect("it may");
-        let heard = early.hear(is_whole_answer);
+        let heard = early.hear(is_complete_response);
         assert!(
             early.conn.is_handshaking() || early.conn.wants_write(),
             "the end was not sent"
@@ -685,7 +685,7 @@ fn early_data_that_is_sent_again_is_served_once() {
     let config = known_client(&server, b"http/1.1");
     let request = b"GET /once HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut early = Hasty::begin(&config, server.port, request).expect("it may");
-    assert!(!early.hear(is_whole_answer).is_empty());
+    assert!(!early.hear(is_complete_response).is_empty());
     let served = upstream.connections();
     for _ in 0..3 {
         let mut again = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("it listens");
@@ -717,12 +717,12 @@ fn early_data_goes_over_http_2_too() {
         let head = block(&request(method, "/two"));
         bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &head));
         let mut early = Hasty::begin(&config, server.port, &bytes).expect("it may");
-        let heard = early.hear(|heard| answer_over_h2(heard).is_some());
+        let heard = early.hear(|heard| response_over_h2(heard).is_some());
         assert!(
             early.conn.wants_write(),
             "the end of the handshake was not sent"
         );
-        answer_over_h2(&heard).expect("an answer")
+        response_over_h2(&heard).expect("an answer")
     };
     let (status, body) = ask("GET");
     assert!(
@@ -733,7 +733,7 @@ fn early_data_goes_over_http_2_too() {
 }
 
 /// Status and body on the first stream, once they are complete.
-fn answer_over_h2(heard: &[u8]) -> Option<(u16, String)> {
+fn response_over_h2(heard: &[u8]) -> Option<(u16, String)> {
     use crate::h2::peer::{DATA, END_STREAM, HEADERS};
     let (mut rest, mut status, mut body) = (heard, None, Vec::new());
     loop {
@@ -761,7 +761,7 @@ fn answer_over_h2(heard: &[u8]) -> Option<(u16, String)> {
 }
 
 #[test]
-fn early_data_is_taken_only_where_it_is_switched_on_and_nobody_has_to_show_who_he_is() {
+fn early_data_is_accepted_only_if_enabled_and_without_client_certificates() {
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     for more in ["0rtt off", "keepalive_count 9"] {
         let (server, _upstream) = hasty(more);

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::{Signal, send};
 
-use crate::client::Answer;
+use crate::client::Response;
 pub use crate::doubles::ports::free_port;
 use crate::service::Listener;
 
 /// Timeout of anything that takes milliseconds on an idle machine.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A temporary folder, removed on drop.
 pub struct Folder(PathBuf);
@@ -114,7 +114,7 @@ pub fn finish(command: &mut Command) -> Output {
     let id = child.id();
     let (done, late) = std::sync::mpsc::sync_channel::<()>(1);
     let guard = thread::spawn(move || {
-        if late.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+        if late.recv_timeout(TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             let _ = send(id, Signal::Quit);
         }
     });
@@ -277,7 +277,7 @@ impl Server {
     }
 
     /// Requests a path with GET on a connection of its own.
-    pub fn ask(&self, path: &str) -> Answer {
+    pub fn ask(&self, path: &str) -> Response {
         crate::client::ask(self.port, path)
     }
 
@@ -309,7 +309,7 @@ impl Server {
 
     /// Polls a condition as long as the process is alive.
     fn wait(&mut self, is_so: impl Fn(&Server) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while !is_so(self) {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 panic!(
@@ -328,13 +328,13 @@ impl Server {
 
     /// Waits for text in the server's output.
     pub fn wait_for_words(&self, words: &str) {
-        self.wait_for_words_within(words, PATIENCE);
+        self.wait_for_words_within(words, TIMEOUT);
     }
 
     /// Like `wait_for_words`, with another timeout.
-    pub fn wait_for_words_within(&self, words: &str, patience: Duration) {
+    pub fn wait_for_words_within(&self, words: &str, timeout: Duration) {
         let is_said = || self.stderr().contains(words);
-        eventually_within(patience, words, is_said, || self.stderr());
+        eventually_within(timeout, words, is_said, || self.stderr());
     }
 
     /// Kills it, and waits until it is gone.
@@ -345,7 +345,7 @@ impl Server {
 
     /// Waits until it has exited by itself.
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it can be waited for") {
                 return status;
@@ -438,22 +438,22 @@ impl Drop for Server {
 }
 
 /// Waits until a condition is true.
-pub fn eventually(what: &str, is_true: impl Fn() -> bool, tell: impl Fn() -> String) {
-    eventually_within(PATIENCE, what, is_true, tell);
+pub fn eventually(what: &str, is_true: impl Fn() -> bool, describe: impl Fn() -> String) {
+    eventually_within(TIMEOUT, what, is_true, describe);
 }
 
 fn eventually_within(
-    patience: Duration,
+    timeout: Duration,
     what: &str,
     is_true: impl Fn() -> bool,
-    tell: impl Fn() -> String,
+    describe: impl Fn() -> String,
 ) {
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     while !is_true() {
         assert!(
             Instant::now() < until,
             "waited in vain for {what:?}:\n{}",
-            tell()
+            describe()
         );
         thread::sleep(Duration::from_millis(10));
     }

@@ -1,46 +1,46 @@
 //! Responses that directives replace: `intercept`, `handle_response` and what copies responses there. The expectations
 //! are the responses of Caddy 2.11 unless a comment says otherwise.
 
-use crate::client::Answer;
+use crate::client::Response;
 use crate::harness::{Server, run_to_end, text};
 use crate::upstream::Upstream;
 
-const ANSWER: &str = "HTTP/1.1 404 Not Found\r\nContent-Type: text/up\r\nX-Up: one\r\nX-Up: two\r\nX-B: b\r\n\
+const RESPONSE: &str = "HTTP/1.1 404 Not Found\r\nContent-Type: text/up\r\nX-Up: one\r\nX-Up: two\r\nX-B: b\r\n\
                       Connection: X-Hop\r\nX-Hop: hop\r\nContent-Length: 5\r\n\r\nupper";
 
 fn server(site: &str) -> (Server, Upstream) {
-    let upstream = Upstream::answering(ANSWER);
+    let upstream = Upstream::responding(RESPONSE);
     let site = site.replace("UPSTREAM", &format!("127.0.0.1:{}", upstream.port));
     let text = format!("{{\n\tadmin off\n}}\n:{{port}} {{\n{site}\n}}\n");
     (Server::start(&text), upstream)
 }
 
-fn said(answer: &Answer) -> (u16, String) {
-    (answer.status, answer.text())
+fn said(response: &Response) -> (u16, String) {
+    (response.status, response.text())
 }
 
 #[test]
-fn intercepted_answers_are_replaced_whole() {
+fn intercepted_responses_are_replaced_completely() {
     let (server, _upstream) = server(
         "intercept {\n@404 status 404\nhandle_response @404 {\n\
          respond \"custom {resp.status_code} {resp.header.X-Up} {resp.header.X-None}\"\n}\n}\n\
          reverse_proxy UPSTREAM",
     );
-    let answer = server.ask("/");
+    let response = server.ask("/");
     // Caddy keeps the length of the original response and so truncates this one.
     let body = "custom 404 one,two {http.intercept.header.X-None}";
-    assert_eq!(said(&answer), (200, body.to_owned()));
-    assert_eq!(answer.field("X-B"), Some("b"), "fields stay");
+    assert_eq!(said(&response), (200, body.to_owned()));
+    assert_eq!(response.field("X-B"), Some("b"), "fields stay");
 }
 
 #[test]
-fn an_answer_goes_out_where_nothing_answers_in_its_place() {
+fn an_intercepted_response_is_sent_unless_a_handler_replaces_it() {
     let (server, _upstream) = server(
         "intercept {\nhandle_response {\nheader X-New {resp.status_code}\n}\n}\nreverse_proxy UPSTREAM",
     );
-    let answer = server.ask("/");
-    assert_eq!(said(&answer), (404, "upper".to_owned()));
-    assert_eq!(answer.field("X-New"), Some("404"));
+    let response = server.ask("/");
+    assert_eq!(said(&response), (404, "upper".to_owned()));
+    assert_eq!(response.field("X-New"), Some("404"));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn intercepted_statuses_are_replaced() {
 }
 
 #[test]
-fn routes_in_the_place_of_an_answer_may_fail_and_be_intercepted_themselves() {
+fn handle_response_routes_may_fail_and_be_intercepted() {
     let (server, _upstream) = server(
         "handle /fails {\nintercept {\nhandle_response {\nerror \"went\" 418\n}\n}\nrespond \"old\"\n}\n\
          handle /twice {\nintercept {\nhandle_response {\nroute {\nintercept {\nhandle_response {\n\
@@ -78,7 +78,7 @@ fn routes_that_intercept_themselves_end() {
 }
 
 #[test]
-fn answers_of_upstreams_are_copied() {
+fn upstream_responses_can_be_copied() {
     let (server, _upstream) = server(
         "handle /whole {\nreverse_proxy UPSTREAM {\nheader_down X-Down \"down {rp.status_code}\"\nheader_down -X-B\n\
          handle_response {\nheader X-Mine \"{rp.status_text} {rp.header.X-Up}\"\ncopy_response\n}\n}\n}\n\

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
-use crate::harness::{PATIENCE, Server, Setup, eventually, free_port};
-use crate::upstream::{Upstream, answer};
+use crate::harness::{Server, Setup, TIMEOUT, eventually, free_port};
+use crate::upstream::{Upstream, respond};
 use crate::wire::field;
 
 const LIMITED: &str = "{\n\tadmin off\n\tmetrics\n}\n:{port} {\n\thandle /metrics {\n\t\tmetrics\n\t}\n\trate_limit /api/* {\n\
@@ -80,7 +80,7 @@ fn requests_beyond_the_rate_are_refused_by_all_workers_together() {
 
 #[test]
 fn fields_of_an_authentication_service_never_come_from_the_client() {
-    let guard = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    let guard = Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     let behind = Upstream::echo();
     let server = Server::start(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\tforward_auth localhost:{} {{\n\t\turi /check\n\t\tcopy_headers Remote-User \
@@ -105,7 +105,7 @@ fn fields_of_an_authentication_service_never_come_from_the_client() {
 #[test]
 fn aliases_of_a_copied_header_never_come_from_the_client() {
     let guard =
-        Upstream::answering("HTTP/1.1 200 OK\r\nRemote-User: ada\r\nContent-Length: 0\r\n\r\n");
+        Upstream::responding("HTTP/1.1 200 OK\r\nRemote-User: ada\r\nContent-Length: 0\r\n\r\n");
     let behind = Upstream::echo();
     let server = Server::start(&format!(
         "{{\n\tadmin off\n\tservers {{\n\t\texpected_underscore_headers remote_* app_id\n\t\t\
@@ -160,7 +160,7 @@ pub fn process(port: u16, origin: u16) -> Server {
 
 /// Sends requests without pause until told to stop; counts responses and those with a status other than 200.
 struct Load {
-    answers: AtomicUsize,
+    responses: AtomicUsize,
     failed: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
@@ -172,11 +172,11 @@ impl Load {
         while !self.stop.load(Ordering::Relaxed) {
             number += 1;
             client.send(request(number));
-            let answer = client.try_answer();
-            self.answers.fetch_add(1, Ordering::Relaxed);
-            let failure = match answer {
-                Ok(answer) if answer.status == 200 => continue,
-                Ok(answer) => answer.status.to_string(),
+            let response = client.try_response();
+            self.responses.fetch_add(1, Ordering::Relaxed);
+            let failure = match response {
+                Ok(response) if response.status == 200 => continue,
+                Ok(response) => response.status.to_string(),
                 Err(error) => error.to_string(),
             };
             self.failed
@@ -189,7 +189,7 @@ impl Load {
 
     fn new() -> Arc<Load> {
         Arc::new(Load {
-            answers: AtomicUsize::new(0),
+            responses: AtomicUsize::new(0),
             failed: Mutex::default(),
             stop: AtomicBool::new(false),
         })
@@ -245,14 +245,14 @@ fn killed_upstreams_fail_no_get_and_repeat_no_post() {
         client.join().expect("it ends");
     }
     let failed = gets.failed.lock().expect("nobody panics with it");
-    let answers = gets.answers.load(Ordering::Relaxed);
+    let responses = gets.responses.load(Ordering::Relaxed);
     println!(
-        "{answers} GETs, {} failed; {} POSTs, {} failed",
+        "{responses} GETs, {} failed; {} POSTs, {} failed",
         failed.len(),
-        posts.answers.load(Ordering::Relaxed),
+        posts.responses.load(Ordering::Relaxed),
         posts.failed.lock().expect("nobody panics with it").len()
     );
-    assert!(answers > 1_000, "there was load: {answers}");
+    assert!(responses > 1_000, "there was load: {responses}");
     assert!(failed.is_empty(), "{failed:?}");
     let journal = journal.lock().expect("nobody panics with it");
     let twice: Vec<_> = journal.iter().filter(|(_, count)| **count > 1).collect();
@@ -265,7 +265,7 @@ fn killed_upstreams_fail_no_get_and_repeat_no_post() {
 
 /// An upstream that sends a byte a second delays only its own client.
 #[test]
-fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
+fn an_upstream_of_a_byte_a_second_delays_no_other_request() {
     let slow = Upstream::start(|mut wire| {
         let _ = wire.head();
         for byte in b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" {
@@ -276,7 +276,7 @@ fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
         }
     });
     let quick = Upstream::start(|mut wire| {
-        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+        while respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
     });
     let server = Server::start(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy /slow localhost:{} {{\n\t\ttransport http {{\n\
@@ -292,7 +292,7 @@ fn an_upstream_of_a_byte_a_second_holds_up_nobody_else() {
         assert_eq!(server.ask("/").status, 200);
     }
     // Ten requests behind a slow one would take longer than this; a busy machine does not.
-    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert!(began.elapsed() < TIMEOUT, "{:?}", began.elapsed());
     for client in clients {
         assert_eq!(client.join().expect("it ends"), 504);
     }
@@ -313,7 +313,7 @@ fn thousands_of_event_streams_get_every_event() {
     let kept = streams.clone();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let mut wire = crate::wire::Wire::with_patience(stream);
+            let mut wire = crate::wire::Wire::with_timeout(stream);
             let _ = wire.head();
             let _ = wire.try_send(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -394,12 +394,12 @@ fn no_reader_of_a_body_passes_its_limit() {
         for is_chunked in [false, true] {
             let what = format!("{path} {is_chunked}");
             if path != "/php" {
-                let answer = exchange(server.port, post(path, within, is_chunked));
-                assert_eq!(answer.status, 200, "{what}: {answer:?}");
+                let response = exchange(server.port, post(path, within, is_chunked));
+                assert_eq!(response.status, 200, "{what}: {response:?}");
             }
-            let answer = exchange(server.port, post(path, beyond, is_chunked));
-            assert_eq!(answer.status, 413, "{what}: {answer:?}");
-            let text = answer.text();
+            let response = exchange(server.port, post(path, beyond, is_chunked));
+            assert_eq!(response.status, 413, "{what}: {response:?}");
+            let text = response.text();
             assert!(!text.contains("9a"), "{what}: {text}");
             assert!(text.starts_with("413 ["), "{what}: {text}");
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, free_port, run_to_end, text};
+use crate::harness::{Folder, Server, Setup, TIMEOUT, eventually, free_port, run_to_end, text};
 use crate::upstream::dead;
 use sluice_net::sys::process::Signal;
 
@@ -38,11 +38,11 @@ fn each_request_makes_one_line_with_caddys_fields() {
         "POST /q?x=1 HTTP/1.1\r\nHost: localhost\r\nCookie: secret=1\r\nAuthorization: Basic eA==\r\n\
          x-foo-BAR: 1\r\nX-Foo-Bar: 2\r\nContent-Length: 3\r\n\r\nabc",
     );
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     assert_eq!(client.get("/missing").status, 404);
     assert_eq!(client.get("/broken").status, 503);
     client.send("GET /abort HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    assert!(client.try_answer().is_err());
+    assert!(client.try_response().is_err());
     let lines = lines(&server, 4);
     let request = &lines[0]["request"];
     assert_eq!(lines[0]["msg"], "handled request");
@@ -160,8 +160,8 @@ fn credentials_are_logged_only_when_asked_for() {
 #[test]
 fn malformed_requests_are_logged_too() {
     let server = Server::start(LOGGED);
-    let answer = exchange(server.port, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
-    assert_eq!(answer.status, 400);
+    let response = exchange(server.port, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n");
+    assert_eq!(response.status, 400);
     assert_eq!(lines(&server, 1)[0]["status"], 400);
 }
 
@@ -178,7 +178,7 @@ fn the_last_lines_are_written_before_the_end() {
 }
 
 #[test]
-fn entries_about_the_process_are_json_unless_somebody_looks_at_them() {
+fn process_logs_are_json_unless_on_a_terminal() {
     let server = Server::start(LOGGED);
     server.wait_for_words("serving");
     for line in server.stderr().lines() {
@@ -204,7 +204,7 @@ fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
             200
         );
     }
-    assert!(began.elapsed() < PATIENCE / 2, "requests wait for nobody");
+    assert!(began.elapsed() < TIMEOUT / 2, "requests wait for nobody");
     let listener = TcpListener::bind(address).expect("nobody took the port");
     let (stream, _) = listener.accept().expect("it is dialled again");
     let mut lines = BufReader::new(stream).lines();
@@ -222,7 +222,7 @@ fn a_dead_log_server_slows_no_request_and_gets_its_lines_later() {
     drop(lines);
     // The first line after that may be lost with the connection; the following ones open a new one.
     listener.set_nonblocking(true).expect("ours");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let (stream, _) = loop {
         exchange(server.port, get("/later"));
         match listener.accept() {
@@ -256,7 +256,7 @@ fn packets_to_a_socket_carry_a_line_each() {
     let folder = Folder::new();
     let path = folder.path().join("log.sock");
     let socket = UnixDatagram::bind(&path).expect("the folder is writable");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let server = Server::start(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput net unixgram/{}\n\t\tformat journald\n\t}}\n\
          \trespond hello\n}}\n",
@@ -278,7 +278,7 @@ fn packets_to_a_socket_carry_a_line_each() {
 }
 
 #[test]
-fn errors_are_told_under_the_name_of_the_sites_log() {
+fn errors_are_logged_under_the_name_of_the_sites_log() {
     let server = Server::start(
         "{\n\tadmin off\n\tlog errors {\n\t\toutput file {folder}/access.log\n\t\tinclude http.log.error.shop\n\t}\n}\n\
          http://a.test:{port} {\n\tlog shop\n\terror 503\n}\nhttp://b.test:{port} {\n\terror 503\n}\n",

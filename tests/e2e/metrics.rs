@@ -7,7 +7,7 @@ use std::time::Instant;
 use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
-use crate::harness::{Folder, PATIENCE, Server, Setup, eventually, finish, sluice, text};
+use crate::harness::{Folder, Server, Setup, TIMEOUT, eventually, finish, sluice, text};
 use crate::tracing::listener;
 
 const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}\n}\n\
@@ -24,9 +24,9 @@ fn page(server: &Server, host: &str, accept: &str) -> String {
     let request = format!(
         "GET /metrics HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
     );
-    let answer = exchange(server.port, request);
-    assert_eq!(answer.status, 200);
-    String::from_utf8(answer.body).expect("the page is text")
+    let response = exchange(server.port, request);
+    assert_eq!(response.status, 200);
+    String::from_utf8(response.body).expect("the page is text")
 }
 
 /// The samples of a page by name and labels; fails on anything that the format does not allow.
@@ -181,12 +181,12 @@ fn the_control_interface_shows_the_page_and_counts_itself() {
             "GET {path} HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
             server.admin
         ));
-        client.answer()
+        client.response()
     };
     assert_eq!(ask("/config/").status, 200);
     assert_eq!(ask("/nothing").status, 404);
-    let answer = ask("/metrics");
-    let text = String::from_utf8(answer.body).expect("the page is text");
+    let response = ask("/metrics");
+    let text = String::from_utf8(response.body).expect("the page is text");
     let found = samples(&text);
     for (code, path) in [(200, "/config/"), (404, "/nothing")] {
         let name = format!(
@@ -197,7 +197,7 @@ fn the_control_interface_shows_the_page_and_counts_itself() {
 }
 
 #[test]
-fn without_the_option_requests_are_not_told_apart() {
+fn without_the_option_requests_are_not_counted_per_host() {
     let server = Server::start(":{port} {\n\tmetrics /metrics\n\trespond /ok hello\n}\n");
     exchange(server.port, get("a.test", "/ok"));
     let read = || samples(&page(&server, "a.test", "*/*"));
@@ -232,11 +232,11 @@ fn metrics_are_pushed_to_a_collector() {
     let counted = |message: &[u8]| has(message, "caddy_http_requests_total");
     let began = Instant::now();
     let message = loop {
-        let message = messages.recv_timeout(PATIENCE).expect("a message");
+        let message = messages.recv_timeout(TIMEOUT).expect("a message");
         if counted(&message) {
             break message;
         }
-        assert!(began.elapsed() < PATIENCE, "the request is never counted");
+        assert!(began.elapsed() < TIMEOUT, "the request is never counted");
     };
     assert!(message.starts_with(b"POST /v1/metrics HTTP/1.1\r\n"));
     let lower = message.to_ascii_lowercase();
@@ -252,12 +252,12 @@ fn metrics_are_pushed_to_a_collector() {
     while messages.try_recv().is_ok() {}
     server.signal(Signal::Terminate);
     server.wait_for_end();
-    let last = messages.recv_timeout(PATIENCE).expect("a last message");
+    let last = messages.recv_timeout(TIMEOUT).expect("a last message");
     assert!(counted(&last));
 }
 
 #[test]
-fn a_wrong_variable_for_pushed_metrics_is_told() {
+fn an_invalid_variable_for_pushed_metrics_is_reported() {
     let folder = Folder::new();
     folder.write(
         "Caddyfile",

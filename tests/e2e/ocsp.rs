@@ -72,7 +72,7 @@ impl Responder {
     }
 
     /// The output of a client about the certificate on `port`.
-    fn told(&self, port: u16) -> String {
+    fn status_text(&self, port: u16) -> String {
         let output = Command::new("openssl")
             .args([
                 "s_client",
@@ -98,7 +98,7 @@ impl Responder {
     }
 
     /// Writes an OCSP response for the certificate to `staple.der`.
-    fn write_answer(&self) {
+    fn write_response(&self) {
         let script = "set -e\n\
              openssl ocsp -issuer ca.pem -cert leaf.pem -no_nonce -reqout ask.der\n\
              openssl ocsp -index index.txt -CA ca.pem -rsigner ca.pem -rkey ca.key -ndays 1 -reqin ask.der \
@@ -126,22 +126,28 @@ impl Drop for Responder {
 }
 
 #[test]
-fn what_the_responder_says_is_stapled_and_outlives_it() {
+fn ocsp_responses_are_stapled_and_survive_their_responder() {
     if !has_openssl() {
         return;
     }
     let mut responder = Responder::new();
     let server = Setup::new(&responder.caddyfile("")).start();
-    let is_good = |port| responder.told(port).contains("Cert Status: good");
+    let is_good = |port| responder.status_text(port).contains("Cert Status: good");
     eventually(
         "a staple",
         || is_good(server.port),
-        || format!("{}\n{}", responder.told(server.port), server.stderr()),
+        || {
+            format!(
+                "{}\n{}",
+                responder.status_text(server.port),
+                server.stderr()
+            )
+        },
     );
     drop(server);
     responder.end();
     let server = Setup::new(&responder.caddyfile("")).start();
-    let is_good = |port| responder.told(port).contains("Cert Status: good");
+    let is_good = |port| responder.status_text(port).contains("Cert Status: good");
     eventually(
         "a staple from storage",
         || is_good(server.port),
@@ -157,24 +163,27 @@ fn nothing_is_stapled_where_that_is_switched_off() {
     let responder = Responder::new();
     let server = Setup::new(&responder.caddyfile("\tocsp_stapling off\n")).start();
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let told = responder.told(server.port);
-    assert!(told.contains("OCSP response: no response sent"), "{told}");
+    let status_text = responder.status_text(server.port);
+    assert!(
+        status_text.contains("OCSP response: no response sent"),
+        "{status_text}"
+    );
 }
 
 #[test]
-fn an_nginx_conf_staples_what_stands_in_a_file() {
+fn ssl_stapling_file_is_stapled() {
     if !has_openssl() {
         return;
     }
     let mut responder = Responder::new();
     responder.end();
-    responder.write_answer();
+    responder.write_response();
     let file = responder.folder.path().join("staple.der");
     let server = responder
         .nginx(&format!("ssl_stapling_file {};", file.display()))
         .start();
-    let told = responder.told(server.port);
-    assert!(told.contains("Cert Status: good"), "{told}");
+    let status_text = responder.status_text(server.port);
+    assert!(status_text.contains("Cert Status: good"), "{status_text}");
     drop(server);
     // A file that is not an OCSP response is rejected with its line.
     responder.folder.write("staple.der", "good");
@@ -187,7 +196,7 @@ fn an_nginx_conf_staples_what_stands_in_a_file() {
 }
 
 #[test]
-fn an_nginx_conf_names_who_is_asked() {
+fn ocsp_responders_of_nginx_conf_are_used() {
     if !has_openssl() {
         return;
     }
@@ -196,6 +205,10 @@ fn an_nginx_conf_names_who_is_asked() {
     let server = responder
         .nginx(&format!("ssl_stapling_responder http://127.0.0.1:{own}/;"))
         .start();
-    let is_good = || responder.told(server.port).contains("Cert Status: good");
+    let is_good = || {
+        responder
+            .status_text(server.port)
+            .contains("Cert Status: good")
+    };
     eventually("a staple", is_good, || server.stderr());
 }

@@ -1,12 +1,12 @@
 //! The number of request headers, and header names with underscores and dots.
 
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::h2::peer::{Peer, request};
 use crate::harness::Server;
 use crate::nginx::setup;
 use crate::upstream::Upstream;
 
-fn get(server: &Server, headers: &str) -> Answer {
+fn get(server: &Server, headers: &str) -> Response {
     exchange(
         server.port,
         format!("GET / HTTP/1.1\r\nHost: a.test\r\n{headers}Connection: close\r\n\r\n"),
@@ -25,8 +25,8 @@ fn ask_h2(server: &Server, headers: &[(String, String)]) -> (u16, String) {
     let mut fields: Vec<(&str, &str)> = request("GET", "/").to_vec();
     fields.extend(headers.iter().map(|(name, value)| (&name[..], &value[..])));
     let id = peer.ask(&fields);
-    let answer = peer.answer(id);
-    (answer.status, answer.text())
+    let response = peer.response(id);
+    (response.status, response.text())
 }
 
 const ODD: &str = "X_A: 1\r\nX.A: 1\r\nuser_id: 7\r\nUser-Id: 8\r\nHook_One: 1\r\nHook-Two: 2\r\nT.a: 1\r\nX-B: 1\r\n";
@@ -150,7 +150,7 @@ fn targets_are_as_long_as_the_size_of_heads_allows() {
                 }
                 let mut peer = Peer::connect(server.port);
                 let id = peer.ask(&request("GET", &target));
-                let status = peer.answer(id).status;
+                let status = peer.response(id).status;
                 assert_eq!(status, expected, "{options} {size} {length} over HTTP/2");
             }
         }

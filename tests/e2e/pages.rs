@@ -325,7 +325,7 @@ fn the_readme_does_what_it_prints() {
 }
 
 #[test]
-fn what_differs_from_a_page_is_noticed() {
+fn differences_from_a_page_are_noticed() {
     assert!(is_like("a b\nc\nd\n", "a   b\n…\nd\n"));
     assert!(is_like("pid=12 on\n", "pid=… on\n"));
     assert!(!is_like("pid=12 off\n", "pid=… on\n"));

@@ -21,8 +21,8 @@ fn scripts_see_the_request() {
     site.script("vars.php", "header('Content-Type: text/plain'); foreach ($_SERVER as $k => $v) { if (is_string($v)) echo \"$k=$v\\n\"; }");
     let request = "GET /vars.php/extra%20path?x=1&y=%41 HTTP/1.1\r\nHost: example.com:81\r\nX-One: 1\r\n\
         Authorization: Basic Ym9iOnB3\r\nConnection: close\r\n\r\n";
-    let answer = exchange(site.port(), request);
-    let text = answer.text();
+    let response = exchange(site.port(), request);
+    let text = response.text();
     let folder = site.www().display().to_string();
     for line in [
         format!("DOCUMENT_ROOT={folder}"),
@@ -49,7 +49,7 @@ fn scripts_see_the_request() {
         );
     }
     assert_eq!(
-        answer.field("Content-Type"),
+        response.field("Content-Type"),
         Some("text/plain;charset=UTF-8")
     );
 }
@@ -61,21 +61,21 @@ fn forms_and_files_are_received() {
             return;
         };
         site.script("form.php", "echo $_POST['name'], '/', $_POST['list'][1];");
-        let answer = site.post(
+        let response = site.post(
             "/form.php",
             "application/x-www-form-urlencoded",
             b"name=J%C3%B6rg&list[]=a&list[]=b",
         );
-        assert_eq!(answer.text(), "J\u{f6}rg/b");
+        assert_eq!(response.text(), "J\u{f6}rg/b");
         site.script("upload.php", "$f = $_FILES['f']; echo $f['name'], ' ', $f['size'], ' ', md5_file($f['tmp_name']), ' ', $_POST['x'];");
         let content = vec![b'q'; 100_000];
         let mut body = b"--b\r\nContent-Disposition: form-data; name=\"x\"\r\n\r\ny\r\n--b\r\n\
             Content-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\nContent-Type: application/octet-stream\r\n\r\n".to_vec();
         body.extend_from_slice(&content);
         body.extend_from_slice(b"\r\n--b--\r\n");
-        let answer = site.post("/upload.php", "multipart/form-data; boundary=b", &body);
+        let response = site.post("/upload.php", "multipart/form-data; boundary=b", &body);
         assert_eq!(
-            answer.text(),
+            response.text(),
             "a.bin 100000 6126d7345db69dd7335fc154e24ca462 y"
         );
     }
@@ -91,15 +91,15 @@ fn large_bodies_pass_in_both_directions() {
         "$b = file_get_contents('php://input'); echo strlen($b), ' ', md5($b);",
     );
     let body: Vec<u8> = (0..10_000_000_u32).map(|at| (at % 251) as u8).collect();
-    let answer = site.post("/size.php", "application/octet-stream", &body);
-    assert_eq!(answer.text(), "10000000 841f78c67afc91d37bfa31a5f0131a72");
+    let response = site.post("/size.php", "application/octet-stream", &body);
+    assert_eq!(response.text(), "10000000 841f78c67afc91d37bfa31a5f0131a72");
     site.script(
         "large.php",
         "for ($i = 0; $i < 100; $i++) echo str_repeat(chr(97 + $i % 26), 100000);",
     );
-    let answer = site.get("/large.php");
-    assert_eq!(answer.body.len(), 10_000_000);
-    assert!((0..100).all(|at| answer.body[at * 100_000 + 99_999] == b'a' + (at % 26) as u8));
+    let response = site.get("/large.php");
+    assert_eq!(response.body.len(), 10_000_000);
+    assert!((0..100).all(|at| response.body[at * 100_000 + 99_999] == b'a' + (at % 26) as u8));
 }
 
 #[test]
@@ -117,28 +117,28 @@ fn a_body_in_chunks_has_a_length_for_php() {
 }
 
 #[test]
-fn what_a_script_says_of_its_answer_holds() {
+fn status_and_headers_of_a_script_are_used() {
     let Some(site) = Site::start(PLAIN, Listens::Unix) else {
         return;
     };
     site.script("away.php", "header('Location: /there?x=1'); echo 'moved';");
-    let answer = site.get("/away.php");
+    let response = site.get("/away.php");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (302, Some("/there?x=1"))
     );
     site.script("lost.php", "http_response_code(404); echo 'lost';");
-    let answer = site.get("/lost.php");
-    assert_eq!((answer.status, answer.text().as_str()), (404, "lost"));
-    assert_eq!(answer.field("Status"), None);
+    let response = site.get("/lost.php");
+    assert_eq!((response.status, response.text().as_str()), (404, "lost"));
+    assert_eq!(response.field("Status"), None);
     site.script(
         "cookies.php",
         "setcookie('a', '1'); setcookie('b', '2'); echo $_COOKIE['c'], $_COOKIE['d'];",
     );
     let request = "GET /cookies.php HTTP/1.1\r\nHost: a\r\nCookie: c=3\r\nCookie: d=4\r\nConnection: close\r\n\r\n";
-    let answer = exchange(site.port(), request);
-    assert_eq!(answer.text(), "34");
-    assert_eq!(answer.head.matches("Set-Cookie: ").count(), 2);
+    let response = exchange(site.port(), request);
+    assert_eq!(response.text(), "34");
+    assert_eq!(response.head.matches("Set-Cookie: ").count(), 2);
     site.script("fine.php", "header('Content-Length: 5'); echo 'hello';");
     assert_eq!(site.get("/fine.php").field("Content-Length"), Some("5"));
     site.script("fresh.php", "http_response_code(304);");
@@ -193,8 +193,8 @@ fn a_fatal_error_is_a_500() {
         return;
     };
     site.script("fatal.php", "no_such_function();");
-    let answer = site.get("/fatal.php");
-    assert_eq!((answer.status, answer.text().as_str()), (500, ""));
+    let response = site.get("/fatal.php");
+    assert_eq!((response.status, response.text().as_str()), (500, ""));
     // A process that is killed in the middle of its response leaves a truncated one.
     site.script(
         "killed.php",
@@ -202,13 +202,17 @@ fn a_fatal_error_is_a_500() {
     );
     let mut client = Client::connect(site.port());
     client.send("GET /killed.php HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(!client.try_answer().is_ok_and(|answer| answer.status == 200));
+    assert!(
+        !client
+            .try_response()
+            .is_ok_and(|response| response.status == 200)
+    );
     site.script("fine.php", "echo 'fine';");
     assert_eq!(site.get("/fine.php").text(), "fine");
 }
 
 #[test]
-fn what_php_complains_of_is_logged_on_request() {
+fn php_errors_are_logged_if_configured() {
     let lines = "root * {folder}/www\n\tphp_fastcgi {fpm} {\n\t\tcapture_stderr\n\t}";
     let Some(site) = Site::start(lines, Listens::Unix) else {
         return;
@@ -237,7 +241,7 @@ fn a_slow_script_has_its_limit() {
 }
 
 #[test]
-fn what_is_flushed_arrives() {
+fn flushed_data_arrives() {
     let Some(site) = Site::start(PLAIN, Listens::Unix) else {
         return;
     };
@@ -265,7 +269,7 @@ fn what_is_flushed_arrives() {
 }
 
 #[test]
-fn processes_that_end_after_a_few_requests_fail_nobody() {
+fn applications_that_exit_after_a_few_requests_fail_no_client() {
     let Some(site) = Site::start_with(PLAIN, Listens::Unix, "pm.max_requests = 3") else {
         return;
     };

@@ -17,9 +17,9 @@ const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 #[test]
 fn a_caddyfile_in_the_folder_is_served() {
     let server = Server::start(HELLO);
-    let answer = server.ask("/");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-    assert_eq!(answer.field("Server"), Some("sluice"));
+    let response = server.ask("/");
+    assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+    assert_eq!(response.field("Server"), Some("sluice"));
 }
 
 #[test]
@@ -51,9 +51,9 @@ fn signals_to_end_let_requests_finish() {
         thread::sleep(Duration::from_millis(200));
         assert!(!server.has_ended(), "it waits for the request");
         slow.send("host\r\n\r\n");
-        let answer = slow.answer();
+        let response = slow.response();
         assert_eq!(
-            (answer.status, answer.field("Connection")),
+            (response.status, response.field("Connection")),
             (200, Some("close"))
         );
         assert_eq!(server.wait_for_end().code(), Some(0));
@@ -62,7 +62,7 @@ fn signals_to_end_let_requests_finish() {
 
 /// The kernel completes connections before the server knows of them.
 #[test]
-fn who_waits_to_be_accepted_is_served_before_the_end() {
+fn connections_in_the_backlog_are_served_before_exit() {
     let mut server = Server::start(HELLO);
     let pid = server.pid().to_string();
     let kill = |signal: &str| {
@@ -81,7 +81,7 @@ fn who_waits_to_be_accepted_is_served_before_the_end() {
     kill("-TERM");
     kill("-CONT");
     for client in &mut clients {
-        assert_eq!(client.answer().text(), "hello");
+        assert_eq!(client.response().text(), "hello");
     }
     assert_eq!(server.wait_for_end().code(), Some(0));
 }
@@ -169,7 +169,7 @@ fn sigquit_ends_the_process_at_once() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let setup = Setup::new(HELLO);
     let taken = TcpListener::bind(setup.fill("0.0.0.0:{port}")).expect("it is free");
     let output = run_to_end(setup.folder(), &["run"]);
@@ -306,10 +306,10 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
         setup.fill("{\n\tadmin localhost:{admin}\n}\n:{port} {\n\trespond \"two\"\n}\n"),
     );
     let reloaded = run(&["reload"]);
-    let answer = crate::client::ask(port, "/").text();
+    let response = crate::client::ask(port, "/").text();
     let stopped = run(&["stop", "--config", "Caddyfile"]);
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
-    let until = Instant::now() + crate::harness::PATIENCE;
+    let until = Instant::now() + crate::harness::TIMEOUT;
     while !gone() && Instant::now() < until {
         thread::sleep(Duration::from_millis(10));
     }
@@ -318,7 +318,7 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
         let _ = sluice_net::sys::process::send(pid, Signal::Quit);
     }
     assert_eq!(
-        (reloaded, answer.as_str(), stopped, ended),
+        (reloaded, response.as_str(), stopped, ended),
         (Some(0), "two", Some(0), true)
     );
 }
@@ -354,7 +354,7 @@ fn stop_and_reload_without_a_server_are_failures() {
 }
 
 #[test]
-fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
+fn an_inherited_socket_is_served_and_survives_reloads() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = socket.local_addr().expect("it is bound").port();
     let site = "{\n\tadmin localhost:{admin}\n\thttp_port {port}\n}\n\
@@ -374,19 +374,19 @@ fn a_socket_of_whoever_starts_it_is_served_and_outlives_reloads() {
         assert_eq!(crate::client::ask(port, "/").text(), "hello");
     }
     // The address is removed and added again.
-    for (listen, answer) in [("bind 127.0.0.1", None), ("bind fd/3", Some("again"))] {
+    for (listen, response) in [("bind 127.0.0.1", None), ("bind fd/3", Some("again"))] {
         let site = site.replace("bind fd/{$LISTEN_FD}", listen);
         server.write(&site.replace("hello", "again"));
         let output = run_to_end(&server.folder, &["reload"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        if let Some(answer) = answer {
-            assert_eq!(crate::client::ask(port, "/").text(), answer);
+        if let Some(response) = response {
+            assert_eq!(crate::client::ask(port, "/").text(), response);
         }
     }
 }
 
 #[test]
-fn whoever_started_it_is_told_how_far_it_is() {
+fn systemd_is_notified_of_the_state() {
     let mut server = Server::start(HELLO);
     let own = format!("MAINPID={}", server.pid());
     // A new configuration, then an invalid one: it is ready after both.

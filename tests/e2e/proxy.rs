@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Client, ask, exchange};
 use crate::harness::{Server, Setup};
-use crate::upstream::{Upstream, answer, close, dead, unix_echo};
+use crate::upstream::{Upstream, close, dead, respond, unix_echo};
 use crate::wire::{Wire, field};
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
@@ -27,7 +27,7 @@ fn start(upstream: &Upstream) -> Server {
 
 #[test]
 fn connections_to_upstreams_are_used_again() {
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let server = Setup::new(&site(&[upstream.port], ""))
         .env("SLUICE_WORKERS", "1")
         .start();
@@ -41,7 +41,7 @@ fn connections_to_upstreams_are_used_again() {
 
 #[test]
 fn connections_that_the_upstream_closed_are_not_the_clients_problem() {
-    let upstream = Upstream::start(|mut wire| _ = answer(&mut wire, OK.as_bytes()));
+    let upstream = Upstream::start(|mut wire| _ = respond(&mut wire, OK.as_bytes()));
     let server = start(&upstream);
     let mut client = Client::connect(server.port);
     for _ in 0..30 {
@@ -52,8 +52,8 @@ fn connections_that_the_upstream_closed_are_not_the_clients_problem() {
 
 #[test]
 fn upstreams_take_turns() {
-    let one = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
-    let two = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2");
+    let one = Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1");
+    let two = Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2");
     let server = Setup::new(&site(&[one.port, two.port], "lb_policy round_robin"))
         .env("SLUICE_WORKERS", "1")
         .start();
@@ -174,12 +174,12 @@ fn websockets_pass_both_ways() {
 }
 
 #[test]
-fn a_refused_upgrade_is_an_ordinary_answer() {
-    let upstream = Upstream::start(|mut wire| while answer(&mut wire, OK.as_bytes()).is_some() {});
+fn a_refused_upgrade_is_an_ordinary_response() {
+    let upstream = Upstream::start(|mut wire| while respond(&mut wire, OK.as_bytes()).is_some() {});
     let server = start(&upstream);
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.response().text(), "ok");
     assert_eq!(
         client.get("/").text(),
         "ok",
@@ -217,7 +217,7 @@ fn events_arrive_when_they_happen() {
 }
 
 #[test]
-fn a_truncated_answer_never_looks_complete() {
+fn a_truncated_response_never_looks_complete() {
     let filler = "x".repeat(100_000);
     for sent in [
         "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this".to_owned(),
@@ -231,23 +231,23 @@ fn a_truncated_answer_never_looks_complete() {
     ] {
         let bytes = sent.clone();
         let upstream = Upstream::start(move |mut wire| {
-            let _ = answer(&mut wire, bytes.as_bytes());
+            let _ = respond(&mut wire, bytes.as_bytes());
             close(&mut wire);
         });
         let server = start(&upstream);
         let mut client = Client::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         let shown = &sent[..sent.len().min(90)];
-        match client.try_answer() {
+        match client.try_response() {
             Err(_) => {}
-            Ok(answer) => assert_eq!(answer.status, 502, "{shown:?}: {}", answer.head),
+            Ok(response) => assert_eq!(response.status, 502, "{shown:?}: {}", response.head),
         }
     }
 }
 
 /// A connection that ends without any response would look as if the request had not been forwarded.
 #[test]
-fn what_came_of_an_answer_that_breaks_off_is_passed_on() {
+fn the_received_part_of_a_truncated_response_is_forwarded() {
     for (sent, body) in [
         (
             "HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nonly this",
@@ -259,7 +259,7 @@ fn what_came_of_an_answer_that_breaks_off_is_passed_on() {
         ),
     ] {
         let upstream = Upstream::start(move |mut wire| {
-            let _ = answer(&mut wire, sent.as_bytes());
+            let _ = respond(&mut wire, sent.as_bytes());
             close(&mut wire);
         });
         let server = start(&upstream);
@@ -273,9 +273,9 @@ fn what_came_of_an_answer_that_breaks_off_is_passed_on() {
 }
 
 #[test]
-fn an_answer_that_ends_with_the_connection_is_complete() {
+fn a_response_delimited_by_close_is_complete() {
     let upstream = Upstream::start(|mut wire| {
-        let _ = answer(&mut wire, b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
+        let _ = respond(&mut wire, b"HTTP/1.1 200 OK\r\n\r\nuntil the end");
         close(&mut wire);
     });
     let server = start(&upstream);
@@ -285,7 +285,7 @@ fn an_answer_that_ends_with_the_connection_is_complete() {
 }
 
 #[test]
-fn when_all_upstreams_are_dead_the_answer_comes_at_once() {
+fn when_all_upstreams_are_dead_the_error_comes_at_once() {
     let server = Server::start(&site(&[dead(), dead(), dead()], ""));
     let begun = Instant::now();
     assert_eq!(server.ask("/").status, 502);
@@ -298,7 +298,7 @@ fn when_all_upstreams_are_dead_the_answer_comes_at_once() {
 
 #[test]
 fn a_dead_upstream_is_passed_over_within_the_time_for_tries() {
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let block = "lb_policy first\nlb_try_duration 5s\nlb_try_interval 10ms\nfail_duration 30s";
     let server = Server::start(&site(&[dead(), upstream.port], block));
     for _ in 0..5 {
@@ -320,15 +320,15 @@ fn nonsense_from_upstreams_is_a_bad_gateway() {
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n",
     ] {
         let upstream = Upstream::start(move |mut wire| {
-            let _ = answer(&mut wire, nonsense.as_bytes());
+            let _ = respond(&mut wire, nonsense.as_bytes());
             close(&mut wire);
         });
         let server = start(&upstream);
         let mut client = Client::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         // If the head was valid, the only option is to abort.
-        match client.try_answer() {
-            Ok(answer) => assert_eq!(answer.status, 502, "{nonsense:?}"),
+        match client.try_response() {
+            Ok(response) => assert_eq!(response.status, 502, "{nonsense:?}"),
             Err(_) => assert!(nonsense.contains("zz"), "{nonsense:?}"),
         }
     }
@@ -397,7 +397,7 @@ fn chunked_bodies_and_their_trailers_pass() {
 }
 
 #[test]
-fn a_body_is_asked_for_when_somebody_wants_it() {
+fn expect_100_is_confirmed_when_the_body_is_read() {
     let upstream = Upstream::echo();
     let server = Server::start(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond /unread done\n\trequest_body {{\n\t\tmax_size 10\n\t}}\n\
@@ -411,23 +411,23 @@ fn a_body_is_asked_for_when_somebody_wants_it() {
     };
     let mut client = Client::connect(server.port);
     client.send(head("/", 4));
-    assert_eq!(client.answer().status, 100);
+    assert_eq!(client.response().status, 100);
     client.send("body");
-    assert!(client.answer().text().ends_with("\n\nbody"));
+    assert!(client.response().text().ends_with("\n\nbody"));
     // This body is not read by anything, and an oversized one is rejected before it arrives.
     for (path, length, status) in [("/unread", 4, 200), ("/", 11, 413)] {
         let mut client = Client::connect(server.port);
         client.send(head(path, length));
-        assert_eq!(client.answer().status, status, "{path}");
+        assert_eq!(client.response().status, status, "{path}");
     }
 }
 
 #[test]
 fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
-    let (tell, told) = sync_channel(4);
+    let (sender, received) = sync_channel(4);
     let upstream = Upstream::start(move |mut wire| {
         if let Some(head) = wire.head() {
-            tell.send(wire.body(&head)).expect("the test waits");
+            sender.send(wire.body(&head)).expect("the test waits");
         }
     });
     let server = start(&upstream);
@@ -439,7 +439,7 @@ fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
         thread::sleep(Duration::from_millis(50));
         drop(client);
-        let seen = told
+        let seen = received
             .recv_timeout(Duration::from_secs(20))
             .expect("the upstream is told");
         assert_eq!(seen, None, "{framing:?}");
@@ -447,20 +447,21 @@ fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
 }
 
 #[test]
-fn a_client_that_leaves_ends_the_answer_at_the_upstream() {
-    let (tell, told) = sync_channel(1);
+fn a_client_that_disconnects_cancels_the_upstream_response() {
+    let (sender, received) = sync_channel(1);
     let upstream = Upstream::start(move |mut wire| {
         let _ = wire.head();
         let _ = wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n");
         while wire.try_send(vec![b'x'; 64 * 1024]).is_ok() {}
-        let _ = tell.send(());
+        let _ = sender.send(());
     });
     let server = start(&upstream);
     let mut client = Wire::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.take(1000).len(), 1000);
     drop(client);
-    told.recv_timeout(Duration::from_secs(20))
+    received
+        .recv_timeout(Duration::from_secs(20))
         .expect("the upstream is told");
 }
 
@@ -544,7 +545,7 @@ fn fields_for_the_next_hop_only_stay_there() {
 }
 
 #[test]
-fn many_clients_at_once_get_their_own_answers() {
+fn concurrent_clients_get_their_own_responses() {
     let upstream = Upstream::echo();
     let server = start(&upstream);
     let port = server.port;

@@ -50,7 +50,7 @@ const CLIENT: &str = "192.0.2.9 192.0.2.9 192.0.2.1";
 const PEER: &str = "127.0.0.1 127.0.0.1 127.0.0.1";
 
 #[test]
-fn a_proxy_that_is_allowed_tells_of_its_client() {
+fn an_allowed_proxy_supplies_the_client_address() {
     let server = start("proxy_protocol {\nallow 127.0.0.0/8\n}");
     for (header, expected) in [
         (V1, CLIENT),
@@ -59,18 +59,18 @@ fn a_proxy_that_is_allowed_tells_of_its_client() {
         (V2_LOCAL, PEER),
         (b"", PEER),
     ] {
-        let answer = ask(server.port, &[header, GET]);
-        assert!(answer.ends_with(expected), "{header:?}: {answer}");
-        let answer = ask(server.port, &[&[header, GET].concat()]);
+        let response = ask(server.port, &[header, GET]);
+        assert!(response.ends_with(expected), "{header:?}: {response}");
+        let response = ask(server.port, &[&[header, GET].concat()]);
         assert!(
-            answer.ends_with(expected),
-            "{header:?} in one piece: {answer}"
+            response.ends_with(expected),
+            "{header:?} in one piece: {response}"
         );
         let bytes: Vec<&[u8]> = header.chunks(1).chain([GET]).collect();
-        let answer = ask(server.port, &bytes);
+        let response = ask(server.port, &bytes);
         assert!(
-            answer.ends_with(expected),
-            "{header:?} byte by byte: {answer}"
+            response.ends_with(expected),
+            "{header:?} byte by byte: {response}"
         );
     }
     eventually(
@@ -109,10 +109,10 @@ fn headers_are_ignored_required_refused_or_not_looked_for() {
     ] {
         let server = start(wrapper);
         for (header, expected) in [(V1, with), (V2, with), (b"", without)] {
-            let answer = ask(server.port, &[header, GET]);
+            let response = ask(server.port, &[header, GET]);
             match expected {
-                Some(text) => assert!(answer.contains(text), "{wrapper} {header:?}: {answer}"),
-                None => assert_eq!(answer, "", "{wrapper} {header:?}"),
+                Some(text) => assert!(response.contains(text), "{wrapper} {header:?}: {response}"),
+                None => assert_eq!(response, "", "{wrapper} {header:?}"),
             }
         }
     }
@@ -153,13 +153,13 @@ fn the_header_comes_before_the_handshake_and_reaches_upstreams() {
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    let _ = stream.read_to_string(&mut answer);
-    assert!(answer.ends_with("for 192.0.2.9"), "{answer}");
+    let mut response = String::new();
+    let _ = stream.read_to_string(&mut response);
+    assert!(response.ends_with("for 192.0.2.9"), "{response}");
 }
 
 #[test]
-fn plain_http_is_sent_to_https_where_that_is_wanted() {
+fn plain_http_is_redirected_to_https_if_configured() {
     let (server, config) = secure(
         "{\n\tadmin off\n\tauto_https disable_redirects\n\thttps_port {port}\n\
          \tskip_install_trust\n\tservers {\n\t\tlistener_wrappers {\n\
@@ -172,25 +172,25 @@ fn plain_http_is_sent_to_https_where_that_is_wanted() {
         &[request.as_bytes()][..],
         &[&request.as_bytes()[..9], &request.as_bytes()[9..]],
     ] {
-        let answer = ask(port, parts);
-        assert!(answer.starts_with("HTTP/1.1 308 "), "{answer}");
+        let response = ask(port, parts);
+        assert!(response.starts_with("HTTP/1.1 308 "), "{response}");
         let location = format!("\r\nLocation: https://localhost:{port}/x?y=1\r\n");
-        assert!(answer.contains(&location), "{answer}");
+        assert!(response.contains(&location), "{response}");
     }
     for bad in [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
         "SSH-2.0-x\r\n\r\n",
     ] {
-        let answer = ask(port, &[bad.as_bytes()]);
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        let response = ask(port, &[bad.as_bytes()]);
+        assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
     }
     let connection = ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
     let mut stream = StreamOwned::new(connection, connect(port));
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    let _ = stream.read_to_string(&mut answer);
-    assert!(answer.ends_with("secure"), "{answer}");
+    let mut response = String::new();
+    let _ = stream.read_to_string(&mut response);
+    assert!(response.ends_with("secure"), "{response}");
 }

@@ -45,12 +45,12 @@ fn a_bad_configuration_changes_nothing() {
         // A log file that cannot be opened.
         "{\n\tadmin off\n}\n:{port} {\n\tlog {\n\t\toutput file /proc/nothing/a.log\n\t}\n\trespond two\n}\n".to_owned(),
     ] {
-        let before = server.stderr().matches("configuration refused").count();
+        let before = server.stderr().matches("configuration rejected").count();
         server.write(&bad);
         server.signal(Signal::Hangup);
         eventually(
             "the refusal",
-            || server.stderr().matches("configuration refused").count() > before,
+            || server.stderr().matches("configuration rejected").count() > before,
             || format!("{bad}\n{}", server.stderr()),
         );
         assert_eq!(server.ask("/").text(), "one", "{bad}");
@@ -104,7 +104,7 @@ fn watched_files_are_reloaded_with_those_they_import() {
         eventually(word, || server.ask("/").text() == word, || server.stderr());
     }
     server.folder.write("word.conf", "respnd four\n");
-    server.wait_for_words("configuration refused");
+    server.wait_for_words("configuration rejected");
     assert_eq!(server.ask("/").text(), "three");
 }
 
@@ -114,18 +114,18 @@ fn many_reloads_leave_nothing_behind() {
     let with_admin = |word: &str| saying(word).replace("admin off", "admin localhost:{admin}");
     let server = Server::start(&with_admin("word-0"));
     let stop = Arc::new(AtomicBool::new(false));
-    let answered = Arc::new(AtomicU64::new(0));
+    let served = Arc::new(AtomicU64::new(0));
     // One client with a persistent connection and one that reconnects, both busy all the time.
     let clients: Vec<_> = [true, false]
         .map(|keeps| {
-            let (stop, answered, port) = (stop.clone(), answered.clone(), server.port);
+            let (stop, served, port) = (stop.clone(), served.clone(), server.port);
             thread::spawn(move || {
                 let mut kept = Client::connect(port);
                 while !stop.load(Ordering::Relaxed) {
-                    let answer = if keeps { kept.get("/") } else { ask(port, "/") };
-                    assert_eq!(answer.status, 200);
-                    assert!(answer.text().starts_with("word-"), "{answer:?}");
-                    answered.fetch_add(1, Ordering::Relaxed);
+                    let response = if keeps { kept.get("/") } else { ask(port, "/") };
+                    assert_eq!(response.status, 200);
+                    assert!(response.text().starts_with("word-"), "{response:?}");
+                    served.fetch_add(1, Ordering::Relaxed);
                 }
             })
         })
@@ -136,7 +136,7 @@ fn many_reloads_leave_nothing_behind() {
         let (admin, port) = (server.admin.to_string(), server.port.to_string());
         let text = with_admin(&word).replace("{admin}", &admin);
         let text = text.replace("{port}", &port);
-        let answer = exchange(
+        let response = exchange(
             server.admin,
             format!(
                 "POST /load HTTP/1.1\r\nHost: localhost:{admin}\r\nContent-Type: text/caddyfile\r\n\
@@ -144,7 +144,7 @@ fn many_reloads_leave_nothing_behind() {
                 text.len()
             ),
         );
-        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert_eq!(response.status, 200, "{}", response.text());
         assert_eq!(server.ask("/").text(), word);
     };
     (1..=50).for_each(reload);
@@ -158,7 +158,7 @@ fn many_reloads_leave_nothing_behind() {
     for client in clients {
         client.join().expect("no request failed");
     }
-    assert!(answered.load(Ordering::Relaxed) > 100);
+    assert!(served.load(Ordering::Relaxed) > 100);
     // The clients' own connections vary.
     assert!(
         server.open_files() <= files + 4,

@@ -1,12 +1,12 @@
 //! Request values that become file paths, scripts and redirects: none can escape the folder, or lead to a script or
 //! host that the configuration did not intend.
 
-use crate::client::{Answer, exchange};
-use crate::fastcgi::telling;
+use crate::client::{Response, exchange};
+use crate::fastcgi::recording;
 use crate::harness::{Server, Setup};
 
 /// Requests `path` of `host`, with additional headers.
-fn request(port: u16, path: &str, host: &str, fields: &str) -> Answer {
+fn request(port: u16, path: &str, host: &str, fields: &str) -> Response {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n");
     exchange(port, head)
 }
@@ -56,15 +56,15 @@ fn a_host_is_never_a_step_up() {
             "of a"
         );
         for host in [".", "..", "...", "....", "a..b", ".:80", "..:80"] {
-            let answer = request(server.port, "/secret.txt", host, "");
-            assert_eq!(answer.status, 400, "{host}: {answer:?}");
+            let response = request(server.port, "/secret.txt", host, "");
+            assert_eq!(response.status, 400, "{host}: {response:?}");
         }
         let absolute = "GET http://../secret.txt HTTP/1.1\r\nHost: ..\r\nConnection: close\r\n\r\n";
         assert_eq!(exchange(server.port, absolute).status, 400);
         for absent in ["", "Host:\r\n"] {
             let old = format!("GET /secret.txt HTTP/1.0\r\n{absent}\r\n");
-            let answer = exchange(server.port, old);
-            assert!(answer.status >= 400, "{answer:?}");
+            let response = exchange(server.port, old);
+            assert!(response.status >= 400, "{response:?}");
         }
     }
 }
@@ -123,8 +123,8 @@ fn no_value_of_a_request_adds_or_climbs_a_folder() {
             "/../../srv",
         ] {
             for path in ["/secret.txt", "/f.txt"] {
-                let answer = ask(path, x);
-                assert_eq!(answer.status, status, "{x} {path}: {answer:?}");
+                let response = ask(path, x);
+                assert_eq!(response.status, status, "{x} {path}: {response:?}");
             }
         }
         // A slash in a value would select a folder that the configuration did not intend.
@@ -158,8 +158,8 @@ fn a_value_that_is_missing_does_not_serve_the_folder_of_all() {
         nginx("root {folder}/srv/tenants/$http_x;"),
         caddy("\troot * {folder}/srv/tenants/{header.X}\n\tfile_server"),
     ] {
-        let answer = request(server.port, "/secret.txt", "a", "");
-        assert!(matches!(answer.status, 400 | 404), "{answer:?}");
+        let response = request(server.port, "/secret.txt", "a", "");
+        assert!(matches!(response.status, 400 | 404), "{response:?}");
     }
     // A group that the pattern allows to be empty may be empty.
     let server = nginx("server_name ~^(?<sub>[a-z]+/)?t$; root {folder}/srv/tenants/$sub;");
@@ -215,7 +215,7 @@ fn lines_of_a_log_stay_in_their_folder_and_are_not_lost() {
 
 #[test]
 fn a_path_runs_the_script_that_its_rules_were_about() {
-    let (upstream, asked) = telling();
+    let (upstream, asked) = recording();
     let server = Server::start(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\troot * {{folder}}\n\thandle /admin* {{\n\t\trespond \"who are you\" 401\n\t}}\n\
          \thandle {{\n\t\tphp_fastcgi 127.0.0.1:{} {{\n\t\t\tindex off\n\t\t}}\n\t}}\n}}\n",
@@ -246,8 +246,8 @@ fn a_path_runs_the_script_that_its_rules_were_about() {
 }
 
 #[test]
-fn applications_are_told_of_no_file_outside() {
-    let (upstream, _asked) = telling();
+fn applications_get_no_path_outside_the_root() {
+    let (upstream, _asked) = recording();
     let port = upstream.port;
     for lines in [
         "fastcgi_param SCRIPT_FILENAME {folder}/srv/tenants/$http_x$uri;",
@@ -267,7 +267,7 @@ fn applications_are_told_of_no_file_outside() {
 
 #[test]
 fn redirects_made_of_paths_stay_on_this_server() {
-    let (upstream, _asked) = telling();
+    let (upstream, _asked) = recording();
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\troot * {{folder}}/site\n\tredir /r* {{path}}/end\n\tredir /u* {{uri}}\n\
          \tredir /w* /{{path}}\n\tredir /away* //other.example{{uri}}\n\tphp_fastcgi 127.0.0.1:{}\n}}\n",
@@ -292,11 +292,11 @@ fn redirects_made_of_paths_stay_on_this_server() {
         ("/w", "/w"),
         ("/away/x", "//other.example/away/x"),
     ] {
-        let answer = request(server.port, path, "a", "");
+        let response = request(server.port, path, "a", "");
         assert_eq!(
-            answer.field("Location"),
+            response.field("Location"),
             Some(location),
-            "{path}: {answer:?}"
+            "{path}: {response:?}"
         );
     }
     let server = nginx(
@@ -307,17 +307,17 @@ fn redirects_made_of_paths_stay_on_this_server() {
         ("/x//evil.example", "/evil.example"),
         ("/x/%5Cevil.example", "/%5Cevil.example"),
     ] {
-        let answer = request(server.port, path, "a", "");
+        let response = request(server.port, path, "a", "");
         assert_eq!(
-            answer.field("Location"),
+            response.field("Location"),
             Some(location),
-            "{path}: {answer:?}"
+            "{path}: {response:?}"
         );
     }
 }
 
 #[test]
-fn a_host_is_no_step_up_over_http_2_either() {
+fn a_host_cannot_climb_folders_over_http2() {
     let caddy = Setup::new(
         "{\n\tadmin off\n\tservers {\n\t\tprotocols h1 h2c\n\t}\n}\n:{port} {\n\troot * {folder}/srv/tenants/{host}\n\tfile_server\n}\n",
     );
@@ -340,7 +340,7 @@ fn a_host_is_no_step_up_over_http_2_either() {
                     },
                 ),
             ]);
-            assert_eq!(peer.answer(id).status, status, "{host}");
+            assert_eq!(peer.response(id).status, status, "{host}");
         }
     }
 }

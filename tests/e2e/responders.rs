@@ -58,12 +58,12 @@ fn site(upstream: &str) -> Server {
 
 /// The requests that every application has to handle.
 fn is_understood(server: &Server, name: &str) {
-    let answer = exchange(
+    let response = exchange(
         server.port,
         "POST /a/b?q=1 HTTP/1.1\r\nHost: site.test\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
     );
     assert_eq!(
-        (answer.status, answer.text().as_str()),
+        (response.status, response.text().as_str()),
         (202, "POST /a/b q=1 site.test test hello"),
         "{name}"
     );
@@ -85,12 +85,12 @@ fn is_understood(server: &Server, name: &str) {
             thread::spawn(move || {
                 let mut client = Client::connect(port);
                 for _ in 0..50 {
-                    let answer = client.get("/hello");
+                    let response = client.get("/hello");
                     assert_eq!(
                         (
-                            answer.status,
-                            answer.text().as_str(),
-                            answer.field("Connection")
+                            response.status,
+                            response.text().as_str(),
+                            response.field("Connection")
                         ),
                         (200, "Hello World\n", None)
                     );

@@ -6,8 +6,8 @@ mod shared;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use crate::client::{Answer, exchange};
-use crate::harness::{PATIENCE, Setup, eventually, run_to_end};
+use crate::client::{Response, exchange};
+use crate::harness::{Setup, TIMEOUT, eventually, run_to_end};
 use shared::{Doubles, SITES, Site, bytes};
 
 /// Starts the site and sends all requests.
@@ -20,12 +20,12 @@ fn ask_all(name: &str) {
     setup.folder().write("Caddyfile", text);
     let server = setup.start();
     for step in &site.steps {
-        let answer = match step.request.contains("Upgrade: ") {
+        let response = match step.request.contains("Upgrade: ") {
             true => upgraded(server.port, &bytes(&step.request)),
             false => exchange(server.port, bytes(&step.request)),
         };
         for expected in &step.expected {
-            if let Err(found) = meets(&answer, expected) {
+            if let Err(found) = meets(&response, expected) {
                 panic!(
                     "{name}: {}\n  expected {expected}\n  found {found}",
                     step.request
@@ -49,10 +49,10 @@ fn ask_all(name: &str) {
 }
 
 /// A response with everything after its head until the upstream closes.
-fn upgraded(port: u16, request: &str) -> Answer {
+fn upgraded(port: u16, request: &str) -> Response {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
     stream
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("a timeout can be set");
     stream
         .write_all(request.as_bytes())
@@ -62,7 +62,7 @@ fn upgraded(port: u16, request: &str) -> Answer {
     let end = raw.windows(4).position(|part| part == b"\r\n\r\n");
     let end = end.expect("a head came") + 4;
     let head = String::from_utf8_lossy(&raw[..end]).into_owned();
-    Answer {
+    Response {
         status: head[9..12].parse().expect("a status"),
         head,
         body: raw[end..].to_vec(),
@@ -70,8 +70,8 @@ fn upgraded(port: u16, request: &str) -> Answer {
 }
 
 /// Whether a response meets an expectation of the script; otherwise what it is instead.
-fn meets(answer: &Answer, expected: &str) -> Result<(), String> {
-    let text = answer.text();
+fn meets(response: &Response, expected: &str) -> Result<(), String> {
+    let text = response.text();
     let (is_so, found) = if let Some(words) = expected.strip_prefix("~ ") {
         (text.contains(words), text)
     } else if let Some(words) = expected.strip_prefix("- ") {
@@ -79,13 +79,13 @@ fn meets(answer: &Answer, expected: &str) -> Result<(), String> {
     } else if let Some(body) = expected.strip_prefix('=') {
         (text.trim_end() == body.trim(), text)
     } else if let Some(field) = expected.strip_prefix('!') {
-        let found = answer.field(field);
+        let found = response.field(field);
         (found.is_none(), found.unwrap_or_default().to_owned())
     } else if let Some((field, value)) = expected.split_once(": ") {
-        let found = answer.field(field);
+        let found = response.field(field);
         (found == Some(value), format!("{found:?}"))
     } else {
-        let status = answer.status.to_string();
+        let status = response.status.to_string();
         (status == expected, status)
     };
     is_so.then_some(()).ok_or(found)

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::client::{Client, exchange};
 use crate::h2::peer::{DATA, Peer, request};
-use crate::harness::{MEMORY_STEPS, PATIENCE, Server, eventually};
-use crate::upstream::{Upstream, answer};
+use crate::harness::{MEMORY_STEPS, Server, TIMEOUT, eventually};
+use crate::upstream::{Upstream, respond};
 use crate::wire::patient;
 
 /// A pause that is short for a test and long for the rates here.
@@ -29,7 +29,7 @@ fn start(settings: &str, site: &str) -> Server {
 /// The response to a request that sends a byte of its body now and then.
 fn drip(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("it is taken");
     let is_over = AtomicBool::new(false);
@@ -69,7 +69,7 @@ fn an_upload_over_http2_slower_than_the_lowest_rate_is_ended() {
     let mut peer = Peer::connect(server.port);
     let id = peer.begin_request(&request("POST", "/"));
     eventually_after_each(&server, || peer.send(DATA, 0, id, b"x"));
-    assert_eq!(peer.answer(id).status, 408);
+    assert_eq!(peer.response(id).status, 408);
     assert_eq!(peer.fetch("/").status, 200, "the connection goes on");
 }
 
@@ -77,16 +77,16 @@ fn an_upload_over_http2_slower_than_the_lowest_rate_is_ended() {
 fn eventually_after_each(server: &Server, mut step: impl FnMut()) {
     let begun = Instant::now();
     while server.metric("sluice_slow_requests_total") == 0 {
-        assert!(begun.elapsed() < PATIENCE, "it goes on and on");
+        assert!(begun.elapsed() < TIMEOUT, "it goes on and on");
         step();
         thread::sleep(PAUSE);
     }
 }
 
 #[test]
-fn who_has_sent_enough_may_pause() {
+fn a_client_with_enough_bytes_sent_may_pause() {
     let upstream = Upstream::start(|mut wire| {
-        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+        while respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
     });
     let site = format!("reverse_proxy 127.0.0.1:{}", upstream.port);
     let server = start("min_data_rate 100 50ms", &site);
@@ -98,7 +98,7 @@ fn who_has_sent_enough_may_pause() {
         thread::sleep(PAUSE);
         client.send("y");
     }
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     assert_eq!(server.metric("sluice_slow_requests_total"), 0);
 }
 

@@ -135,13 +135,15 @@ fn ask(port: u16, journal: &Journal, kind: &'static str, request: &[u8], length:
         if number.is_multiple_of(50) {
             client = Client::connect(port);
         }
-        let answer = client.try_send(request).and_then(|()| client.try_answer());
-        let outcome = match answer {
-            Ok(answer) if answer.status == 200 && answer.body.len() == length => Ok(()),
-            Ok(answer) => Err(format!(
+        let response = client
+            .try_send(request)
+            .and_then(|()| client.try_response());
+        let outcome = match response {
+            Ok(response) if response.status == 200 && response.body.len() == length => Ok(()),
+            Ok(response) => Err(format!(
                 "{} with {} bytes",
-                answer.status,
-                answer.body.len()
+                response.status,
+                response.body.len()
             )),
             Err(error) => Err(error.to_string()),
         };
@@ -303,7 +305,7 @@ fn nothing_fails_and_nothing_grows() {
     let minutes = std::env::var("SLUICE_SOAK_MINUTES").ok();
     let minutes = minutes.map_or(MINUTES, |text| text.parse().expect("a number of minutes"));
     let origin = origin();
-    let plain = Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let plain = Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let fastcgi = Upstream::start(|mut wire| {
         while read_request(&mut wire).is_some() {
             if wire

@@ -21,16 +21,16 @@ fn synthetic() {
     let server = start(SYNTHETIC, ":8080", ":8080");
     let mut client = Client::connect(server.port);
     for path in ["/", "/anything?at=all"] {
-        let answer = client.get(path);
+        let response = client.get(path);
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (200, "Hello, world!")
         );
         assert_eq!(
-            answer.field("Content-Type"),
+            response.field("Content-Type"),
             Some("text/plain; charset=utf-8")
         );
-        assert_eq!(answer.field("Content-Length"), Some("13"));
+        assert_eq!(response.field("Content-Length"), Some("13"));
     }
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(
@@ -40,14 +40,14 @@ fn synthetic() {
             .contains("Content-Length: 13\r\n")
     );
     assert_eq!(
-        client.answer().text(),
+        client.response().text(),
         "Hello, world!",
         "no body came with the head"
     );
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order_on_one_connection() {
+fn pipelined_requests_get_responses_in_order_on_one_connection() {
     let server = start(SYNTHETIC, "respond \"Hello, world!\"", "respond {path}");
     let mut client = Client::connect(server.port);
     let many: String = (0..200)
@@ -55,7 +55,7 @@ fn pipelined_requests_are_answered_in_order_on_one_connection() {
         .collect();
     client.send(many);
     for n in 0..200 {
-        assert_eq!(client.answer().text(), format!("/{n}"));
+        assert_eq!(client.response().text(), format!("/{n}"));
     }
 }
 
@@ -72,13 +72,13 @@ fn files() {
     let server = setup.start();
     let mut client = Client::connect(server.port);
     for _ in 0..2 {
-        let answer = client.get("/");
+        let response = client.get("/");
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (200, "<h1>small</h1>")
         );
         assert_eq!(
-            answer.field("Content-Type"),
+            response.field("Content-Type"),
             Some("text/html; charset=utf-8")
         );
         assert_eq!(client.get("/large.bin").body, large);
@@ -91,9 +91,9 @@ fn proxied() {
     let upstream = Upstream::echo();
     let server = start(PROXY, "8081", &upstream.port.to_string());
     let mut client = Client::connect(server.port);
-    let answer = client.get("/a/b?c=d");
-    assert_eq!(answer.status, 200);
-    let said = answer.text().to_ascii_lowercase();
+    let response = client.get("/a/b?c=d");
+    assert_eq!(response.status, 200);
+    let said = response.text().to_ascii_lowercase();
     assert!(said.starts_with("get /a/b?c=d http/1.1\n"), "{said}");
     for line in [
         "\nhost: localhost\n",
@@ -102,11 +102,11 @@ fn proxied() {
     ] {
         assert!(said.contains(line), "{line} {said}");
     }
-    let answer = exchange(
+    let response = exchange(
         server.port,
         "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
     );
-    assert!(answer.text().ends_with("\n\nbody"), "{}", answer.text());
+    assert!(response.text().ends_with("\n\nbody"), "{}", response.text());
 }
 
 #[test]
@@ -145,10 +145,10 @@ fn files_of_caddy_0() {
     let server = old_upstream();
     let mut client = Client::connect(server.port);
     for _ in 0..2 {
-        let answer = client.get("/");
-        assert_eq!((answer.status, answer.text().as_str()), (200, OLD_PAGE));
+        let response = client.get("/");
+        assert_eq!((response.status, response.text().as_str()), (200, OLD_PAGE));
         assert_eq!(
-            answer.field("Server"),
+            response.field("Server"),
             None,
             "`header / -Server` removes it"
         );
@@ -163,21 +163,21 @@ fn files_of_caddy_0() {
 fn proxy_of_caddy_0() {
     let upstream = old_upstream();
     let server = old_proxy(upstream.port);
-    let answer = server.ask("/");
-    assert_eq!((answer.status, answer.text().as_str()), (200, OLD_PAGE));
-    assert_eq!(answer.field("Server"), None);
+    let response = server.ask("/");
+    assert_eq!((response.status, response.text().as_str()), (200, OLD_PAGE));
+    assert_eq!(response.field("Server"), None);
 }
 
 /// Caddy 0 took the address of a client from the client's own X-Forwarded-For, which is unsafe.
 #[test]
-fn proxy_of_caddy_0_tells_the_peers_address() {
+fn proxy_of_caddy_0_sends_the_peers_address() {
     let upstream = Upstream::echo();
     let server = old_proxy(upstream.port);
-    let answer = exchange(
+    let response = exchange(
         server.port,
         "GET /x HTTP/1.1\r\nHost: a.example:99\r\nX-Forwarded-For: 1.2.3.4\r\nConnection: close\r\n\r\n",
     );
-    let said = answer.text().to_ascii_lowercase();
+    let said = response.text().to_ascii_lowercase();
     for line in [
         "\nhost: a.example:99\n",
         "\nx-real-ip: 127.0.0.1\n",

@@ -1,19 +1,19 @@
 //! `templates` and the templates of `browse`: which responses are executed, what they may read, and their limits. The
 //! language itself is compared with Caddy in the peer test and in the package `sluice-template`.
 
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::harness::{Server, Setup, run_to_end};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
-fn ask(server: &Server, line: &str, fields: &str) -> Answer {
+fn ask(server: &Server, line: &str, fields: &str) -> Response {
     exchange(
         server.port,
         format!("{line} HTTP/1.1\r\nHost: a.test\r\n{fields}Connection: close\r\n\r\n"),
     )
 }
 
-fn get(server: &Server, path: &str) -> Answer {
+fn get(server: &Server, path: &str) -> Response {
     ask(server, &format!("GET {path}"), "")
 }
 
@@ -32,7 +32,7 @@ fn start(files: &[(&str, &str)]) -> Server {
 }
 
 #[test]
-fn answers_of_some_types_are_run() {
+fn templates_run_on_responses_of_configured_types() {
     let server = start(&[
         ("a.html", "{{add 1 2}}"),
         ("a.txt", "{{add 1 2}}"),
@@ -48,19 +48,19 @@ fn answers_of_some_types_are_run() {
         ("/a.json", 200, "{{add 1 2}}"),
         ("/fixed", 201, "3 /fixed"),
     ] {
-        let answer = get(&server, path);
+        let response = get(&server, path);
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (status, body),
             "{path}"
         );
         let run = body.starts_with('3');
         for field in ["ETag", "Last-Modified", "Accept-Ranges"] {
-            let said = answer.field(field).is_some();
+            let said = response.field(field).is_some();
             assert_eq!(said, !run, "{path}: {field}");
         }
         let length = body.len().to_string();
-        assert_eq!(answer.field("Content-Length"), Some(length.as_str()));
+        assert_eq!(response.field("Content-Length"), Some(length.as_str()));
     }
 }
 
@@ -68,10 +68,10 @@ fn answers_of_some_types_are_run() {
 fn the_page_is_compressed_and_the_template_is_not_sent() {
     let page = format!("{{{{add 1 2}}}}{}", "x".repeat(600));
     let server = start(&[("a.html", &page), ("a.html.gz", "no gzip at all")]);
-    let answer = ask(&server, "GET /a.html", "Accept-Encoding: gzip\r\n");
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.field("Content-Encoding"), Some("gzip"));
-    assert!(answer.body.starts_with(b"\x1f\x8b"), "it is real gzip");
+    let response = ask(&server, "GET /a.html", "Accept-Encoding: gzip\r\n");
+    assert_eq!(response.status, 200);
+    assert_eq!(response.field("Content-Encoding"), Some("gzip"));
+    assert!(response.body.starts_with(b"\x1f\x8b"), "it is real gzip");
     let part = ask(&server, "GET /a.html", "Range: bytes=0-3\r\n");
     assert_eq!(part.status, 200);
     assert!(part.text().starts_with("3xxx"));
@@ -115,10 +115,10 @@ fn mistakes_and_errors_go_to_the_error_routes() {
         ("/big.html", 500),
         ("/long.html", 500),
     ] {
-        let answer = get(&server, path);
-        assert_eq!(answer.status, status, "{path}");
-        assert_eq!(answer.text(), format!("E{status} "), "{path}");
-        assert_eq!(answer.field("ETag"), None, "{path}");
+        let response = get(&server, path);
+        assert_eq!(response.status, status, "{path}");
+        assert_eq!(response.text(), format!("E{status} "), "{path}");
+        assert_eq!(response.field("ETag"), None, "{path}");
     }
 }
 
@@ -156,7 +156,7 @@ fn files_are_read_below_the_root_only() {
 }
 
 #[test]
-fn what_clients_send_is_never_run() {
+fn client_input_is_never_executed() {
     let server = start(&[
         (
             "a.html",
@@ -168,14 +168,14 @@ fn what_clients_send_is_never_run() {
         ),
     ]);
     let fields = "X: {{fail `x`}}\r\nCookie: c={{fail `c`}}\r\n";
-    let answer = ask(&server, "GET /a.html?q=%7B%7Bfail%20%60q%60%7D%7D", fields);
+    let response = ask(&server, "GET /a.html?q=%7B%7Bfail%20%60q%60%7D%7D", fields);
     assert_eq!(
-        answer.text(),
+        response.text(),
         "{{fail `q`}}|{{fail `q`}}|{{fail `x`}}|{{fail `c`}}"
     );
-    let answer = get(&server, "/b.html?q=a%0d%0aX-Evil:%201");
-    assert_eq!(answer.field("X-Said"), Some("a  X-Evil: 1"));
-    assert_eq!(answer.field("X-Evil"), None);
+    let response = get(&server, "/b.html?q=a%0d%0aX-Evil:%201");
+    assert_eq!(response.field("X-Said"), Some("a  X-Evil: 1"));
+    assert_eq!(response.field("X-Evil"), None);
 }
 
 #[test]
@@ -190,18 +190,18 @@ fn pages_include_other_pages_of_the_server() {
             "{{.Req.URL.Query.Get \"x\"}} {{.Req.Header}} {{.RemoteIP}} {{.Host}}",
         ),
     ]);
-    let answer = ask(&server, "GET /a.html", "Cookie: secret=1\r\n");
+    let response = ask(&server, "GET /a.html", "Cookie: secret=1\r\n");
     let fields = "map[Accept-Encoding:[identity] Caddy-Templates-Include:[1] Connection:[close] Cookie:[secret=1]]";
     assert_eq!(
-        answer.text(),
+        response.text(),
         format!("[1 {fields} 127.0.0.1 a.test|3 /fixed]")
     );
 }
 
 #[test]
-fn answers_of_upstreams_are_run_whole() {
+fn templates_run_on_complete_upstream_responses() {
     let body = format!("{{{{add 1 2}}}}{}", "y".repeat(200_000));
-    let upstream = Upstream::answering(format!(
+    let upstream = Upstream::responding(format!(
         "HTTP/1.1 503 No\r\nContent-Type: text/html\r\nETag: \"e\"\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     ));
@@ -209,9 +209,9 @@ fn answers_of_upstreams_are_run_whole() {
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\ttemplates\n\treverse_proxy 127.0.0.1:{}\n}}\n",
         upstream.port
     ));
-    let answer = get(&server, "/");
-    assert_eq!((answer.status, answer.field("ETag")), (503, None));
-    assert_eq!(answer.text(), format!("3{}", "y".repeat(200_000)));
+    let response = get(&server, "/");
+    assert_eq!((response.status, response.field("ETag")), (503, None));
+    assert_eq!(response.text(), format!("3{}", "y".repeat(200_000)));
 }
 
 #[test]
@@ -243,14 +243,14 @@ fn lists_are_shown_by_a_template() {
     setup.folder().write("www/d/sub/x", "");
     setup.folder().write("www/d/z.md", "z");
     let server = setup.start();
-    let answer = get(&server, "/d/?sort=name&order=desc");
+    let response = get(&server, "/d/?sort=name&order=desc");
     assert_eq!(
-        answer.field("Content-Type"),
+        response.field("Content-Type"),
         Some("text/html; charset=utf-8")
     );
-    assert_eq!(answer.field("Content-Security-Policy"), None);
+    assert_eq!(response.field("Content-Security-Policy"), None);
     assert_eq!(
-        answer.text(),
+        response.text(),
         "d /d true 1 2 name desc 0 0 5 B\n<../ />< d>\n\
          z.md ./z.md 1 B false false\nsub/ ./sub/ 4.0 KiB true false\n\
          a &lt;b&gt;.txt ./a%20%3Cb%3E.txt 4 B false true\na.test"

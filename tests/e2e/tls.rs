@@ -178,29 +178,32 @@ fn sessions_are_resumed() {
 #[test]
 fn plain_http_leads_to_https() {
     let (_server, plain) = start();
-    let answer = exchange(
+    let response = exchange(
         plain,
         "GET /a/b?c=d HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answer.status, 308);
-    assert_eq!(answer.field("Location"), Some("https://localhost/a/b?c=d"));
+    assert_eq!(response.status, 308);
+    assert_eq!(
+        response.field("Location"),
+        Some("https://localhost/a/b?c=d")
+    );
 }
 
 #[test]
-fn plain_http_at_the_port_for_tls_is_told_so() {
+fn plain_http_at_a_tls_port_gets_an_explanation() {
     let (server, _) = start();
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.status, 400);
+    let response = client.response();
+    assert_eq!(response.status, 400);
     assert_eq!(
-        answer.text(),
+        response.text(),
         "Client sent an HTTP request to an HTTPS server.\n"
     );
 }
 
 #[test]
-fn half_handshakes_hold_nobody_up() {
+fn incomplete_handshakes_delay_nobody() {
     let (server, _) = start();
     let hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
     let waiting: Vec<_> = (0..50)
@@ -345,13 +348,13 @@ fn a_reload_brings_new_names() {
     let port = server.port;
     // Workers adopt the new configuration one after the other, and a handshake may still reach the last one: once there
     // is a response, the name is available.
-    let answers = || {
+    let responses = || {
         let mut wire = connect(&config, port, "b.localhost").ok()?;
         Some(get(&mut wire, "b.localhost", "/").1)
     };
     eventually(
         "the new name",
-        || answers().as_deref() == Some("b"),
+        || responses().as_deref() == Some("b"),
         || server.stderr(),
     );
 }

@@ -13,17 +13,17 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::client::exchange;
-use crate::harness::{Folder, PATIENCE, Server, Setup, eventually};
+use crate::harness::{Folder, Server, Setup, TIMEOUT, eventually};
 
 /// A server that reads complete requests, responds to each with `answer` and returns their bytes.
-pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
+pub fn listener(response: &'static str) -> (u16, Receiver<Vec<u8>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("bound").port();
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-            let request = read_request(stream, answer);
+            stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
+            let request = read_request(stream, response);
             if sender.send(request).is_err() {
                 return;
             }
@@ -32,7 +32,7 @@ pub fn listener(answer: &'static str) -> (u16, Receiver<Vec<u8>>) {
     (port, receiver)
 }
 
-fn read_request(mut stream: impl Read + Write, answer: &str) -> Vec<u8> {
+fn read_request(mut stream: impl Read + Write, response: &str) -> Vec<u8> {
     let mut request = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -52,7 +52,7 @@ fn read_request(mut stream: impl Read + Write, answer: &str) -> Vec<u8> {
             _ => break,
         }
     }
-    let _ = stream.write_all(answer.as_bytes());
+    let _ = stream.write_all(response.as_bytes());
     request
 }
 
@@ -87,7 +87,7 @@ fn a_trace_goes_from_the_client_to_the_upstream_and_to_the_collector() {
     let server = start(&SITE.replace("UPSTREAM", &upstream.to_string()), collector);
     let fields = format!("traceparent: {PARENT}\r\ntracestate: a=b\r\nbaggage: k=v\r\n");
     assert_eq!(exchange(server.port, get("/p?q=1", &fields)).status, 200);
-    let request = asked.recv_timeout(PATIENCE).expect("the upstream is asked");
+    let request = asked.recv_timeout(TIMEOUT).expect("the upstream is asked");
     let request = String::from_utf8_lossy(&request).to_ascii_lowercase();
     let line = request
         .lines()
@@ -104,7 +104,7 @@ fn a_trace_goes_from_the_client_to_the_upstream_and_to_the_collector() {
     assert_eq!(request.matches("traceparent").count(), 1);
     assert!(request.contains("tracestate: a=b") && request.contains("baggage: k=v"));
 
-    let message = spans.recv_timeout(PATIENCE).expect("the collector is told");
+    let message = spans.recv_timeout(TIMEOUT).expect("the collector is told");
     assert!(message.starts_with(b"POST /v1/traces HTTP/1.1\r\n"));
     let head = message
         .windows(4)
@@ -165,7 +165,7 @@ fn secure_listener(folder: &Folder) -> (u16, Receiver<Vec<u8>>) {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout");
             let session = ServerConnection::new(config.clone()).expect("a session");
             let request = read_request(StreamOwned::new(session, stream), EMPTY);
             if sender.send(request).is_err() {
@@ -198,7 +198,7 @@ fn a_collector_is_reached_over_tls_if_its_certificate_is_trusted() {
         let server = start(&path(roots));
         assert_eq!(exchange(server.port, get("/own", "")).status, 200);
         let message = spans
-            .recv_timeout(PATIENCE)
+            .recv_timeout(TIMEOUT)
             .expect("the collector is reached");
         let is_post = message.starts_with(b"POST /v1/traces HTTP/1.1\r\n");
         assert_eq!(is_post, is_trusted, "{roots}");
@@ -220,12 +220,12 @@ fn a_proxy_of_the_environment_leads_to_collectors_with_tls_only() {
     };
     let direct = start(&format!("http://127.0.0.1:{collector}"));
     assert_eq!(exchange(direct.port, get("/own", "")).status, 200);
-    let message = spans.recv_timeout(PATIENCE).expect("it is reached");
+    let message = spans.recv_timeout(TIMEOUT).expect("it is reached");
     assert!(message.starts_with(b"POST /v1/traces HTTP/1.1\r\n"));
     assert!(asked.try_recv().is_err(), "it is reached directly");
     let through = start("https://collector.invalid:4318");
     assert_eq!(exchange(through.port, get("/own", "")).status, 200);
-    let message = asked.recv_timeout(PATIENCE).expect("the proxy is asked");
+    let message = asked.recv_timeout(TIMEOUT).expect("the proxy is asked");
     let text = String::from_utf8_lossy(&message);
     assert!(
         text.starts_with("CONNECT collector.invalid:4318 HTTP/1.1\r\n"),
@@ -237,21 +237,21 @@ fn a_proxy_of_the_environment_leads_to_collectors_with_tls_only() {
 fn a_request_without_a_trace_begins_one() {
     let (collector, spans) = listener(EMPTY);
     let server = start(&SITE.replace("UPSTREAM", "1"), collector);
-    let answer = exchange(server.port, get("/own", "traceparent: nonsense\r\n"));
-    let body = String::from_utf8(answer.body).expect("text");
+    let response = exchange(server.port, get("/own", "traceparent: nonsense\r\n"));
+    let body = String::from_utf8(response.body).expect("text");
     let parts: Vec<&str> = body.split(' ').collect();
     assert_eq!((parts[0].len(), parts[1].len()), (32, 16), "{body}");
     assert_eq!(parts[2], format!("00-{}-{}-01", parts[0], parts[1]));
-    assert!(spans.recv_timeout(PATIENCE).is_ok());
+    assert!(spans.recv_timeout(TIMEOUT).is_ok());
 }
 
 #[test]
-fn what_the_client_does_not_record_is_not_recorded_here() {
+fn unsampled_traces_of_the_client_are_not_recorded() {
     let (collector, spans) = listener(EMPTY);
     let server = start(&SITE.replace("UPSTREAM", "1"), collector);
     let fields = format!("traceparent: {}\r\n", PARENT.replace("-01", "-00"));
-    let answer = exchange(server.port, get("/own", &fields));
-    assert!(answer.body.ends_with(b"-00"), "upstreams hear of it");
+    let response = exchange(server.port, get("/own", &fields));
+    assert!(response.body.ends_with(b"-00"), "upstreams hear of it");
     assert!(
         spans
             .recv_timeout(std::time::Duration::from_millis(500))
@@ -269,7 +269,7 @@ fn a_dead_collector_slows_no_request() {
     for _ in 0..100 {
         assert_eq!(exchange(server.port, get("/own", "")).status, 200);
     }
-    assert!(began.elapsed() < PATIENCE / 2);
+    assert!(began.elapsed() < TIMEOUT / 2);
 }
 
 #[test]
@@ -287,15 +287,15 @@ fn an_environment_that_cannot_be_followed_is_refused() {
 }
 
 #[test]
-fn handlers_tell_that_they_are_called_where_servers_trace() {
+fn handlers_log_their_calls_if_the_server_traces() {
     let server = Server::start(
         "{\n\tadmin off\n\tlog {\n\t\tlevel DEBUG\n\t}\n\tservers {\n\t\ttrace\n\t}\n}\n:{port} {\n\trespond hello\n}\n",
     );
     exchange(server.port, get("/", ""));
-    let told = || {
+    let is_logged = || {
         server.stderr().contains(
             r#""logger":"http.log.trace","msg":"static_response","module":{"body":"hello"}"#,
         )
     };
-    eventually("the entry", told, || server.stderr());
+    eventually("the entry", is_logged, || server.stderr());
 }

@@ -71,24 +71,24 @@ fn the_system_trusts_our_root_from_trust_to_untrust() {
     let said = text(&output.stdout);
     assert!(output.status.success(), "{said}{}", text(&output.stderr));
     let lines: Vec<&str> = said.lines().collect();
-    let is_told =
+    let is_reported =
         "The root certificate is trusted: /usr/local/share/ca-certificates/sluice-local.crt";
     assert_eq!(
         lines,
         [
-            is_told,
+            is_reported,
             "trusted",
-            is_told,
+            is_reported,
             "sluice-local.crt",
             "The root certificate is no longer trusted",
             "unknown",
-            "It was not trusted",
+            "The root certificate was not trusted",
         ]
     );
 }
 
 #[test]
-fn who_may_not_change_the_trust_store_is_told_so() {
+fn a_trust_store_without_write_access_is_reported() {
     let folder = Folder::new();
     // Other users may not be able to reach the binary and the folder of certificates.
     let words = "set -e\ncp $SLUICE ./sluice-copy\nchmod 755 . sluice-copy\nmkdir -p data && chown -R nobody data\n\
@@ -107,6 +107,6 @@ fn who_may_not_change_the_trust_store_is_told_so() {
         said.ends_with("1\nsluice-local.crt\n"),
         "{said}{complained}"
     );
-    let hint = "run it as a user that may change the trust store, such as root";
+    let hint = "run the command as a user that may change the trust store, such as root";
     assert_eq!(complained.matches(hint).count(), 2, "{complained}");
 }

@@ -30,8 +30,8 @@ impl Upstream {
     }
 
     /// Responds to every request with these bytes, on persistent connections.
-    pub fn answering(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Upstream {
-        Upstream::start(move |mut wire| while answer(&mut wire, bytes.as_ref()).is_some() {})
+    pub fn responding(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Upstream {
+        Upstream::start(move |mut wire| while respond(&mut wire, bytes.as_ref()).is_some() {})
     }
 
     /// Responds to every request with an echo: request line, headers and body.
@@ -58,7 +58,7 @@ pub fn unix_echo(path: &Path) {
 }
 
 /// A fixed response to one request.
-pub fn answer(wire: &mut Wire, bytes: &[u8]) -> Option<()> {
+pub fn respond(wire: &mut Wire, bytes: &[u8]) -> Option<()> {
     let head = wire.head()?;
     wire.body(&head)?;
     wire.try_send(bytes).ok()

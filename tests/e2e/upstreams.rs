@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::doubles::abilities::has_ipv6;
 use crate::doubles::dns::{Dns, Mood, Record};
 use crate::harness::{Server, Setup, eventually};
-use crate::upstream::{Upstream, answer, dead};
+use crate::upstream::{Upstream, dead, respond};
 use crate::wire::{Wire, field};
 
 /// An upstream that responds with `word`, on any loopback address.
@@ -23,12 +23,12 @@ fn saying(address: impl Into<IpAddr>, port: u16, word: &'static str) -> u16 {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {
-                let mut wire = Wire::with_patience(stream);
+                let mut wire = Wire::with_timeout(stream);
                 let bytes = format!(
                     "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{word}",
                     word.len()
                 );
-                while answer(&mut wire, bytes.as_bytes()).is_some() {}
+                while respond(&mut wire, bytes.as_bytes()).is_some() {}
             });
         }
     });
@@ -49,7 +49,7 @@ fn said(server: &Server, count: usize) -> String {
     said.join(" ")
 }
 
-fn admin(server: &mut Server, path: &str) -> Answer {
+fn admin(server: &mut Server, path: &str) -> Response {
     let port = server.admin;
     exchange(
         port,
@@ -96,7 +96,7 @@ fn names_give_upstreams_that_come_and_go() {
     );
     assert_eq!(said(&server, 4), "two");
     // A name that no longer exists is a valid DNS answer.
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     dns.set(Vec::new());
     eventually(
         "the end of the name",
@@ -193,7 +193,7 @@ fn a_proxy_in_between_is_asked_for_the_upstream() {
 }
 
 #[test]
-fn forwarded_tells_who_asks_and_goes_on_longer() {
+fn the_forwarded_header_names_the_client_and_is_extended() {
     let upstream = Upstream::echo();
     let server = Server::start(&format!(
         "{{\n\tadmin off\n\tservers {{\n\t\ttrusted_proxies static 127.0.0.1\n\t\ttrusted_proxies_strict\n\
@@ -277,7 +277,7 @@ fn only_what_is_named_is_sent_again() {
 }
 
 #[test]
-fn a_cookie_that_nobody_can_forge_leads_back() {
+fn an_unforgeable_cookie_selects_the_same_upstream() {
     let ports: Vec<u16> = ["a", "b", "c"]
         .map(|word| saying(Ipv4Addr::LOCALHOST, 0, word))
         .to_vec();
@@ -319,9 +319,9 @@ fn sample(page: &str, series: &str) -> Option<f64> {
 
 #[test]
 fn failures_leave_a_share_of_the_upstreams_in() {
-    let bad = Upstream::answering("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno");
+    let bad = Upstream::responding("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno");
     let more: Vec<Upstream> = (0..3)
-        .map(|_| Upstream::answering("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"))
+        .map(|_| Upstream::responding("HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"))
         .collect();
     let ports = [bad.port, more[0].port, more[1].port, more[2].port];
     let to: String = ports
@@ -354,7 +354,7 @@ fn failures_leave_a_share_of_the_upstreams_in() {
 }
 
 #[test]
-fn what_is_known_of_upstreams_is_shown() {
+fn upstream_states_are_shown() {
     let good = saying(Ipv4Addr::LOCALHOST, 0, "good");
     let passes = Arc::new(AtomicBool::new(true));
     let check = passes.clone();
@@ -382,9 +382,9 @@ fn what_is_known_of_upstreams_is_shown() {
     let _port = server.admin;
     let mut shown = serde_json::Value::Null;
     for _ in 0..400 {
-        let answer = admin(&mut server, "/reverse_proxy/upstreams");
-        assert_eq!(answer.field("Content-Type"), Some("application/json"));
-        shown = serde_json::from_slice(&answer.body).expect("JSON");
+        let response = admin(&mut server, "/reverse_proxy/upstreams");
+        assert_eq!(response.field("Content-Type"), Some("application/json"));
+        shown = serde_json::from_slice(&response.body).expect("JSON");
         if find(&shown, bad)["healthy_by"]["checks"] == false {
             break;
         }
@@ -451,7 +451,7 @@ fn large_reads_are_taken_where_that_is_set() {
 }
 
 #[test]
-fn that_certificates_are_not_verified_is_told() {
+fn unverified_certificates_are_reported() {
     let server = proxy("to https://127.0.0.1:1\ntransport http {\ntls_insecure_skip_verify\n}");
     server.wait_for_words("the certificates of upstreams are not verified");
     assert!(
@@ -484,8 +484,8 @@ fn while_one_of_four_upstreams_is_down_no_request_fails() {
         ));
         let mut client = Client::connect(server.port);
         for number in 0..40 {
-            let answer = client.get(&format!("/{number}"));
-            assert_eq!(answer.status, 200, "{policy}");
+            let response = client.get(&format!("/{number}"));
+            assert_eq!(response.status, 200, "{policy}");
         }
     }
 }

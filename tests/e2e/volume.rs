@@ -63,7 +63,7 @@ fn a_large_file_is_downloaded() {
 }
 
 #[test]
-fn a_large_answer_passes_the_proxy() {
+fn a_large_response_passes_the_proxy() {
     let upstream = Upstream::start(|mut wire| {
         let block = vec![b'x'; 1024 * 1024];
         while let Some(head) = wire.head() {
@@ -87,7 +87,7 @@ fn a_large_answer_passes_the_proxy() {
 
 #[test]
 fn a_large_upload_passes_the_proxy() {
-    let (tell, told) = sync_channel(1);
+    let (sender, received) = sync_channel(1);
     let upstream = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
             let mut left =
@@ -100,7 +100,7 @@ fn a_large_upload_passes_the_proxy() {
             }
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             if sum > 0 {
-                tell.send(sum).expect("the test waits");
+                sender.send(sum).expect("the test waits");
             }
         }
     });
@@ -121,7 +121,7 @@ fn a_large_upload_passes_the_proxy() {
     }
     let head = client.head().expect("an answer");
     assert!(head[0].contains(" 200 "), "{head:?}");
-    assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(total()));
+    assert_eq!(received.recv_timeout(Duration::from_secs(20)), Ok(total()));
     assert_flat(&server, before, "upload");
 }
 

@@ -55,7 +55,7 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
     server
         .folder
         .write("Caddyfile", ":8080 {\n\trespnd mine\n}\n");
-    server.wait_for_words("configuration refused");
+    server.wait_for_words("configuration rejected");
     assert_eq!(ask(port, "/").text(), shown);
     // The address is that of the page, as in the example it shows.
     server
@@ -69,7 +69,7 @@ fn the_welcome_page_says_what_to_do_and_a_caddyfile_replaces_it() {
 }
 
 #[test]
-fn a_taken_port_is_told_with_a_way_out() {
+fn a_port_in_use_is_reported_with_help() {
     let Some((_guard, port)) = port() else { return };
     let taken = TcpListener::bind(("0.0.0.0", port)).expect("it was free above");
     let setup = Setup::bare();

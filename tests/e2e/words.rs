@@ -32,9 +32,9 @@ fn a_request_body_has_its_time_and_no_more() {
         slow.send("x");
         thread::sleep(Duration::from_millis(100));
     }
-    let answer = slow.answer();
-    assert_eq!(answer.status, 408);
-    assert_eq!(answer.field("Connection"), Some("close"));
+    let response = slow.response();
+    assert_eq!(response.status, 408);
+    assert_eq!(response.field("Connection"), Some("close"));
     let took = began.elapsed();
     assert!(
         took >= Duration::from_millis(450) && took < Duration::from_secs(10),
@@ -43,7 +43,7 @@ fn a_request_body_has_its_time_and_no_more() {
 }
 
 #[test]
-fn an_answer_has_its_time_and_no_more() {
+fn a_response_must_finish_within_its_write_timeout() {
     let setup = Setup::new(
         "{\n\tadmin off\n}\n:{port} {\n\troot * {folder}/www\n\trequest_body {\n\t\t\
          write_timeout 700ms\n\t}\n\tfile_server\n}\n",
@@ -68,7 +68,7 @@ fn an_answer_has_its_time_and_no_more() {
 }
 
 #[test]
-fn secrets_of_tls_are_written_where_nobody_else_reads_them_and_told_of() {
+fn tls_secrets_are_logged_to_a_private_file_with_a_warning() {
     let server = Server::start(
         "{\n\tadmin off\n\tauto_https disable_redirects\n}\nlocalhost:{port} {\n\ttls {\n\t\t\
          insecure_secrets_log {folder}/secrets.log\n\t}\n\trespond ok\n}\n",
@@ -112,9 +112,9 @@ fn a_proxy_shows_the_certificate_of_a_name_and_trusts_our_own_authority() {
             .replace("IDENTITY", "tls_client_auth robot.localhost"),
     );
     let request = "GET / HTTP/1.1\r\nHost: front.localhost\r\nConnection: close\r\n\r\n";
-    let answer = exchange(server.port, request);
+    let response = exchange(server.port, request);
     assert_eq!(
-        (answer.status, answer.text()),
+        (response.status, response.text()),
         (200, "robot.localhost".to_owned())
     );
 }
@@ -126,11 +126,11 @@ const POOL: &str = "{\n\tadmin off\n\tauto_https disable_redirects\n}\n\
 #[test]
 fn authorities_are_fetched_when_the_server_starts_or_it_does_not() {
     const AUTHORITY: &str = include_str!("../../server/tls/tests/authority.pem");
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{AUTHORITY}",
         AUTHORITY.len()
     );
-    let (publisher, asked) = listener(Box::leak(answer.into_boxed_str()));
+    let (publisher, asked) = listener(Box::leak(response.into_boxed_str()));
     let server = Server::start(&POOL.replace("PUBLISHER", &publisher.to_string()));
     let config = client(&server.folder, &[&TLS13]);
     let mut wire = connect(&config, server.port, "localhost").expect("a connection");
@@ -152,7 +152,7 @@ fn authorities_are_fetched_when_the_server_starts_or_it_does_not() {
 
 /// The JSON of a log enables source locations; a Caddyfile only names their members.
 #[test]
-fn logs_tell_where_in_the_program_an_entry_was_made() {
+fn logs_contain_the_caller_of_an_entry() {
     let setup = Setup::bare();
     let json = r#"{"admin":{"disabled":true},
         "logging":{"logs":{"default":{"with_caller":true,"with_stacktrace":"ERROR",

@@ -35,18 +35,18 @@ fn start(folder: &Folder, http: u16) -> String {
             let mut body = vec![0; length];
             reader.read_exact(&mut body).expect("a body");
             let line = head.lines().next().unwrap_or_default();
-            let answer = answer(line, &body, &path, http).to_string();
+            let respond = respond(line, &body, &path, http).to_string();
             let _ = write!(
                 reader.get_mut(),
-                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{answer}",
-                answer.len()
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{respond}",
+                respond.len()
             );
         }
     });
     url
 }
 
-fn answer(line: &str, body: &[u8], folder: &std::path::Path, http: u16) -> Value {
+fn respond(line: &str, body: &[u8], folder: &std::path::Path, http: u16) -> Value {
     let no = |kind: &str| json!({"success": false, "error": {"code": 1, "type": kind}});
     let Some(line) = line.strip_suffix("?access_key=s3cret HTTP/1.1") else {
         return no("invalid_access_key");
@@ -134,9 +134,9 @@ fn a_certificate_comes_by_zerossls_own_interface() {
         "a certificate of the authority",
         || {
             // Without a certificate nothing fails verification.
-            let told = openssl(&folder, &connect);
-            let is_there = told.contains("-----BEGIN CERTIFICATE-----");
-            is_there && told.contains("Verify return code: 0 (ok)")
+            let output = openssl(&folder, &connect);
+            let is_there = output.contains("-----BEGIN CERTIFICATE-----");
+            is_there && output.contains("Verify return code: 0 (ok)")
         },
         || server.stderr(),
     );

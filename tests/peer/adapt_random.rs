@@ -50,7 +50,7 @@ fn ours(text: &str) -> Outcome {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn both_adapt_random_files_alike() {
+fn both_adapt_random_files_to_the_same_json() {
     let Some(path) = crate::peers::find_caddy() else {
         skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
@@ -140,7 +140,7 @@ fn kind(difference: &str) -> String {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn both_format_random_files_alike() {
+fn both_format_random_files_to_the_same_text() {
     let Some(path) = crate::peers::find_caddy() else {
         skipped("no program `caddy` in PATH or CADDY_BIN");
         return;

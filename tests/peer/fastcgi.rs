@@ -18,7 +18,7 @@ fn serve(wire: &mut Wire) -> Option<()> {
     let text = |part: &[u8]| part.escape_ascii().to_string();
     let params = asked.params.iter();
     let params = params.map(|(name, value)| (text(name), text(value)));
-    let sent = wire.try_send(said(&answer(&params.collect(), &asked.body)));
+    let sent = wire.try_send(said(&respond(&params.collect(), &asked.body)));
     // nginx waits for the end of a connection that it does not want to keep open.
     sent.ok().filter(|()| asked.keeps)
 }
@@ -26,7 +26,7 @@ fn serve(wire: &mut Wire) -> Option<()> {
 type Variables = BTreeMap<String, String>;
 
 /// By path: response heads as applications send them. The default one lists the variables.
-fn answer(params: &Variables, body: &[u8]) -> Vec<u8> {
+fn respond(params: &Variables, body: &[u8]) -> Vec<u8> {
     let path = params
         .get("REQUEST_URI")
         .map_or("", |uri| uri.split('?').next().unwrap_or(""));
@@ -49,12 +49,12 @@ fn answer(params: &Variables, body: &[u8]) -> Vec<u8> {
         "/as/hop" => {
             b"Connection: X-Secret\r\nX-Secret: 1\r\nKeep-Alive: x\r\nContent-Type: text/plain\r\n\r\nhop"
         }
-        _ => return told(params, body),
+        _ => return echo(params, body),
     };
     head.to_vec()
 }
 
-fn told(params: &Variables, body: &[u8]) -> Vec<u8> {
+fn echo(params: &Variables, body: &[u8]) -> Vec<u8> {
     let mut text = "variables\n".to_owned();
     for (name, value) in params {
         let value = match name.as_str() {
@@ -85,7 +85,7 @@ const COOKIES: &str =
     "cookies are joined by `; ` (RFC 9113, section 8.2.3); a comma would become part of a value";
 const ENV_WINS: &str = "what the configuration sets no client can replace";
 const SEGMENT: &str = "only the end of a segment ends a script: `/a.phpx` is no `/a.php`";
-const UNTOLD: &str = "an answer to HEAD says of its length what one to GET says";
+const HEAD_LENGTH_DIFFERS: &str = "an answer to HEAD says of its length what one to GET says";
 const CGI_AWAY: &str =
     "Location without Status is a redirect (RFC 3875, section 6.2.3); Caddy says 200";
 const NO_STATUS: &str = "Status is for the server; nobody needs it again behind the status line";
@@ -181,7 +181,7 @@ pub const CASES: &[Case] = &[
                 NO_PROXY,
             ),
             always("GET /a.php | X-Role: guest", "> HTTP_X_ROLE", ENV_WINS),
-            always("HEAD /a.php", "transfer-encoding", UNTOLD),
+            always("HEAD /a.php", "transfer-encoding", HEAD_LENGTH_DIFFERS),
             always("GET /as/status", "status", NO_STATUS),
             always("GET /as/away", "status", NO_STATUS),
             always("GET /as/nothing", "status", NO_STATUS),
@@ -233,7 +233,7 @@ pub const CASES: &[Case] = &[
         ],
         known: Seen::Always,
         accepted: &[
-            always("HEAD /index.php", "transfer-encoding", UNTOLD),
+            always("HEAD /index.php", "transfer-encoding", HEAD_LENGTH_DIFFERS),
             always("GET //sub", "location", ONE_SLASH),
         ],
     },

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A response as received.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct Response {
     pub status: String,
     pub fields: BTreeMap<String, Vec<String>>,
     pub body: Vec<u8>,
@@ -34,7 +34,7 @@ impl fmt::Display for Differs {
 }
 
 /// Sends `line` (`METHOD target` and headers after `|`) and reads the response.
-pub fn ask(port: u16, line: &str) -> Answer {
+pub fn ask(port: u16, line: &str) -> Response {
     let mut parts = line.split('|').map(str::trim);
     let start = parts.next().unwrap_or_default();
     let mut request = format!("{start} HTTP/1.1\r\n");
@@ -59,7 +59,7 @@ pub fn ask(port: u16, line: &str) -> Answer {
 }
 
 /// Sends bytes and reads the response up to the end of the connection.
-pub fn exchange(port: u16, request: &str) -> Answer {
+pub fn exchange(port: u16, request: &str) -> Response {
     let mut socket = TcpStream::connect(("127.0.0.1", port)).expect("the server listens");
     socket
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -73,9 +73,9 @@ pub fn exchange(port: u16, request: &str) -> Answer {
     parse(&raw)
 }
 
-fn parse(raw: &[u8]) -> Answer {
+fn parse(raw: &[u8]) -> Response {
     let Some(end) = raw.windows(4).position(|w| w == b"\r\n\r\n") else {
-        return Answer::default();
+        return Response::default();
     };
     let head = String::from_utf8_lossy(&raw[..end]).into_owned();
     let mut lines = head.split("\r\n");
@@ -85,25 +85,28 @@ fn parse(raw: &[u8]) -> Answer {
         .split(' ')
         .nth(1)
         .unwrap_or_default();
-    let mut answer = Answer {
+    let mut response = Response {
         status: status.to_owned(),
-        ..Answer::default()
+        ..Response::default()
     };
     for line in lines {
         let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let values = answer.fields.entry(name.to_ascii_lowercase()).or_default();
+        let values = response
+            .fields
+            .entry(name.to_ascii_lowercase())
+            .or_default();
         values.push(value.trim().to_owned());
     }
-    let chunked = answer
+    let chunked = response
         .fields
         .get("transfer-encoding")
         .is_some_and(|v| v[0] == "chunked");
-    answer.body = if chunked {
+    response.body = if chunked {
         unchunk(&raw[end + 4..])
     } else {
         raw[end + 4..].to_vec()
     };
-    answer
+    response
 }
 
 fn unchunk(mut raw: &[u8]) -> Vec<u8> {
@@ -122,7 +125,7 @@ fn unchunk(mut raw: &[u8]) -> Vec<u8> {
 /// Headers that always differ: the time or the name of the program.
 const BY_NATURE: [&str; 2] = ["date", "server"];
 
-impl Answer {
+impl Response {
     fn says(&self, name: &str, value: &str) -> bool {
         self.fields
             .get(name)
@@ -155,7 +158,7 @@ impl Answer {
     }
 
     /// Whether both expire at the same time, within the delay between the two requests.
-    fn expires_with(&self, other: &Answer) -> bool {
+    fn expires_with(&self, other: &Response) -> bool {
         let both = self.expires().zip(other.expires());
         both.is_some_and(|(one, other)| one.abs_diff(other) <= 5)
     }
@@ -175,7 +178,7 @@ impl Answer {
     }
 }
 
-pub fn differences(theirs: &Answer, ours: &Answer) -> Vec<Differs> {
+pub fn differences(theirs: &Response, ours: &Response) -> Vec<Differs> {
     let mut found = Vec::new();
     let mut note = |what: &str, theirs: String, ours: String| {
         if theirs != ours {

@@ -188,9 +188,9 @@ fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Val
 pub fn send(port: u16, request: &str) {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(request.as_bytes()).expect("it reads");
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("it closes");
-    assert!(answer.starts_with(b"HTTP/1.1 "), "{request}");
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).expect("it closes");
+    assert!(response.starts_with(b"HTTP/1.1 "), "{request}");
 }
 
 fn read(folder: &Path, port: u16) -> Vec<Value> {

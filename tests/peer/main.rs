@@ -13,7 +13,7 @@ mod metrics;
 mod nginx;
 mod nginx_bodies;
 mod nginx_cache;
-mod nginx_crowd;
+mod nginx_connection_slots;
 mod nginx_endings;
 mod nginx_inherit;
 mod nginx_pages;
@@ -33,7 +33,7 @@ use crate::doubles::abilities::skipped;
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn answers_equal_those_of_caddy() {
+fn responses_equal_those_of_caddy() {
     let Some(caddy) = peers::find_caddy() else {
         skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
         return;

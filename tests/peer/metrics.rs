@@ -81,8 +81,8 @@ fn series(
 }
 
 fn page(peer: &Peer) -> BTreeMap<String, String> {
-    let answer = http::ask(peer.port(), "GET /metrics");
-    let text = String::from_utf8(answer.body).expect("the page is text");
+    let response = http::ask(peer.port(), "GET /metrics");
+    let text = String::from_utf8(response.body).expect("the page is text");
     let mut found = BTreeMap::new();
     for line in text.lines().filter(|line| line.starts_with("caddy_http_")) {
         let (series, value) = line.rsplit_once(' ').expect("a value");

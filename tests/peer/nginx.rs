@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::{Signal, send};
 
 use crate::doubles::abilities::skipped;
-use crate::http::{Answer, Differs, ask, differences};
+use crate::http::{Differs, Response, ask, differences};
 use crate::peers::{Site, free_port, sluice};
 
 /// Lines of a `server` block, and the requests to it.
@@ -692,7 +692,7 @@ pub struct Running {
 
 impl Running {
     /// Sends a request, and masks the port in the response, which differs.
-    pub fn ask(&self, request: &str) -> Answer {
+    pub fn ask(&self, request: &str) -> Response {
         without_port(ask(self.port, request), self.port)
     }
 }
@@ -793,13 +793,13 @@ pub fn run(
 }
 
 /// Masks the port in a response, which differs.
-fn without_port(mut answer: Answer, port: u16) -> Answer {
-    for values in answer.fields.values_mut() {
+fn without_port(mut response: Response, port: u16) -> Response {
+    for values in response.fields.values_mut() {
         for value in values {
             *value = value.replace(&format!(":{port}"), ":PORT");
         }
     }
-    answer
+    response
 }
 
 fn is_accepted(request: &str, difference: &Differs) -> bool {
@@ -813,7 +813,7 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn answers_equal_those_of_nginx() {
+fn responses_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
         skipped("no program `nginx` and no NGINX_BIN");
         return;

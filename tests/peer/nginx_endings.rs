@@ -140,7 +140,7 @@ fn hears(port: u16, sent: &str, time: Duration) -> (Vec<String>, bool) {
     (text.lines().filter(kept).map(str::to_owned).collect(), ends)
 }
 
-fn told(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<String> {
+fn lines_of(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<String> {
     let port = free_port();
     let text = conf(site.dir(), port, upstream, is_nginx);
     let _running: Running = run(site, program, "endings", &text, port, is_nginx);
@@ -149,7 +149,7 @@ fn told(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<Strin
     } else {
         "endings-ours"
     });
-    let mut told = Vec::new();
+    let mut lines_of = Vec::new();
     for (sent, time) in CASES {
         let before = std::fs::read_to_string(&log).unwrap_or_default().len();
         let heard = hears(port, sent, *time);
@@ -157,9 +157,9 @@ fn told(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<Strin
         // help.
         std::thread::sleep(Duration::from_millis(500));
         let lines = std::fs::read_to_string(&log).unwrap_or_default();
-        told.push(format!("{sent:?}: {heard:?} {:?}", &lines[before..]));
+        lines_of.push(format!("{sent:?}: {heard:?} {:?}", &lines[before..]));
     }
-    told
+    lines_of
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn requests_end_in_the_log_as_with_nginx() {
     };
     let site = Site::new();
     let upstream = silent();
-    let theirs = told(&site, &nginx, upstream, true);
-    let ours = told(&site, &sluice(), upstream, false);
+    let theirs = lines_of(&site, &nginx, upstream, true);
+    let ours = lines_of(&site, &sluice(), upstream, false);
     for (theirs, ours) in theirs.iter().zip(&ours) {
         if theirs != ours {
             println!("nginx:  {theirs}\nsluice: {ours}\n");

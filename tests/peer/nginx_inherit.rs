@@ -8,7 +8,7 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::http::{Answer, Differs, differences};
+use crate::http::{Differs, Response, differences};
 use crate::nginx::{EVERYWHERE, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 use cases::{ROWS, Row};
@@ -211,14 +211,14 @@ fn same_time(folder: &Path) {
 }
 
 /// Masks random values: the ID in a cookie of `userid`.
-fn settled(mut answer: Answer) -> Answer {
-    for cookie in answer.fields.get_mut("set-cookie").into_iter().flatten() {
+fn settled(mut response: Response) -> Response {
+    for cookie in response.fields.get_mut("set-cookie").into_iter().flatten() {
         let (name, rest) = cookie.split_once('=').unwrap_or_default();
         let (value, rest) = rest.split_once(';').unwrap_or((rest, ""));
         let value = if value.len() > 20 { "some" } else { value };
         *cookie = format!("{name}={value};{rest}");
     }
-    answer
+    response
 }
 
 fn accepted(row: &Row, path: &str, difference: &Differs) -> Option<usize> {

@@ -309,7 +309,7 @@ impl Compared {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn whole_sites_answer_as_those_of_nginx() {
+fn complete_sites_respond_as_in_nginx() {
     let Some(nginx) = find_nginx() else {
         skipped("no program `nginx` and no NGINX_BIN");
         return;
@@ -366,7 +366,7 @@ fn whole_sites_answer_as_those_of_nginx() {
 /// compared, without what differs between the two kinds of servers by design.
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn translated_sites_answer_alike() {
+fn translated_sites_respond_alike() {
     let only = std::env::var("ONLY").unwrap_or_default();
     let site = Site::new();
     write_shared(&site);
@@ -448,21 +448,21 @@ const NO_INDEX: &str = "a folder without an index is not found";
 
 /// The meaning of a response: its status, redirect target, content, and the headers set by the configuration. Redirects
 /// for folders have another status, error pages are empty, and listings and redirects look different.
-fn meaning(answer: &crate::http::Answer) -> (String, String, String) {
+fn meaning(response: &crate::http::Response) -> (String, String, String) {
     let field = |name: &str| {
-        answer
+        response
             .fields
             .get(name)
             .map_or_else(String::new, |values| values.join("|"))
     };
-    let status = match answer.status.as_str() {
+    let status = match response.status.as_str() {
         "308" => "301",
         status => status,
     };
     let location = field("location")
         .replace("http://site.test:PORT", "")
         .replace("http://site.test", "");
-    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let body = String::from_utf8_lossy(&response.body).into_owned();
     let says = match status {
         _ if !field("content-encoding").is_empty() => String::new(),
         _ if field("x-echo") == "yes" => body.lines().next().unwrap_or_default().to_owned(),

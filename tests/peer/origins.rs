@@ -227,8 +227,8 @@ impl Asker {
     fn socket(&mut self) -> &mut TcpStream {
         self.open.get_or_insert_with(|| {
             let socket = TcpStream::connect(("127.0.0.1", self.port)).expect("somebody listens");
-            let patience = Some(Duration::from_secs(20));
-            socket.set_read_timeout(patience).expect("it can be set");
+            let timeout = Some(Duration::from_secs(20));
+            socket.set_read_timeout(timeout).expect("it can be set");
             socket
         })
     }
@@ -301,7 +301,7 @@ impl Asker {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn real_servers_answer_through_us_as_they_answer_to_us() {
+fn real_servers_respond_the_same_through_the_proxy() {
     let mut asked = 0;
     for origin in ORIGINS {
         let (program, args) = origin.probe.split_first().expect("a program");

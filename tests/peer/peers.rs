@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::cases::Case;
-use crate::http::{self, Answer};
+use crate::http::{self, Response};
 use crate::{fastcgi, upstream};
 
 /// The files that both serve, removed on drop.
@@ -205,24 +205,24 @@ impl Peer {
     }
 
     /// Sends a request, and masks the port in the response, which differs between the two.
-    pub fn ask(&self, request: &str) -> Answer {
-        let mut answer = http::ask(self.port, &request.replace("PORT", &self.port.to_string()));
+    pub fn ask(&self, request: &str) -> Response {
+        let mut response = http::ask(self.port, &request.replace("PORT", &self.port.to_string()));
         let port = self.port.to_string();
-        for value in answer.fields.values_mut().flatten() {
+        for value in response.fields.values_mut().flatten() {
             *value = value.replace(&port, "PORT");
         }
-        let lengths = answer.fields.get("content-length").cloned();
-        let text = String::from_utf8(answer.body.clone());
+        let lengths = response.fields.get("content-length").cloned();
+        let text = String::from_utf8(response.body.clone());
         if let (Ok(text), Some(_)) = (text, lengths)
             && text.contains(&port)
         {
-            answer.body = text.replace(&port, "PORT").into_bytes();
-            let length = answer.body.len().to_string();
-            answer
+            response.body = text.replace(&port, "PORT").into_bytes();
+            let length = response.body.len().to_string();
+            response
                 .fields
                 .insert("content-length".to_owned(), vec![length]);
         }
-        answer
+        response
     }
 }
 

@@ -9,13 +9,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::doubles::abilities::skipped;
-use crate::http::{self, Answer};
+use crate::http::{self, Response};
 use crate::peers::{find_caddy, free_port, sluice};
 use shared::{Doubles, SITES, Site, bytes};
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn sites_are_answered_as_by_caddy() {
+fn sites_respond_as_in_caddy() {
     let Some(caddy) = find_caddy() else {
         skipped("no program `caddy` in PATH or CADDY_BIN");
         return;
@@ -27,8 +27,8 @@ fn sites_are_answered_as_by_caddy() {
         let site = Site::read(name);
         let doubles = Doubles::start(free_port());
         // Both serve the same folder, one after the other.
-        let theirs = answers(&caddy, &site, &doubles, &base.join(format!("{name}-caddy")));
-        let ours = answers(
+        let theirs = responses(&caddy, &site, &doubles, &base.join(format!("{name}-caddy")));
+        let ours = responses(
             &sluice(),
             &site,
             &doubles,
@@ -66,21 +66,21 @@ fn sites_are_answered_as_by_caddy() {
 }
 
 /// The responses of one program to all requests.
-fn answers(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec<Answer> {
+fn responses(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> Vec<Response> {
     std::fs::create_dir_all(folder).expect("the folder is writable");
     let port = free_port();
     let text = site.prepare(folder, port, doubles);
     let server = Server::start(program, &with_admin_off(&text), folder, port);
-    let answers = site.steps.iter().map(|step| {
-        let mut answer = http::exchange(port, &bytes(&step.request));
-        for value in answer.fields.values_mut().flatten() {
+    let responses = site.steps.iter().map(|step| {
+        let mut response = http::exchange(port, &bytes(&step.request));
+        for value in response.fields.values_mut().flatten() {
             *value = value.replace(&port.to_string(), "PORT");
         }
-        answer
+        response
     });
-    let answers = answers.collect();
+    let responses = responses.collect();
     drop(server);
-    answers
+    responses
 }
 
 /// The file with the admin endpoint disabled, which the two programs could not share.

@@ -156,9 +156,9 @@ fn ask(peer: &Peer, page: usize) -> (String, String) {
     let line = format!(
         "GET /page{page}.html?a=1&b=x%20y | User-Agent: peer | Cookie: k=v; j=w | X-Test: tv | X-Test: tw"
     );
-    let answer = peer.ask(&line);
+    let response = peer.ask(&line);
     (
-        answer.status,
-        String::from_utf8_lossy(&answer.body).into_owned(),
+        response.status,
+        String::from_utf8_lossy(&response.body).into_owned(),
     )
 }

@@ -12,12 +12,12 @@ fn serve(wire: &mut Wire) -> Option<()> {
     let head = wire.head()?;
     let body = wire.body(&head)?;
     let path = head[0].split(' ').nth(1).unwrap_or("/");
-    wire.try_send(answer(path, &head, &body)).ok()
+    wire.try_send(respond(path, &head, &body)).ok()
 }
 
 /// By path: the kinds of responses that a proxy encounters. The default one echoes the request with its headers sorted,
 /// because their order is not guaranteed.
-fn answer(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
+fn respond(path: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     let path = path.split('?').next().unwrap_or(path);
     match path {
         "/chunked" => {

@@ -38,10 +38,10 @@ fn serve<S: Read + Write>(name: &str, wire: &mut Wire<S>) -> Option<()> {
         );
         return None;
     }
-    wire.try_send(answer(name, &head, &body)).ok()
+    wire.try_send(respond(name, &head, &body)).ok()
 }
 
-fn answer(name: &str, head: &[String], body: &[u8]) -> Vec<u8> {
+fn respond(name: &str, head: &[String], body: &[u8]) -> Vec<u8> {
     let target = head[0].split(' ').nth(1).unwrap_or("/");
     let path = target.split('?').next().unwrap_or(target);
     let mut fields = format!("X-App: {name}\r\nX-Internal: yes\r\nX-Powered-By: doubles\r\n");

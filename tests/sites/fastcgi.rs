@@ -5,7 +5,7 @@ use crate::doubles::listen;
 use crate::doubles::wire::Wire;
 
 /// Parameters that the sites check.
-const TOLD: &[&str] = &[
+const ECHOED: &[&str] = &[
     "CONTENT_LENGTH",
     "MODE",
     "PATH_INFO",
@@ -24,7 +24,7 @@ pub fn start() -> u16 {
 fn serve(wire: &mut Wire) -> Option<()> {
     let asked = read_request(wire)?;
     let mut text = "Content-Type: text/plain\r\nX-Powered-By: PHP\r\n\r\n".to_owned();
-    for name in TOLD {
+    for name in ECHOED {
         let value = asked.param(name);
         text.push_str(&value.map_or(String::new(), |value| format!("{name}={value}\n")));
     }

@@ -10,7 +10,7 @@ use sluice_audit::finding::Weight;
 use sluice_audit::limits::REPORT_BYTES_MAX;
 use sluice_audit::read::{Format, Hints, read};
 use sluice_audit::{audit, ours, print, studies};
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 
 /// Options of `lab audit`.
 #[derive(Debug, Args)]
@@ -21,13 +21,13 @@ pub struct Options {
     /// Input format (default: detected from content)
     #[arg(long, value_name = "KIND")]
     from: Option<String>,
-    /// Measured seconds, if the input does not say
+    /// Length of the measured window in seconds, if the input lacks it
     #[arg(long, value_name = "N")]
     seconds: Option<f64>,
-    /// Clients of a closed loop, if the input does not say
+    /// Number of clients of a closed loop, if the input lacks it
     #[arg(long, value_name = "N")]
     clients: Option<f64>,
-    /// Bytes of one response, if the input does not say
+    /// Bytes of one response, if the input lacks them
     #[arg(long, value_name = "N")]
     bytes: Option<f64>,
     /// Capacity of the network between load generator and server
@@ -74,9 +74,9 @@ pub fn run(options: &Options) -> Outcome {
         .iter()
         .any(|finding| finding.weight == Weight::Contradiction);
     Ok(if options.strict && contradicts {
-        Answer::No
+        Completion::No
     } else {
-        Answer::Yes
+        Completion::Yes
     })
 }
 
@@ -89,7 +89,7 @@ fn load(options: &Options) -> Result<Sheet, String> {
         Some(name) => Some(Format::of_name(name).ok_or_else(|| {
             let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
             format!(
-                "`{name}` is no kind of text; known are {}",
+                "unknown input format `{name}` (known: {})",
                 names.join(", ")
             )
         })?),
@@ -124,7 +124,7 @@ fn text_of(what: &str) -> Result<String, String> {
         };
         std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
     };
-    read.map_err(|error| format!("{what}: {error}; studies are {}", studies::IDS.join(", ")))?;
+    read.map_err(|error| format!("{what}: {error} (studies: {})", studies::IDS.join(", ")))?;
     if bytes.len() as u64 > REPORT_BYTES_MAX {
         return Err(format!(
             "{what}: larger than {} MiB",

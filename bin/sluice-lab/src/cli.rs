@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use sluice_load::outcome::{Answer, Refused};
+use sluice_load::outcome::{Completion, Refused};
 
 use crate::{audit, calibrate, doctor, hit, init, limit, report, run, serve, setup, shield};
 
@@ -83,8 +83,8 @@ pub fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {
-        Ok(Answer::Yes) => ExitCode::SUCCESS,
-        Ok(Answer::No) => ExitCode::from(1),
+        Ok(Completion::Yes) => ExitCode::SUCCESS,
+        Ok(Completion::No) => ExitCode::from(1),
         Err(Refused(text)) => {
             eprintln!("sluice-lab: {text}");
             ExitCode::from(2)

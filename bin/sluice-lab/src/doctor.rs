@@ -2,7 +2,7 @@
 
 use clap::Args;
 use sluice_load::fitness::{Verdict, examine};
-use sluice_load::outcome::{Answer, Outcome};
+use sluice_load::outcome::{Completion, Outcome};
 
 /// Options of `lab doctor`.
 #[derive(Args, Debug)]
@@ -27,5 +27,9 @@ pub fn run(options: &Options) -> Outcome {
         }
     }
     let unfit = findings.iter().any(|f| f.verdict == Verdict::Unfit);
-    Ok(if unfit { Answer::No } else { Answer::Yes })
+    Ok(if unfit {
+        Completion::No
+    } else {
+        Completion::Yes
+    })
 }

@@ -63,7 +63,7 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
     ] {
         if given {
             return Err(Refused::new(format!(
-                "{name} has no meaning here: rates are searched, by the lab's own generator"
+                "{name} cannot be used here: the lab's own load generator searches for the rate"
             )));
         }
     }

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use sluice_audit::finding::{Finding, Weight, number, percent};
 use sluice_audit::studies;
 use sluice_audit::{audit, ours};
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::{Cell, RunResult};
 use sluice_report::compare::{compare, floor};
 use sluice_report::gate::{self, Checked, Judgement, Threshold};
@@ -50,7 +50,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
         && !studies::IDS.contains(&shape.as_str())
     {
         return Err(Refused(format!(
-            "`{shape}` is no study; they are {}",
+            "unknown study `{shape}` (studies: {})",
             studies::IDS.join(", ")
         )));
     }
@@ -85,7 +85,7 @@ pub fn report(options: &ReportOptions) -> Outcome {
             .map_err(|error| Refused(format!("{}: {error}", path.display())))?;
         println!("{}", path.display());
     }
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 /// Prints contradictions between the figures of a result before any report is written. Claims that do not hold are not
@@ -158,7 +158,7 @@ pub struct CompareOptions {
 fn two_names(text: &str) -> Result<(String, String), String> {
     let (one, two) = text
         .split_once(',')
-        .ok_or("write two names with a comma between them")?;
+        .ok_or("write two names separated by a comma")?;
     Ok((one.trim().to_string(), two.trim().to_string()))
 }
 
@@ -187,7 +187,7 @@ pub fn compare_results(options: &CompareOptions) -> Outcome {
             comparison.text()
         }
     );
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 /// Options of `lab gate`.
@@ -239,7 +239,7 @@ pub fn gate(options: &GateOptions) -> Outcome {
     let reasons = compare(&base, &new, None).reasons;
     if options.new.is_some() && !reasons.is_empty() && !options.force {
         return Err(Refused(format!(
-            "not the same experiment ({}); --force compares all the same",
+            "not the same experiment ({}); --force compares them anyway",
             reasons.join("; ")
         )));
     }
@@ -257,8 +257,8 @@ pub fn gate(options: &GateOptions) -> Outcome {
     let verdict = gate::verdict(&checked);
     print!("{}", gate_text(&checked, options.format));
     match verdict {
-        Judgement::Pass => Ok(Answer::Yes),
-        Judgement::Regression => Ok(Answer::No),
+        Judgement::Pass => Ok(Completion::Yes),
+        Judgement::Regression => Ok(Completion::No),
         Judgement::Unusable(reason) => Err(Refused(format!("the gate cannot judge: {reason}"))),
     }
 }
@@ -274,32 +274,32 @@ fn line(checked: &Checked) -> (String, String, &'static str) {
         Judgement::Regression => ("REGRESSION", String::new()),
         Judgement::Unusable(reason) => ("unusable", format!(": {reason}")),
     };
-    let told = format!(
+    let detail = format!(
         "{} {change} (allowed {}, chance {}){reason}",
         quantity.name(),
         percent(share),
         number(checked.chance)
     );
-    (checked.place.clone(), told, word)
+    (checked.place.clone(), detail, word)
 }
 
 fn gate_text(checked: &[Checked], shape: GateShape) -> String {
     let lines = checked.iter().map(line);
     match shape {
         GateShape::Text => lines
-            .map(|(place, told, word)| format!("{word:<11}{place}: {told}\n"))
+            .map(|(place, detail, word)| format!("{word:<11}{place}: {detail}\n"))
             .collect(),
         GateShape::Markdown => {
             let rows: String = lines
-                .map(|(place, told, word)| format!("| {word} | {place} | {told} |\n"))
+                .map(|(place, detail, word)| format!("| {word} | {place} | {detail} |\n"))
                 .collect();
             format!("| | cell | change |\n| --- | --- | --- |\n{rows}")
         }
         GateShape::Github => lines
             .filter(|(_, _, word)| *word != "pass")
-            .map(|(place, told, word)| {
+            .map(|(place, detail, word)| {
                 format!(
-                    "::{} title=lab gate::{place}: {told}\n",
+                    "::{} title=lab gate::{place}: {detail}\n",
                     if word == "REGRESSION" {
                         "error"
                     } else {
@@ -321,17 +321,17 @@ fn junit(checked: &[Checked]) -> String {
         "<testsuite name=\"lab gate\" tests=\"{}\" failures=\"{failures}\">\n",
         checked.len()
     );
-    for (one, (place, told, word)) in checked.iter().zip(checked.iter().map(line)) {
+    for (one, (place, detail, word)) in checked.iter().zip(checked.iter().map(line)) {
         let inside = match one.judgement {
             Judgement::Pass => String::new(),
             Judgement::Regression => format!(
                 "<failure message=\"{word}\">{}</failure>",
-                sluice_report::text::escape(&told)
+                sluice_report::text::escape(&detail)
             ),
             Judgement::Unusable(_) => {
                 format!(
                     "<skipped message=\"{}\"/>",
-                    sluice_report::text::escape(&told)
+                    sluice_report::text::escape(&detail)
                 )
             }
         };
@@ -358,5 +358,5 @@ pub fn explain_cell(options: &ExplainOptions) -> Outcome {
     let result = load(&options.result).map_err(Refused)?;
     let cell = explain::find(&result, &options.cell).map_err(Refused)?;
     print!("{}", explain::explain(&result, cell));
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use sluice_experiment::{builtin, file, folder, rerun, run};
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
 use crate::live::Live;
@@ -15,7 +15,7 @@ use crate::live::Live;
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
-    /// Take minutes rather than hours: 5 blocks of 1.5 s at 3 levels, or at those that the file names for it
+    /// Short run (minutes, not hours): 5 blocks of 1.5 s at 3 client counts, or what `[quick]` of the file sets
     #[arg(long)]
     pub quick: bool,
     /// Measure only these cells: 'subject=sluice*,nginx; clients<=1000'
@@ -42,19 +42,19 @@ pub struct Options {
     /// Whether the server and the load generator have separate CPUs
     #[arg(long, value_enum)]
     pub pin: Option<PinName>,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
     /// Output folder (default: lab-results/NAME)
     #[arg(long)]
     pub out: Option<PathBuf>,
-    /// Continue an existing result, as far as its cells are the same
+    /// Continue an existing result: keep the cells that have not changed and measure the rest
     #[arg(long)]
     pub resume: bool,
     /// Print the plan without measuring anything
     #[arg(long)]
     pub plan: bool,
-    /// Keep the folder of configurations and logs
+    /// Keep the temporary folder with configurations and logs
     #[arg(long)]
     pub keep: bool,
     /// Start every server once and verify its responses, without load; exit with 1 if one is wrong
@@ -67,9 +67,9 @@ pub struct Options {
 pub enum OrderName {
     /// Random, reproducible from the seed
     Random,
-    /// As written, reversed in every second block
+    /// Order of the file, reversed in every second block
     Abba,
-    /// As written
+    /// Order of the file
     Fixed,
 }
 
@@ -120,13 +120,13 @@ pub fn list() -> Outcome {
         let file = file::parse(name, text).map_err(Refused::new)?;
         println!("{name:10} {}", file.title);
     }
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 /// Options of `lab rerun`.
 #[derive(Args, Clone, Debug)]
 pub struct RerunOptions {
-    /// A result.json, or the folder that has one
+    /// A result.json, or its folder
     result: PathBuf,
     /// Output folder (default: that of the old result with `-again` appended)
     #[arg(long)]
@@ -161,5 +161,5 @@ pub struct SweepOptions {
 /// Waits until the parent process is gone, and removes the folder unless told to keep it.
 pub fn sweep(options: &SweepOptions) -> Outcome {
     folder::sweep(&options.dir);
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }

@@ -11,7 +11,7 @@ use sluice_load::backend::http::{Faults, Respond};
 use sluice_load::backend::streams::Stream;
 use sluice_load::backend::{Corpus, counts, fastcgi, floor, http, relay, socket, streams};
 use sluice_load::machine;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{parse_bytes, parse_duration};
 use sluice_load::random::made_body;
 
@@ -34,9 +34,9 @@ pub struct Options {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Kind {
-    /// The floor: the same response to whatever arrives, nothing parsed
+    /// Minimal server: the same response to any input, without parsing
     Null(Body),
-    /// The floor of proxies: one upstream connection per client, bytes copied, nothing parsed
+    /// Minimal proxy: one upstream connection per client, bytes copied without parsing
     Relay {
         /// Upstream address
         to: String,
@@ -109,7 +109,7 @@ struct RespondOptions {
     /// Share of requests whose connection is closed in the middle of the body
     #[arg(long, default_value_t = 0.0)]
     cuts: f64,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 7)]
     seed: u64,
 }
@@ -137,8 +137,8 @@ pub fn run(options: &Options) -> Outcome {
     let counter = counts::Counter::new(options.counts.clone());
     let served = match &options.kind {
         Kind::Null(body) => {
-            let answer = http::answer(&body.bytes()?, &body.content_type, 200, body.close);
-            floor::serve(&listener, &answer, body.close, counter)
+            let response = http::response(&body.bytes()?, &body.content_type, 200, body.close);
+            floor::serve(&listener, &response, body.close, counter)
         }
         Kind::Relay { to } => relay::serve(&listener, to, counter),
         Kind::Respond(respond) => {
@@ -177,5 +177,5 @@ pub fn run(options: &Options) -> Outcome {
         }
     };
     served.map_err(broke)?;
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use abilities::skipped;
 use sluice_load::result::{CellState, Load, RunResult};
-use world::{Backend, Folder, hit, lab, port, told};
+use world::{Backend, Folder, hit, lab, output_text, port};
 
 fn read(path: &str) -> RunResult {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -43,7 +43,7 @@ fn the_limit_of_a_slow_server_is_found() {
         "--json",
         &json,
     ]);
-    let text = told(&output);
+    let text = output_text(&output);
     assert!(text.contains("closed loop: "), "{text}");
     let result = read(&json);
     assert!(result.cells.len() >= 5, "{text}");
@@ -63,11 +63,9 @@ fn the_limit_of_a_slow_server_is_found() {
         "{text}"
     );
     let report = lab(&["report", &json, "--html", "--out", &folder.file("out")]);
-    assert!(report.status.success(), "{}", told(&report));
+    assert!(report.status.success(), "{}", output_text(&report));
     let page = fs::read_to_string(folder.file("out/report.html")).unwrap();
-    assert!(
-        page.contains("<h2>Against the offered rate</h2>") && page.contains("class=\"diagonal\"")
-    );
+    assert!(page.contains("<h2>By offered rate</h2>") && page.contains("class=\"diagonal\""));
 }
 
 #[test]
@@ -84,23 +82,23 @@ fn a_promise_that_no_server_keeps_ends_with_1() {
         "100ms",
     ];
     let output = lab(&words);
-    let text = told(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("broken: ") && text.contains("no rate keeps the promise"),
+        text.contains("broken: ") && text.contains("no rate meets the objective"),
         "{text}"
     );
     let output = lab(&["find-limit", &backend.url("/"), "--rate", "5"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        told(&output).contains("--rate has no meaning here"),
+        output_text(&output).contains("--rate cannot be used here"),
         "{}",
-        told(&output)
+        output_text(&output)
     );
 }
 
 #[test]
-fn an_overload_is_a_curve_with_a_manner_and_a_recovery() {
+fn an_overload_has_a_curve_a_reaction_and_a_recovery() {
     let folder = Folder::new("break");
     let backend = Backend::start(&["respond", "--delay", "5ms"]);
     let json = folder.file("break.json");
@@ -117,7 +115,7 @@ fn an_overload_is_a_curve_with_a_manner_and_a_recovery() {
         &json,
     ];
     let output = lab(&words);
-    let text = told(&output);
+    let text = output_text(&output);
     assert_eq!(text.matches("/s due ").count(), 8, "{text}");
     let calm = ["holds: ", "sheds: ", "queues: "]
         .iter()
@@ -163,7 +161,7 @@ order = "rps(fast) > rps(slow)"
 /// Runs the program, which should exit with this code and print these texts.
 fn asked(words: &[&str], code: i32, parts: &[&str]) {
     let output = lab(words);
-    let text = told(&output);
+    let text = output_text(&output);
     assert_eq!(output.status.code(), Some(code), "{words:?}\n{text}");
     for part in parts {
         assert!(text.contains(part), "{words:?}: `{part}` in\n{text}");
@@ -206,7 +204,7 @@ fn keys_work(folder: &Folder, page: &str) {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let (_, list) = text
         .split_once("<pre id=\"keys-told\">")
-        .unwrap_or_else(|| panic!("the page told nothing: {}", told(&output)));
+        .unwrap_or_else(|| panic!("the page told nothing: {}", output_text(&output)));
     assert!(!list.contains("WRONG"), "{list}");
     // Theme, charts, and the subject buttons were all there.
     for part in ["ok t goes to dark", "ok chart 2 escape", "ok button on"] {
@@ -221,7 +219,7 @@ fn results_are_compared_judged_explained_and_reported() {
     fs::write(&file, TWO).unwrap();
     let out = folder.file("out");
     let run = lab(&["run", &file, "--out", &out]);
-    assert!(run.status.success(), "{}", told(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
     world::quiet(&out);
     asked(
         &["compare", &out, "--subjects", "fast,slow"],
@@ -238,7 +236,7 @@ fn results_are_compared_judged_explained_and_reported() {
     asked(
         &["explain", &out, "subject=slow"],
         0,
-        &["2 clients always asking"],
+        &["2 clients in a closed loop"],
     );
     asked(
         &["explain", &out, "subject=nobody"],
@@ -303,9 +301,9 @@ fn messages_come_back_through_the_program() {
     let output = lab(&["hit", &plain.url("/"), "--websocket", "-n", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        told(&output).contains("status 200 instead of 101"),
+        output_text(&output).contains("status 200 instead of 101"),
         "{}",
-        told(&output)
+        output_text(&output)
     );
 }
 
@@ -329,7 +327,7 @@ fn gaps_of_events_are_measured_through_the_program() {
         "{text}"
     );
     let output = lab(&["hit", &backend.url("/"), "--sse", "--rate", "5"]);
-    assert_eq!(output.status.code(), Some(2), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", output_text(&output));
 }
 
 #[test]
@@ -344,19 +342,22 @@ fn idle_connections_are_held_beside_and_weighed() {
         held.lost.is_empty() && held.rss_with_bytes.is_some(),
         "{text}"
     );
-    assert!(text.contains("200 of 200 idle open to the end"), "{text}");
+    assert!(
+        text.contains("200 of 200 idle open until the end"),
+        "{text}"
+    );
     assert!(text.contains("memory of the server: "), "{text}");
     assert_eq!(load(&result).failed(), 0);
 }
 
 #[test]
-fn what_is_not_spoken_yet_is_named() {
+fn unsupported_protocols_are_named() {
     for (words, part) in [
         (&["--h3"][..], "HTTP/3"),
-        (&["--h2", "--idle", "5"], "leave out --h2"),
+        (&["--h2", "--idle", "5"], "remove --h2"),
         (
             &["--engine", "wrk", "--websocket"],
-            "the lab's own engine only",
+            "only with the lab's own load generator",
         ),
     ] {
         let backend = Backend::start(&["respond"]);
@@ -367,9 +368,13 @@ fn what_is_not_spoken_yet_is_named() {
             output.status.code(),
             Some(2),
             "{words:?}: {}",
-            told(&output)
+            output_text(&output)
         );
-        assert!(told(&output).contains(part), "{words:?}: {}", told(&output));
+        assert!(
+            output_text(&output).contains(part),
+            "{words:?}: {}",
+            output_text(&output)
+        );
     }
 }
 
@@ -383,7 +388,7 @@ fn installed(program: &str) -> bool {
 }
 
 #[test]
-fn what_another_program_cannot_measure_reads_not_measured() {
+fn unmeasured_fields_of_other_generators_read_not_measured() {
     let folder = Folder::new("tools");
     let backend = Backend::start(&["respond", "--body", "hello"]);
     for tool in ["wrk", "hey", "ab", "h2load"] {
@@ -422,7 +427,7 @@ fn what_another_program_cannot_measure_reads_not_measured() {
             "--out",
             &folder.file(tool),
         ]);
-        assert!(report.status.success(), "{}", told(&report));
+        assert!(report.status.success(), "{}", output_text(&report));
         let page = fs::read_to_string(format!("{}/report.html", folder.file(tool))).unwrap();
         assert!(
             page.contains(&format!("<dt>Not measured by {tool}</dt>")),
@@ -447,7 +452,7 @@ fn two(dir: &str, tls: u16, clear: u16) -> String {
 }
 
 #[test]
-fn nginx_answers_over_http2() {
+fn nginx_is_measured_over_http2() {
     if !installed("nginx") {
         return;
     }
@@ -535,17 +540,17 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
     fs::write(folder.file("conf.d/site.conf"), site).unwrap();
     let (file, from) = (folder.file("mine.toml"), folder.file("nginx.conf"));
     let output = lab(&["init", &from, "--out", &file]);
-    let text = told(&output);
+    let text = output_text(&output);
     assert!(output.status.success(), "{text}");
     assert!(
-        text.contains("left out: location ~ [.]php$") && text.contains("5 places"),
+        text.contains("omitted: location ~ [.]php$") && text.contains("5 locations"),
         "{text}"
     );
     let again = lab(&["init", &from, "--out", &file]);
     assert!(
-        told(&again).contains("--force writes over it"),
+        output_text(&again).contains("--force overwrites it"),
         "{}",
-        told(&again)
+        output_text(&again)
     );
     let made = fs::read_to_string(&file).unwrap();
     for part in [
@@ -558,7 +563,7 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
         assert!(made.contains(part), "`{part}` in\n{made}");
     }
     let plan = lab(&["run", &file, "--plan"]);
-    assert!(plan.status.success(), "{}", told(&plan));
+    assert!(plan.status.success(), "{}", output_text(&plan));
     if !installed("nginx") {
         return;
     }
@@ -578,7 +583,7 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
         "200ms",
     ];
     let run = lab(&words);
-    assert!(run.status.success(), "{}", told(&run));
+    assert!(run.status.success(), "{}", output_text(&run));
     let result = read(&format!("{out}/result.json"));
     assert_eq!(result.cells.len(), 5);
     for cell in &result.cells {
@@ -587,7 +592,7 @@ fn an_experiment_is_made_for_an_nginx_conf_and_runs_as_written() {
             CellState::Measured,
             "{:?}: {}",
             cell.axes,
-            told(&run)
+            output_text(&run)
         );
         let block = &cell.blocks[0];
         assert!(
@@ -618,11 +623,11 @@ fn an_experiment_is_made_for_each_server_of_caddy_s_json() {
     fs::write(folder.file("site.json"), config).unwrap();
     let file = folder.file("mine.toml");
     let output = lab(&["init", &folder.file("site.json"), "--out", &file]);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert!(
-        told(&output).contains("left out: web: a route for `header`"),
+        output_text(&output).contains("omitted: web: a route for `header`"),
         "{}",
-        told(&output)
+        output_text(&output)
     );
     let made = fs::read_to_string(&file).unwrap();
     for part in [
@@ -648,8 +653,8 @@ fn an_experiment_is_made_for_each_server_of_caddy_s_json() {
     );
     let plan = lab(&["run", &file, "--plan"]);
     assert!(
-        plan.status.success() && told(&plan).contains("18 cells x 5 blocks"),
+        plan.status.success() && output_text(&plan).contains("18 cells x 5 blocks"),
         "{}",
-        told(&plan)
+        output_text(&plan)
     );
 }

@@ -56,8 +56,8 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         (output.status.code(), text)
     };
-    let (code, told) = again(&[]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, output_text) = again(&[]);
+    assert_eq!(code, Some(0), "{output_text}");
     let new: RunResult =
         serde_json::from_slice(&fs::read(format!("{out}-again/result.json")).unwrap()).unwrap();
     let ids = |result: &RunResult| -> Vec<String> {
@@ -65,15 +65,15 @@ fn made_once_more(file: &str, out: &str, result: &RunResult) {
     };
     assert_eq!(ids(&new), ids(result));
     fs::write(file, EXPERIMENT.replace("400ms", "410ms")).unwrap();
-    let (code, told) = again(&["--plan"]);
+    let (code, output_text) = again(&["--plan"]);
     assert!(
-        code == Some(2) && told.contains("has changed since"),
-        "{told}"
+        code == Some(2) && output_text.contains("has changed since"),
+        "{output_text}"
     );
-    let (code, told) = again(&["--plan", "--force"]);
+    let (code, output_text) = again(&["--plan", "--force"]);
     assert!(
-        code == Some(0) && told.contains("--only subject=floor,absent"),
-        "{told}"
+        code == Some(0) && output_text.contains("--only subject=floor,absent"),
+        "{output_text}"
     );
     fs::write(file, EXPERIMENT).unwrap();
 }
@@ -144,7 +144,7 @@ fn an_experiment_runs_from_its_file_to_its_result() {
 }
 
 #[test]
-fn a_server_that_answers_wrongly_did_not_start() {
+fn a_server_with_a_wrong_response_did_not_start() {
     let folder = Folder::new("liar");
     let file = folder.file("own.toml");
     fs::write(&file, EXPERIMENT).unwrap();
@@ -162,7 +162,7 @@ fn a_server_that_answers_wrongly_did_not_start() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
-        text.contains("did not start: no right answer") && text.contains("another body"),
+        text.contains("did not start: no correct response") && text.contains("another body"),
         "{text}"
     );
 }
@@ -188,7 +188,7 @@ fn uploads_arrive_as_they_were_sent() {
 }
 
 #[test]
-fn faults_on_purpose_are_seen_as_what_they_are() {
+fn injected_faults_are_classified_correctly() {
     let folder = Folder::new("faults");
     // A seed whose first response is complete: a URL without a response is not loaded.
     let words = [
@@ -423,7 +423,7 @@ fn installed(program: &str) -> bool {
 }
 
 #[test]
-fn every_scenario_has_right_answers_before_any_load() {
+fn every_scenario_passes_its_check_before_any_load() {
     let folder = Folder::new("scenarios-check");
     let out = folder.file("out");
     let words = ["run", "scenarios", "--check", "--out", &out, "-c", "2"];
@@ -432,7 +432,7 @@ fn every_scenario_has_right_answers_before_any_load() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // nginx and sluice may not be installed here; those that are pass.
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("right, 0 not, "), "{text}");
+    assert!(text.contains("correct, 0 wrong, "), "{text}");
     for test in [
         "synthetic",
         "html-large",
@@ -444,7 +444,7 @@ fn every_scenario_has_right_answers_before_any_load() {
             .lines()
             .find(|line| line.starts_with(&format!("2 floor {test} ")));
         assert!(
-            line.is_some_and(|line| line.contains("right after")),
+            line.is_some_and(|line| line.contains("correct after")),
             "{text}"
         );
     }
@@ -482,7 +482,7 @@ fn every_kind_of_scenario_is_loaded() {
         assert!(load.ok > 0 && load.failed() == 0, "{:?}: {text}", cell.axes);
         let wrong = block.checks.iter().find(|check| check.holds == Some(false));
         assert_eq!(wrong, None, "{:?}: {text}", cell.axes);
-        let each = load.connections.answered as f64 / load.connections.opened.max(1) as f64;
+        let each = load.connections.responses as f64 / load.connections.opened.max(1) as f64;
         let alpn = load.connections.alpn.as_deref();
         match cell.axis("test") {
             "tls-synthetic" => assert!(load.connections.tls_version.is_some(), "{text}"),
@@ -565,8 +565,8 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
     child.wait().unwrap();
     eventually("the folder is removed", || !dir.exists());
     let left = || {
-        let told = fs::read_dir("/proc").unwrap().flatten();
-        let lines = told.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
+        let output_text = fs::read_dir("/proc").unwrap().flatten();
+        let lines = output_text.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
         let name = dir.display().to_string();
         lines
             .filter(|line| String::from_utf8_lossy(line).contains(&name))
@@ -640,27 +640,27 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("no-such-python: No such file"), "{text}");
-    assert!(text.contains("python: not had, see above"), "{text}");
+    assert!(text.contains("python: not installed, see above"), "{text}");
     // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));
     assert_eq!(program.is_file(), installed("go"), "{text}");
 }
 
 #[test]
-fn strangers_are_not_loaded_and_mistakes_are_told() {
-    for (words, told) in [
+fn other_hosts_are_not_loaded_and_mistakes_are_reported() {
+    for (words, message) in [
         (&["hit", "http://192.0.2.1/"][..], "--i-own-this-host"),
         (&["hit", "http://127.0.0.1:1/"][..], "connection refused"),
-        (&["run", "no-such.toml"][..], "built in are"),
+        (&["run", "no-such.toml"][..], "built in:"),
         (&["rerun", "no-such.json"][..], "No such file"),
         (
             &["run", "000", "--only", "subject=nobody"][..],
-            "no cell is left",
+            "no cells left",
         ),
     ] {
         let output = Command::new(LAB).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(told), "{text}");
+        assert!(text.contains(message), "{text}");
     }
 }

@@ -11,15 +11,15 @@ use sluice_model::Config;
 use crate::messages::Failed;
 
 /// Timeout for a response: a reload opens files and may fetch nothing, so this is ample.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum size of a response.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
+const RESPONSE_BYTES_MAX: u64 = 64 << 20;
 
 /// The address of the admin endpoint: the given one, else the one in the configuration, else the default.
-pub fn address(told: Option<&str>, config: Option<&Config>) -> Result<String, Failed> {
-    if let Some(told) = told {
-        return Ok(told.to_owned());
+pub fn address(given: Option<&str>, config: Option<&Config>) -> Result<String, Failed> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
     }
     let admin = config.and_then(|config| config.admin.as_ref());
     match admin {
@@ -83,10 +83,10 @@ impl Client {
         if (200..300).contains(&status) {
             return Ok(body.to_vec());
         }
-        let told = serde_json::from_slice::<serde_json::Value>(body).ok();
-        let told = told.and_then(|value| value.get("error")?.as_str().map(str::to_owned));
-        Err(Failed::new(match told {
-            Some(told) => format!("the server refused: {told}"),
+        let given = serde_json::from_slice::<serde_json::Value>(body).ok();
+        let given = given.and_then(|value| value.get("error")?.as_str().map(str::to_owned));
+        Err(Failed::new(match given {
+            Some(given) => format!("the server refused: {given}"),
             None => format!("the server responded with status {status}"),
         }))
     }
@@ -95,11 +95,11 @@ impl Client {
         if let Some(path) = self.address.strip_prefix("unix/") {
             let path = path.split('|').next().unwrap_or_default();
             let stream = UnixStream::connect(path)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(TIMEOUT))?;
             return talk(stream, head, body);
         }
         let stream = TcpStream::connect(self.host())?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         talk(stream, head, body)
     }
 
@@ -122,7 +122,7 @@ fn talk(mut stream: impl Read + Write, head: &[u8], body: &[u8]) -> io::Result<V
     // A server that rejects a body may close before it has read all of it; its response is still valid.
     let written = stream.write_all(body);
     let mut raw = Vec::new();
-    match stream.take(ANSWER_BYTES_MAX).read_to_end(&mut raw) {
+    match stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut raw) {
         Ok(0) => written.and(Err(io::ErrorKind::UnexpectedEof.into())),
         Ok(_) => Ok(raw),
         Err(_) if !raw.is_empty() => Ok(raw),
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_taken_apart() {
+    fn responses_are_parsed() {
         let raw = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}";
         assert_eq!(response(raw), Some((400, &b"{}"[..])));
         assert_eq!(response(b"SSH-2.0\r\n\r\n"), None);

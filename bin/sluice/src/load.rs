@@ -21,13 +21,13 @@ use crate::messages::{Failed, MessageFormat};
 /// The language of a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Adapter {
-    /// Caddy's configuration language.
+    /// A Caddyfile.
     Caddyfile,
-    /// The language of Caddy 0 and 1, which is also recognised by itself.
+    /// A Caddyfile of Caddy 0 or 1 (detected automatically).
     Caddy1,
-    /// The model itself: Caddy's JSON.
+    /// Caddy's JSON.
     Json,
-    /// nginx's configuration language.
+    /// An nginx.conf.
     Nginx,
 }
 
@@ -163,9 +163,7 @@ impl Source {
         let bytes = bytes.map_err(|error| Failed::new(unread(Path::new(&name), &error)))?;
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            Failed::new(format!(
-                "{name} is not UTF-8: byte {at} belongs to no character"
-            ))
+            Failed::new(format!("{name} is not valid UTF-8 (at byte {at})"))
         })?;
         Ok((name, text))
     }
@@ -394,7 +392,7 @@ fn json_report(name: &str, text: &str, error: &ConfigError) -> Report {
             message,
         } => {
             let at = offset(text, *line, *column);
-            let help = "for a Caddyfile add `--adapter caddyfile`";
+            let help = "if it is a Caddyfile, add `--adapter caddyfile`";
             Diagnostic::error("invalid-json", "the configuration is not JSON")
                 .at(Span::new(source, at, at + 1), message)
                 .help(help)

@@ -93,7 +93,7 @@ impl Failed {
         Failed {
             text: render(report, format),
             gist: gist.unwrap_or(Gist {
-                title: "it is refused".to_owned(),
+                title: "the configuration is rejected".to_owned(),
                 place: None,
             }),
         }
@@ -115,7 +115,7 @@ impl Failed {
             let origin = origin.and_then(|(id, written)| written.origins.find(id));
             if let Some(origin) = origin {
                 diagnostic = diagnostic
-                    .at(origin.place.span, "asked for here")
+                    .at(origin.place.span, "configured here")
                     .imported(origin.place.import);
             } else if !refusal.place.is_empty() {
                 diagnostic = diagnostic.note(format!("at {} of `sluice adapt`", refusal.place));

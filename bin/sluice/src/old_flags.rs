@@ -6,14 +6,14 @@ use crate::messages::Failed;
 const FLAGS: &[(&str, &str)] = &[
     (
         "agree",
-        "leave it out: running the server agrees to the terms",
+        "remove it: running the server means agreeing to the CA's terms",
     ),
     ("ca", "write `acme_ca {}` into the global options"),
-    ("catimeout", "leave it out"),
+    ("catimeout", "remove it"),
     ("conf", "write `sluice run --config {}`"),
     (
         "cpu",
-        "set the variable SLUICE_WORKERS to a number of threads",
+        "set the environment variable SLUICE_WORKERS to the number of threads",
     ),
     (
         "disable-http-challenge",
@@ -45,10 +45,10 @@ const FLAGS: &[(&str, &str)] = &[
     ("plugins", "write `sluice list-modules`"),
     ("port", "write the port in front of the site block"),
     ("quic", "write `protocols` into the global option `servers`"),
-    ("quiet", "leave it out"),
+    ("quiet", "remove it"),
     ("revoke", "remove the certificate from the storage"),
     ("root", "write `sluice file-server --root {}`"),
-    ("type", "leave it out"),
+    ("type", "remove it"),
     ("validate", "write `sluice validate`"),
     ("version", "write `sluice version`"),
 ];

@@ -83,7 +83,7 @@ impl Watched {
 #[derive(Debug, Default)]
 struct Comparison {
     /// The state at the last reported change, or when they were read.
-    told: Views,
+    reported: Views,
     /// The state at the previous check.
     last: Views,
 }
@@ -92,16 +92,16 @@ impl Comparison {
     /// Whether the files differ from the last reported state, and have settled.
     fn is_change(&mut self, now: Views, read_at: SystemTime) -> bool {
         let read_at = read_at.checked_sub(CLOCK_TICK).unwrap_or(read_at);
-        self.told.retain(|file, _| now.contains_key(file));
+        self.reported.retain(|file, _| now.contains_key(file));
         for (file, looks) in &now {
             // A file written after it was read counts as changed. In doubt, a change is reported once too often.
             let as_read = || looks.filter(|looks| looks.modified < read_at);
-            self.told.entry(file.clone()).or_insert_with(as_read);
+            self.reported.entry(file.clone()).or_insert_with(as_read);
         }
         let is_settled = now == self.last;
         self.last = now;
-        if is_settled && self.last != self.told {
-            self.told = self.last.clone();
+        if is_settled && self.last != self.reported {
+            self.reported = self.last.clone();
             return true;
         }
         false
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once_when_the_file_has_settled() {
+    fn a_change_is_reported_once_when_the_file_has_settled() {
         let mut comparison = Comparison::default();
         let mut look = |size, seconds| comparison.is_change(view(size, seconds), read_at(10));
         assert!(!look(1, 5));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_while_it_was_read_is_told() {
+    fn a_change_during_reading_is_reported() {
         let mut comparison = Comparison::default();
         assert!(!comparison.is_change(view(1, 10), read_at(10)));
         assert!(comparison.is_change(view(1, 10), read_at(10)));
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_appears_is_told() {
+    fn a_new_file_is_reported() {
         let mut comparison = Comparison::default();
         let missing = || Views::from([("a".to_owned(), None)]);
         assert!(!comparison.is_change(missing(), read_at(10)));

@@ -50,7 +50,7 @@ pub fn load() -> Result<Loaded, Failed> {
                 { "handle": [{
                     "handler": "static_response",
                     "status_code": 403,
-                    "body": "Nothing is configured here yet.\n",
+                    "body": "Nothing is configured yet.\n",
                 }] },
             ],
         } } } },
@@ -75,7 +75,7 @@ pub fn is_welcome(config: &Config) -> bool {
 pub fn explain(failed: Failed) -> Failed {
     failed
         .help(format!("without a Caddyfile sluice serves its welcome page on {LISTEN}"))
-        .help(format!("write a {ADJACENT} here with another address, for example `:8081` and below it `respond \"Hello\"`"))
+        .help(format!("create a {ADJACENT} with another address, for example `:8081` and below it `respond \"Hello\"`"))
 }
 
 /// The page as a response body, with braces escaped: they would be placeholders.

@@ -219,7 +219,7 @@ impl Arguments<'_> {
             let index = &dotted[..dotted.find('}')?];
             if index.parse::<usize>().is_ok() {
                 let title = format!("`{}` is an old form", shown(placeholder));
-                let found = word.warning("args-deprecated", title, "still understood");
+                let found = word.warning("args-deprecated", title, "deprecated, but supported");
                 report.push(
                     found
                         .help(format!("write `{{args[{index}]}}`"))
@@ -246,8 +246,11 @@ impl Arguments<'_> {
     fn out_of_range(&self, word: &Token, placeholder: &str) -> Diagnostic {
         let count = self.words.len();
         let plural = if count == 1 { "" } else { "s" };
-        let title = format!("`{}` has no argument to stand for", shown(placeholder));
-        let label = format!("the import gives {count} argument{plural}, counted from 0");
+        let title = format!(
+            "`{}` refers to an argument that does not exist",
+            shown(placeholder)
+        );
+        let label = format!("the import has {count} argument{plural}, counted from 0");
         word.warning("args-out-of-range", title, label)
             .imported(Some(self.import))
             .note("it stays in the configuration as text")
@@ -255,10 +258,13 @@ impl Arguments<'_> {
     }
 
     fn not_understood(&self, word: &Token, placeholder: &str, index: &str) -> Diagnostic {
-        let title = format!("`{}` is not understood as an argument", shown(placeholder));
+        let title = format!(
+            "`{}` is not a valid argument placeholder",
+            shown(placeholder)
+        );
         let (label, help) = if in_range_form(index) {
             (
-                "several arguments need a word of their own",
+                "a range of arguments must be a word of its own",
                 "put spaces around it",
             )
         } else {

@@ -20,7 +20,7 @@ const NEWLINES_MAX: usize = 2;
 /// difference.
 const NEWLINES_BEHIND_COMMENT_MAX: usize = 3;
 
-/// The text in its customary layout, or the mistakes that keep its words from being told apart.
+/// The text in its customary layout, or the mistakes that prevent it from being split into words.
 pub fn format(name: &str, text: &str) -> Result<String, Box<Report>> {
     let mut report = Report::new();
     let source = report.sources.add(name, text);

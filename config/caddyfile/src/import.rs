@@ -98,7 +98,7 @@ impl Parser<'_> {
         if has_class || wild('*') > 1 || wild('?') > 1 {
             let title = format!("import pattern `{}` cannot be used", shown(&name.text));
             let label = if has_class {
-                "`[…]` is not understood in imports"
+                "`[…]` is not supported in imports"
             } else {
                 "more than one `*` or `?`"
             };
@@ -168,7 +168,7 @@ impl Parser<'_> {
             return true;
         }
         if chain.len() >= IMPORT_DEPTH_MAX {
-            let title = format!("more than {IMPORT_DEPTH_MAX} imports inside each other");
+            let title = format!("imports are nested more than {IMPORT_DEPTH_MAX} levels deep");
             let found = name.error("import-too-deep", title, "not followed any further");
             self.report
                 .push(found.help("import the innermost part directly"));
@@ -181,7 +181,7 @@ impl Parser<'_> {
         let shown_name = shown(&name.text);
         if name.text.contains(['*', '?']) {
             let title = format!("no file matches the import pattern `{shown_name}`");
-            let found = name.warning("import-matches-nothing", title, "brings nothing");
+            let found = name.warning("import-matches-nothing", title, "imports nothing");
             return self.report.push(found);
         }
         let title = format!("no snippet or file is named `{shown_name}`");
@@ -213,7 +213,7 @@ impl Parser<'_> {
 
     fn report_too_many_words(&mut self, name: &Token) {
         self.exhausted = true;
-        let title = format!("imports bring more than {WORDS_MAX} words");
+        let title = format!("imports add up to more than {WORDS_MAX} words");
         let found = name.error(
             "too-many-words",
             title,

@@ -170,7 +170,7 @@ impl Lexer<'_> {
         let closing = self.text.span(self.at - 1..self.at + c.len_utf8());
         let found = Diagnostic::warning("quote-needs-space", "a word touches a closing quote")
             .at(closing, "read as two words")
-            .help("put a space behind the closing quote, or write \\\" for a quote in the text");
+            .help("put a space after the closing quote, or write \\\" for a quote in the text");
         let opening = self.text.span(opening..opening + 1);
         let found = match self.first_wrapped_quote {
             Some(wrapped) if wrapped == opening => {
@@ -188,17 +188,19 @@ impl Lexer<'_> {
             Quote::None | Quote::Double | Quote::Heredoc => ("double quotes", '"'),
         };
         let opening = self.text.span(quote_at..quote_at + 1);
-        let mut found =
-            Diagnostic::error("unterminated-quote", format!("a text in {kind} has no end"))
-                .at(opening, "opened here, and never closed")
-                .help(format!("add the closing {end}"));
+        let mut found = Diagnostic::error(
+            "unterminated-quote",
+            format!("a text in {kind} is not closed"),
+        )
+        .at(opening, "opened here, and never closed")
+        .help(format!("add the closing {end}"));
         if let Some(suspect) = self
             .first_wrapped_quote
             .filter(|suspect| *suspect != opening)
         {
             found = found.also(
                 suspect,
-                "or is this one's end missing, which comes lines later?",
+                "or the closing quote is missing here: this text ends several lines below",
             );
         }
         self.say(found);
@@ -313,7 +315,7 @@ impl Lexer<'_> {
                     let name = shown(name);
                     let title = format!("environment variable `{name}` is not set");
                     Diagnostic::warning("unset-variable", title)
-                        .at(finding.span, "stands for nothing")
+                        .at(finding.span, "expands to nothing")
                         .help(format!("set {name}, or write {{${name}:default}}"))
                 }
                 FindingKind::TooLarge => {

@@ -188,11 +188,7 @@ impl Grouping<'_> {
 
     fn close(&mut self, brace: Token) {
         let Some(open) = self.open.pop() else {
-            let found = brace.error(
-                "unexpected-brace",
-                "a `}` closes nothing",
-                "no block is open",
-            );
+            let found = brace.error("unexpected-brace", "unmatched `}`", "no block is open");
             return self
                 .report
                 .push(found.help("remove it, or add the `{` it belongs to"));
@@ -294,11 +290,9 @@ impl Grouping<'_> {
             return;
         };
         let title = "a `{` is never closed";
-        let mut found = last
-            .brace
-            .error("unclosed-brace", title, "no `}` follows for it");
+        let mut found = last.brace.error("unclosed-brace", title, "no matching `}`");
         for open in self.open.iter().rev().skip(1).take(3) {
-            found = found.also(open.brace.span, "nor for this one");
+            found = found.also(open.brace.span, "no matching `}` here either");
         }
         let source = self.report.sources.source(last.brace.span.source);
         let mut from = last.brace.span.start;
@@ -306,7 +300,7 @@ impl Grouping<'_> {
             let line = source.position(opening.span.start).line;
             let label = format!("closes the block of line {line}, but is not indented like it");
             from = from.min(opening.span.start);
-            found = found.also(opening.span, "or is the `}` of this one missing?");
+            found = found.also(opening.span, "or the `}` of this block is missing");
             found = found.also(*closing, label);
         }
         let end = u32::try_from(source.text().len()).expect("texts are shorter than 4 GiB");
@@ -319,9 +313,9 @@ impl Grouping<'_> {
 
 /// Reports a block inside too many others.
 pub(crate) fn report_too_deep(opening: &Token, report: &mut Report) {
-    let title = format!("more than {BLOCK_DEPTH_MAX} blocks inside each other");
-    let found = opening.error("nesting-too-deep", title, "one too many");
-    report.push(found.help("leave out some blocks around it"));
+    let title = format!("blocks are nested more than {BLOCK_DEPTH_MAX} levels deep");
+    let found = opening.error("nesting-too-deep", title, "one argument too many");
+    report.push(found.help("reduce the nesting of blocks"));
 }
 
 /// Reports an opening brace that starts a line inside a block.

@@ -321,8 +321,7 @@ impl Parser<'_> {
                     shown(&word.text)
                 );
                 let found = word.error("comma-needs-space", title, "read as one address");
-                self.report
-                    .push(found.help("put a space behind each comma"));
+                self.report.push(found.help("put a space after each comma"));
             }
             if word.quote == Quote::None && word.text.ends_with('{') {
                 let title = format!("site address `{}` ends with a brace", shown(&word.text));
@@ -448,10 +447,10 @@ impl Parser<'_> {
         let first = &line.words[0];
         if let Some(key) = block_placeholder(first) {
             let title = format!(
-                "`{}` stands outside a snippet or imported file",
+                "`{}` is used outside a snippet or imported file",
                 shown(&first.text)
             );
-            let found = first.error("block-outside-import", title, "no import gives it a block");
+            let found = first.error("block-outside-import", title, "no import passes a block");
             let wanted = if key.is_empty() {
                 "the block"
             } else {
@@ -502,7 +501,7 @@ impl Parser<'_> {
         if let (true, Some(closing)) = (body.closes_behind_words, body.closing) {
             let title = "a closing brace must stand alone on its line";
             let found = Diagnostic::error("brace-not-alone", title)
-                .at(closing, "behind other words")
+                .at(closing, "after other words")
                 .imported(body.opening.import)
                 .help("put the `}` on the next line");
             self.report.push(found);

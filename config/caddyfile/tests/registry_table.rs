@@ -1,4 +1,4 @@
-//! `docs/reference/caddyfile-directives.md` is generated from the registry: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
+//! `docs/reference/caddyfile-directives.md` is generated from the definitions: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
 //! checks that the server does what the table says.
 
 #[path = "../../tests/support.rs"]
@@ -10,42 +10,42 @@ use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{Entry, Table, Verdict, directives, global_tables, site_tables};
 
 const HEAD: &str = "\
-# What a Caddyfile can say
+# Caddyfile directives
 
-Every directive, option, matcher and short placeholder of Caddy 2.11, and what sluice makes of it. This page is made from
-`config/caddyfile/src/registry` by `BLESS=1 cargo test -p sluice-caddyfile --test registry_table`.
+Every directive, option, matcher and short placeholder of Caddy 2.11, and whether sluice supports it. This page is generated from
+the definitions in `config/caddyfile/src/lower` by `BLESS=1 cargo test -p sluice-caddyfile --test registry_table`.
 
-- **works**: it does what it says.
-- **in part**: it does what is named.
-- **no effect**: it is read and changes nothing; what holds in its place is named.
-- **refused**: the line is a mistake here, and the message says what to write instead.
+- **works**: supported as Caddy documents it.
+- **in part**: the listed part is supported.
+- **no effect**: accepted with a warning and ignored; the table says what applies instead.
+- **refused**: an error, and the message says what to write instead.
 ";
 
 const OURS: &str = "
 ## Not in Caddy itself
 
-Our own words, and those of a plugin that people know. They are not counted.
+sluice's own directives and options, and those of a well-known plugin. They are not counted.
 ";
 
 const PLUGINS: &str = "
 ## Only with a plugin
 
-Caddy as it is released refuses these lines: each names a module that a plugin has to bring. Here the message names the
-line. They are not counted.
+Caddy without plugins rejects these lines: each names a module that only a plugin provides. sluice rejects them as well and names
+the line. They are not counted.
 ";
 
 const UNRELEASED: &str = "
 ## Not in a released Caddy
 
-Caddy 2.11.4 refuses these lines; they stand in documents about it, old or early ones. Here the message names the line
-and says what to write instead. They are not counted.
+Caddy 2.11.4 rejects these lines; they occur in documents about older or unreleased versions. sluice names the line and says what
+to write instead. They are not counted.
 ";
 
 fn verdict(entry: &Entry) -> String {
     match entry.verdict {
         Verdict::Works => "works".to_owned(),
         Verdict::Partly(which) => format!("**in part**: {which}"),
-        Verdict::Always(why) => format!("works, written or not: {why}"),
+        Verdict::Always(why) => format!("works (always on): {why}"),
         Verdict::NoEffect(instead) => format!("**no effect**: {instead}"),
         Verdict::Renamed(new) => format!("works; its new name is `{new}`"),
         Verdict::Unsupported(instead) | Verdict::Unreleased(instead) | Verdict::Plugin(instead) => {
@@ -122,8 +122,8 @@ fn table() -> String {
     let tenths = works * 1000 / all;
     writeln!(
         out,
-        "\n**{works} of {all} lines say works: {}.{} %.** Counted are the directives, options and matchers that Caddy \
-         2.11.4 takes as it is\nreleased, each where it may stand; what it refuses stands at the end of this page.",
+        "\n**{works} of {all} lines say works: {}.{} %.** The count covers the directives, options and matchers that Caddy \
+         2.11.4 accepts without plugins,\neach in every place where it is allowed; what it rejects is at the end of this page.",
         tenths / 10,
         tenths % 10
     )

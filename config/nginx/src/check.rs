@@ -164,7 +164,7 @@ fn judge(directive: &Directive, entry: &Entry, report: &mut Report) -> bool {
             format!("`{name}` is known, but not built yet"),
         )
         .at(place, format!("of {}", entry.module))
-        .help("remove it, or serve this with nginx until then"),
+        .help("remove it, or keep serving this with nginx for now"),
         Verdict::Refused(reason) => Diagnostic::error(
             "unsupported-directive",
             format!("`{name}` is not supported"),
@@ -195,8 +195,11 @@ fn takes(
         let found = match wants_block {
             true => Diagnostic::error("missing-block", format!("`{name}` has no block"))
                 .at(directive.span(), "`{` should follow"),
-            false => Diagnostic::error("unexpected-block", format!("`{name}` takes no block"))
-                .at(directive.span(), "`;` should follow"),
+            false => Diagnostic::error(
+                "unexpected-block",
+                format!("`{name}` does not accept a block"),
+            )
+            .at(directive.span(), "`;` should follow"),
         };
         report.push(found.imported(directive.name.import).help(usage(entry)));
         return false;

@@ -22,4 +22,4 @@ pub mod tree;
 pub use lower::{Adapted, Invocation, adapt, adapt_as};
 pub use parse::{COMMAND_LINE, Parsed, parse};
 pub use sluice_caddyfile::{DiskLoader, Loader, MemoryLoader};
-pub use translate::{Translated, UNTOLD, translate};
+pub use translate::{NOT_TRANSLATED, Translated, translate};

@@ -81,7 +81,7 @@ fn a_careful_file_has_nothing_to_be_found() {
 
 /// Syntax errors are reported as well, and the rules check the rest.
 #[test]
-fn mistakes_are_told_beside_findings() {
+fn mistakes_are_reported_beside_findings() {
     let text = "worker_processes auto; events { worker_connections 9; }\nhttp { server { \n";
     let slugs = found(text);
     assert!(slugs.contains(&"few-worker-connections"), "{slugs:?}");
@@ -91,9 +91,9 @@ fn mistakes_are_told_beside_findings() {
 /// `docs/reference/lint.md` is made from the rules: `BLESS=1` rewrites it.
 #[test]
 fn the_page_is_that_of_the_rules() {
-    let mut page = "# What `sluice lint` finds\n\nMade from `config/nginx/src/lint` by `BLESS=1 cargo test -p sluice-nginx --test lint`. \
-        `sluice lint nginx.conf` tells each place as `file:line:column` with its fix; it ends with 1 where anything was found, and \
-        `--json` gives the same for programs. What is wrong, and not only unwise, `sluice validate` tells.\n"
+    let mut page = "# Lint rules\n\n`sluice lint nginx.conf` reports each finding as `file:line:column` with a fix. It exits with 1 if it \
+        finds any; `--json` prints them for other programs. It finds valid but unwise lines; `sluice validate` finds mistakes.\n\n\
+        This page is generated from `config/nginx/src/lint` by `BLESS=1 cargo test -p sluice-nginx --test lint`.\n"
         .to_owned();
     for rule in RULES {
         let case = fs::read_to_string(folder().join(format!("{}.txt", rule.id)));

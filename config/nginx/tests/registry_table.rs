@@ -9,31 +9,31 @@ use sluice_nginx::registry::variables::{FAMILIES, NGINX_VERSION, VARIABLES, Vari
 use sluice_nginx::registry::{ENTRIES, Entry, Verdict};
 
 const HEAD: &str = "\
-# What an nginx.conf can say
+# Directives of nginx
 
-Every documented directive of nginx, and what sluice makes of it. This page is made from `config/nginx/src/registry` and
+Every documented directive of nginx, and whether sluice supports it. This page is generated from `config/nginx/src/registry` and
 `config/nginx/src/modules` by `BLESS=1 cargo test -p sluice-nginx --test registry_table`.
 
-- **works**: it does what nginx's documentation says.
-- **in part**: it does what is named.
-- **automatic**: it is taken, and its effect is always there.
-- **no effect**: it is read, changes nothing and is warned of; what holds in its place is named.
-- **only**: it works with these words and is refused by name with others.
-- **not yet**: the file is refused, and the message names the line.
-- **refused**: it will not come; the reason is named.
-- **ours**: nginx does not know it.
+- **works**: as nginx's documentation describes it.
+- **in part**: what the note lists works.
+- **automatic**: it is accepted, and its effect is always there.
+- **no effect**: it is accepted with a warning and changes nothing; the note says what happens instead.
+- **only**: these values work; others are rejected.
+- **not yet**: a file that uses it is rejected with the line.
+- **refused**: it will not be supported, for the reason in the note.
+- **ours**: a directive of sluice that nginx does not have.
 
-Defaults are those of nginx NGINX_VERSION. Paths that do not begin with a slash begin in the folder of the main file. Responses say
-`Server: sluice`, and the pages of errors say so at their foot; `server_tokens \"nginx\";` puts any other text there, which is how
-tools that compare both are satisfied.
+Defaults are those of nginx NGINX_VERSION. Relative paths start at the folder of the main file. Responses have the header `Server:
+sluice`, and error pages show it at the bottom; `server_tokens \"nginx\";` replaces it by another text, for tools that compare
+both.
 
 ## Patterns
 
-Patterns are those of PCRE, on bytes: with look arounds, references to groups, named groups, atomic groups and possessive
-repetitions; `$` also holds before a line feed at the end. Most run in linear time. Those that look around, refer back or do not
-give back are tried step by step, and a match that takes more than a million of them is given up: the response is
-500, a `map` gives its default, and `sluice_patterns_given_up_total` counts it. Recursions, conditions, callouts, verbs such as
-`(*UTF8)` and properties of characters are refused by name ([why](../decisions/0017-patterns-of-nginx.md)).
+Regular expressions have the syntax of PCRE, on bytes: with lookaround, backreferences, named groups, atomic groups and possessive
+quantifiers; `$` also matches before a line feed at the end. Most run in linear time. Those with lookaround, backreferences or atomic
+groups use backtracking, and a match that needs more than a million steps is aborted: the response is 500, a `map` gives its
+default, and `sluice_patterns_given_up_total` counts it. Recursion, conditions, callouts, verbs such as `(*UTF8)` and Unicode
+properties are rejected ([why](../decisions/0017-patterns-of-nginx.md)).
 
 ## Directives
 ";
@@ -71,7 +71,7 @@ fn count(out: &mut String) {
     writeln!(
         out,
         "\nOf {} directives {works} work, {partly} work in part, {always} are automatic, {idle} have no effect, {not_yet} \
-         are not built yet, {refused} are refused.",
+         are not supported yet, {refused} are refused.",
         ENTRIES.len()
     )
     .expect("text takes all");
@@ -100,7 +100,7 @@ fn table() -> String {
         let here = match variable {
             Variable::Placeholder(placeholder) => format!("works: `{{{placeholder}}}`"),
             Variable::Text(text) => format!("works: `{text}`"),
-            Variable::OfPlace(_) => "works: that of the place where it stands".to_owned(),
+            Variable::OfPlace(_) => "works: the value of the context".to_owned(),
             Variable::NotYet => "not yet".to_owned(),
         };
         writeln!(out, "| `${name}` | {here} |").expect("text takes all");

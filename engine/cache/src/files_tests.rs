@@ -160,7 +160,7 @@ fn open_handles_are_bounded() {
 }
 
 #[test]
-fn what_is_no_file_is_told_apart() {
+fn other_file_types_are_distinguished() {
     let (folder, files) = (Folder::new("kinds"), OpenFiles::default());
     folder.write("a", b"x");
     let open = |name: &str| files.open(&folder.path(name), Reach::Anywhere, at(0));

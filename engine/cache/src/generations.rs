@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_survives_a_flood() {
+    fn used_entries_survive_a_flood() {
         let mut map = Generations::default();
         map.insert(
             b"hot",

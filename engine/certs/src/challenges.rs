@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_challenge_is_answered_until_it_is_dropped() {
+    fn a_challenge_gets_its_response_until_it_is_dropped() {
         let challenges = Arc::new(Challenges::default());
         assert!(challenges.is_idle());
         let shown = challenges.show_http("tok-en_1", "tok-en_1.thumb").unwrap();

@@ -179,7 +179,7 @@ impl fmt::Display for CertsError {
             } => {
                 write!(f, "cannot {action} `{}`: {source}", path.display())
             }
-            CertsError::Signing(what) => write!(f, "making a certificate failed: {what}"),
+            CertsError::Signing(what) => write!(f, "cannot create a certificate: {what}"),
             CertsError::Subject(error) => error.fmt(f),
             CertsError::Authority {
                 issuer,
@@ -188,12 +188,12 @@ impl fmt::Display for CertsError {
                 ..
             } => match fault {
                 Fault::Unreachable => write!(f, "cannot reach CA `{issuer}`: {what}"),
-                Fault::Refused => write!(f, "CA `{issuer}` refuses: {what}"),
+                Fault::Refused => write!(f, "CA `{issuer}` refused: {what}"),
                 Fault::Busy => write!(f, "CA `{issuer}` asks to wait: {what}"),
             },
             CertsError::Setting { name, what } => write!(f, "`{name}` cannot be used: {what}"),
             CertsError::NoSystemStore => {
-                f.write_str("no certificate store of a kind that is known was found on this system")
+                f.write_str("found no supported trust store on this system")
             }
             CertsError::Command { command, what } => write!(f, "`{command}` failed: {what}"),
             CertsError::WrongPassword { key, passwords } => {
@@ -256,10 +256,13 @@ impl CertsError {
                 write!(f, "the private key in `{path}` cannot be used: {what}")
             }
             CertsError::NotAnAuthority(_) => {
-                write!(f, "the certificate in `{path}` may not sign others")
+                write!(f, "the certificate in `{path}` is not a CA certificate")
             }
             CertsError::Locked(_) => {
-                write!(f, "another process holds `{path}` for too long")
+                write!(
+                    f,
+                    "timed out waiting for another process to release `{path}`"
+                )
             }
             CertsError::Io { .. }
             | CertsError::Signing(_)
@@ -506,15 +509,15 @@ impl fmt::Display for Notice {
             }
             Notice::Removed { path } => {
                 let path = path.display();
-                write!(f, "`{path}` ended long ago and was removed from storage")
+                write!(f, "`{path}` expired long ago and was removed from storage")
             }
             Notice::FileRead { origin } => {
-                write!(f, "the certificate in `{origin}` has changed and is shown")
+                write!(f, "the changed certificate in `{origin}` was loaded")
             }
             Notice::FileUnusable { origin, why } => {
                 write!(
                     f,
-                    "the certificate in `{origin}` has changed and cannot be shown: {why}"
+                    "the certificate in `{origin}` has changed and cannot be used: {why}"
                 )
             }
             Notice::Replaced { subject, why } => {
@@ -531,13 +534,13 @@ impl fmt::Display for Notice {
             }
             Notice::TicketsNotShared { why } => write!(
                 f,
-                "the keys of session tickets are not shared with other instances: {why}"
+                "session ticket keys are not shared with other instances: {why}"
             ),
             Notice::Issued { subject, issuer } => {
-                write!(f, "issuer `{issuer}` made a certificate for `{subject}`")
+                write!(f, "issuer `{issuer}` issued a certificate for `{subject}`")
             }
             Notice::Passed { subject, why } => {
-                write!(f, "the next issuer is asked for `{subject}`: {why}")
+                write!(f, "trying the next issuer for `{subject}`: {why}")
             }
             Notice::NotIssued { subject, why, next } => {
                 let wait = next.duration_since(SystemTime::now()).unwrap_or_default();
@@ -548,11 +551,8 @@ impl fmt::Display for Notice {
                 )
             }
             Notice::RootMade { authority, path } => {
-                write!(
-                    f,
-                    "CA `{authority}` created a new root, `{}`",
-                    path.display()
-                )
+                let path = path.display();
+                write!(f, "CA `{authority}` created a new root, `{path}`")
             }
         }
     }

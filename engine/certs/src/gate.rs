@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gate_answers_challenges_and_nothing_else_and_closes() {
+    fn a_gate_serves_challenges_only_and_closes() {
         let challenges = Arc::new(Challenges::default());
         let _shown = challenges.show_http("tok", "tok.thumb").unwrap();
         let gate = Gate::open(GateKind::Http, "127.0.0.1", 0, &challenges).unwrap();

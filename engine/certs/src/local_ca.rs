@@ -202,7 +202,7 @@ impl LocalCa {
             },
         };
         if lifetime.until <= lifetime.from {
-            let what = "its signer ends before it begins".to_owned();
+            let what = "its issuer expires before it becomes valid".to_owned();
             return Err(CertsError::Signing(what));
         }
         let mut params = dated(lifetime);
@@ -721,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn authorities_of_somebody_else_can_be_used() {
+    fn foreign_cas_can_be_used() {
         let (test, own) = (TestCa::new(), TempFolder::new());
         let files = |name: &str| {
             let base = test.folder.path().join("pki/authorities/local");

@@ -29,7 +29,7 @@ pub struct SharedLock {
 
 impl Storage {
     /// Acquires the lock called `name` among all processes with this storage, waiting at most `patience`.
-    pub fn shared_lock(&self, name: &str, patience: Duration) -> Result<SharedLock, CertsError> {
+    pub fn shared_lock(&self, name: &str, timeout: Duration) -> Result<SharedLock, CertsError> {
         let folder = self.path("locks");
         create_folder(&folder)?;
         let path = folder.join(format!("{name}.lock"));
@@ -47,10 +47,10 @@ impl Storage {
                 let _ = fs::remove_file(&path);
                 continue;
             }
-            if began.elapsed() >= patience {
+            if began.elapsed() >= timeout {
                 return Err(CertsError::Locked(path));
             }
-            std::thread::sleep(LOCK_PAUSE.min(patience));
+            std::thread::sleep(LOCK_PAUSE.min(timeout));
         }
     }
 }

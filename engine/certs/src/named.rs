@@ -39,7 +39,7 @@ pub trait NamesPairs: Send + Sync {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName>;
 
     /// Called when a handshake fails because a pair is unavailable.
-    fn tell(&self, failed: &Unusable, ends: Ends);
+    fn log_failure(&self, failed: &Unusable, ends: Ends);
 }
 
 /// Why a handshake has no certificate.
@@ -53,7 +53,7 @@ pub enum Unusable {
         error: Arc<CertsError>,
     },
     /// Too many handshakes are waiting.
-    Crowded,
+    Overloaded,
 }
 
 /// Cache settings; no cache if `max` is 0.
@@ -114,12 +114,12 @@ impl Finding {
         let found = match self.state {
             Finds::Now(found) => found,
             // The sender is dropped without a result only if its thread panicked or could not be started.
-            Finds::Later(found) => found.await.unwrap_or(Err(Unusable::Crowded)),
+            Finds::Later(found) => found.await.unwrap_or(Err(Unusable::Overloaded)),
         };
         match found {
             Ok(pairs) => Some(pairs),
             Err(failed) => {
-                self.named.names.tell(&failed, self.ends);
+                self.named.names.log_failure(&failed, self.ends);
                 None
             }
         }
@@ -161,7 +161,7 @@ impl NamedPairs {
             return Finds::Now(Ok(pairs));
         }
         if state.waiting_count >= NAMED_WAITING_MAX {
-            return Finds::Now(Err(Unusable::Crowded));
+            return Finds::Now(Err(Unusable::Overloaded));
         }
         state.waiting_count += 1;
         let (sender, receiver) = oneshot::channel();
@@ -206,7 +206,7 @@ impl NamedPairs {
             };
             drop(state);
             let read = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.read(&names)));
-            let found = read.unwrap_or(Err(Unusable::Crowded));
+            let found = read.unwrap_or(Err(Unusable::Overloaded));
             let mut state = self.state();
             let waiters = state.waiting.remove(&names).unwrap_or_default();
             state.waiting_count -= waiters.len();
@@ -412,7 +412,7 @@ mod tests {
             self.0.clone()
         }
 
-        fn tell(&self, _: &Unusable, _: Ends) {}
+        fn log_failure(&self, _: &Unusable, _: Ends) {}
     }
 
     /// A pair on disk that can be replaced.
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_pairs_and_what_is_none_is_told() {
+    fn texts_are_read_as_key_pairs_and_others_refused() {
         let made = TestCa::new().issue("a.test");
         let data = |text: &[u8]| [DATA, text].concat();
         let name = PairName {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_and_who_waits_is_bounded() {
+    fn cached_pairs_and_waiting_handshakes_are_bounded() {
         let disk = OnDisk {
             folder: TempFolder::new(),
             ca: TestCa::new(),
@@ -547,8 +547,8 @@ mod tests {
             },
         );
         assert_eq!(limited.keep.max, NAMED_KEPT_MAX);
-        let crowded = pairs(name, Keep::default());
-        crowded.state().waiting_count = NAMED_WAITING_MAX;
-        assert!(matches!(found(&crowded), Err(Unusable::Crowded)));
+        let overloaded = pairs(name, Keep::default());
+        overloaded.state().waiting_count = NAMED_WAITING_MAX;
+        assert!(matches!(found(&overloaded), Err(Unusable::Overloaded)));
     }
 }

@@ -290,7 +290,7 @@ impl OnDemand {
                 Ok(())
             }
             Err(error) => {
-                maintainer.tell(Notice::NotIssued {
+                maintainer.notify(Notice::NotIssued {
                     subject: subject.clone(),
                     why: error.to_string(),
                     next: now + ON_DEMAND_PAUSE,
@@ -360,7 +360,7 @@ impl OnDemand {
         match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(refuse(format!(
-                "permission for `{subject}` is refused: status {status}"
+                "permission for `{subject}` was denied: status {status}"
             ))),
         }
     }
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_one_where_nobody_can_be_asked() {
+    fn no_certificate_is_ordered_if_the_permission_check_fails() {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", free.local_addr().unwrap());
         drop(free);
@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_endpoint_hands_out_is_shown_for_the_name_that_was_asked_for() {
+    fn a_fetched_certificate_is_used_for_the_requested_name() {
         let ca = Arc::new(TestCa::new());
         let issue = issuing(&ca);
         let (source, count) = endpoint(move |name| match name {

@@ -284,7 +284,7 @@ mod tests {
     use crate::tests::{TempFolder, TestCa};
 
     #[test]
-    fn wrong_files_are_told_apart() {
+    fn wrong_files_are_distinguished() {
         let (folder, test) = (TempFolder::new(), TestCa::new());
         let path = |name: &str| folder.path().join(name);
         let good = test.issue("a.test");

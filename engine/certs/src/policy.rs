@@ -117,17 +117,17 @@ impl fmt::Display for PolicyError {
             PolicyError::Version(name) => {
                 write!(
                     f,
-                    "unknown protocol version `{name}`; there are tls1.2 and tls1.3"
+                    "unknown protocol version `{name}` (supported: tls1.2, tls1.3)"
                 )
             }
             PolicyError::NoVersion => {
-                f.write_str("the lowest protocol version is above the highest")
+                f.write_str("the minimum protocol version is above the maximum")
             }
             PolicyError::Cipher(name) => {
                 let known: Vec<_> = suites_1_2().map(|suite| suite_name(&suite)).collect();
                 write!(
                     f,
-                    "unsupported cipher suite `{name}`; there are {}",
+                    "unsupported cipher suite `{name}` (supported: {})",
                     known.join(", ")
                 )
             }
@@ -135,19 +135,19 @@ impl fmt::Display for PolicyError {
                 let known: Vec<_> = CURVES.iter().map(|(name, _)| *name).collect();
                 write!(
                     f,
-                    "unsupported curve `{name}`; there are {}",
+                    "unsupported curve `{name}` (supported: {})",
                     known.join(", ")
                 )
             }
             PolicyError::Name(name) => write!(f, "`{name}` is not a valid server name"),
             PolicyError::When(what) => f.write_str(what),
             PolicyError::ClientAuth(what) => {
-                write!(f, "client certificates cannot be verified: {what}")
+                write!(f, "cannot verify client certificates: {what}")
             }
             PolicyError::SecretsLog(what) => {
-                write!(f, "the file for TLS secrets cannot be opened: {what}")
+                write!(f, "cannot open the file for TLS secrets: {what}")
             }
-            PolicyError::Tickets(what) => write!(f, "session tickets cannot be made: {what}"),
+            PolicyError::Tickets(what) => write!(f, "cannot create session tickets: {what}"),
         }
     }
 }
@@ -375,12 +375,12 @@ impl ConfigChoice for TlsPolicies {
         if policy.refuse || self.challenge(hello).is_some() {
             return None;
         }
-        let told = || Hello {
+        let owned_hello = || Hello {
             signature_schemes: numbers(hello.signature_schemes()),
             cipher_suites: numbers(hello.cipher_suites()),
             local: ends.local,
         };
-        match on_demand.demand(name, told) {
+        match on_demand.demand(name, owned_hello) {
             Demand::Nothing => None,
             // The sender is merely dropped.
             Demand::Wait(made) => Some(Box::pin(async move {

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_those_of_the_answer() {
+    fn certificates_come_from_the_response() {
         let length = PEM.len();
         let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{PEM}");
         let (url, served) = server(response);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_is_an_error() {
+    fn an_invalid_certificate_is_an_error() {
         let (url, served) = server("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno".to_owned());
         assert!(Publisher::default().fetch(&url).is_err());
         served.join().unwrap();

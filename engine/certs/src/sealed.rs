@@ -106,15 +106,15 @@ pub(crate) fn open(
         path: path.to_owned(),
         what: what.to_owned(),
     };
-    let block = Block::find(text).ok_or_else(|| damaged("it holds no protected key"))?;
+    let block = Block::find(text).ok_or_else(|| damaged("it contains no encrypted key"))?;
     if passwords.is_empty() {
         return Err(CertsError::EncryptedKey(path.to_owned()));
     }
     let seal = block.seal().map_err(|fault| match fault {
-        Fault::Damaged => damaged("the protected key cannot be read"),
+        Fault::Damaged => damaged("cannot read the encrypted key"),
         Fault::Unknown(scheme) => CertsError::UnusableKey {
             path: path.to_owned(),
-            what: format!("it is protected by {scheme}, which is not built"),
+            what: format!("it is encrypted with {scheme}, which is not supported"),
         },
     })?;
     let opened = passwords.list.iter().find_map(|password| {
@@ -475,7 +475,7 @@ mod tests {
 
     /// Keys encrypted by OpenSSL, in each format and with each cipher, decrypt to the original.
     #[test]
-    fn what_openssl_protects_is_opened_by_the_password_that_fits() {
+    fn openssl_encrypted_keys_are_opened_by_the_right_password() {
         if !has_openssl() {
             return;
         }
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_refused_by_name() {
+    fn unsupported_directives_are_refused_by_name() {
         if !has_openssl() {
             return;
         }

@@ -90,7 +90,7 @@ impl Storage {
         }
         Err(CertsError::Damaged {
             path: self.path(&name),
-            what: "what was written there is not what is read".to_owned(),
+            what: "a value read back differs from the value written".to_owned(),
         })
     }
 

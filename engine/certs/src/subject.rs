@@ -21,7 +21,7 @@ pub struct SubjectError(pub String);
 
 impl fmt::Display for SubjectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no certificate can be made for `{}`", self.0)
+        write!(f, "cannot issue a certificate for `{}`", self.0)
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_wildcards_and_addresses_are_told_apart() {
+    fn names_wildcards_and_addresses_are_distinguished() {
         let shown = |text: &str| Subject::parse(text).map(|subject| subject.file_name()).ok();
         assert_eq!(shown("LocalHost.").as_deref(), Some("localhost"));
         assert_eq!(

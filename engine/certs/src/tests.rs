@@ -387,7 +387,7 @@ fn without_tickets_nothing_is_resumed() {
 }
 
 #[test]
-fn each_mode_of_client_auth_takes_whom_it_says() {
+fn each_mode_of_client_auth_admits_the_right_clients() {
     use ClientAuthMode::{Request, Require, RequireAndVerify, VerifyIfGiven};
     let (test, other) = (TestCa::new(), TestCa::new());
     let store = CertStore::new([test.pair("a.test")]);
@@ -569,7 +569,7 @@ fn policies_may_be_for_some_connections_only() {
 }
 
 #[test]
-fn what_a_policy_cannot_be_built_from_is_named() {
+fn invalid_policies_are_named() {
     let store = CertStore::new([]);
     let error = |change: fn(&mut Policy)| {
         let mut policy = Policy::default();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_the_command_and_missing_stores_are_told() {
+    fn command_failures_and_missing_trust_stores_are_reported() {
         let folder = TempFolder::new();
         assert!(matches!(
             SystemStore::find(folder.path()),

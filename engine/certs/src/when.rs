@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_or_expression_is_named() {
+    fn invalid_networks_and_expressions_are_named() {
         let bad = When {
             local: vec!["10.0.0.0/99".to_owned()],
             ..When::default()

@@ -53,7 +53,7 @@ impl<'a> Api<'a> {
         let made = self.ask(Method::POST, &records, Some(&record))?;
         match made["id"].as_str() {
             Some(id) => Ok(format!("{records}/{id}")),
-            None => Err("Cloudflare gives no id for the record".to_owned()),
+            None => Err("Cloudflare sent no ID for the record".to_owned()),
         }
     }
 
@@ -71,7 +71,7 @@ impl<'a> Api<'a> {
             }
             rest = ending;
         }
-        Err(format!("no zone for `{name}` is open to this token"))
+        Err(format!("this token has no access to a zone for `{name}`"))
     }
 
     /// The `result` of a response.
@@ -84,15 +84,15 @@ impl<'a> Api<'a> {
             .header("Content-Type", "application/json")
             .body(body)
             .map_err(|error| error.to_string())?;
-        let answer = self.fetcher.send(request)?;
-        let status = answer.status();
-        let mut read: Value = serde_json::from_slice(answer.body())
+        let response = self.fetcher.send(request)?;
+        let status = response.status();
+        let mut read: Value = serde_json::from_slice(response.body())
             .map_err(|_| format!("Cloudflare responded with status {status}"))?;
         if read["success"] == true {
             return Ok(read["result"].take());
         }
         let said = read["errors"][0]["message"].as_str().unwrap_or_default();
-        Err(format!("Cloudflare refuses with status {status}: {said}"))
+        Err(format!("Cloudflare refused with status {status}: {said}"))
     }
 }
 
@@ -106,7 +106,7 @@ mod tests {
     fn fake() -> (String, Fake) {
         let fake = Fake::start(|asked| {
             let fields = asked.fields.to_ascii_lowercase();
-            let answer = if !fields.contains("authorization: bearer token\r\n") {
+            let response = if !fields.contains("authorization: bearer token\r\n") {
                 r#"{"success":false,"errors":[{"message":"who are you"}]}"#
             } else if asked.line.ends_with("name=example.test") {
                 r#"{"success":true,"result":[{"id":"z1"}]}"#
@@ -115,7 +115,7 @@ mod tests {
             } else {
                 r#"{"success":true,"result":{"id":"r1"}}"#
             };
-            (200, answer.to_owned())
+            (200, response.to_owned())
         });
         (format!("{}/v4", fake.base), fake)
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_no_text_and_stays_off_the_proxy() {
+    fn an_alias_is_not_a_record_and_turns_the_proxy_off() {
         let (endpoint, fake) = fake();
         let fetcher = Fetcher::new(&FetchOptions::default());
         let api = Api::new(&fetcher, "token", &endpoint);
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told() {
+    fn refusals_are_reported() {
         let (endpoint, _fake) = fake();
         let fetcher = Fetcher::new(&FetchOptions::default());
         let set = |token, name| Api::new(&fetcher, token, &endpoint).set(name, "x", Duration::ZERO);
         let error = set("wrong", "a.example.test").unwrap_err();
         assert!(error.contains("who are you"), "{error}");
         let error = set("token", "a.other.test").unwrap_err();
-        assert!(error.contains("no zone"), "{error}");
+        assert!(error.contains("no access to a zone"), "{error}");
     }
 }

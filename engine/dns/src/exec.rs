@@ -9,7 +9,7 @@ use crate::limits::{EXEC_OUTPUT_BYTES_MAX, EXEC_PAUSE, EXEC_TIMEOUT};
 /// Runs `command` with its own arguments and `args`; it must succeed within the time limit.
 pub(crate) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
     let Some((program, own)) = command.split_first() else {
-        return Err("no command is given".to_owned());
+        return Err("the command is missing".to_owned());
     };
     let mut child = Command::new(program)
         .args(own)
@@ -18,7 +18,7 @@ pub(crate) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("`{program}` cannot be started: {error}"))?;
+        .map_err(|error| format!("cannot start `{program}`: {error}"))?;
     // Read concurrently: a command that writes much would block otherwise.
     let said = child.stderr.take().map(|stderr| {
         std::thread::spawn(move || {
@@ -37,7 +37,7 @@ pub(crate) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
             None if begun.elapsed() > EXEC_TIMEOUT => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("`{program}` takes too long"));
+                return Err(format!("`{program}` timed out"));
             }
             None => std::thread::sleep(EXEC_PAUSE),
         }
@@ -48,7 +48,7 @@ pub(crate) fn run(command: &[String], args: &[&str]) -> Result<(), String> {
     let said = said
         .and_then(|thread| thread.join().ok())
         .unwrap_or_default();
-    Err(format!("`{program}` ends with {status}: {said}"))
+    Err(format!("`{program}` ended with {status}: {said}"))
 }
 
 #[cfg(test)]
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_gets_its_words_and_its_failure_is_told() {
+    fn the_command_gets_its_arguments_and_its_failure_is_reported() {
         let command = |script: &str| ["/bin/sh", "-c", script, "x"].map(str::to_owned).to_vec();
         let wanted = "[ \"$1 $2 $3\" = 'present a.test text' ]";
         run(&command(wanted), &["present", "a.test", "text"]).unwrap();

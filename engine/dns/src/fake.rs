@@ -21,7 +21,7 @@ pub(crate) struct Fake {
 
 impl Fake {
     /// Starts a service that responds with a status and a body.
-    pub(crate) fn start(answer: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
+    pub(crate) fn start(respond: impl Fn(&Asked) -> (u16, String) + Send + 'static) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
@@ -44,7 +44,7 @@ impl Fake {
                     fields: fields.to_owned(),
                     body: String::from_utf8(body).unwrap(),
                 };
-                let (status, text) = answer(&request);
+                let (status, text) = respond(&request);
                 kept.lock().unwrap().push(request);
                 let length = text.len();
                 let _ = write!(

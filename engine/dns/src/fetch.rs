@@ -15,7 +15,7 @@ use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Error};
 
-use crate::limits::{ANSWER_BYTES_MAX, REQUEST_TIMEOUT};
+use crate::limits::{REQUEST_TIMEOUT, RESPONSE_BYTES_MAX};
 
 /// An HTTP client. Clones share connections.
 #[derive(Clone)]
@@ -154,18 +154,18 @@ impl Fetcher {
     pub fn send(&self, request: Request<Vec<u8>>) -> Result<Response<Vec<u8>>, String> {
         let (parts, body) = request.into_parts();
         // GET and HEAD have no body, and an empty one would be declared.
-        let answered = if body.is_empty() && parts.method != ureq::http::Method::POST {
+        let sent = if body.is_empty() && parts.method != ureq::http::Method::POST {
             self.agent.run(Request::from_parts(parts, ()))
         } else {
             self.agent.run(Request::from_parts(parts, body))
         };
-        let (parts, body) = answered.map_err(|error| error.to_string())?.into_parts();
+        let (parts, body) = sent.map_err(|error| error.to_string())?.into_parts();
         let mut bytes = Vec::new();
         body.into_reader()
-            .take(ANSWER_BYTES_MAX + 1)
+            .take(RESPONSE_BYTES_MAX + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| error.to_string())?;
-        if bytes.len() as u64 > ANSWER_BYTES_MAX {
+        if bytes.len() as u64 > RESPONSE_BYTES_MAX {
             return Err("the response is too large".to_owned());
         }
         Ok(Response::from_parts(parts, bytes))

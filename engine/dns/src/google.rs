@@ -158,7 +158,7 @@ fn open<'a>(service: &'a Service, fetcher: &'a Fetcher) -> Result<Rest<'a>, Stri
 
 /// A JSON Web Token signed with RS256.
 fn signed(pem: &str, claims: &Value) -> Result<String, String> {
-    let unusable = "the private key of the service account cannot be used";
+    let unusable = "cannot use the private key of the service account";
     let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| unusable)?;
     let key = KeyPair::from_pkcs8(key.secret_pkcs8_der()).map_err(|_| unusable)?;
     let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"RS256","typ":"JWT"}"#);
@@ -184,7 +184,7 @@ mod tests {
     use crate::fake::Fake;
     use crate::fetch::FetchOptions;
 
-    fn answer(asked: &crate::fake::Asked) -> (u16, String) {
+    fn respond(asked: &crate::fake::Asked) -> (u16, String) {
         let is_known = asked
             .fields
             .to_ascii_lowercase()
@@ -233,7 +233,7 @@ mod tests {
             ("gcp_project", "p"),
             ("gcp_application_default", file.0.to_str().unwrap()),
         ];
-        let fake = Fake::start(answer);
+        let fake = Fake::start(respond);
         let values = values.map(|(k, v)| (k.to_owned(), v.to_owned()));
         let service = Service::parse("googleclouddns", values.into())
             .unwrap()
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_account_is_told() {
+    fn a_file_that_is_not_an_account_is_refused() {
         let file = TempFile::new("no-account", "{}");
         for (path, named) in [
             (file.0.to_str().unwrap(), "client_email"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum size of a response; certificate chains are a few KiB.
-pub const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
+pub const RESPONSE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The pause between two checks for a DNS record.
 pub const DNS_LOOK_PAUSE: Duration = Duration::from_secs(2);

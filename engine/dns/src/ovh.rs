@@ -17,7 +17,7 @@ pub(crate) fn base(endpoint: &str) -> Result<&'static str, String> {
         "ovh-ca" => Ok("https://ca.api.ovh.com/1.0"),
         "ovh-us" => Ok("https://api.us.ovhcloud.com/1.0"),
         other => Err(format!(
-            "`ovh` has the endpoints ovh-eu, ovh-ca and ovh-us, not `{other}`"
+            "unknown endpoint `{other}` of `ovh` (known: ovh-eu, ovh-ca, ovh-us)"
         )),
     }
 }
@@ -42,7 +42,7 @@ pub(crate) fn set(
         let records = format!("/domain/zone/{zone}/record");
         let made = api.ask(Method::POST, &records, Some(&record))?;
         let id = made.and_then(|made| made["id"].as_u64());
-        let id = id.ok_or("OVH gives no id for the record")?;
+        let id = id.ok_or("OVH sent no ID for the record")?;
         api.refresh(zone)?;
         return Ok(format!("{zone} {id}"));
     }
@@ -76,7 +76,7 @@ impl<'a> Api<'a> {
             fields: Vec::new(),
         };
         let time = rest.demand(Method::GET, "/auth/time", None)?;
-        let time = time.as_u64().ok_or("OVH does not tell its time")?;
+        let time = time.as_u64().ok_or("OVH did not send its time")?;
         Ok(Api {
             rest,
             service,

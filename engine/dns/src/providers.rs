@@ -96,7 +96,7 @@ impl Service {
     /// The name is unknown, or a setting is missing, empty or unknown; as a human-readable message.
     pub fn parse(name: &str, values: BTreeMap<String, String>) -> Result<Service, String> {
         let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
-            return Err(format!("no DNS service `{name}` is known"));
+            return Err(format!("unknown DNS provider `{name}`"));
         };
         for setting in kind.settings {
             let is_there = values.get(*setting).is_some_and(|value| !value.is_empty());
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_are_missing_or_unknown_are_told() {
+    fn missing_and_unknown_settings_are_reported() {
         let parse = |name: &str, values: &[(&str, &str)]| {
             let values = values
                 .iter()

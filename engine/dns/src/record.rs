@@ -148,7 +148,7 @@ impl DnsOptions {
             }
             if begun.elapsed() >= timeout {
                 return Err(DnsError(format!(
-                    "the record `{}` is not seen after {} s",
+                    "the record `{}` is not visible after {} s",
                     record.name,
                     timeout.as_secs()
                 )));
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_told_of_aliases() {
+    fn a_dns_command_receives_the_alias_name() {
         let script =
             "[ \"$*\" = 'present p.test t.test CNAME' ] || [ \"$*\" = 'present p.test text' ]";
         let command = ["/bin/sh", "-c", script, "x"].map(str::to_owned).to_vec();

@@ -58,7 +58,7 @@ impl Rest<'_> {
     ) -> Result<Value, String> {
         match self.ask(method, path, body)? {
             Found::There(value) => Ok(value),
-            Found::Nothing => Err(format!("{} knows nothing at `{path}`", self.service)),
+            Found::Nothing => Err(format!("{} has nothing at `{path}`", self.service)),
         }
     }
 
@@ -81,11 +81,11 @@ impl Rest<'_> {
             request = request.header(*name, value);
         }
         let request = request.body(body.unwrap_or_default());
-        let answer = self
+        let response = self
             .fetcher
             .send(request.map_err(|error| error.to_string())?)?;
-        let read = serde_json::from_slice(answer.body()).unwrap_or_default();
-        Ok((answer.status().as_u16(), read))
+        let read = serde_json::from_slice(response.body()).unwrap_or_default();
+        Ok((response.status().as_u16(), read))
     }
 
     pub(crate) fn refused(&self, status: u16, read: &Value) -> String {
@@ -101,7 +101,7 @@ impl Rest<'_> {
             .iter()
             .find_map(|place| place.as_str())
             .unwrap_or_default();
-        format!("{} refuses with status {status}: {said}", self.service)
+        format!("{} refused with status {status}: {said}", self.service)
     }
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn relative<'a>(name: &'a str, zone: &str) -> &'a str {
 
 /// The error if no zone was found.
 pub(crate) fn no_zone(service: &str, name: &str) -> String {
-    format!("{service} has no zone for `{name}` that is open to these credentials")
+    format!("{service} has no zone for `{name}` that these credentials may change")
 }
 
 /// A TTL in seconds, at least `min`, which is also the default.
@@ -156,15 +156,15 @@ pub(crate) fn token(
         .header("Content-Type", "application/x-www-form-urlencoded")
         .body(body.join("&").into_bytes())
         .map_err(|error| error.to_string())?;
-    let answer = fetcher.send(request)?;
-    let read: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    let response = fetcher.send(request)?;
+    let read: Value = serde_json::from_slice(response.body()).unwrap_or_default();
     match read["access_token"].as_str() {
         Some(token) => Ok(token.to_owned()),
         None => {
             let said = read["error_description"].as_str().unwrap_or_default();
             Err(format!(
-                "{service} gives no token, status {}: {said}",
-                answer.status()
+                "{service} issued no token, status {}: {said}",
+                response.status()
             ))
         }
     }

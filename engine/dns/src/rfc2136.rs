@@ -129,7 +129,7 @@ impl Server {
         match parse(&response)?.response_code.low() {
             0 => self.verify(&response, &mac, now),
             code => Err(format!(
-                "the DNS server refuses the update: {}",
+                "the DNS server refused the update: {}",
                 code_name(code)
             )),
         }
@@ -181,22 +181,22 @@ impl Server {
     }
 
     fn exchange(&self, message: &[u8]) -> Result<Vec<u8>, String> {
-        let told = |error: std::io::Error| format!("DNS server {}: {error}", self.addr);
+        let with_server = |error: std::io::Error| format!("DNS server {}: {error}", self.addr);
         let mut stream =
-            TcpStream::connect_timeout(&self.addr, DNS_UPDATE_TIMEOUT).map_err(told)?;
+            TcpStream::connect_timeout(&self.addr, DNS_UPDATE_TIMEOUT).map_err(with_server)?;
         stream
             .set_read_timeout(Some(DNS_UPDATE_TIMEOUT))
-            .map_err(told)?;
+            .map_err(with_server)?;
         stream
             .set_write_timeout(Some(DNS_UPDATE_TIMEOUT))
-            .map_err(told)?;
+            .map_err(with_server)?;
         let mut framed = (message.len() as u16).to_be_bytes().to_vec();
         framed.extend(message);
-        stream.write_all(&framed).map_err(told)?;
+        stream.write_all(&framed).map_err(with_server)?;
         let mut length = [0; 2];
-        stream.read_exact(&mut length).map_err(told)?;
+        stream.read_exact(&mut length).map_err(with_server)?;
         let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-        stream.read_exact(&mut answer).map_err(told)?;
+        stream.read_exact(&mut answer).map_err(with_server)?;
         match answer.get(..2) == message.get(..2) {
             true => Ok(answer),
             false => Err("the DNS answer does not match the query".to_owned()),
@@ -227,10 +227,10 @@ fn parse_name(name: &str) -> Result<Name, String> {
 
 fn code_name(code: u8) -> &'static str {
     match code {
-        1 => "it does not understand it (FORMERR)",
+        1 => "it does not understand the update (FORMERR)",
         2 => "it fails (SERVFAIL)",
         3 => "it does not know the name (NXDOMAIN)",
-        4 => "it takes no updates (NOTIMP)",
+        4 => "it does not support updates (NOTIMP)",
         5 => "the key may not change this record (REFUSED)",
         9 => "it does not know the key, or not the zone (NOTAUTH)",
         10 => "the name is not in the zone (NOTZONE)",
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_are_told() {
+    fn invalid_settings_are_reported() {
         assert!(
             service("ns.example.test", KEY)
                 .unwrap_err()

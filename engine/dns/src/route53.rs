@@ -20,7 +20,7 @@ pub(crate) fn check(service: &Service) -> Result<(), String> {
     let region = service.value("region");
     match region.starts_with("cn-") || region.starts_with("us-gov-") {
         true => Err(format!(
-            "`route53` in `{region}` is a service of its own, which is not known here"
+            "`route53` does not support the separate AWS partition of region `{region}`"
         )),
         false => Ok(()),
     }
@@ -166,17 +166,17 @@ impl Api<'_> {
             request = request.header(*name, *value);
         }
         let request = request.body(body.as_bytes().to_vec());
-        let answer = self
+        let response = self
             .fetcher
             .send(request.map_err(|error| error.to_string())?)?;
-        let text = String::from_utf8_lossy(answer.body()).into_owned();
-        if answer.status().is_success() {
+        let text = String::from_utf8_lossy(response.body()).into_owned();
+        if response.status().is_success() {
             return Ok(text);
         }
         let said = element(&text, "Message").unwrap_or_default();
         Err(format!(
-            "Route 53 refuses with status {}: {said}",
-            answer.status().as_u16()
+            "Route 53 refused with status {}: {said}",
+            response.status().as_u16()
         ))
     }
 }

@@ -82,7 +82,7 @@ impl DigitalOcean<'_> {
             let records = format!("/domains/{zone}/records");
             let made = self.0.demand(Method::POST, &records, Some(&record))?;
             let id = made["domain_record"]["id"].as_u64();
-            let id = id.ok_or("DigitalOcean gives no id for the record")?;
+            let id = id.ok_or("DigitalOcean sent no ID for the record")?;
             return Ok(format!("{records}/{id}"));
         }
         Err(no_zone("DigitalOcean", name))
@@ -282,10 +282,10 @@ impl Porkbun<'_> {
     }
 
     fn clear(&self, path: &str) -> Result<(), String> {
-        let (status, answer) = self.ask(path, &self.keys)?;
-        match answer["status"] == "SUCCESS" {
+        let (status, respond) = self.ask(path, &self.keys)?;
+        match respond["status"] == "SUCCESS" {
             true => Ok(()),
-            false => Err(self.rest.refused(status, &answer)),
+            false => Err(self.rest.refused(status, &respond)),
         }
     }
 
@@ -307,10 +307,10 @@ mod tests {
     fn run(
         name: &str,
         values: &[(&str, &str)],
-        answer: impl Fn(&Asked) -> (u16, &'static str) + Send + 'static,
+        respond: impl Fn(&Asked) -> (u16, &'static str) + Send + 'static,
     ) -> Vec<String> {
         let fake = Fake::start(move |asked| {
-            let (status, text) = answer(asked);
+            let (status, text) = respond(asked);
             (status, text.to_owned())
         });
         let values = values
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn porkbun_says_in_the_body_what_came_of_it() {
+    fn porkbun_reports_its_result_in_the_body() {
         let keys = [("api_key", "k"), ("api_secret_key", "s")];
         let lines = run("porkbun", &keys, |asked| match asked.line.as_str() {
             _ if !asked.body.contains(r#""apikey":"k""#) => (403, r#"{"status":"ERROR"}"#),
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_missing_zones_are_told() {
+    fn refusals_and_missing_zones_are_reported() {
         let names = ["digitalocean", "hetzner", "desec", "gandi", "porkbun"];
         let values = [
             "auth_token",

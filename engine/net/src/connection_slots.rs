@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use sluice_message::Moment;
 
-use crate::limits::{CROWD_TURNS_MAX, PLACES_FREED_MAX};
+use crate::limits::{PLACES_FREED_MAX, SLOT_WAIT_TURNS_MAX};
 use crate::tasks::yield_once;
 use crate::timer::Timers;
 
@@ -20,7 +20,7 @@ pub struct SlotLimit {
     /// for the process.
     pub max: usize,
     /// Called when slots are exhausted, at most once a second per worker and kind.
-    pub tell: Arc<dyn Fn(Shortage) + Send + Sync>,
+    pub on_shortage: Arc<dyn Fn(Shortage) + Send + Sync>,
 }
 
 impl fmt::Debug for SlotLimit {
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionSlots {
     taken: Cell<usize>,
     limit: RefCell<Option<SlotLimit>>,
     /// When each kind of exhaustion was last reported.
-    told: Cell<[Option<Moment>; 2]>,
+    last_reported: Cell<[Option<Moment>; 2]>,
 }
 
 /// An occupied connection slot; dropping it frees the slot.
@@ -67,7 +67,7 @@ impl Default for ConnectionSlots {
             max: Cell::new(usize::MAX),
             taken: Cell::new(0),
             limit: RefCell::default(),
-            told: Cell::default(),
+            last_reported: Cell::default(),
         }
     }
 }
@@ -107,16 +107,16 @@ impl ConnectionSlots {
     }
 
     /// Reports that slots are exhausted, at most once a second.
-    fn tell(&self, shortage: Shortage, now: Moment) {
-        let mut told = self.told.get();
-        let of_kind = &mut told[shortage as usize];
-        if of_kind.is_some_and(|at| now.since(at) < crate::limits::CROWD_TOLD_PAUSE) {
+    fn on_shortage(&self, shortage: Shortage, now: Moment) {
+        let mut last_reported = self.last_reported.get();
+        let of_kind = &mut last_reported[shortage as usize];
+        if of_kind.is_some_and(|at| now.since(at) < crate::limits::SHORTAGE_REPORT_INTERVAL) {
             return;
         }
         *of_kind = Some(now);
-        self.told.set(told);
+        self.last_reported.set(last_reported);
         if let Some(limit) = &*self.limit.borrow() {
-            (limit.tell)(shortage);
+            (limit.on_shortage)(shortage);
         }
     }
 }
@@ -151,10 +151,10 @@ pub(crate) async fn take(
     {
         return Ok(slot);
     }
-    for _ in 0..CROWD_TURNS_MAX {
+    for _ in 0..SLOT_WAIT_TURNS_MAX {
         let freed = timers.expire_oldest_idle(PLACES_FREED_MAX, FREED_PART);
         if freed > 0 {
-            slots.tell(Shortage::Reused, now);
+            slots.on_shortage(Shortage::Reused, now);
         }
         if let Some(slot) = slots.take() {
             return Ok(slot);
@@ -166,7 +166,7 @@ pub(crate) async fn take(
         yield_once().await;
     }
     slots.take().ok_or_else(|| {
-        slots.tell(Shortage::Refused, now);
+        slots.on_shortage(Shortage::Refused, now);
         NoFreeSlot(slots.limited_to().unwrap_or_default())
     })
 }
@@ -180,16 +180,16 @@ mod tests {
     use crate::worker::Worker;
 
     fn limited(max: usize) -> (Rc<ConnectionSlots>, Arc<Mutex<Vec<Shortage>>>) {
-        let (slots, told) = (
+        let (slots, last_reported) = (
             Rc::new(ConnectionSlots::default()),
             Arc::<Mutex<Vec<Shortage>>>::default(),
         );
-        let heard = told.clone();
+        let heard = last_reported.clone();
         slots.limit(SlotLimit {
             max,
-            tell: Arc::new(move |shortage| heard.lock().unwrap().push(shortage)),
+            on_shortage: Arc::new(move |shortage| heard.lock().unwrap().push(shortage)),
         });
-        (slots, told)
+        (slots, last_reported)
     }
 
     #[test]
@@ -214,8 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_is_told_of_once_a_second_and_kind() {
-        let (slots, told) = limited(1);
+    fn a_shortage_is_reported_once_a_second_for_each_kind() {
+        let (slots, last_reported) = limited(1);
         for (after, shortage) in [
             (0, Shortage::Reused),
             (10, Shortage::Refused),
@@ -223,21 +223,21 @@ mod tests {
             (999, Shortage::Refused),
             (1000, Shortage::Reused),
         ] {
-            slots.tell(shortage, Moment::START + Duration::from_millis(after));
+            slots.on_shortage(shortage, Moment::START + Duration::from_millis(after));
         }
         let expected = [Shortage::Reused, Shortage::Refused, Shortage::Reused];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*last_reported.lock().unwrap(), expected);
     }
 
     #[test]
-    fn who_is_idle_makes_room() {
+    fn idle_connections_are_closed_for_new_ones() {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let worker = Worker::new(0, 1);
             worker.slots.limit(SlotLimit {
                 max: 4,
-                tell: Arc::new(|_| {}),
+                on_shortage: Arc::new(|_| {}),
             });
             let idle = |seconds| {
                 let (worker, slot) = (worker.clone(), worker.slots.take());

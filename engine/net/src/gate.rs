@@ -34,7 +34,7 @@ impl Shut {
     pub const fn as_str(self) -> &'static str {
         match self {
             Shut::QueueFull => "the queue is full",
-            Shut::TooLong => "no request in progress has ended in time",
+            Shut::TooLong => "timed out in the queue",
         }
     }
 }

@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn where_too_many_wait_those_who_wait_already_are_shed() {
+    fn too_many_handshakes_of_one_address_are_shed() {
         let all = Rc::new(Handshakes::default());
         let flood: Vec<_> = (0..HANDSHAKES_WAITING_MAX + HANDSHAKES_PER_TURN)
             .map(|_| begin(&all, 1))
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_away_leaves_nothing_behind() {
+    fn a_departed_client_leaves_nothing_behind() {
         let all = Rc::new(Handshakes::default());
         for _ in 0..3 {
             let many: Vec<_> = (0..50).map(|n| begin(&all, n % 3)).collect();
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_are_given_as_long_as_somebody_waits() {
+    fn turns_are_given_while_requests_wait() {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
         let (runtime, local) = (runtime.unwrap(), tokio::task::LocalSet::new());
         let all = Rc::new(Handshakes::default());

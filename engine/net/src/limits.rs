@@ -63,11 +63,11 @@ pub const PLACES_FREED_MAX: usize = 32;
 
 /// How many turns a connection waits for a slot while idle ones close: one is enough, unless other connections take the
 /// freed slots.
-pub const CROWD_TURNS_MAX: u32 = 4;
+pub const SLOT_WAIT_TURNS_MAX: u32 = 4;
 
 /// Minimum pause between log messages of a worker about exhausted slots: thousands of connections may be refused in a
 /// second.
-pub const CROWD_TOLD_PAUSE: Duration = Duration::from_secs(1);
+pub const SHORTAGE_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Pause after the system has refused another file descriptor, so that a full table does not cause a busy loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -102,7 +102,7 @@ pub const STREAMS_KEPT_MAX: usize = 1024;
 
 /// How long a client may take to receive the GOAWAY of a drained HTTP/2 connection without open streams. It takes one
 /// round trip.
-pub const DRAIN_PATIENCE: Duration = Duration::from_secs(1);
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time for a refused client to read its error before the socket is closed with unread input.
 pub const LINGER: Duration = Duration::from_secs(2);

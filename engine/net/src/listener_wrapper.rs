@@ -69,7 +69,7 @@ pub(crate) struct Heard {
     /// The addresses of client and server, if the header is used.
     pub(crate) ends: Option<(Remote, SocketAddr)>,
     /// Data that is only recorded.
-    pub(crate) told: Option<ProxiedAddresses>,
+    pub(crate) addresses: Option<ProxiedAddresses>,
 }
 
 /// Reads the header if one is expected, and returns its data; an error ends the connection.
@@ -97,11 +97,11 @@ pub(crate) async fn enter(
     Ok(match belief {
         Belief::Use | Belief::Require => Heard {
             ends: Some((Remote::Ip(source), destination)),
-            told: None,
+            addresses: None,
         },
         Belief::Note => Heard {
             ends: None,
-            told: Some(ProxiedAddresses {
+            addresses: Some(ProxiedAddresses {
                 source,
                 destination,
             }),
@@ -120,9 +120,9 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
             (Beginning::Incomplete, _) => continue,
             (Beginning::Absent, Belief::Require | Belief::Note) => Err(missing()),
             (Beginning::Absent, _) => Ok(None),
-            (Beginning::Header { .. }, Belief::Reject) => {
-                Err(io::Error::other("a header of a proxy that is not welcome"))
-            }
+            (Beginning::Header { .. }, Belief::Reject) => Err(io::Error::other(
+                "a PROXY header from an address that is not allowed",
+            )),
             (Beginning::Header { length, ends }, _) => {
                 take(stream, length).await?;
                 Ok(ends)
@@ -132,7 +132,7 @@ async fn read(stream: &mut Stream, belief: Belief) -> io::Result<Option<Ends>> {
 }
 
 fn missing() -> io::Error {
-    io::Error::other("no header of the proxy in front")
+    io::Error::other("the PROXY header is missing")
 }
 
 /// Peeks until more than `seen` bytes are available; returns how many are.

@@ -211,7 +211,7 @@ pub struct ClientLimits {
     /// process drains.
     pub keep_alive_min: Duration,
     /// The timeout announced to HTTP/1 clients (`Keep-Alive: timeout=`), in seconds; 0 to announce none.
-    pub keep_alive_told: u32,
+    pub keep_alive_announced: u32,
     /// Maximum number of requests per connection; the last response announces the close.
     pub requests_max: u64,
     /// The age of a connection after which it accepts no further request.
@@ -277,7 +277,7 @@ impl ClientLimits {
             min_rate: None,
             keep_alive_timeout: timeouts,
             keep_alive_min: Duration::ZERO,
-            keep_alive_told: 0,
+            keep_alive_announced: 0,
             requests_max: u64::MAX,
             age_max: Duration::MAX,
             linger: Linger::default(),

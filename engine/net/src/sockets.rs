@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listening_sockets_are_what_they_are_set_to() {
+    fn listening_sockets_have_the_configured_options() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let settings = SocketSettings {
             backlog: Some(7),

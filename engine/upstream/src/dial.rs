@@ -10,7 +10,7 @@ use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::endpoint::{Address, Endpoint};
-use crate::failures::{crowded, refused, timed_out};
+use crate::failures::{no_free_slot, refused, timed_out};
 use crate::handshake::secure;
 use crate::{names, race, through};
 use sluice_net::ConnectionSlot;
@@ -25,7 +25,7 @@ pub(crate) async fn dial(
     endpoint: &Arc<Endpoint>,
     preface: &[u8],
 ) -> Result<(Stream, ConnectionSlot), Failure> {
-    let slot = worker.take_slot().await.map_err(crowded)?;
+    let slot = worker.take_slot().await.map_err(no_free_slot)?;
     // By reference: a future holds an argument passed by value twice, and thousands may be dialling.
     let connecting = pin!(connect(worker, endpoint, preface));
     let made = within(worker, endpoint.options().timeouts.dial, connecting);

@@ -193,7 +193,7 @@ pub struct Endpoint {
     hash: u64,
     gate: Option<Arc<Gate>>,
     /// No connection is pooled until this time, in milliseconds on the process's time line.
-    crowded_until: AtomicU64,
+    at_capacity_until: AtomicU64,
 }
 
 impl Endpoint {
@@ -208,7 +208,7 @@ impl Endpoint {
             options,
             hash,
             gate,
-            crowded_until: AtomicU64::new(0),
+            at_capacity_until: AtomicU64::new(0),
         }
     }
 
@@ -247,13 +247,13 @@ impl Endpoint {
     /// Disables pooling until `until`.
     pub(crate) fn keep_none_until(&self, until: Moment) {
         let millis = until.since(Moment::START).as_millis();
-        self.crowded_until
+        self.at_capacity_until
             .store(u64::try_from(millis).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Whether pooling is disabled at the moment.
-    pub(crate) fn is_crowded(&self, now: Moment) -> bool {
-        let until = self.crowded_until.load(Ordering::Relaxed);
+    pub(crate) fn is_at_capacity(&self, now: Moment) -> bool {
+        let until = self.at_capacity_until.load(Ordering::Relaxed);
         until > 0 && u128::from(until) > now.since(Moment::START).as_millis()
     }
 

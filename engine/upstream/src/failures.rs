@@ -30,9 +30,9 @@ pub(crate) fn handshake_failed(error: HandshakeError) -> Failure {
 }
 
 /// The worker has no free connection slot. The response is 500, as in nginx.
-pub(crate) fn crowded(crowded: NoFreeSlot) -> Failure {
+pub(crate) fn no_free_slot(no_free_slot: NoFreeSlot) -> Failure {
     Failure::new(Side::Internal, FailureKind::Io)
-        .because(format!("{crowded} while connecting to upstream"))
+        .because(format!("{no_free_slot} while connecting to upstream"))
 }
 
 /// The concurrency limit of the upstream rejected the request.

@@ -10,7 +10,7 @@ use sluice_wire::fastcgi::{HeadDecoder, Refused, ResponseDecoder, ResponseFault,
 use sluice_wire::h1::{BodyFraming, KeepAlive, Limits, Progress, ResponseFraming, ResponseKind};
 
 use crate::failures::{cut_off, garbage};
-use crate::limits::{CROWDED_TIME, PATIENCE};
+use crate::limits::{AT_CAPACITY_TIME, END_RECORD_TIMEOUT};
 use crate::link::{Link, Origin};
 use crate::memcached::Value;
 use crate::pool::Pool;
@@ -38,7 +38,7 @@ pub(crate) struct Records {
     complaints: Option<Complaints>,
     /// Texts on standard error that invalidate the response while its head is awaited.
     caught: Arc<[Box<str>]>,
-    patience: Option<Timer>,
+    end_timer: Option<Timer>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Records {
             status: None,
             complaints: None,
             caught: Arc::default(),
-            patience: None,
+            end_timer: None,
         })
     }
 
@@ -197,7 +197,7 @@ impl Records {
         let raw = &mut received[at..];
         if !raw.is_empty() {
             self.progress = Heard::Something;
-            self.patience = None;
+            self.end_timer = None;
         }
         let Some(decoder) = &mut self.decoder else {
             return Ok((at..received.len(), received.len()));
@@ -227,17 +227,17 @@ impl Records {
         if self.has_heard() || link.origin == Origin::Kept || self.decoder.is_none() {
             return;
         }
-        let patience = self.patience.get_or_insert_with(|| {
+        let end_timer = self.end_timer.get_or_insert_with(|| {
             let timer = worker.timers.timer();
             // The coarse time may lag by as much as this timeout: with hundreds of simultaneous connections, all would
             // seem to wait.
             worker.clock.tick();
-            timer.set(&worker.clock, PATIENCE);
+            timer.set(&worker.clock, END_RECORD_TIMEOUT);
             timer
         });
-        if patience.poll_expired(cx).is_ready() {
+        if end_timer.poll_expired(cx).is_ready() {
             let now = worker.clock.coarse();
-            link.endpoint.keep_none_until(now + CROWDED_TIME);
+            link.endpoint.keep_none_until(now + AT_CAPACITY_TIME);
             Pool::of(worker).sweep(now);
         }
     }
@@ -277,7 +277,7 @@ struct Caught;
 
 impl std::fmt::Display for Caught {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a text on standard error that is not to be there")
+        f.write_str("unexpected output on standard error")
     }
 }
 

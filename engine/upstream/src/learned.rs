@@ -39,7 +39,7 @@ impl Learned {
     }
 
     /// Records the upstream's own announcement (`Keep-Alive: timeout=5`). Observations take precedence.
-    pub fn told(&self, timeout: Duration) {
+    pub fn announce(&self, timeout: Duration) {
         if !self.is_known() {
             self.age.set(Some(timeout));
         }
@@ -63,7 +63,7 @@ impl Learned {
 }
 
 /// The timeout announced in a `Keep-Alive` header.
-pub(crate) fn told_timeout(fields: &Fields) -> Option<Duration> {
+pub(crate) fn announced_timeout(fields: &Fields) -> Option<Duration> {
     let value = fields.first(sluice_message::FieldId::KeepAlive)?;
     let named = value.split(|byte| *byte == b',').find_map(|part| {
         let (name, value) = std::str::from_utf8(part).ok()?.split_once('=')?;
@@ -106,12 +106,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_counts_until_something_was_seen() {
+    fn an_announced_timeout_counts_until_one_is_observed() {
         let learned = Learned::default();
-        learned.told(ms(8_000));
+        learned.announce(ms(8_000));
         assert_eq!(learned.usable_for(), Some(ms(7_000)));
         learned.closed(ms(3_000));
-        learned.told(ms(8_000));
+        learned.announce(ms(8_000));
         assert_eq!(learned.usable_for(), Some(ms(1_750)));
     }
 
@@ -120,7 +120,7 @@ mod tests {
         let read = |text: &str| {
             let mut fields = Fields::new();
             fields.push(sluice_message::FieldId::KeepAlive, text.as_bytes());
-            told_timeout(&fields)
+            announced_timeout(&fields)
         };
         assert_eq!(read("timeout=5, max=100"), Some(ms(5_000)));
         assert_eq!(read("max=100, Timeout = 7"), Some(ms(7_000)));

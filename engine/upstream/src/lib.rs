@@ -41,6 +41,6 @@ pub use link_call::LinkCall;
 pub use obtain::{obtain, take_kept};
 pub use outcome::{CallFailure, Heard, Response};
 pub use pool::Pool;
-pub use resolver::{Answered, Family, Lifetime, Resolver, Service, by_system, is_reachable};
+pub use resolver::{Family, Lifetime, Resolved, Resolver, Service, by_system, is_reachable};
 pub use upload::{Traffic, Upload};
 pub use upstream_response::ResponseBody;

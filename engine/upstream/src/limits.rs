@@ -20,11 +20,11 @@ pub const KEPT_BRIEFLY: Duration = Duration::from_secs(1);
 
 /// How long a FastCGI application may be silent on a new connection before idle connections are closed for its sake.
 /// Slow scripts do not get slower by that; fast ones profit from pooled connections.
-pub const PATIENCE: Duration = Duration::from_millis(100);
+pub const END_RECORD_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// How long pooling is then disabled. Long compared with [`PATIENCE`], so that an application whose processes are all
+/// How long pooling is then disabled. Long compared with [`END_RECORD_TIMEOUT`], so that an application whose processes are all
 /// busy is delayed at most once a minute.
-pub const CROWDED_TIME: Duration = Duration::from_secs(60);
+pub const AT_CAPACITY_TIME: Duration = Duration::from_secs(60);
 
 /// Interval of the check for idle connections that the upstream has closed.
 pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -57,11 +57,11 @@ pub const HEAD_KEPT_BYTES_MAX: usize = 16 * 1024;
 pub const NAME_RECORDS_MAX: usize = 256;
 
 /// Minimum time for which DNS answers are cached: records with a TTL of zero would cause a query per request.
-pub const ANSWER_LIFETIME_MIN: Duration = Duration::from_secs(1);
+pub const DNS_LIFETIME_MIN: Duration = Duration::from_secs(1);
 
 /// Maximum time for which DNS answers are cached. RFC 8767, section 4 recommends a cap of a week; servers move sooner,
 /// and one query a day costs nothing.
-pub const ANSWER_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
+pub const DNS_LIFETIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Default timeout for one DNS server; that of resolv.conf(5).
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -13,7 +13,7 @@ use sluice_wire::h1::{Progress, ResponseDecoder, ResponseKind};
 use crate::endpoint::Protocol;
 use crate::failures::{closed, garbage};
 use crate::fastcgi::{Complaints, Records};
-use crate::learned::told_timeout;
+use crate::learned::announced_timeout;
 use crate::limits::INTERIM_MAX;
 use crate::link::{Link, Origin};
 use crate::memcached::Value;
@@ -185,9 +185,9 @@ impl LinkCall {
                     // Upstreams that send it do so in each response: reading it in the first one of a connection is
                     // enough.
                     if self.link.origin == Origin::Fresh
-                        && let Some(timeout) = told_timeout(&head.fields)
+                        && let Some(timeout) = announced_timeout(&head.fields)
                     {
-                        Pool::of(worker).note_told(&self.link.endpoint, timeout);
+                        Pool::of(worker).note_announced(&self.link.endpoint, timeout);
                     }
                     return Ok(Some(Response { head, framing }));
                 }

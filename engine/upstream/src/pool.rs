@@ -108,13 +108,13 @@ impl Pool {
     }
 
     /// Records how long the upstream keeps idle connections according to its `Keep-Alive` header.
-    pub(crate) fn note_told(&self, endpoint: &Arc<Endpoint>, timeout: Duration) {
+    pub(crate) fn note_announced(&self, endpoint: &Arc<Endpoint>, timeout: Duration) {
         let mut shelves = self.shelves.borrow_mut();
         shelves
             .entry(endpoint.clone())
             .or_default()
             .learned
-            .told(timeout);
+            .announce(timeout);
     }
 
     /// The shared connections to `endpoint`, if there are any.
@@ -282,7 +282,7 @@ fn has_served(link: &mut Link, now: Moment) -> bool {
 fn is_old(link: &Link, now: Moment) -> bool {
     let idle_timeout = match link.endpoint.options().keep_alive {
         KeepAlive::Keep { idle_timeout, .. } => idle_timeout,
-        KeepAlive::Briefly(_) if link.endpoint.is_crowded(now) => Duration::ZERO,
+        KeepAlive::Briefly(_) if link.endpoint.is_at_capacity(now) => Duration::ZERO,
         KeepAlive::Briefly(time) => time,
         KeepAlive::Off => Duration::ZERO,
     };

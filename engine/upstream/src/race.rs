@@ -52,9 +52,9 @@ pub(crate) async fn connect(
 
 fn no_address(addresses: &[SocketAddr]) -> Failure {
     let why = if addresses.is_empty() {
-        "the name has no address of the wanted version of IP"
+        "the name has no address of the configured IP version"
     } else {
-        "requests may not name addresses of this link, groups or no host"
+        "link-local, multicast and unspecified addresses are not allowed in requests"
     };
     refused(io::Error::other(why))
 }
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_have_the_sizes_that_are_told() {
+    fn sockets_have_the_configured_sizes() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build()

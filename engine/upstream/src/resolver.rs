@@ -14,7 +14,7 @@ use hickory_resolver::proto::rr::{RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 
 use crate::limits::{
-    ANSWER_LIFETIME_MAX, ANSWER_LIFETIME_MIN, DNS_ATTEMPTS, DNS_TIMEOUT, NAME_RECORDS_MAX,
+    DNS_ATTEMPTS, DNS_LIFETIME_MAX, DNS_LIFETIME_MIN, DNS_TIMEOUT, NAME_RECORDS_MAX,
 };
 
 /// The DNS servers to query, with timeouts. Holds no sockets: a socket shared by several workers would belong to the
@@ -40,18 +40,18 @@ pub enum Lifetime {
     #[default]
     Usual,
     /// The TTL of the records, but at least a second.
-    AsTold,
+    Ttl,
     /// This long, regardless of the TTL.
     For(Duration),
 }
 
 impl Lifetime {
-    /// The cache lifetime of a result with the TTL `told`; `usual` is the caller's default.
-    pub fn of(self, told: Duration, usual: Duration) -> Duration {
+    /// The cache lifetime of a result with this TTL; `usual` is the caller's default.
+    pub fn of(self, ttl: Duration, usual: Duration) -> Duration {
         match self {
             Lifetime::Usual => usual,
-            Lifetime::AsTold => told.clamp(ANSWER_LIFETIME_MIN, ANSWER_LIFETIME_MAX),
-            Lifetime::For(time) => time.max(ANSWER_LIFETIME_MIN),
+            Lifetime::Ttl => ttl.clamp(DNS_LIFETIME_MIN, DNS_LIFETIME_MAX),
+            Lifetime::For(time) => time.max(DNS_LIFETIME_MIN),
         }
     }
 }
@@ -81,17 +81,17 @@ impl Family {
 
 /// The result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered<T> {
+pub struct Resolved<T> {
     /// The records, at least one.
     pub records: Vec<T>,
     /// The TTL.
     pub lifetime: Duration,
 }
 
-impl<T> Answered<T> {
+impl<T> Resolved<T> {
     /// The same result with converted records.
-    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Answered<U> {
-        Answered {
+    pub fn map<U>(self, change: impl FnMut(T) -> U) -> Resolved<U> {
+        Resolved {
             records: self.records.into_iter().map(change).collect(),
             lifetime: self.lifetime,
         }
@@ -113,7 +113,7 @@ pub struct Service {
 
 impl Resolver {
     /// The addresses of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Answered<IpAddr>> {
+    pub async fn addresses(&self, name: &str, family: Family) -> io::Result<Resolved<IpAddr>> {
         let resolver = self.start(family)?;
         let found = self.within(resolver.lookup_ip(name)).await?;
         let records = found
@@ -126,7 +126,7 @@ impl Resolver {
 
     /// The servers of the service called `name`, `_service._proto.domain`: by priority, then by weight. If there are
     /// none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn services(&self, name: &str) -> io::Result<Answered<Service>> {
+    pub async fn services(&self, name: &str) -> io::Result<Resolved<Service>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::SRV)).await?;
         let mut records: Vec<Service> = found
@@ -153,7 +153,7 @@ impl Resolver {
     }
 
     /// The TXT records of `name`. If there are none, the error is [`io::ErrorKind::NotFound`].
-    pub async fn texts(&self, name: &str) -> io::Result<Answered<Vec<u8>>> {
+    pub async fn texts(&self, name: &str) -> io::Result<Resolved<Vec<u8>>> {
         let resolver = self.start(Family::Any)?;
         let found = self.within(resolver.lookup(name, RecordType::TXT)).await?;
         let records = found
@@ -171,7 +171,7 @@ impl Resolver {
 
     /// The names that `name` is an alias of (CNAME), without the trailing dot. If there are none, the error is
     /// [`io::ErrorKind::NotFound`].
-    pub async fn aliases(&self, name: &str) -> io::Result<Answered<String>> {
+    pub async fn aliases(&self, name: &str) -> io::Result<Resolved<String>> {
         let resolver = self.start(Family::Any)?;
         let found = self
             .within(resolver.lookup(name, RecordType::CNAME))
@@ -273,15 +273,15 @@ fn failed(error: NetError) -> io::Error {
     io::Error::new(kind, error)
 }
 
-fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Answered<T>> {
+fn some<T>(records: Vec<T>, found: &Lookup) -> io::Result<Resolved<T>> {
     if records.is_empty() {
-        let why = "the name has no such record";
+        let why = "the name has no record of this type";
         return Err(io::Error::new(io::ErrorKind::NotFound, why));
     }
     let lifetime = found
         .valid_until()
         .saturating_duration_since(Instant::now());
-    Ok(Answered { records, lifetime })
+    Ok(Resolved { records, lifetime })
 }
 
 #[cfg(test)]
@@ -289,20 +289,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_hold_as_long_as_is_settled() {
+    fn dns_answers_are_cached_as_long_as_configured() {
         let second = Duration::from_secs;
         let usual = second(10);
         assert_eq!(Lifetime::Usual.of(second(300), usual), usual);
-        assert_eq!(Lifetime::AsTold.of(second(300), usual), second(300));
+        assert_eq!(Lifetime::Ttl.of(second(300), usual), second(300));
         assert_eq!(Lifetime::For(second(5)).of(second(300), usual), second(5));
         // Neither one query per request nor an unlimited cache lifetime.
-        assert_eq!(Lifetime::AsTold.of(second(0), usual), ANSWER_LIFETIME_MIN);
+        assert_eq!(Lifetime::Ttl.of(second(0), usual), DNS_LIFETIME_MIN);
         assert_eq!(
             Lifetime::For(second(0)).of(second(9), usual),
-            ANSWER_LIFETIME_MIN
+            DNS_LIFETIME_MIN
         );
         let forever = second(u64::from(u32::MAX));
-        assert_eq!(Lifetime::AsTold.of(forever, usual), ANSWER_LIFETIME_MAX);
+        assert_eq!(Lifetime::Ttl.of(forever, usual), DNS_LIFETIME_MAX);
     }
 
     #[test]

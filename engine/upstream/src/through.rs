@@ -71,7 +71,7 @@ async fn resolve(
 }
 
 fn no_socket() -> io::Error {
-    io::Error::other("a unix socket is not behind a proxy")
+    io::Error::other("a unix socket cannot be reached through a proxy")
 }
 
 /// The target host and port in a request to a proxy.
@@ -141,11 +141,17 @@ async fn ask_socks(
             }
             stream.write_all(&text).await?;
             if take(stream, &mut received, 2).await?[1] != 0 {
-                return Err(io::Error::other("the proxy refuses name and password"));
+                return Err(io::Error::other(
+                    "the proxy refused the user name and password",
+                ));
             }
         }
         _ if method[..2] == [5, PLAIN] => {}
-        _ => return Err(io::Error::other("the proxy wants another way to log in")),
+        _ => {
+            return Err(io::Error::other(
+                "the proxy requires an unsupported authentication method",
+            ));
+        }
     }
     stream.write_all(&socks_request(address)?).await?;
     let response = take(stream, &mut received, 5).await?;

@@ -45,7 +45,7 @@ pub struct ConnFacts {
     /// Requests received on this connection, including the current one.
     pub requests: Cell<u64>,
     /// The addresses in the PROXY protocol header, if they are only recorded and do not replace `remote`.
-    pub told: Option<Box<ProxiedAddresses>>,
+    pub proxied: Option<Box<ProxiedAddresses>>,
     /// The result of verifying the client certificate.
     pub judged: Cell<Option<Judged>>,
 }

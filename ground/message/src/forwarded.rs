@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_names_nobody() {
+    fn an_invalid_address_names_no_client() {
         for value in [
             "for=unknown",
             "for=_hidden",

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_unsatisfiable() {
+    fn ranges_beyond_the_end_are_unsatisfiable() {
         assert_eq!(of("bytes=10-", 10), Selection::Unsatisfiable);
         assert_eq!(
             of("bytes=99999999999999999999999-", 10),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_fields_are_told_apart_from_unknown_units() {
+    fn malformed_ranges_are_distinguished_from_unknown_units() {
         for field in [
             "",
             "bytes",

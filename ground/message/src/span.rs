@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_span_is_refused() {
+    fn invalid_spans_are_refused() {
         for (text, error) in [
             ("", SpanError::Empty),
             ("-", SpanError::Empty),

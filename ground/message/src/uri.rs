@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_and_query_are_told_apart_and_decoded_once() {
+    fn path_and_query_are_separated_and_decoded_once() {
         let mut uri = Uri::default();
         assert!(uri.set(b"/a%2520b/%41?x=%31"));
         assert_eq!(uri.path(), b"/a%20b/A");

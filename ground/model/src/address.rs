@@ -24,6 +24,8 @@ pub struct PortRange {
     pub last: u16,
 }
 
+crate::walk::without_text!(PortRange);
+
 impl PortRange {
     /// One port.
     pub const fn single(port: u16) -> Self {

@@ -13,6 +13,7 @@ use crate::object::{RawModule, objects};
 pub use crate::route_origin::RouteOrigin;
 use crate::tls::ConnectionPolicy;
 use crate::value::Duration;
+use crate::walk::{Visitor, Walk};
 
 /// The port for plain HTTP where nothing else is configured.
 pub const HTTP_PORT: u16 = 80;
@@ -148,6 +149,13 @@ objects! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Names(pub Vec<String>);
+
+impl Walk for Names {
+    fn walk(&self, visitor: &mut dyn Visitor) {
+        visitor.object(self);
+        self.0.walk(visitor);
+    }
+}
 
 impl<'de> Deserialize<'de> for Names {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 mod address;
 mod data_rate;
+mod dialect;
 pub mod handler;
 pub mod http;
 pub mod logging;
@@ -25,8 +26,10 @@ pub mod pki;
 mod route_origin;
 pub mod tls;
 mod value;
+pub mod walk;
 
 pub use address::{Address, AddressError, PortRange};
+pub use dialect::Dialect;
 pub use handler::{Handler, Route, cache, nginx, proxy};
 pub use http::{HttpApp, Server};
 pub use matcher::{Matcher, MatcherSet};

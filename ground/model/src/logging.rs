@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
+use crate::nginx::ErrorLogEncoder;
 use crate::object::{RawModule, objects, tagged};
 use crate::value::Duration;
 
@@ -71,9 +72,6 @@ objects! {
         /// Leaves out the name of the machine.
         pub without_host: bool,
     }
-
-    /// Writes lines as in nginx's log of errors. Our own module.
-    pub struct NginxEncoder {}
 
     /// Writes to a file that is rolled over.
     pub struct FileWriter {
@@ -204,7 +202,7 @@ tagged! {
         /// The message alone. Our own module.
         Message(MessageEncoder) = "message",
         /// As in nginx's log of errors. Our own module.
-        Nginx(NginxEncoder) = "nginx",
+        Nginx(ErrorLogEncoder) = "nginx",
         /// With what syslog wants before each line. Our own module.
         Syslog(SyslogEncoder) = "syslog",
     }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::object::{RawModule, objects, read_nested};
+use crate::walk::{Visitor, Walk, walk_fields};
 
 /// Matchers that must all hold. Kept in the order of their names, in which they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,6 +101,11 @@ pub struct Regexp {
     pub name: String,
     /// The pattern, in RE2 syntax.
     pub pattern: String,
+}
+
+walk_fields! {
+    Regexp { name, pattern }
+    Expression { expr, name }
 }
 
 /// A CEL expression, with a name for the captures inside it.
@@ -208,6 +214,36 @@ impl MatcherSet {
             .0
             .partition_point(|other| other.module() <= matcher.module());
         self.0.insert(at, matcher);
+    }
+}
+
+impl Walk for MatcherSet {
+    fn walk(&self, visitor: &mut dyn Visitor) {
+        visitor.object(self);
+        self.0.walk(visitor);
+    }
+}
+
+impl Walk for Matcher {
+    fn walk(&self, visitor: &mut dyn Visitor) {
+        visitor.object(self);
+        match self {
+            Self::ClientIp(body) | Self::RemoteIp(body) => body.walk(visitor),
+            Self::Expression(body) => body.walk(visitor),
+            Self::File(body) => body.walk(visitor),
+            Self::Header(body) => body.walk(visitor),
+            Self::HeaderRegexp(body) | Self::VarsRegexp(body) => body.walk(visitor),
+            Self::Host(body) | Self::Method(body) | Self::Path(body) => body.walk(visitor),
+            Self::Not(body) => body.walk(visitor),
+            Self::PathRegexp(body) => body.walk(visitor),
+            Self::Protocol(body) => body.walk(visitor),
+            Self::Query(body) | Self::Vars(body) => body.walk(visitor),
+            Self::Tls(body) => body.walk(visitor),
+            Self::Other(name, body) => {
+                visitor.text(name);
+                body.walk(visitor);
+            }
+        }
     }
 }
 

@@ -116,6 +116,8 @@ macro_rules! objects {
             #[serde(skip_serializing_if = "crate::object::is_zero")]
             pub $field: $type,)*
         }
+
+        $crate::walk::walk_fields!($name { $($field),* });
     )*};
 }
 
@@ -142,6 +144,16 @@ macro_rules! tagged {
                 match self {
                     $(Self::$variant(_) => $text,)*
                     Self::Other(map) => map.get($key).and_then(|v| v.as_str()).unwrap_or(""),
+                }
+            }
+        }
+
+        impl $crate::walk::Walk for $name {
+            fn walk(&self, visitor: &mut dyn $crate::walk::Visitor) {
+                visitor.object(self);
+                match self {
+                    $(Self::$variant(body) => $crate::walk::Walk::walk(body, visitor),)*
+                    Self::Other(map) => $crate::walk::Walk::walk(map, visitor),
                 }
             }
         }

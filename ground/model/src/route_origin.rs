@@ -9,6 +9,8 @@ use sluice_diag::OriginId;
 #[derive(Clone, Debug, Default)]
 pub struct RouteOrigin(pub Vec<OriginId>);
 
+crate::walk::without_text!(RouteOrigin);
+
 impl PartialEq for RouteOrigin {
     fn eq(&self, _other: &Self) -> bool {
         true

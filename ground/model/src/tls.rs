@@ -11,6 +11,7 @@ use crate::matcher::IpRanges;
 use crate::object::{RawModule, objects, tagged};
 use crate::route_origin::RouteOrigin;
 use crate::value::Duration;
+use crate::walk::walk_fields;
 
 objects! {
     /// Certificates: which are loaded, which are made and how.
@@ -398,6 +399,13 @@ tagged! {
         /// ZeroSSL's own interface.
         ZeroSsl(alloc::boxed::Box<ZeroSslIssuer>) = "zerossl",
     }
+}
+
+walk_fields! {
+    CertificateFiles {
+        certificate, key, format, tags, password_file, staple_file, ocsp_responder, origin
+    }
+    CertificatePem { certificate, key, tags }
 }
 
 /// A pair of files.

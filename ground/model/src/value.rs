@@ -4,9 +4,11 @@
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use serde::de::{Error as _, Visitor};
+use serde::de::{Error as _, Visitor as Read};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sluice_message::span::{self, Days, SpanError as DurationError};
+
+use crate::walk::{Visitor, Walk};
 
 /// A span of time in nanoseconds, signed because some settings use -1 for "at once".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +77,7 @@ impl Serialize for Duration {
 impl<'de> Deserialize<'de> for Duration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
-        impl Visitor<'_> for Reader {
+        impl Read<'_> for Reader {
             type Value = Duration;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -113,6 +115,14 @@ impl WeakString {
     /// The text as it stands.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+crate::walk::without_text!(Duration);
+
+impl Walk for WeakString {
+    fn walk(&self, visitor: &mut dyn Visitor) {
+        visitor.text(&self.0);
     }
 }
 

@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_a_request_when_nobody_is_available() {
+    fn no_upstream_gets_a_request_when_none_is_available() {
         let policies = [
             Policy::Random,
             Policy::RandomChoose(2),
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_go_round_and_skip_who_is_unavailable() {
+    fn round_robin_skips_unavailable_upstreams() {
         let (turn, all) = (Turn::new(), Fixed::new(&[(true, 0), (true, 0), (true, 0)]));
         let next = |upstreams: &Fixed| choose(&Policy::RoundRobin, upstreams, &turn, 0).unwrap();
         assert_eq!(

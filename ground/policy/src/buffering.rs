@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_written_waits_in_memory() {
+    fn unwritten_entries_wait_in_memory() {
         let mut plan = Plan::new(BOUNDS);
         read_on(&mut plan, 150);
         assert_eq!((plan.in_memory(), plan.on_disk()), (30, 120));

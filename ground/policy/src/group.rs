@@ -40,7 +40,7 @@ pub enum Method {
     /// The less busy of two drawn by chance.
     RandomTwo,
     /// The one that is expected to be done first, beside its weight.
-    LeastTime(Timed, Unanswered),
+    LeastTime(Timed, Waiting),
     /// Of two drawn by chance the one that is expected to be done first.
     RandomTwoLeastTime(Timed),
 }
@@ -56,7 +56,7 @@ pub enum Timed {
 
 /// Whether requests still waiting for a response count as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
+pub enum Waiting {
     /// They count: a hanging server is slow even before it responds.
     Count,
     /// Only completed responses count.
@@ -380,16 +380,16 @@ impl Peer {
     }
 
     /// How long it is expected to take for a request, in milliseconds.
-    fn expected(&self, unanswered: Unanswered, now: Moment) -> u64 {
+    fn expected(&self, waiting_counts: Waiting, now: Moment) -> u64 {
         let mut time = self.times.average.load(Relaxed);
         // One that was not asked for long gets another chance: it counts half as slow after each such time.
         let quiet = nanos(now).saturating_sub(self.checked_at.load(Relaxed));
-        if quiet > self.patience() {
-            let halves = quiet / self.patience().max(1_000_000_000);
+        if quiet > self.quiet_time() {
+            let halves = quiet / self.quiet_time().max(1_000_000_000);
             time >>= halves.min(63);
         }
         let waiting = self.times.waiting.load(Relaxed);
-        if unanswered == Unanswered::Count && waiting > 0 {
+        if waiting_counts == Waiting::Count && waiting > 0 {
             let began = self.times.began.load(Relaxed);
             let all = waiting.saturating_mul(millis(now));
             time = time.max(all.saturating_sub(began) / waiting);
@@ -406,7 +406,7 @@ impl Peer {
     fn is_out(&self, now: Moment) -> bool {
         self.max_fails > 0
             && self.fails.load(Relaxed) >= self.max_fails
-            && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.patience()
+            && nanos(now).saturating_sub(self.checked_at.load(Relaxed)) <= self.quiet_time()
     }
 
     /// Whether an ejected server may be tried again. The pause doubles with each failure, so that a server that
@@ -429,7 +429,7 @@ impl Peer {
                 .is_ok()
     }
 
-    fn patience(&self) -> u64 {
+    fn quiet_time(&self) -> u64 {
         u64::try_from(self.fail_timeout.as_nanos()).unwrap_or(u64::MAX)
     }
 
@@ -438,7 +438,7 @@ impl Peer {
     fn begin(&self, now: Moment) {
         let now = nanos(now);
         let checked = self.checked_at.load(Relaxed);
-        if now.saturating_sub(checked) > self.patience() {
+        if now.saturating_sub(checked) > self.quiet_time() {
             self.checked_at.store(now, Relaxed);
         }
     }
@@ -532,8 +532,8 @@ impl<S: Servers> Look<'_, S> {
             _ if members.len() < 2 => None,
             Method::RoundRobin => None,
             Method::LeastConn => return self.least(&|index| self.busy(index)),
-            Method::LeastTime(_, unanswered) => {
-                return self.least(&|index| self.done_in(index, unanswered));
+            Method::LeastTime(_, waiting_counts) => {
+                return self.least(&|index| self.done_in(index, waiting_counts));
             }
             Method::IpHash => self.by_address(key),
             Method::Hash if key.is_empty() => None,
@@ -543,7 +543,7 @@ impl<S: Servers> Look<'_, S> {
             Method::Random => self.by_chance(&mut Random::new(seed)),
             Method::RandomTwo => self.of_two(&mut Random::new(seed), &|index| self.busy(index)),
             Method::RandomTwoLeastTime(_) => {
-                let cost = |index| self.done_in(index, Unanswered::Ignored);
+                let cost = |index| self.done_in(index, Waiting::Ignored);
                 self.of_two(&mut Random::new(seed), &cost)
             }
         };
@@ -602,8 +602,8 @@ impl<S: Servers> Look<'_, S> {
     }
 
     /// When one is expected to be done with what it is working on, and one request more.
-    fn done_in(&self, index: usize, unanswered: Unanswered) -> u64 {
-        let expected = self.peers[index].expected(unanswered, self.now);
+    fn done_in(&self, index: usize, waiting_counts: Waiting) -> u64 {
+        let expected = self.peers[index].expected(waiting_counts, self.now);
         expected * (self.busy(index) + 1)
     }
 

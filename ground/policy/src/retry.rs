@@ -41,7 +41,7 @@ pub enum Progress {
     /// The upstream may have seen some of the request, or all.
     Sent,
     /// The response began to reach the client.
-    Answered,
+    Responded,
 }
 
 /// Whether the request's body can be sent once more.
@@ -103,7 +103,7 @@ impl RetryPolicy {
             (Progress::Sent, Body::Replayable) => {
                 failed.matched.unwrap_or(failed.method.is_idempotent()) && budget.spend()
             }
-            (Progress::Answered, _) | (_, Body::Consumed) => false,
+            (Progress::Responded, _) | (_, Body::Consumed) => false,
         };
         allowed.then(|| now + self.try_interval)
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_nobody_saw_goes_to_each_other_upstream_at_once() {
+    fn an_unsent_request_tries_each_other_upstream_at_once() {
         let budget = RetryBudget::new();
         while budget.spend() {}
         let next = |policy: RetryPolicy, failed: Failed<'_>, now| {
@@ -249,7 +249,7 @@ mod tests {
             (Progress::NotSent, Body::Consumed, Others::Left),
             (Progress::NoUpstream, Body::Replayable, Others::Left),
             (Progress::Sent, Body::Replayable, Others::Left),
-            (Progress::Answered, Body::Replayable, Others::Left),
+            (Progress::Responded, Body::Replayable, Others::Left),
         ] {
             let failed = Failed {
                 progress,
@@ -283,8 +283,8 @@ mod tests {
     }
 
     #[test]
-    fn what_an_upstream_may_have_seen_is_repeated_only_if_harmless() {
-        use Progress::{Answered, NoUpstream, NotSent, Sent};
+    fn a_sent_request_is_repeated_only_if_idempotent() {
+        use Progress::{NoUpstream, NotSent, Responded, Sent};
         let (get, post) = (Method::Get, Method::Post);
         for (progress, method, body, matched, expected) in [
             (NoUpstream, &post, Body::Replayable, None, true),
@@ -297,7 +297,7 @@ mod tests {
             (Sent, &post, Body::Replayable, None, false),
             (Sent, &post, Body::Replayable, Some(true), true),
             (Sent, &post, Body::Consumed, Some(true), false),
-            (Answered, &get, Body::Replayable, Some(true), false),
+            (Responded, &get, Body::Replayable, Some(true), false),
         ] {
             let failed = Failed {
                 body,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_nobody_saw_are_free() {
+    fn unsent_attempts_do_not_count() {
         let (budget, post) = (RetryBudget::new(), Method::Post);
         while budget.spend() {}
         let failed = failed(Progress::NotSent, &post);

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_match_wildcards() {
+    fn bytes_outside_utf8_match_wildcards() {
         let glob = Glob::parse("/?*[^a]").unwrap();
         assert!(glob.matches(b"/\xff\xfe\xfd"));
     }

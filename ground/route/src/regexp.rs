@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_too_much_memory_is_refused() {
+    fn patterns_that_need_too_much_memory_are_refused() {
         assert!(matches!(
             Regexp::new(r"(((a{100}){100}){100})"),
             Err(RegexpError::Refused(_))

@@ -357,7 +357,7 @@ impl Hook for Fixed {
 fn sets_join_conditions_and_lists_separate_them() {
     let path = |text: &str| Matcher::path(&[text]).unwrap();
     let refusal = Refusal::asked_for(Status::NOT_FOUND);
-    let hook = |answer| Matcher::Hook(Arc::new(Fixed(answer)));
+    let hook = |outcome| Matcher::Hook(Arc::new(Fixed(outcome)));
     let set = |matchers| MatcherSet::new(matchers);
     let met =
         |sets: Vec<MatcherSet>| get("h", "/a").with(|input| MatcherSets::new(sets).matches(input));
@@ -410,7 +410,7 @@ fn deep_nests_of_not_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_compiled_is_refused_with_its_text() {
+fn uncompilable_patterns_are_refused_with_their_text() {
     assert!(matches!(Matcher::path(&["/["]), Err(MatcherError::Glob(text, _)) if text == "/["));
     assert!(
         matches!(Matcher::path_regexp("", "("), Err(MatcherError::Regexp(text, _)) if text == "(")

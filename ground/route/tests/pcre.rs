@@ -27,7 +27,7 @@ const SUBJECTS: [&[u8]; 20] = [
 ];
 
 /// Where the groups are, as the file writes it.
-fn answer(pattern: &Pattern, text: &[u8]) -> String {
+fn outcome(pattern: &Pattern, text: &[u8]) -> String {
     let mut groups = Vec::new();
     if !pattern.groups(text, &mut groups).expect("it ends") {
         return "-".to_owned();
@@ -40,7 +40,7 @@ fn answer(pattern: &Pattern, text: &[u8]) -> String {
 }
 
 #[test]
-fn answers_are_those_of_pcre() {
+fn matches_equal_those_of_pcre() {
     let mut asked = 0;
     for line in include_str!("pcre/answers.txt").lines() {
         let (text, expected) = line.split_once('\t').expect("a pattern and its answers");
@@ -54,7 +54,7 @@ fn answers_are_those_of_pcre() {
         assert_eq!(expected.len(), SUBJECTS.len(), "{text}");
         for (subject, expected) in SUBJECTS.iter().zip(expected) {
             let shown = String::from_utf8_lossy(subject);
-            assert_eq!(answer(&pattern, subject), expected, "{text} on {shown:?}");
+            assert_eq!(outcome(&pattern, subject), expected, "{text} on {shown:?}");
             asked += 1;
         }
     }

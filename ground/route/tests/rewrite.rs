@@ -365,7 +365,7 @@ fn operations_run_in_their_order_and_leave_the_rest_alone() {
 }
 
 #[test]
-fn a_target_that_is_no_path_stays() {
+fn a_target_that_is_not_a_path_stays() {
     for line in [
         "uri strip_prefix /a",
         "uri strip_suffix /a",

@@ -283,9 +283,7 @@ impl<'a> Lexer<'a> {
         if ends {
             Ok(())
         } else {
-            Err(Fault::Syntax(
-                "a word runs into a character that is none of it",
-            ))
+            Err(Fault::Syntax("an invalid character after a word"))
         }
     }
 
@@ -363,7 +361,7 @@ impl<'a> Lexer<'a> {
 
     /// An escape of Go's texts.
     fn escape(&mut self, quote: u8, out: &mut Vec<u8>) -> Result<(), Fault> {
-        const WRONG: Fault = Fault::Syntax("an escape that is none");
+        const WRONG: Fault = Fault::Syntax("an invalid escape");
         let letter = *self.rest().get(1).ok_or(WRONG)?;
         let simple = match letter {
             b'a' => Some(7),

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_is_escaped() {
+    fn invisible_characters_are_escaped() {
         let mut out = Vec::new();
         quote("a\"b\\\n\u{1}é\u{2028}".as_bytes(), Letters::All, &mut out);
         quote(b"\xff", Letters::Ascii, &mut out);

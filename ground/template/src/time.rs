@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_in_the_zone_that_is_meant() {
+    fn times_are_read_in_the_right_zone() {
         let cet = Zone::new(3600, "CET");
         for (layout, text, zone) in [
             ("15", "04", cet),

@@ -80,7 +80,7 @@ fn sources_have_a_size_and_a_depth() {
 }
 
 #[test]
-fn errors_tell_the_line() {
+fn errors_contain_the_line() {
     for (source, line) in [
         ("a\nb\n{{foo}}", 3),
         ("a\n{{if true}}\n\n{{fail \"x\"}}{{end}}", 4),
@@ -93,14 +93,14 @@ fn errors_tell_the_line() {
 }
 
 #[test]
-fn what_waits_is_supplied() {
+fn waiting_streams_are_supplied() {
     let source = b"{{$x := later}}[{{$x | upper}}]{{range 2}}{{later | len}}{{end}}";
     let written = support::write(source, Value::Nil).unwrap();
     assert_eq!(written, b"[WAITED]66");
 }
 
 #[test]
-fn bytes_that_are_no_utf8_pass_through() {
+fn bytes_outside_utf8_pass_through() {
     let source = b"\xe9{{$x := \"\xe9\"}}{{$x}}{{`\xff`}}";
     assert_eq!(support::write(source, Value::Nil).unwrap(), b"\xe9\xe9\xff");
 }

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_in_pieces_of_any_size() {
+    fn responses_are_parsed_in_pieces_of_any_size() {
         let found = |flags, length| Some(Head::Found { flags, length });
         for (response, head, value) in [
             (
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_apart() {
+    fn invalid_responses_are_distinguished() {
         for (response, fault) in [
             (&b"ERROR\r\n"[..], Fault::Line),
             (b"SERVER_ERROR out of memory\r\n", Fault::Line),

@@ -101,7 +101,7 @@ fn a_packet_has_its_length_and_that_of_each_part() {
 }
 
 #[test]
-fn what_is_longer_than_a_packet_is_refused() {
+fn an_oversized_packet_is_refused() {
     let end = |sizes: &[usize]| {
         let mut out = b"before".to_vec();
         let mut params = uwsgi::Params::new(&mut out, uwsgi::Modifiers::default());

@@ -55,7 +55,7 @@ fn content_is_what_the_records_hold() {
 }
 
 #[test]
-fn streams_need_not_be_ended_before_the_answer() {
+fn request_streams_may_stay_open_until_the_response() {
     let bytes = joined(&[record(STDOUT, b"x", 0), end(0)]);
     let outcome = response(&bytes);
     assert_eq!(
@@ -83,7 +83,7 @@ fn the_largest_records_are_taken() {
 }
 
 #[test]
-fn what_is_no_answer_is_refused() {
+fn an_invalid_response_is_refused() {
     let begun = || record(STDOUT, b"x", 0);
     for (bytes, fault) in [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), "Version(72)"),
@@ -121,7 +121,7 @@ fn what_is_no_answer_is_refused() {
 }
 
 #[test]
-fn an_answer_without_its_end_is_not_whole() {
+fn a_response_without_its_end_record_is_incomplete() {
     let bytes = joined(&[record(STDOUT, b"Status: 200\r\n\r\nbody", 2), end(0)]);
     for length in 0..bytes.len() {
         assert_eq!(respond_in(&[&bytes[..length]]).state, "unfinished");
@@ -221,8 +221,8 @@ fn heads_that_can_be_read_in_two_ways_are_refused() {
         ("transfer-encoding: identity\r\n\r\n", "Coded"),
     ] {
         let outcome = head(bytes.as_bytes(), &Limits::DEFAULT);
-        let told = outcome.starts_with("refused: ") && outcome.ends_with(fault);
-        assert!(told, "{bytes:?} gave {outcome}, not {fault}");
+        let is_expected = outcome.starts_with("refused: ") && outcome.ends_with(fault);
+        assert!(is_expected, "{bytes:?} gave {outcome}, not {fault}");
     }
 }
 
@@ -316,7 +316,7 @@ fn requests_are_read_as_they_were_written() {
 }
 
 #[test]
-fn the_application_is_told_what_to_do_with_the_connection() {
+fn the_application_is_asked_to_keep_the_connection() {
     let mut out = Vec::new();
     encode_begin(WhenDone::Close, &mut out);
     assert_eq!(records(&out), [(1, vec![0, 1, 0, 0, 0, 0, 0, 0])]);

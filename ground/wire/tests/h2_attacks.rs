@@ -23,7 +23,7 @@ fn flood(session: &mut Session, mut frame: impl FnMut(usize) -> Vec<u8>) -> usiz
             return count;
         }
         session.send(&frame(count));
-        session.told.clear();
+        session.events.clear();
         assert!(session.server.output().len() < 70_000);
         session.server.output().clear();
         assert!(session.server.capacity_bytes() < MEMORY);
@@ -136,7 +136,7 @@ fn hpack_bomb() {
             bomb.extend(std::iter::repeat_n(0xbe, crumbs));
             session.send(&frame(FrameKind::HEADERS, 5, stream as u32, &bomb));
             // The owner keeps the heads of all open requests.
-            if session.told().iter().any(|line| line.contains(" head ")) {
+            if session.events().iter().any(|line| line.contains(" head ")) {
                 held += session.head.fields.capacity_bytes();
                 session.head = Default::default();
             }
@@ -161,7 +161,7 @@ fn empty_crumbs() {
         bomb.extend_from_slice(&[0x0f, 17, 0]);
     }
     session.send(&frame(FrameKind::HEADERS, 5, 1, &bomb));
-    assert_eq!(session.told(), ["1 refused TooMany"]);
+    assert_eq!(session.events(), ["1 refused TooMany"]);
     assert!(session.head.fields.capacity_bytes() < 16_384);
 }
 
@@ -220,7 +220,7 @@ fn floods_of_frames_that_do_nothing() {
 
 /// A peer that does not read: the state machine accepts no more input, whatever it is asked to send.
 #[test]
-fn answers_that_nobody_reads() {
+fn unread_responses() {
     let too_many: Vec<u8> = (0..20_000).flat_map(|n| get(2 * n + 1)).collect();
     for many in [
         frame(FrameKind::PING, 0, 0, b"12345678").repeat(20_000),
@@ -247,7 +247,7 @@ fn answers_that_nobody_reads() {
 
 /// Priorities of streams that never come: few are kept, and all are paid for.
 #[test]
-fn priorities_told_ahead() {
+fn priorities_sent_before_their_streams() {
     let mut session = Session::new();
     let before = session.server.capacity_bytes();
     let rounds = flood(&mut session, |count| {
@@ -271,7 +271,7 @@ fn windows_given_in_crumbs() {
         session.send(&window_update(1, 1));
         let _ = session.server.send_data(id, &[0; 1000], End::Later);
         session.server.output().clear();
-        session.told.clear();
+        session.events.clear();
         if session.over.is_some() {
             assert!(count < 5000, "{count}");
             return ends_calmly(&session);
@@ -285,7 +285,7 @@ fn windows_given_in_crumbs() {
 fn an_odd_client_is_sent_away_before_it_is_cut_off() {
     let mut session = Session::new();
     session.send(&get(1));
-    let mut told = 0;
+    let mut events = 0;
     for count in 0..FLOOD {
         session.send(&frame(FrameKind::PING, 0, 0, b"12345678"));
         if session
@@ -293,11 +293,11 @@ fn an_odd_client_is_sent_away_before_it_is_cut_off() {
             .iter()
             .any(|line| line.starts_with("GOAWAY 2147483647"))
         {
-            told = count;
+            events = count;
             break;
         }
     }
-    assert!((3000..3200).contains(&told), "{told}");
+    assert!((3000..3200).contains(&events), "{events}");
     session.response(1);
     assert!(session.sent()[0].starts_with("HEADERS 1 end"));
     session.send(&frame(FrameKind::PING, ACK, 0, b"slc-bye!"));
@@ -332,7 +332,7 @@ fn usual_clients_are_never_sent_away() {
         session.send(&[window_update(0, 10), window_update(1, 10)].concat());
         session.send(&frame(FrameKind::PING, 0, 0, b"12345678"));
         session.server.output().clear();
-        session.told.clear();
+        session.events.clear();
     }
     assert_eq!((session.over, session.server.glitch_points()), (None, 0));
     // Keystrokes and pings, ten times a second for two hours.
@@ -345,7 +345,7 @@ fn usual_clients_are_never_sent_away() {
         session.send(&data(1, 0, b"k"));
         session.send(&frame(FrameKind::PING, 0, 0, b"12345678"));
         session.server.output().clear();
-        session.told.clear();
+        session.events.clear();
     }
     assert_eq!(session.over, None);
     assert!(session.server.glitch_points() < 100);
@@ -362,11 +362,11 @@ fn unread_content_is_bounded() {
     }
     for _ in 0..100 {
         for stream in (1..256).step_by(2) {
-            let before: usize = session.told.iter().map(String::len).sum();
+            let before: usize = session.events.iter().map(String::len).sum();
             session.send(&data(stream, 0, &[b'x'; 100]));
-            unread += session.told.iter().map(String::len).sum::<usize>() - before;
+            unread += session.events.iter().map(String::len).sum::<usize>() - before;
         }
-        session.told.clear();
+        session.events.clear();
     }
     assert_eq!(session.over.unwrap().reason, Reason::WindowExceeded);
     assert!(unread < 256 * 1024 * 12 / 10, "{unread}");

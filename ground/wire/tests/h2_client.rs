@@ -24,7 +24,7 @@ fn request(method: &str) -> RequestHead {
 struct Asking {
     client: Client,
     ids: Vec<StreamId>,
-    told: Vec<String>,
+    events: Vec<String>,
     over: Option<Closed>,
 }
 
@@ -41,12 +41,12 @@ impl Asking {
         let mut asking = Asking {
             client,
             ids,
-            told: Vec::new(),
+            events: Vec::new(),
             over: None,
         };
         asking.send(&settings(&[]));
         asking.sent();
-        asking.told.clear();
+        asking.events.clear();
         asking
     }
 
@@ -59,14 +59,14 @@ impl Asking {
                     rest = &rest[received.consumed..];
                     match received.event {
                         None => break,
-                        Some(ClientEvent::Head { id, end, body }) => self.told.push(format!(
+                        Some(ClientEvent::Head { id, end, body }) => self.events.push(format!(
                             "{} head {} {body:?}{}{}",
                             id.number(),
                             head.status.code(),
                             fields_text(&head.fields),
                             if end.is_here() { " end" } else { "" }
                         )),
-                        Some(ClientEvent::Interim { id }) => self.told.push(format!(
+                        Some(ClientEvent::Interim { id }) => self.events.push(format!(
                             "{} interim {}{}",
                             id.number(),
                             head.status.code(),
@@ -74,10 +74,10 @@ impl Asking {
                         )),
                         Some(ClientEvent::Data { id, data, end }) => {
                             let end = if end.is_here() { " end" } else { "" };
-                            self.told
+                            self.events
                                 .push(format!("{} data {}{end}", id.number(), text(data)));
                         }
-                        Some(ClientEvent::Trailers { id, fields }) => self.told.push(format!(
+                        Some(ClientEvent::Trailers { id, fields }) => self.events.push(format!(
                             "{} trailers{}",
                             id.number(),
                             fields_text(&fields)
@@ -89,10 +89,10 @@ impl Asking {
                             fault,
                         }) => {
                             let id = id.number();
-                            self.told
+                            self.events
                                 .push(format!("{id} reset {code} by {by:?} {fault:?}"));
                         }
-                        Some(event) => self.told.push(format!("{event:?}")),
+                        Some(event) => self.events.push(format!("{event:?}")),
                     }
                 }
             }
@@ -105,11 +105,11 @@ impl Asking {
     }
 }
 
-fn told(methods: &[&str], frames: &[Vec<u8>]) -> Vec<String> {
+fn events(methods: &[&str], frames: &[Vec<u8>]) -> Vec<String> {
     let mut asking = Asking::new(methods);
     asking.send(&frames.concat());
     assert_eq!(asking.over, None);
-    asking.told
+    asking.events
 }
 
 fn fails(frames: &[Vec<u8>]) -> Option<Reason> {
@@ -173,8 +173,8 @@ fn requests_are_written_as_http2_has_them() {
 }
 
 #[test]
-fn answers_are_told() {
-    let lines = told(
+fn responses_become_events() {
+    let lines = events(
         &["GET", "HEAD"],
         &[
             headers(1, 0, &[(":status", "103"), ("link", "</a>")]),
@@ -212,7 +212,7 @@ fn answers_are_told() {
 
 /// Sections 8.1, 8.1.1 and 8.3.2.
 #[test]
-fn malformed_answers_are_reset() {
+fn malformed_responses_are_reset() {
     for (fields, fault) in [
         (vec![("x", "y")], "PseudoMissing"),
         (
@@ -239,7 +239,7 @@ fn malformed_answers_are_reset() {
         let mut asking = Asking::new(&["GET"]);
         asking.send(&headers(1, 0, &fields));
         assert_eq!(
-            asking.told,
+            asking.events,
             [format!("1 reset PROTOCOL_ERROR by Us Some({fault})")]
         );
         assert_eq!(asking.sent(), ["RST_STREAM 1 PROTOCOL_ERROR"]);
@@ -248,8 +248,8 @@ fn malformed_answers_are_reset() {
 }
 
 #[test]
-fn answers_of_another_form_or_length_are_reset() {
-    let last = |methods: &[&str], frames: &[Vec<u8>]| told(methods, frames).pop().unwrap();
+fn responses_of_another_form_or_length_are_reset() {
+    let last = |methods: &[&str], frames: &[Vec<u8>]| events(methods, frames).pop().unwrap();
     let ended = headers(
         1,
         END_STREAM,
@@ -330,7 +330,7 @@ fn no_more_streams_are_opened_than_the_server_takes() {
     let mut asking = Asking::new(&["GET"]);
     assert_eq!(asking.client.streams_free(), 127);
     asking.send(&settings(&[(3, 2)]));
-    assert_eq!(asking.told, ["Settings"]);
+    assert_eq!(asking.events, ["Settings"]);
     assert_eq!(asking.client.streams_free(), 1);
     let open =
         |client: &mut Client| client.open(&request("GET"), true, BodyFraming::None, End::Here);
@@ -338,7 +338,7 @@ fn no_more_streams_are_opened_than_the_server_takes() {
     assert_eq!(open(&mut asking.client), Err(OpenRefused::Full));
     // A stream counts until it is released.
     asking.send(&reset(1, ErrorCode::REFUSED_STREAM));
-    assert_eq!(asking.told[1], "1 reset REFUSED_STREAM by Peer None");
+    assert_eq!(asking.events[1], "1 reset REFUSED_STREAM by Peer None");
     assert_eq!(asking.client.streams_free(), 0);
     let first = asking.ids[0];
     asking.client.release(first);
@@ -359,7 +359,7 @@ fn released_requests_are_cancelled() {
     asking.client.release(id);
     assert_eq!(asking.sent(), ["RST_STREAM 1 CANCEL"]);
     asking.send(&data(1, END_STREAM, b"late"));
-    assert_eq!((asking.over, asking.told.len()), (None, 1));
+    assert_eq!((asking.over, asking.events.len()), (None, 1));
 }
 
 /// A server that floods the client with resets, pings or interim responses does not keep it busy.
@@ -378,7 +378,7 @@ fn floods_end_the_connection() {
         for _ in 0..10_000 {
             asking.send(&flood);
             asking.client.output().clear();
-            asking.told.clear();
+            asking.events.clear();
         }
         assert_eq!(asking.over.unwrap().reason, Reason::Glitches);
     }

@@ -186,7 +186,7 @@ fn faults_are_refused() {
 
 /// Section 4.2: a peer that was given a smaller limit has to acknowledge it with a size update.
 #[test]
-fn a_smaller_limit_has_to_be_answered() {
+fn a_smaller_table_limit_must_be_acknowledged() {
     let mut decoder = Decoder::new(4096);
     decoder.limit_table(100);
     assert_eq!(decode(&mut decoder, &[0x82]), Err(HpackError::SizeMissing));

@@ -326,7 +326,7 @@ fn run(seed: u64, limits: &Limits, count: usize, drain_at: Option<usize>) -> Lin
 }
 
 #[test]
-fn all_requests_are_answered_whole() {
+fn all_requests_get_complete_responses() {
     for seed in 1..=25 {
         println!("seed {seed}");
         let limits = Limits {
@@ -355,7 +355,7 @@ fn draining_loses_no_request_silently() {
 
 /// RFC 9113, section 6.8: what the server did not look at can be sent again elsewhere.
 #[test]
-fn requests_after_a_goodbye_are_given_back() {
+fn requests_after_goaway_are_returned() {
     let mut client = Client::new(&Limits::DEFAULT);
     let mut request = RequestHead::default();
     request.uri.set(b"/");
@@ -369,18 +369,18 @@ fn requests_after_a_goodbye_are_given_back() {
     let mut head = ResponseHead::default();
     let mut bytes = vec![0, 0, 0, 4, 0, 0, 0, 0, 0];
     bytes.extend([0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0]);
-    let (mut told, mut rest) = (Vec::new(), &bytes[..]);
+    let (mut events, mut rest) = (Vec::new(), &bytes[..]);
     loop {
         let received = client.receive(rest, &mut head).expect("an open stream");
         rest = &rest[received.consumed..];
         match received.event {
-            Some(event) => told.push(format!("{event:?}")),
+            Some(event) => events.push(format!("{event:?}")),
             None => break,
         }
     }
-    assert_eq!(told.len(), 4, "{told:?}");
-    assert_eq!(told[1], "GoAway { code: NO_ERROR }");
-    for (line, id) in told[2..].iter().zip(&ids[2..]) {
+    assert_eq!(events.len(), 4, "{events:?}");
+    assert_eq!(events[1], "GoAway { code: NO_ERROR }");
+    for (line, id) in events[2..].iter().zip(&ids[2..]) {
         let (code, by, fault) = (ErrorCode::REFUSED_STREAM, Side::Peer, None);
         let id = *id;
         assert_eq!(

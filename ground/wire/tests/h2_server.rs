@@ -33,7 +33,7 @@ fn lives(frames: &[Vec<u8>]) -> (Vec<String>, Vec<String>) {
     let mut session = Session::new();
     session.send(&frames.concat());
     assert_eq!(session.over, None);
-    (session.sent(), session.told())
+    (session.sent(), session.events())
 }
 
 /// The last stream reset, while the connection still works.
@@ -51,18 +51,18 @@ fn resets(frames: &[Vec<u8>]) -> String {
 fn refused(flags: u8, fields: &[(&str, &str)]) -> (String, String) {
     let mut session = Session::new();
     session.send(&headers(1, flags, fields));
-    let told = session.told();
-    assert!(told[0].starts_with("1 refused "), "{told:?}");
+    let events = session.events();
+    assert!(events[0].starts_with("1 refused "), "{events:?}");
     assert!(session.sent().is_empty());
     session.release(1);
     let sent = session.sent();
     assert_eq!(sent.len(), 1);
     assert_eq!(session.over, None);
-    (told[0]["1 refused ".len()..].to_string(), sent[0].clone())
+    (events[0]["1 refused ".len()..].to_string(), sent[0].clone())
 }
 
 #[test]
-fn requests_are_told_and_answered() {
+fn requests_become_events_and_get_responses() {
     let mut session = Session::bare(&Limits::SERVER);
     session.send(PREFACE);
     session.send(&settings(&[]));
@@ -72,7 +72,7 @@ fn requests_are_told_and_answered() {
     );
     session.send(&get(1));
     assert_eq!(
-        session.told(),
+        session.events(),
         ["1 head GET / [host: a.example] end None None No u=3 i=true"]
     );
     session.response(1);
@@ -98,7 +98,7 @@ fn content_and_trailers_go_both_ways() {
         &[("x-sum", "1"), ("content-length", "6")],
     ));
     assert_eq!(
-        session.told(),
+        session.events(),
         [
             "1 head POST /p [host: a.example] [content-length: 6] [expect: 100-continue] Length(6) Continue No \
              u=3 i=true",
@@ -183,14 +183,14 @@ fn beginnings_and_slow_heads_are_known() {
 /// Sections 4.1 and 5.5.
 #[test]
 fn unknown_kinds_and_flags_are_ignored() {
-    let (sent, told) = lives(&[
+    let (sent, events) = lives(&[
         frame(FrameKind(0xfa), 0xff, 0, b"anything"),
         frame(FrameKind(0xfa), 0xff, 7, b""),
         frame(FrameKind::PING, 0xfe, 0, b"12345678"),
         get(1),
     ]);
     assert_eq!(sent, ["PING ack 12345678"]);
-    assert_eq!(told.len(), 1);
+    assert_eq!(events.len(), 1);
 }
 
 /// Section 4.2.
@@ -299,12 +299,12 @@ fn frames_stand_on_the_right_streams() {
 fn padding_and_priorities_are_taken_off() {
     let head = [&[3u8][..], &[0, 0, 0, 0, 16], &block(&GET), &[0; 3]].concat();
     let flags = END_HEADERS | PADDED | PRIORITY;
-    let (_, told) = lives(&[
+    let (_, events) = lives(&[
         frame(FrameKind::HEADERS, flags, 1, &head),
         data(1, PADDED, b"\x04abc\0\0\0\0"),
         data(1, PADDED | END_STREAM, b"\x00d"),
     ]);
-    assert_eq!(told[1..], ["1 data abcd", "1 end"]);
+    assert_eq!(events[1..], ["1 data abcd", "1 end"]);
     for (frames, reason) in [
         (
             vec![post(1, &[]), data(1, PADDED, b"\x04abc")],
@@ -335,8 +335,8 @@ fn padding_and_priorities_are_taken_off() {
         assert_eq!(fails(&frames), Some(reason), "{frames:?}");
     }
     // Padding that fills the whole frame is not an error.
-    let (_, told) = lives(&[post(1, &[]), data(1, PADDED | END_STREAM, b"\x03\0\0\0")]);
-    assert_eq!(told[1..], ["1 end"]);
+    let (_, events) = lives(&[post(1, &[]), data(1, PADDED | END_STREAM, b"\x03\0\0\0")]);
+    assert_eq!(events[1..], ["1 end"]);
 }
 
 /// Sections 4.3 and 6.10.
@@ -346,15 +346,15 @@ fn header_blocks_stay_together() {
     let (a, b) = whole.split_at(20);
     let start = |flags| frame(FrameKind::HEADERS, flags, 1, a);
     let more = |flags, stream, part: &[u8]| frame(FrameKind::CONTINUATION, flags, stream, part);
-    let (_, told) = lives(&[
+    let (_, events) = lives(&[
         start(END_STREAM),
         more(0, 1, b""),
         more(0, 1, b),
         more(END_HEADERS, 1, b""),
     ]);
     assert!(
-        told[0].starts_with("1 head GET / [host: a.example] end"),
-        "{told:?}"
+        events[0].starts_with("1 head GET / [host: a.example] end"),
+        "{events:?}"
     );
     for frames in [
         vec![start(0), get(1)],
@@ -412,7 +412,7 @@ fn frames_come_only_in_their_states() {
 
 /// Section 5.1, closed: what was under way when we reset a stream is decoded, counted and ignored.
 #[test]
-fn what_crosses_a_reset_is_ignored() {
+fn frames_that_cross_a_reset_are_ignored() {
     let mut session = Session::new();
     session.send(&post(1, &[]));
     session.response(1);
@@ -435,7 +435,7 @@ fn what_crosses_a_reset_is_ignored() {
     let mut next = block(&GET);
     next.push(0xbe);
     session.send(&frame(FrameKind::HEADERS, 5, 3, &next));
-    assert!(session.told().last().unwrap().contains("[x-l: v]"));
+    assert!(session.events().last().unwrap().contains("[x-l: v]"));
 }
 
 /// Section 5.1.2, and who counts: a stream that the client reset as long as its owner works on it.
@@ -449,23 +449,23 @@ fn streams_beyond_the_limit_are_refused() {
     for stream in [1, 3, 5] {
         session.send(&get(stream));
     }
-    assert_eq!(session.told().len(), 2);
+    assert_eq!(session.events().len(), 2);
     assert_eq!(session.sent(), ["RST_STREAM 5 REFUSED_STREAM"]);
     session.send(&reset(1, ErrorCode::CANCEL));
-    assert_eq!(session.told(), ["1 reset CANCEL by Peer"]);
+    assert_eq!(session.events(), ["1 reset CANCEL by Peer"]);
     session.send(&get(7));
     assert_eq!(session.sent(), ["RST_STREAM 7 REFUSED_STREAM"]);
     session.release(1);
     session.send(&get(9));
     assert!(session.sent().is_empty());
-    assert_eq!(session.told().len(), 1);
+    assert_eq!(session.events().len(), 1);
     let slots: Vec<usize> = session.open.iter().map(|id| id.slot()).collect();
     assert_eq!(slots, [1, 0]);
 }
 
 /// Section 6.5.
 #[test]
-fn settings_are_checked_and_answered() {
+fn settings_are_checked_and_acknowledged() {
     for (id, value, reason) in [
         (2, 2, Reason::SettingValue),
         (4, 1 << 31, Reason::SettingWindow),
@@ -482,7 +482,7 @@ fn settings_are_checked_and_answered() {
 
 /// Section 6.7.
 #[test]
-fn pings_are_answered() {
+fn pings_are_acknowledged() {
     let (sent, _) = lives(&[
         frame(FrameKind::PING, 0, 0, b"abcdefgh"),
         frame(FrameKind::PING, ACK, 0, b"ignored!"),
@@ -491,11 +491,11 @@ fn pings_are_answered() {
     let mut session = Session::new();
     session.server.ping();
     assert_eq!(
-        (session.server.pings_unanswered(), session.sent().len()),
+        (session.server.pings_pending(), session.sent().len()),
         (1, 1)
     );
     session.send(&frame(FrameKind::PING, ACK, 0, b"\0\0\0\0\0\0\0\x01"));
-    assert_eq!(session.server.pings_unanswered(), 0);
+    assert_eq!(session.server.pings_pending(), 0);
 }
 
 /// Sections 6.8 and 5.1: a goodbye that loses nothing.
@@ -507,7 +507,7 @@ fn draining_serves_what_the_client_opened_before_it_knew() {
     session.server.drain();
     assert_eq!(session.sent(), ["GOAWAY 2147483647 NO_ERROR", "PING"]);
     session.send(&get(3));
-    assert_eq!(session.told().len(), 2);
+    assert_eq!(session.events().len(), 2);
     session.send(&frame(FrameKind::PING, ACK, 0, b"slc-bye!"));
     assert_eq!(session.sent(), ["GOAWAY 3 NO_ERROR"]);
     // However many are under way, they do not end what is served.
@@ -518,7 +518,7 @@ fn draining_serves_what_the_client_opened_before_it_knew() {
         session.send(&data(stream, 0, b"some content"));
         session.send(&headers(stream, END_STREAM, &[("x", "y")]));
     }
-    assert!(session.told().is_empty() && session.sent().is_empty());
+    assert!(session.events().is_empty() && session.sent().is_empty());
     session.response(1);
     assert!(!session.server.is_done());
     session.response(3);
@@ -531,7 +531,7 @@ fn a_client_that_leaves_is_served_to_the_end() {
     let mut session = Session::new();
     session.send(&get(1));
     session.send(&frame(FrameKind::GOAWAY, 0, 0, b"\0\0\0\0\0\0\0\0debug"));
-    assert_eq!(session.told()[1], "goaway NO_ERROR");
+    assert_eq!(session.events()[1], "goaway NO_ERROR");
     assert!(!session.server.is_done());
     session.response(1);
     assert!(session.server.is_done());
@@ -547,7 +547,7 @@ fn content_is_sent_within_both_windows() {
     let mut session = Session::with(&limits);
     session.send(&settings(&[(4, 10)]));
     session.send(&[get(1), get(3)].concat());
-    session.told();
+    session.events();
     let (one, three) = (
         session.begin_response(1, BodyFraming::Chunked),
         session.begin_response(3, BodyFraming::Chunked),
@@ -558,11 +558,11 @@ fn content_is_sent_within_both_windows() {
     assert_eq!(session.server.send_data(one, &content, End::Here), Ok(0));
     assert_eq!(session.sent(), ["DATA 1 10"]);
     session.send(&window_update(1, 5));
-    assert_eq!(session.told(), ["1 window"]);
+    assert_eq!(session.events(), ["1 window"]);
     assert_eq!(session.server.send_data(one, &content, End::Here), Ok(5));
     // Nobody waits on stream 3, so there is no event.
     session.send(&window_update(3, 1 << 20));
-    assert!(session.told().is_empty());
+    assert!(session.events().is_empty());
     session.sent();
     // The connection's window of 65,535 bytes is left, less 15; one frame has at most 16,384.
     assert_eq!(
@@ -580,7 +580,7 @@ fn content_is_sent_within_both_windows() {
     );
     assert_eq!(session.server.capacity(three), 0);
     session.send(&window_update(0, 100_000));
-    assert_eq!(session.told(), ["window"]);
+    assert_eq!(session.events(), ["window"]);
     assert_eq!(
         session
             .server
@@ -600,7 +600,7 @@ fn content_is_sent_within_both_windows() {
 fn a_changed_initial_window_moves_open_streams() {
     let mut session = Session::new();
     session.send(&get(1));
-    session.told();
+    session.events();
     let id = session.begin_response(1, BodyFraming::Chunked);
     assert_eq!(
         session.server.send_data(id, &[0; 1000], End::Later),
@@ -610,9 +610,9 @@ fn a_changed_initial_window_moves_open_streams() {
     assert_eq!(session.server.capacity(id), 0);
     session.send(&window_update(1, 500));
     assert_eq!(session.server.capacity(id), 0);
-    assert!(session.told().is_empty());
+    assert!(session.events().is_empty());
     session.send(&settings(&[(4, 600)]));
-    assert_eq!(session.told(), ["window"]);
+    assert_eq!(session.events(), ["window"]);
     assert_eq!(session.server.capacity(id), 100);
 }
 
@@ -654,7 +654,7 @@ fn content_beyond_our_windows_is_refused() {
     session.consumes = false;
     session.send(&frames.concat());
     assert_eq!(
-        session.told().last().unwrap(),
+        session.events().last().unwrap(),
         "1 reset FLOW_CONTROL_ERROR by Us"
     );
     let mut session = Session::new();
@@ -782,7 +782,7 @@ fn malformed_requests_are_reset() {
 
 /// Requests that get a response although they cannot be served.
 #[test]
-fn what_is_beyond_a_limit_is_answered() {
+fn exceeded_limits_get_their_error() {
     let with = |fields: &[(&'static str, &'static str)]| [&GET, fields].concat();
     let replace = |at: usize, value: &'static str| {
         let mut fields = GET.to_vec();
@@ -818,7 +818,7 @@ fn what_is_beyond_a_limit_is_answered() {
     ] {
         let mut session = Session::new();
         session.send(&headers(1, END_STREAM, &fields));
-        assert_eq!(session.told(), [format!("1 refused {fault}")]);
+        assert_eq!(session.events(), [format!("1 refused {fault}")]);
         let id = session.id(1);
         let status = Status::new(status).unwrap();
         let framing = BodyFraming::Length(0);
@@ -839,7 +839,7 @@ fn what_is_beyond_a_limit_is_answered() {
     bomb.extend_from_slice(&[0xbe; 10]);
     let mut session = Session::new();
     session.send(&frame(FrameKind::HEADERS, END_HEADERS, 1, &bomb));
-    assert_eq!(session.told(), ["1 refused TooLarge"]);
+    assert_eq!(session.events(), ["1 refused TooLarge"]);
     let nowhere = [GET[0], GET[1], GET[3]];
     assert_eq!(refused(1, &nowhere).0, "HostMissing");
 }
@@ -851,7 +851,7 @@ fn usual_and_rare_requests_are_taken() {
         let mut session = Session::new();
         session.send(&headers(1, END_STREAM, fields));
         assert_eq!(session.over, None);
-        session.told()[0].clone()
+        session.events()[0].clone()
     };
     let options = [
         (":method", "OPTIONS"),
@@ -962,7 +962,7 @@ fn content_of_another_length_is_reset() {
         let mut session = Session::new();
         session.send(&frames.concat());
         assert_eq!(
-            session.told().last().unwrap(),
+            session.events().last().unwrap(),
             "1 reset PROTOCOL_ERROR by Us"
         );
         // The stream is gone for its owner as well, which still has to let go of it.
@@ -976,8 +976,8 @@ fn content_of_another_length_is_reset() {
         session.release(1);
         assert_eq!(session.server.open_streams(), 0);
     }
-    let (_, told) = lives(&[declared(), data(1, 0, b"abc"), data(1, END_STREAM, b"")]);
-    assert_eq!(told[1..], ["1 data abc", "1 end"]);
+    let (_, events) = lives(&[declared(), data(1, 0, b"abc"), data(1, END_STREAM, b"")]);
+    assert_eq!(events[1..], ["1 data abc", "1 end"]);
 }
 
 /// Section 8.1: trailers end the stream and have no pseudo-fields.
@@ -998,7 +998,7 @@ fn faulty_trailers_are_reset() {
 
 /// Section 8.1, and attack: a truncated response must not look complete.
 #[test]
-fn answers_of_another_length_are_reset() {
+fn responses_of_another_length_are_reset() {
     let begin = || {
         let mut session = Session::new();
         session.send(&get(1));
@@ -1036,7 +1036,7 @@ fn answers_of_another_length_are_reset() {
 
 /// Response heads: connection headers and invalid names are dropped, and values cannot inject headers.
 #[test]
-fn heads_of_answers_are_made_clean() {
+fn response_heads_are_sanitized() {
     let mut fields = Fields::new();
     for (name, value) in [
         ("Content-Type", "text/html"),
@@ -1091,7 +1091,7 @@ fn heads_of_answers_are_made_clean() {
 
 /// Section 4.3: heads longer than a frame.
 #[test]
-fn long_heads_of_answers_are_cut() {
+fn long_response_heads_are_split_into_frames() {
     let mut session = Session::new();
     session.send(&get(1));
     let id = session.id(1);
@@ -1153,7 +1153,7 @@ fn the_most_urgent_goes_first_and_equals_share() {
 /// RFC 9113, section 8.1 allows a reset once the response is complete. If little is left of the request, it is read and
 /// discarded instead: clients that are about to send it treat a reset as a failure.
 #[test]
-fn an_early_answer_waits_for_a_short_rest() {
+fn an_early_response_waits_for_the_short_rest_of_an_upload() {
     let mut session = Session::new();
     let length = |bytes| [("content-length", bytes)];
     for (stream, end) in [

@@ -114,7 +114,7 @@ fn binary_headers_that_are_not_quite_right_are_refused() {
 }
 
 #[test]
-fn clients_that_speak_for_themselves_are_told_apart() {
+fn local_proxy_headers_are_distinguished() {
     for text in [
         "GET / HTTP/1.1",
         "PROPFIND / ",

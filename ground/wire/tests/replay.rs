@@ -5,8 +5,8 @@ mod feed;
 mod feed_fastcgi;
 mod feed_h2;
 mod feed_proxy;
-mod feed_websocket;
 mod feed_python;
+mod feed_websocket;
 
 use std::fs;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn chunked_bodies() {
 
 #[test]
 fn fastcgi_responses() {
-    replay("fastcgi_answer", feed_fastcgi::check);
+    replay("fastcgi_response", feed_fastcgi::check);
 }
 
 #[test]

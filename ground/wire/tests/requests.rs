@@ -731,7 +731,7 @@ fn every_name_count_keeps_all_fields() {
 }
 
 #[test]
-fn what_follows_a_head_is_left_alone() {
+fn bytes_after_a_head_are_left_alone() {
     let head = b"GET /1 HTTP/1.1\r\nHost: a\r\n\r\n";
     let outcome = request(
         &[&head[..], b"\0\x01 not HTTP at all \n\n"].concat(),

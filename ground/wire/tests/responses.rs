@@ -18,8 +18,12 @@ fn refused(raw: &[u8], fault: &str) {
         format!("Field({fault})"),
         format!("Framing({fault})"),
     ];
-    let as_told = outcome.starts_with("refused: ") && wanted.iter().any(|w| w == found);
-    assert!(as_told, "{} gave {outcome}, not {fault}", feed::text(raw));
+    let is_expected = outcome.starts_with("refused: ") && wanted.iter().any(|w| w == found);
+    assert!(
+        is_expected,
+        "{} gave {outcome}, not {fault}",
+        feed::text(raw)
+    );
 }
 
 /// Asserts what a response to `method` is taken for: kind, body and whether the connection lasts.
@@ -97,7 +101,7 @@ fn bodies_end_as_the_standard_says() {
 }
 
 #[test]
-fn interim_and_switching_responses_are_told_apart() {
+fn interim_and_switching_responses_are_distinguished() {
     let get = Method::Get;
     for (raw, expected) in [
         ("HTTP/1.1 100 Continue\r\n\r\n", "Http11 Interim None Reuse"),
@@ -341,7 +345,7 @@ fn heads_are_bounded() {
 }
 
 #[test]
-fn an_incomplete_head_is_not_an_answer() {
+fn an_incomplete_head_is_not_a_response() {
     let raw = b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 5\r\n\r\n";
     for end in 0..raw.len() {
         assert_eq!(outcome(&Method::Get, &raw[..end]), "incomplete");

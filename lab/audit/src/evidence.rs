@@ -33,14 +33,14 @@ pub struct Row {
     /// Length of the measured window in seconds.
     pub seconds: Option<f64>,
     /// Responses that the tool counted; `conditions.failures_counted` says whether they include failures.
-    pub answers: Option<f64>,
+    pub responses: Option<f64>,
     /// Failures as a share of the responses, 0 to 1.
     pub failed_share: Option<f64>,
     /// Requests per second as printed.
     pub rate: Option<f64>,
     /// Bytes of one response, on the wire or of the body, whichever the tool counts.
-    pub answer_bytes: Option<f64>,
-    /// Possible relative error of `answer_bytes` due to rounding in print.
+    pub response_bytes: Option<f64>,
+    /// Possible relative error of `response_bytes` due to rounding in print.
     pub bytes_room: f64,
     /// Bytes of one response as declared by an author, if the tool does not count them.
     pub declared_bytes: Option<f64>,
@@ -196,8 +196,8 @@ impl Row {
 
     /// Responses per second: count by window if both are known, else as printed.
     pub fn rate_counted(&self) -> Option<f64> {
-        match (self.answers, self.seconds) {
-            (Some(answers), Some(seconds)) if seconds > 0.0 => Some(answers / seconds),
+        match (self.responses, self.seconds) {
+            (Some(responses), Some(seconds)) if seconds > 0.0 => Some(responses / seconds),
             _ => self.rate,
         }
     }
@@ -214,7 +214,7 @@ impl Row {
 
     /// Bytes of one response, counted or else declared.
     pub fn bytes(&self) -> Option<f64> {
-        self.answer_bytes.or(self.declared_bytes)
+        self.response_bytes.or(self.declared_bytes)
     }
 
     /// A figure by its name in claims and tables: `rate`, `goodput`, `requests`, `errors` (share), `min`, `median`,
@@ -223,7 +223,7 @@ impl Row {
         match name {
             "rate" | "rps" => self.rate.or_else(|| self.rate_counted()),
             "goodput" => self.goodput(),
-            "requests" => self.answers,
+            "requests" => self.responses,
             "errors" => self.failed_share,
             "min" => self.latency.min,
             "median" => self.latency.quantile(0.5),

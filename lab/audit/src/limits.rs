@@ -20,7 +20,7 @@ pub const FLIPS_EXACT_BLOCKS_MAX: usize = 16;
 pub const FLIPS: u64 = 50_000;
 
 /// Responses that must lie beyond a percentile for it to be printed: with fewer it depends on single requests.
-pub const TAIL_ANSWERS_MIN: u64 = 10;
+pub const TAIL_RESPONSES_MIN: u64 = 10;
 
 /// Differences up to this share do not matter unless the command line says otherwise: most metrics vary by more from
 /// day to day.

@@ -131,10 +131,10 @@ pub fn row(cell: &Cell) -> Row {
     }));
     Row {
         seconds: over(|row| row.seconds),
-        answers: over(|row| row.answers),
+        responses: over(|row| row.responses),
         failed_share: pooled_share(cell),
         rate: over(|row| row.rate),
-        answer_bytes: over(|row| row.answer_bytes),
+        response_bytes: over(|row| row.response_bytes),
         latency: merged(cell).unwrap_or_else(|| latency_of_blocks(&blocks)),
         cpu_percent_max: over(|row| row.cpu_percent_max),
         cpu_us: over(|row| row.cpu_us),
@@ -222,7 +222,7 @@ fn latency_of_blocks(blocks: &[Row]) -> Latency {
         median(&values.collect::<Vec<f64>>()).map(|value| (q, value))
     };
     let weights = blocks.iter().filter_map(|row| {
-        let good = row.answers? * (1.0 - row.failed_share.unwrap_or(0.0));
+        let good = row.responses? * (1.0 - row.failed_share.unwrap_or(0.0));
         Some((row.latency.mean? * good, good))
     });
     let (sum, count) = weights.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
@@ -269,13 +269,13 @@ fn block_row(cell: &Cell, block: &Block) -> Row {
             .then_some((connected(load) * load.asked.depth.max(1)) as f64),
         offered: open,
         seconds: Some(load.window_s),
-        answers: Some(all),
+        responses: Some(all),
         failed_share: Some(load.failed_share()),
         rate: (load.window_s > 0.0).then(|| all / load.window_s),
-        answer_bytes: load
-            .answer
+        response_bytes: load
+            .response
             .as_ref()
-            .map(|answer| (answer.head_bytes + answer.body_bytes) as f64),
+            .map(|response| (response.head_bytes + response.body_bytes) as f64),
         latency: latency(&block.load.latency.total),
         cpu_percent_max: tree.and_then(|tree| {
             let used = tree
@@ -355,15 +355,15 @@ fn unequal(result: &RunResult) -> Vec<Remark> {
         let Some(block) = cell.blocks.first() else {
             continue;
         };
-        let Some(answer) = &block.load.answer else {
+        let Some(response) = &block.load.response else {
             continue;
         };
         let kind = format!(
             "{} with body {} of {} B{}, {}",
-            answer.status,
-            answer.body_sha256.get(..8).unwrap_or("unknown"),
-            answer.body_bytes,
-            answer
+            response.status,
+            response.body_sha256.get(..8).unwrap_or("unknown"),
+            response.body_bytes,
+            response
                 .encoding
                 .as_ref()
                 .map_or(String::new(), |encoding| format!(" in {encoding}")),
@@ -392,7 +392,7 @@ fn unequal(result: &RunResult) -> Vec<Remark> {
                 .collect();
             Remark {
                 rule: "A10".into(),
-                title: format!("{test}: subjects do not give the same answer"),
+                title: format!("{test}: subjects send different responses"),
                 words: format!("{}.", said.join("; ")),
                 rows: [("test".to_string(), test)].into(),
             }

@@ -50,7 +50,7 @@ fn every_known_fault_of_the_studies_is_found() {
             &[
                 (
                     "A2",
-                    "html-large, 16 rows: whatever the server, 9.63 to 9.84 Gbit/s",
+                    "html-large, 16 rows: 9.63 to 9.84 Gbit/s for every server",
                 ),
                 ("A3", "synthetic: different servers agree"),
                 (
@@ -58,13 +58,13 @@ fn every_known_fault_of_the_studies_is_found() {
                     "11 rows with failures: the latencies explain only 5.18 % to 26.9 %",
                 ),
                 ("A1", "the window was longer than printed"),
-                ("A7", "the longest answer took most of the run"),
+                ("A7", "the slowest response took most of the run"),
                 ("A9", "1 worker x 512 worker_connections"),
                 ("A9", "4 workers x 1,024 worker_connections"),
                 ("A11", "does not hold: 35,127,259 requests"),
                 ("A12", "sendfile patch"),
                 ("A12", "proxy_cache"),
-                ("A4", "a smallest latency of 0.00 ms in 14 rows"),
+                ("A4", "a minimum latency of 0.00 ms in 14 rows"),
                 ("A8", "single run"),
             ],
         ),
@@ -96,7 +96,7 @@ fn every_known_fault_of_the_studies_is_found() {
         (
             "004",
             &[
-                ("A4", "failures as fast as another row's answers"),
+                ("A4", "failures as fast as another row's responses"),
                 ("A9", "2 idle upstream connections"),
                 ("A4", "62 seconds"),
             ],
@@ -154,7 +154,7 @@ fn a_sound_report_has_nothing_against_it() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn unreadable_input_is_reported() {
     let error = read("hello", None, &Hints::default()).unwrap_err();
     assert!(
         error.contains("k6") && error.contains("rpc-bench"),

@@ -131,7 +131,7 @@ pub fn read(name: &str) -> Result<String, String> {
     }
     fs::read_to_string(name).map_err(|error| {
         let names: Vec<&str> = builtin_names().collect();
-        format!("{name}: {error}; built in are {}", names.join(", "))
+        format!("{name}: {error} (built in: {})", names.join(", "))
     })
 }
 
@@ -140,7 +140,7 @@ pub fn read_conf(conf: &str, beside: &Path) -> Result<String, String> {
     match conf.strip_prefix("builtin:") {
         Some(name) => match builtin(name) {
             Some(text) => Ok(text.to_string()),
-            None => Err(format!("`{conf}`: no such file is built in")),
+            None => Err(format!("there is no built-in file `{conf}`")),
         },
         None => {
             let path = beside.parent().unwrap_or(Path::new(".")).join(conf);
@@ -163,7 +163,7 @@ mod tests {
         for name in ["../../x", "/tmp/x", "..", ".", "", "a/b"] {
             let text = text.replace("name = \"calibrate\"", &format!("name = \"{name}\""));
             let error = file::parse("x", &text).unwrap_err();
-            assert!(error.starts_with("x: name is"), "{name}: {error}");
+            assert!(error.starts_with("x: invalid name"), "{name}: {error}");
         }
     }
 

@@ -13,7 +13,7 @@ use crate::progress::{Progress, Silent};
 use crate::stage::Stage;
 use sluice_load::generator::limits::LATE_MAX;
 use sluice_load::machine;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{bytes, thousands, time};
 use sluice_load::result::{Block, Ceiling, CellState, RunResult, SCHEMA};
 
@@ -48,7 +48,10 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         let block = block(&file, &stage, cell)?;
         let load = &block.load;
         let ceiling = Ceiling {
-            body_bytes: load.answer.as_ref().map_or(0, |answer| answer.body_bytes),
+            body_bytes: load
+                .response
+                .as_ref()
+                .map_or(0, |response| response.body_bytes),
             connections: cell.clients,
             protocol: load.asked.protocol.clone(),
             ok_per_s: load.ok_per_s(),
@@ -59,7 +62,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
             .as_ref()
             .map_or(0.0, |generator| generator.busiest);
         live.line(&format!(
-            "{:>8} body, {:>5} connections: {:>9}/s, {}/s, generator {:.0} % at work, floor {:.1} us CPU",
+            "{:>8} body, {:>5} connections: {:>9}/s, {}/s, generator {:.0} % busy, floor {:.1} us CPU",
             bytes(ceiling.body_bytes as f64),
             ceiling.connections,
             thousands(ceiling.ok_per_s),
@@ -75,7 +78,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         let result = RunResult {
             schema: SCHEMA.into(),
             name: "calibrate".into(),
-            title: "Ceiling of the generator".into(),
+            title: "Ceiling of the load generator".into(),
             machine: machine::look(),
             ceilings,
             notes,
@@ -85,7 +88,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         fs::write(path, text)
             .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
     }
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 /// Measures how late an open loop sends its requests, at several rates: the load generator's own share of latencies.
@@ -96,7 +99,7 @@ fn lateness(
     live: &mut dyn Progress,
 ) -> Result<Vec<String>, Refused> {
     let only = Only::parse("test=tiny").map_err(Refused::new)?;
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for rate in RATES {
         file.load.rate = Some(rate);
         let Some(cell) = plan::cells(file, &only, usize::MAX).into_iter().last() else {
@@ -118,9 +121,9 @@ fn lateness(
         };
         let text = format!("open loop of {}/s: {words}", thousands(rate));
         live.line(&text);
-        told.push(text);
+        lines.push(text);
     }
-    Ok(told)
+    Ok(lines)
 }
 
 fn block(file: &File, stage: &Stage, cell: &CellPlan) -> Result<Block, Refused> {

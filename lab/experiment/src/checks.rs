@@ -33,19 +33,19 @@ impl Seen<'_> {
             1.0 - dialed.saturating_sub(clients).min(requests) as f64 / requests as f64
         };
         if let Some(counts) = self.counts.filter(|counts| counts.requests > 0) {
-            let told = format!(
-                "{} connections for {} requests at the backend",
+            let detail = format!(
+                "{} connections for {} requests at the upstream",
                 counts.accepted, counts.requests
             );
-            return Some((reuse(counts.accepted, counts.requests), told));
+            return Some((reuse(counts.accepted, counts.requests), detail));
         }
         let connections = &self.load.connections;
         let dialed = self.accepted?.saturating_sub(connections.opened);
-        let told = format!(
-            "{dialed} connections beside those of clients for {} answers, by the kernel's count",
-            connections.answered
+        let detail = format!(
+            "{dialed} connections besides those of clients for {} responses (counted by the kernel)",
+            connections.responses
         );
-        Some((reuse(dialed, connections.answered.max(1)), told))
+        Some((reuse(dialed, connections.responses.max(1)), detail))
     }
 }
 
@@ -70,20 +70,20 @@ pub fn checks<'a>(
 /// Whether each successful request reached the upstream.
 fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
     let load = seen.load;
-    let answered = load.connections.answered;
-    let failed = load.failed() + load.censored.unanswered;
+    let responses = load.connections.responses;
+    let failed = load.failed() + load.censored.without_response;
     let counted = seen.counts.map(|counts| counts.requests);
     Check {
         claim: format!("backend_requests {claim}"),
         seen: match counted {
             Some(counted) => {
-                format!("{counted} requests at the backend for {answered} good answers")
+                format!("{counted} requests at the upstream for {responses} successful responses")
             }
-            None => "the backend does not count".into(),
+            None => "the upstream does not count requests".into(),
         },
         // Failed requests may have reached the upstream or not; successful ones did, unless something else responded.
         holds: counted.map(|counted| {
-            counted >= answered && counted <= answered + failed + load.asked.connections as u64
+            counted >= responses && counted <= responses + failed + load.asked.connections as u64
         }),
     }
 }
@@ -92,12 +92,12 @@ fn backend_requests(claim: &str, seen: Seen<'_>) -> Check {
 fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
     let load = seen.load;
     let opened = load.connections.opened;
-    let each = answers_per_connection(load, part.answers_per_connection.as_deref());
+    let each = responses_per_connection(load, part.responses_per_connection.as_deref());
     let share = seen.counts.map(|counts| {
-        let share = counts.requests as f64 / load.connections.answered.max(1) as f64;
+        let share = counts.requests as f64 / load.connections.responses.max(1) as f64;
         (
             share,
-            format!("{} requests at the backend", counts.requests),
+            format!("{} requests at the upstream", counts.requests),
         )
     });
     let processes = |count: Option<u64>| count.map(|n| (n as f64, format!("{n} processes")));
@@ -113,12 +113,12 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         ("backend_share", &part.backend_share, share),
         (
             "answers_per_connection",
-            &part.answers_per_connection,
+            &part.responses_per_connection,
             Some((
                 each,
                 format!(
-                    "{opened} connections of clients, {} answers",
-                    load.connections.answered
+                    "{opened} connections of clients, {} responses",
+                    load.connections.responses
                 ),
             )),
         ),
@@ -138,8 +138,8 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
         }
     }
     let connections = &load.connections;
-    let encoding = load.answer.as_ref();
-    let encoding = encoding.map(|answer| answer.encoding.clone().unwrap_or("none".into()));
+    let encoding = load.response.as_ref();
+    let encoding = encoding.map(|response| response.encoding.clone().unwrap_or("none".into()));
     for (name, claim, value) in [
         ("alpn", &part.alpn, connections.alpn.clone()),
         ("tls", &part.tls, connections.tls_version.clone()),
@@ -157,12 +157,12 @@ fn one(part: &CheckPart, seen: Seen<'_>, checks: &mut Vec<Check>) {
 
 /// Responses per client connection. If many are required and no client opened a second connection, the connections were
 /// kept alive, and the number only depends on how many responses the server had time for.
-fn answers_per_connection(load: &Load, claim: Option<&str>) -> f64 {
+fn responses_per_connection(load: &Load, claim: Option<&str>) -> f64 {
     let opened = load.connections.opened;
     let many = claim.is_some_and(|claim| claim.trim().starts_with('>'));
-    match many && opened <= load.asked.connections as u64 && load.connections.answered > 0 {
+    match many && opened <= load.asked.connections as u64 && load.connections.responses > 0 {
         true => f64::INFINITY,
-        false => load.connections.answered as f64 / opened.max(1) as f64,
+        false => load.connections.responses as f64 / opened.max(1) as f64,
     }
 }
 
@@ -174,9 +174,11 @@ fn number(name: &str, claim: &str, value: Option<(f64, String)>) -> Check {
             .zip(value.as_ref())
             .map(|(comparison, (value, _))| comparison.holds(*value)),
         seen: match value {
-            None => "nothing counts it here".into(),
-            Some((value, told)) if value.is_infinite() => format!("all of them kept ({told})"),
-            Some((value, told)) => format!("{} ({told})", sluice_audit::finding::number(value)),
+            None => "nothing counts this here".into(),
+            Some((value, detail)) if value.is_infinite() => {
+                format!("all of them reused ({detail})")
+            }
+            Some((value, detail)) => format!("{} ({detail})", sluice_audit::finding::number(value)),
         },
     }
 }
@@ -190,7 +192,7 @@ mod tests {
     fn a_hidden_cache_is_seen_by_the_backend_s_counts() {
         let file = file::parse("000", builtin("000").unwrap()).unwrap();
         let mut load = Load::default();
-        load.connections.answered = 1_000;
+        load.connections.responses = 1_000;
         let resources = Resources::default();
         let holds = |requests: Option<u64>| {
             let counts = requests.map(|requests| BackendCounts {
@@ -214,12 +216,12 @@ mod tests {
     #[test]
     fn kept_upstream_connections_are_counted_by_the_backend_or_by_the_kernel() {
         let mut load = Load::default();
-        (load.connections.answered, load.connections.opened) = (1_000, 20);
+        (load.connections.responses, load.connections.opened) = (1_000, 20);
         load.connections.alpn = Some("h2".into());
         let part = CheckPart {
             upstream_reuse: Some(">= 0.9".into()),
             alpn: Some("h2".into()),
-            answers_per_connection: Some("== 50".into()),
+            responses_per_connection: Some("== 50".into()),
             ..CheckPart::default()
         };
         let test: Test = toml::from_str("path = '/'\nexpect = { status = 200 }").unwrap();
@@ -250,12 +252,12 @@ mod tests {
         assert_eq!(found(None, None), with(None));
         // A slow server is not one that closes connections.
         let mut slow = load.clone();
-        (slow.connections.answered, slow.connections.opened) = (1_770, 1_000);
+        (slow.connections.responses, slow.connections.opened) = (1_770, 1_000);
         slow.asked.connections = 1_000;
-        assert!(answers_per_connection(&slow, Some(">= 2")).is_infinite());
-        assert!(answers_per_connection(&slow, Some("<= 1")) > 1.7);
+        assert!(responses_per_connection(&slow, Some(">= 2")).is_infinite());
+        assert!(responses_per_connection(&slow, Some("<= 1")) > 1.7);
         slow.connections.opened = 1_770;
-        assert!(answers_per_connection(&slow, Some(">= 2")) < 1.1);
+        assert!(responses_per_connection(&slow, Some(">= 2")) < 1.1);
         // If no connections should be reused, those of the first requests count as well.
         load.asked.connections = 200;
         let reuse = |accepted, claim| {

@@ -15,7 +15,7 @@ impl Comparison {
             let number = text.trim().strip_prefix(sign)?.trim().parse().ok()?;
             Some(Comparison { sign, number })
         });
-        found.ok_or_else(|| format!("`{text}` is no comparison: write >= 0.95, <= 2 or == 1"))
+        found.ok_or_else(|| format!("`{text}` is not a comparison: write >= 0.95, <= 2 or == 1"))
     }
 
     /// Whether it holds for a value.

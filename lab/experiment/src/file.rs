@@ -80,13 +80,13 @@ pub enum Claim {
     /// The formula (`audit::claim`).
     Formula(String),
     /// With its wording.
-    Told(ToldClaim),
+    Worded(WordedClaim),
 }
 
 /// A claim of the study with its wording.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ToldClaim {
+pub struct WordedClaim {
     /// What the study claims, paraphrased.
     pub says: String,
     /// What must be true of the results; absent if no metric here can decide it.
@@ -139,7 +139,8 @@ pub struct CheckPart {
     /// Upstream requests per successful request.
     pub backend_share: Option<String>,
     /// Responses per client connection.
-    pub answers_per_connection: Option<String>,
+    #[serde(alias = "answers_per_connection")]
+    pub responses_per_connection: Option<String>,
     /// Processes of the server under test.
     pub processes: Option<String>,
     /// Processes of the upstreams.
@@ -550,7 +551,7 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
     })?;
     if file.schema != SCHEMA {
         return Err(format!(
-            "{name}: schema is `{}`; this lab knows `{SCHEMA}`",
+            "{name}: schema is `{}`; this version reads `{SCHEMA}`",
             file.schema
         ));
     }
@@ -558,7 +559,7 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
     let plain = |c: char| c.is_alphanumeric() || "-_. ".contains(c);
     if file.name.is_empty() || file.name.starts_with('.') || !file.name.chars().all(plain) {
         return Err(format!(
-            "{name}: name is `{}`: letters, digits, `-`, `_` and `.` make one, and it does not begin with `.`",
+            "{name}: invalid name `{}`: use letters, digits, `-`, `_` and `.`, not starting with `.`",
             file.name
         ));
     }
@@ -572,7 +573,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
     for test in &file.matrix.test {
         if !file.test.contains_key(test) {
             return Err(format!(
-                "{name}: the matrix names a test `{test}`, and there is no [test.{test}]"
+                "{name}: [matrix] uses test `{test}`, but there is no [test.{test}]"
             ));
         }
     }
@@ -581,19 +582,21 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         for wanted in part.needs.iter().filter(fixed).chain(&part.expect.body_of) {
             if !backend(wanted) {
                 return Err(format!(
-                    "{name}: [test.{test}] names a backend `{wanted}`, and there is none"
+                    "{name}: [test.{test}] uses `{wanted}`, but there is no [[backend]] of this name"
                 ));
             }
         }
         let made = |wanted: &String| file.file.iter().any(|one| &one.path == wanted);
         if let Some(wanted) = part.expect.file.as_ref().filter(|wanted| !made(wanted)) {
             return Err(format!(
-                "{name}: [test.{test}] expects `{wanted}`, which no [[file]] makes"
+                "{name}: [test.{test}] expects `{wanted}`, but no [[file]] creates it"
             ));
         }
     }
     if file.matrix.clients.is_empty() || file.matrix.clients.contains(&0) {
-        return Err(format!("{name}: [matrix] clients needs numbers above 0"));
+        return Err(format!(
+            "{name}: [matrix] `clients` must be numbers above 0"
+        ));
     }
     for made in &file.file {
         if made.bytes.is_some() == made.from.is_some() {
@@ -610,7 +613,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
             .find(|test| !file.test.contains_key(*test));
         if let Some(test) = strange {
             return Err(format!(
-                "{name}: [subject.{subject}] names a test `{test}`, and there is no [test.{test}]"
+                "{name}: [subject.{subject}] uses test `{test}`, but there is no [test.{test}]"
             ));
         }
         let strange = part
@@ -619,7 +622,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
             .find(|config| !file.matrix.config.contains(config));
         if let Some(config) = strange {
             return Err(format!(
-                "{name}: [subject.{subject}] names a configuration `{config}`, which the matrix has not"
+                "{name}: [subject.{subject}] uses configuration `{config}`, which is not in [matrix]"
             ));
         }
     }
@@ -627,7 +630,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         && file.corpus.is_none()
     {
         return Err(format!(
-            "{name}: [test.{test}] asks for a corpus, and there is no [corpus]"
+            "{name}: [test.{test}] uses a corpus, but there is no [corpus]"
         ));
     }
     for condition in &file.quick.cells {
@@ -641,7 +644,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
     for (claim, part) in &file.claims {
         let formula = match part {
             Claim::Formula(formula) => Some(formula),
-            Claim::Told(told) => told.means.as_ref(),
+            Claim::Worded(worded) => worded.means.as_ref(),
         };
         let read = formula.map(|formula| Statement::parse(formula));
         if let Some(Err(error)) = read {
@@ -653,7 +656,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
             when: _,
             upstream_reuse,
             backend_share,
-            answers_per_connection,
+            responses_per_connection,
             processes,
             backend_processes,
             alpn: _,
@@ -663,7 +666,7 @@ fn check_claims(name: &str, file: &File) -> Result<(), String> {
         [
             upstream_reuse,
             backend_share,
-            answers_per_connection,
+            responses_per_connection,
             processes,
             backend_processes,
         ]

@@ -21,9 +21,9 @@ const KEEP: &[u8] = b"keep";
 
 /// Waits until the parent process is gone, and removes the folder unless told to keep it.
 pub fn sweep(dir: &Path) {
-    let mut told = Vec::new();
-    let _ = io::stdin().read_to_end(&mut told);
-    if told != KEEP {
+    let mut received = Vec::new();
+    let _ = io::stdin().read_to_end(&mut received);
+    if received != KEEP {
         for _ in 0..TRIES {
             if fs::remove_dir_all(dir).is_ok() || !dir.exists() {
                 break;

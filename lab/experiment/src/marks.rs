@@ -31,7 +31,7 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     let mut marks = Vec::new();
     let mut mark = |kind, text: String| marks.push(Mark { kind, text });
     if let Some(status) = ended {
-        mark(MarkKind::Ended, format!("the server ended: {status}"));
+        mark(MarkKind::Ended, format!("the server exited: {status}"));
     }
     let load = &block.load;
     let ours = load
@@ -42,7 +42,7 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
     if ours > 0 {
         mark(
             MarkKind::Unusable,
-            format!("{ours} requests failed on this side"),
+            format!("{ours} requests failed on the generator's side"),
         );
     }
     if load.failed() > 0 {
@@ -59,14 +59,14 @@ pub fn marks(block: &Block, ended: Option<String>) -> Vec<Mark> {
         let percent = generator.busiest * 100.0;
         mark(
             MarkKind::GeneratorLimited,
-            format!("generator {percent:.0} % at work"),
+            format!("generator {percent:.0} % busy"),
         );
     }
     if let Some(system) = block.resources.as_ref().map(|resources| &resources.system) {
         if system.foreign > FOREIGN_MAX {
             mark(
                 MarkKind::Disturbed,
-                format!("others used {:.2} processors", system.foreign),
+                format!("other processes used {:.2} CPUs", system.foreign),
             );
         }
         if system.steal > STEAL_MAX {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_course_is_told_from_noise_and_from_silence() {
+    fn a_trend_is_distinguished_from_noise_and_from_silence() {
         let rising: Vec<u64> = (0..16)
             .map(|at| if at < 4 { 50 } else { 100 + at % 3 })
             .collect();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_were_not_there_are_told() {
+    fn missing_clients_are_reported() {
         let mut load = Load::default();
         load.asked.connections = 10_000;
         let of = |load: &mut Load, clients, failed| {

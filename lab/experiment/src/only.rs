@@ -23,15 +23,14 @@ impl Only {
         {
             if let Some((axis, most)) = part.split_once("<=") {
                 let most = most.trim().parse();
-                let most =
-                    most.map_err(|_| format!("`{part}`: a number has to stand behind <="))?;
+                let most = most.map_err(|_| format!("`{part}`: expected a number after <="))?;
                 tests.push((axis.trim().to_string(), Test::AtMost(most)));
             } else if let Some((axis, values)) = part.split_once('=') {
                 let values = values.split(',').map(|value| value.trim().to_string());
                 tests.push((axis.trim().to_string(), Test::OneOf(values.collect())));
             } else {
                 return Err(format!(
-                    "`{part}` is no condition: write subject=nginx,caddy or clients<=1000"
+                    "`{part}` is not a condition: write subject=nginx,caddy or clients<=1000"
                 ));
             }
         }
@@ -45,7 +44,7 @@ impl Only {
         let (axis, _) = self.0.iter().find(|(axis, _)| !known(axis))?;
         let names: Vec<&str> = first.keys().map(String::as_str).collect();
         Some(format!(
-            "`{axis}` is no axis of this experiment; it has {}",
+            "this experiment has no axis `{axis}`; it has {}",
             names.join(", ")
         ))
     }

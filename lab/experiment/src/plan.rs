@@ -97,7 +97,7 @@ fn cell(
         file.corpus
     );
     let skipped = (clients > most).then(|| {
-        format!("{clients} clients need more open files than one process may have here; {most} fit")
+        format!("{clients} clients need more open files than one process may have here (enough for {most})")
     });
     CellPlan {
         id: sha256(definition.as_bytes())[..12].to_string(),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_matrix_leaves_out_what_it_says() {
+    fn the_matrix_excludes_the_listed_cells() {
         let all = cells(&file(), &Only::default(), 9_900);
         // 4 subjects x 4 tests x 5 levels x 2 configurations, without the second of three subjects.
         assert_eq!(all.len(), 4 * 5 * (4 * 2 - 3));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_axis_is_told() {
+    fn a_mistyped_axis_is_reported() {
         let cell = CellPlan {
             id: String::new(),
             axes: [("subject".to_string(), "a".to_string())].into(),
@@ -212,10 +212,10 @@ mod tests {
             clients: 1,
             skipped: None,
         };
-        let told = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
-        assert_eq!(told("subject=a"), None);
-        let text = "`subjct` is no axis of this experiment; it has subject";
-        assert_eq!(told("subject=a; subjct=b").as_deref(), Some(text));
+        let unknown = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);
+        assert_eq!(unknown("subject=a"), None);
+        let text = "this experiment has no axis `subjct`; it has subject";
+        assert_eq!(unknown("subject=a; subjct=b").as_deref(), Some(text));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::builtin;
 use crate::progress::Progress;
 use sluice_load::generator::probe::sha256;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::RunResult;
 
 /// Options of `lab rerun`.
@@ -30,24 +30,24 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
         true => options.result.join("result.json"),
         false => options.result.clone(),
     };
-    let told = |error: String| Refused::new(format!("{}: {error}", path.display()));
-    let bytes = fs::read(&path).map_err(|error| told(error.to_string()))?;
+    let with_path = |error: String| Refused::new(format!("{}: {error}", path.display()));
+    let bytes = fs::read(&path).map_err(|error| with_path(error.to_string()))?;
     let result: RunResult =
-        serde_json::from_slice(&bytes).map_err(|error| told(error.to_string()))?;
+        serde_json::from_slice(&bytes).map_err(|error| with_path(error.to_string()))?;
     let Some(experiment) = result
         .experiment
         .as_ref()
         .filter(|_| is_run(&result.command))
     else {
-        return Err(told(
-            "it was not made by `run`, so there is no experiment to repeat".into(),
+        return Err(with_path(
+            "this result does not come from `run`, so there is no experiment to repeat".into(),
         ));
     };
     let now = builtin::read(&experiment.file).map_err(Refused::new)?;
     if sha256(now.as_bytes()) != experiment.sha256 && !options.force {
         let file = &experiment.file;
-        return Err(told(format!(
-            "`{file}` has changed since: the new result would not be the same experiment; --force repeats it all the same"
+        return Err(with_path(format!(
+            "`{file}` has changed since, so the new result would be a different experiment; --force repeats it anyway"
         )));
     }
     let out = options.out.clone().unwrap_or_else(|| beside(&path));
@@ -55,15 +55,15 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     words.extend(["--out".to_string(), out.display().to_string()]);
     live.line(&format!("+ sluice-lab {}", words.join(" ")));
     if options.plan {
-        return Ok(Answer::Yes);
+        return Ok(Completion::Yes);
     }
     let own = std::env::current_exe().map_err(|error| Refused::new(error.to_string()))?;
     let status = Command::new(own).args(&words).status();
     let status = status.map_err(|error| Refused::new(error.to_string()))?;
     match status.code() {
-        Some(0) => Ok(Answer::Yes),
-        Some(1) => Ok(Answer::No),
-        _ => Err(Refused::new("the run was not carried out, see above")),
+        Some(0) => Ok(Completion::Yes),
+        Some(1) => Ok(Completion::No),
+        _ => Err(Refused::new("the run failed, see above")),
     }
 }
 

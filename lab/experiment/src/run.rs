@@ -16,7 +16,7 @@ use crate::stage::Stage;
 use sluice_audit::limits::BLOCKS_MIN;
 use sluice_load::generator::probe::sha256;
 use sluice_load::machine;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
@@ -97,17 +97,15 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     }
     let cells = plan::cells(&file, &only, clients_max);
     if cells.is_empty() {
-        return Err(Refused::new(
-            "no cell is left; `--only` leaves out everything",
-        ));
+        return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
     let mut run = Walk::new(options, file, text, changes, cells)?;
     if options.check {
         return run.check(name, live);
     }
-    run.tell_plan(live);
+    run.show_plan(live);
     if options.plan {
-        return Ok(Answer::Yes);
+        return Ok(Completion::Yes);
     }
     run.walk(name, live)
 }
@@ -170,27 +168,27 @@ fn quick(file: &mut File) -> String {
         let rest = &levels[..levels.len() - 1];
         file.matrix.clients = vec![rest[0], rest[rest.len() / 2 - 1], rest[rest.len() - 1]];
     }
-    let mut told = format!(
+    let mut summary = format!(
         "--quick: {} blocks of {} s at {:?} clients",
         file.repeat.blocks,
         file.load.duration.as_secs_f64(),
         file.matrix.clients
     );
     if let Some(config) = file.quick.config.take() {
-        told += &format!(", of configurations {}", config.join(", "));
+        summary += &format!(", of configurations {}", config.join(", "));
         file.matrix.config = config;
     }
     if let Some(test) = file.quick.test.take() {
-        told += &format!(", of tests {}", test.join(", "));
+        summary += &format!(", of tests {}", test.join(", "));
         file.matrix.test = test;
     }
     if !file.quick.cells.is_empty() {
-        told += ", of the cells that the file names for it";
+        summary += ", with the cells that [quick] names";
         // They were validated when the file was parsed.
         let conditions = file.quick.cells.iter();
         file.wanted = conditions.filter_map(|one| Only::parse(one).ok()).collect();
     }
-    told
+    summary
 }
 
 /// The parts of the file that a result includes.
@@ -200,14 +198,14 @@ fn experiment(file: &File, name: &str, text: String, changes: Vec<String>) -> Ex
     for (name, claim) in &file.claims {
         let means = match claim {
             Claim::Formula(formula) => Some(formula),
-            Claim::Told(told) => {
+            Claim::Worded(worded) => {
                 let saying = Saying {
-                    says: told.says.clone(),
-                    words: told.words.clone(),
-                    cpus: told.cpus,
+                    says: worded.says.clone(),
+                    words: worded.words.clone(),
+                    cpus: worded.cpus,
                 };
                 sayings.insert(name.clone(), saying);
-                told.means.as_ref()
+                worded.means.as_ref()
             }
         };
         claims.extend(means.map(|means| (name.clone(), means.clone())));
@@ -285,7 +283,7 @@ impl Walk {
             take_over(&mut result, &path)?;
         } else if path.exists() {
             let text = format!(
-                "{} is there already; --resume goes on, --out NAME leaves it",
+                "{} already exists; use --resume to continue it, or --out NAME",
                 path.display()
             );
             if !options.plan && !options.check {
@@ -304,7 +302,7 @@ impl Walk {
         })
     }
 
-    fn tell_plan(&self, live: &mut dyn Progress) {
+    fn show_plan(&self, live: &mut dyn Progress) {
         let measured = self
             .cells
             .iter()
@@ -409,8 +407,8 @@ impl Walk {
         let cells = &self.result.cells;
         let failed = cells.iter().any(|cell| !cell.failed_starts.is_empty());
         Ok(match usable && !failed {
-            true => Answer::Yes,
-            false => Answer::No,
+            true => Completion::Yes,
+            false => Completion::No,
         })
     }
 
@@ -433,12 +431,14 @@ impl Walk {
                 Err(_) => absent += 1,
             }
             let words = match found {
-                Ok(ready_s) => format!("right after {ready_s:.2} s"),
+                Ok(ready_s) => format!("correct after {ready_s:.2} s"),
                 Err(state) => state_words(&state),
             };
             live.line(&format!("{:48} {words}", place.join(" ")));
         }
-        live.line(&format!("{right} right, {wrong} not, {absent} not here"));
+        live.line(&format!(
+            "{right} correct, {wrong} wrong, {absent} not installed"
+        ));
         if self.keep {
             live.line(&format!(
                 "configurations and logs: {}",
@@ -447,9 +447,9 @@ impl Walk {
             stage.keep();
         }
         Ok(if wrong == 0 && right > 0 {
-            Answer::Yes
+            Completion::Yes
         } else {
-            Answer::No
+            Completion::No
         })
     }
 
@@ -492,7 +492,9 @@ impl Walk {
         if tries > 1 {
             let disturbed = block.marks.iter_mut();
             let disturbed = disturbed.filter(|mark| mark.kind == MarkKind::Disturbed);
-            disturbed.for_each(|mark| mark.text += &format!(", the quietest of {tries} times"));
+            disturbed.for_each(|mark| {
+                mark.text += &format!(", the least disturbed of {tries} attempts")
+            });
         }
         block.number = step.block;
         Ok(block)
@@ -518,7 +520,7 @@ impl Walk {
                 name: name.clone(),
                 missing: program.is_none().then(|| absent(&command)),
                 command,
-                version: version.and_then(told_version),
+                version: version.and_then(detect_version),
                 sha256: program
                     .as_ref()
                     .and_then(|path| fs::read(path).ok())
@@ -584,7 +586,7 @@ fn absent(command: &str) -> String {
         .iter()
         .any(|program| first.ends_with(program));
     let help = if brings {
-        "; `sluice-lab setup` gets it"
+        "; `sluice-lab setup` installs it"
     } else {
         ""
     };
@@ -604,7 +606,7 @@ fn stand_ins(file: &File) -> Vec<String> {
     let strange = |backend: &&file::Backend| backend.command() != backend.run;
     let note = |backend: &file::Backend| {
         format!(
-            "Backend `{}`: {}; a server of the lab's own stands in.",
+            "Upstream `{}`: {}; the lab's own server replaces it.",
             backend.name,
             absent(&backend.run)
         )
@@ -652,14 +654,14 @@ fn take_over(result: &mut RunResult, path: &Path) -> Result<(), Refused> {
 }
 
 /// The version output of a program, from either stream.
-fn told_version(command: &str) -> Option<String> {
+fn detect_version(command: &str) -> Option<String> {
     let words = process::words(command).ok()?;
     let program = process::find(words.first()?)?;
-    let told = std::process::Command::new(program)
+    let output = std::process::Command::new(program)
         .args(&words[1..])
         .output()
         .ok()?;
-    let text = [told.stdout, told.stderr].concat();
+    let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text).trim().to_string();
     (!text.is_empty()).then_some(text)
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::builtin::builtin;
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 
 /// Options of `lab setup`.
@@ -84,7 +84,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         plan: options.plan,
     };
     if !options.plan {
-        fs::create_dir_all(dir.join("bin")).map_err(|error| told(&dir, &error))?;
+        fs::create_dir_all(dir.join("bin")).map_err(|error| with_path(&dir, &error))?;
     }
     let mut failed = Vec::new();
     for part in all.iter().filter(|part| parts.contains(part)) {
@@ -100,14 +100,12 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         }
     }
     if failed.is_empty() {
-        setup
-            .live
-            .line(&format!("{}: experiments find it there", dir.display()));
-        return Ok(Answer::Yes);
+        setup.live.line(&format!("installed in {}", dir.display()));
+        return Ok(Completion::Yes);
     }
     let (failed, dir) = (failed.join(", "), dir.display());
     Err(Refused::new(format!(
-        "{failed}: not had, see above; what is there is in {dir}"
+        "{failed}: not installed, see above; the rest is in {dir}"
     )))
 }
 
@@ -127,7 +125,7 @@ fn python(asked: Option<&str>) -> String {
     asked.unwrap_or_else(|| newest()).to_string()
 }
 
-fn told(path: &Path, error: &std::io::Error) -> Refused {
+fn with_path(path: &Path, error: &std::io::Error) -> Refused {
     Refused::new(format!("{}: {error}", path.display()))
 }
 
@@ -180,7 +178,7 @@ impl Setup<'_> {
     /// that study 002 runs by itself.
     fn unpack(&mut self, program: &Path, venv: &Path) -> Result<(), Refused> {
         let scratch = self.dir.join("unpack");
-        let failed = |error: std::io::Error| told(&scratch, &error);
+        let failed = |error: std::io::Error| with_path(&scratch, &error);
         let _ = fs::remove_dir_all(&scratch);
         fs::create_dir_all(&scratch).map_err(failed)?;
         let app = builtin("002/app_esgi.py").unwrap_or_default();
@@ -215,8 +213,8 @@ impl Setup<'_> {
         let _ = child.kill();
         let _ = child.wait();
         let to = self.dir.join("caddysnake.py");
-        let text = found.ok_or_else(|| Refused::new("Caddy Snake unpacked no server"))?;
-        fs::write(&to, text).map_err(|error| told(&to, &error))?;
+        let text = found.ok_or_else(|| Refused::new("Caddy Snake did not unpack its server"))?;
+        fs::write(&to, text).map_err(|error| with_path(&to, &error))?;
         fs::remove_dir_all(&scratch).map_err(failed)
     }
 
@@ -229,13 +227,13 @@ impl Setup<'_> {
             return self.carry_out(&mut install);
         }
         self.live
-            .line("no `go` here: the Caddy in the wheel of Caddy Snake is taken");
+            .line("`go` is not installed: using the Caddy from the wheel of Caddy Snake");
         if self.plan {
             return Ok(());
         }
         let program = wheel_program(&self.dir.join("venv"));
         let program = program.ok_or_else(|| {
-            Refused::new("there is no wheel: install Go, or run `sluice-lab setup python` first")
+            Refused::new("the wheel is missing: install Go, or run `sluice-lab setup python` first")
         })?;
         self.link(&program, "caddy")
     }
@@ -243,19 +241,20 @@ impl Setup<'_> {
     fn link(&mut self, program: &Path, name: &str) -> Result<(), Refused> {
         let link = self.dir.join("bin").join(name);
         let _ = fs::remove_file(&link);
-        symlink(program, &link).map_err(|error| told(&link, &error))
+        symlink(program, &link).map_err(|error| with_path(&link, &error))
     }
 
     /// The program of study 001, changed only to read addresses from the environment.
     fn go(&mut self) -> Result<(), Refused> {
         if process::find("go").is_none() {
-            self.live
-                .line("no `go` here: in study 001 a responder of the lab's own stands in");
+            self.live.line(
+                "`go` is not installed: study 001 uses the lab's own FastCGI responder instead",
+            );
             return Ok(());
         }
         let source = self.dir.join("go-001");
         if !self.plan {
-            fs::create_dir_all(&source).map_err(|error| told(&source, &error))?;
+            fs::create_dir_all(&source).map_err(|error| with_path(&source, &error))?;
             let text = builtin("001/backend.go").unwrap_or_default();
             let text = text
                 .replace(
@@ -270,7 +269,7 @@ impl Setup<'_> {
             ];
             for (name, text) in files {
                 let path = source.join(name);
-                fs::write(&path, text).map_err(|error| told(&path, &error))?;
+                fs::write(&path, text).map_err(|error| with_path(&path, &error))?;
             }
         }
         let mut build = Command::new("go");

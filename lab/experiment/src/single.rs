@@ -89,7 +89,7 @@ pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> R
     let unusable = FailureClass::ALL
         .into_iter()
         .any(|class| class.is_ours() && load.failed_in(class) > 0);
-    let notes = unusable.then(|| "this side ran out of ports or descriptors".to_string());
+    let notes = unusable.then(|| "the generator ran out of ports or file descriptors".to_string());
     RunResult {
         schema: SCHEMA.into(),
         name: "hit".into(),

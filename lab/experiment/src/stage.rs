@@ -68,7 +68,7 @@ struct Serving {
     backends: Vec<Started>,
     plan: Plan,
     server: Started,
-    answer: Probe,
+    response: Probe,
     ready_s: f64,
 }
 
@@ -198,7 +198,7 @@ impl Stage {
             backends,
             plan,
             mut server,
-            answer,
+            response,
             ready_s,
         } = self.serve(file, cell, seed).map_err(not_started)?;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
@@ -207,8 +207,8 @@ impl Stage {
             backend: backends.iter().map(Started::pid).collect(),
         };
         let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
-            .map_err(|error| not_started(format!("the load broke off: {error}")))?;
-        load.answer = Some(answer.answered());
+            .map_err(|error| not_started(format!("the load generator failed: {error}")))?;
+        load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
         let counts = difference(before, self.counts(file, cell));
@@ -276,12 +276,12 @@ impl Stage {
         let plan = self.plan(file, cell, seed)?;
         let began = Instant::now();
         let mut server = self.start_subject(file, cell)?;
-        let answer = ready(&plan, &mut server)?;
+        let response = ready(&plan, &mut server)?;
         Ok(Serving {
             backends,
             plan,
             server,
-            answer,
+            response,
             ready_s: began.elapsed().as_secs_f64(),
         })
     }
@@ -295,7 +295,7 @@ impl Stage {
             if self.backends.contains_key(&name) {
                 needs.push(name);
             } else if !written.contains('{') {
-                return Err(format!("no backend `{name}`"));
+                return Err(format!("there is no [[backend]] `{name}`"));
             }
         }
         Ok(needs)
@@ -414,7 +414,7 @@ impl Stage {
 
     fn start_backend(&self, file: &File, cell: &CellPlan, name: &str) -> Result<Started, String> {
         let backend = file.backend.iter().find(|backend| backend.name == name);
-        let backend = backend.ok_or_else(|| format!("no backend `{name}`"))?;
+        let backend = backend.ok_or_else(|| format!("there is no [[backend]] `{name}`"))?;
         let place = &self.backends[name];
         let mut names = self.names(file, cell);
         let way = if backend.unix { "socket" } else { "port" };
@@ -438,7 +438,7 @@ impl Stage {
         }
         let dir = backend.in_folder.then(|| self.dir());
         let mut started = Started::start(&command, &env, &self.load_cpus, dir, &log)
-            .map_err(|error| format!("backend {name}: {error}"))?;
+            .map_err(|error| format!("cannot start upstream {name}: {error}"))?;
         let begin = Instant::now();
         let listens = || match backend.unix {
             true => std::os::unix::net::UnixStream::connect(&socket).is_ok(),
@@ -447,10 +447,12 @@ impl Stage {
         while !listens() {
             if let Some(status) = started.ended() {
                 let log = started.log().join(" / ");
-                return Err(format!("backend {name} ended with {status}: {log}"));
+                return Err(format!("upstream {name} ended with {status}: {log}"));
             }
             if begin.elapsed() > READY_MAX {
-                return Err(format!("backend {name} does not listen"));
+                return Err(format!(
+                    "upstream {name} does not listen after {READY_MAX:?}"
+                ));
             }
             thread::sleep(READY_PAUSE);
         }
@@ -684,8 +686,8 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
     let expect = &plan.requests[0].expect;
     loop {
         let wrong = match kind::ask(plan) {
-            Ok(answer) => match wrong(expect, &answer) {
-                None => return Ok(answer),
+            Ok(response) => match wrong(expect, &response) {
+                None => return Ok(response),
                 Some(wrong) => wrong,
             },
             Err(fault) => format!("{} ({})", fault.class.words(), fault.text),
@@ -698,7 +700,7 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
         }
         if begin.elapsed() > READY_MAX {
             return Err(format!(
-                "no right answer in {READY_MAX:?}: {wrong}{}",
+                "no correct response after {READY_MAX:?}: {wrong}{}",
                 server_words(&server.log())
             ));
         }
@@ -708,22 +710,22 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
 
 fn server_words(log: &[String]) -> String {
     match log.last() {
-        Some(last) => format!("; its last words: {last}"),
+        Some(last) => format!("; last log line: {last}"),
         None => String::new(),
     }
 }
 
-fn wrong(expect: &Expect, answer: &Probe) -> Option<String> {
-    if answer.status != expect.status {
+fn wrong(expect: &Expect, response: &Probe) -> Option<String> {
+    if response.status != expect.status {
         return Some(format!(
             "status {} instead of {}",
-            answer.status, expect.status
+            response.status, expect.status
         ));
     }
     match &expect.body {
-        BodyExpect::Exact { bytes, .. } if **bytes != *answer.body => Some(format!(
+        BodyExpect::Exact { bytes, .. } if **bytes != *response.body => Some(format!(
             "another body: {} bytes instead of {}",
-            answer.body.len(),
+            response.body.len(),
             bytes.len()
         )),
         BodyExpect::Exact { .. } | BodyExpect::Length(_) | BodyExpect::Any => None,

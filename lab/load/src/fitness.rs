@@ -79,8 +79,8 @@ fn processors() -> Finding {
     finding(
         verdict,
         "processors",
-        format!("{count} may be used"),
-        "generator and server share one: only CPU time per request stays true here",
+        format!("{count} available"),
+        "generator and server share one CPU: only CPU time per request is reliable here",
     )
 }
 
@@ -100,7 +100,7 @@ fn open_files(connections: u64, hard: u64) -> Finding {
     finding(
         verdict,
         "open files",
-        format!("hard limit {hard}, {connections} connections asked for"),
+        format!("hard limit {hard}, {connections} connections requested"),
         &help,
     )
 }
@@ -134,7 +134,7 @@ fn backlog(connections: u64) -> Finding {
         verdict,
         "listen queue",
         format!("net.core.somaxconn is {most}"),
-        "connections are opened in small groups, so this matters only if servers are to be stormed",
+        "connections are opened in small groups, so this matters only for bursts of new connections",
     )
 }
 
@@ -144,7 +144,7 @@ fn frequency() -> Finding {
         "" => finding(
             Verdict::Fit,
             "frequency",
-            "not told to this machine (usual in virtual ones)".into(),
+            "not visible to this machine (usual in virtual ones)".into(),
             "",
         ),
         "performance" => finding(Verdict::Fit, "frequency", "performance".into(), ""),
@@ -171,7 +171,7 @@ fn quota() -> Finding {
         Verdict::Weak,
         "CPU quota",
         format!("cpu.max is {}", limit.trim()),
-        "servers will be stopped in the middle of a period: run outside of this group",
+        "the cgroup's CPU quota will pause servers: run outside this cgroup",
     )
 }
 
@@ -195,14 +195,14 @@ fn quiet() -> Vec<Finding> {
         finding(
             load,
             "other load",
-            format!("{busy:.1} % of all processors"),
-            "stop other programs; CPU time per request suffers least",
+            format!("{busy:.1} % of all CPUs"),
+            "stop other programs; CPU time per request is affected least",
         ),
         finding(
             neighbour,
             "stolen time",
             format!("{steal:.1} %"),
-            "the host gives processors to others: repeat at another time, use more blocks",
+            "the host gives CPU time to other guests: repeat at another time, or use more blocks",
         ),
     ]
 }

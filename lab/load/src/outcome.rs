@@ -12,11 +12,11 @@ impl Refused {
 }
 
 /// The result of a command.
-pub type Outcome = Result<Answer, Refused>;
+pub type Outcome = Result<Completion, Refused>;
 
 /// The result of a command that ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum Completion {
     /// Done, or yes. Exit code 0.
     Yes,
     /// The command ran, and the result is negative. Exit code 1.

@@ -17,15 +17,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => {
             return Err(format!(
-                "`{unit}` is no unit of time: us, ms, s, m and h are"
+                "unknown unit of time `{unit}`: use us, ms, s, m or h"
             ));
         }
     };
     let number: f64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("`{text}` is no duration; write 10s, 500ms or 2m"))?;
-    Duration::try_from_secs_f64(number * scale).map_err(|_| format!("`{text}` is no duration"))
+        .map_err(|_| format!("`{text}` is not a duration; write 10s, 500ms or 2m"))?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| format!("`{text}` is not a duration"))
 }
 
 /// Parses a count, with `k` for thousands and `M` for millions.
@@ -40,7 +40,7 @@ pub fn parse_count(text: &str) -> Result<f64, String> {
     };
     match number.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number * scale),
-        _ => Err(format!("`{text}` is no number above 0")),
+        _ => Err(format!("`{text}` is not a number above 0")),
     }
 }
 
@@ -59,17 +59,17 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
         "MiB" | "M" => 1_048_576,
         _ => {
             return Err(format!(
-                "`{unit}` is no unit of bytes: B, KB, KiB, MB and MiB are"
+                "unknown unit of size `{unit}`: use B, KB, KiB, MB or MiB"
             ));
         }
     };
     let number: u64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("`{text}` is no number of bytes"))?;
+        .map_err(|_| format!("`{text}` is not a number of bytes"))?;
     number
         .checked_mul(scale)
-        .ok_or_else(|| format!("`{text}` is too much"))
+        .ok_or_else(|| format!("`{text}` is too large"))
 }
 
 /// Formats nanoseconds with three significant digits and a unit.

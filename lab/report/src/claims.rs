@@ -8,7 +8,7 @@ use sluice_audit::{ours, studies};
 use sluice_load::result::RunResult;
 
 /// A claim and its verdicts.
-pub struct Told {
+pub struct JudgedClaim {
     /// The claim, with its formula if there is one.
     pub claim: String,
     /// The verdict of the study's own figures; empty without a study.
@@ -22,7 +22,7 @@ pub struct Told {
 }
 
 /// All claims of a result. `shape` is the number of the study it reproduces.
-pub fn told(result: &RunResult, shape: Option<&str>) -> Vec<Told> {
+pub fn judged(result: &RunResult, shape: Option<&str>) -> Vec<JudgedClaim> {
     let sheet = ours::sheet(result);
     let study = shape.and_then(studies::study).and_then(Result::ok);
     let printed = study.map(|study| study.sheet);
@@ -32,7 +32,7 @@ pub fn told(result: &RunResult, shape: Option<&str>) -> Vec<Told> {
         .collect()
 }
 
-fn one(sheet: &Sheet, claim: &Claim, printed: Option<&Sheet>) -> Told {
+fn one(sheet: &Sheet, claim: &Claim, printed: Option<&Sheet>) -> JudgedClaim {
     let finding = check_one(sheet, claim);
     let (here, _) = split(&finding);
     let mut lines = finding.arithmetic.clone();
@@ -56,7 +56,7 @@ fn one(sheet: &Sheet, claim: &Claim, printed: Option<&Sheet>) -> Told {
             false => format!("{word}: {}", figures.join("; ")),
         })
     });
-    Told {
+    JudgedClaim {
         claim: claim.says.clone(),
         printed: printed.unwrap_or_default(),
         here,
@@ -73,37 +73,37 @@ fn split(finding: &Finding) -> (String, String) {
 
 /// As a Markdown table; empty without claims.
 pub fn markdown(result: &RunResult, shape: Option<&str>) -> String {
-    let told = told(result, shape);
-    if told.is_empty() {
+    let judged = judged(result, shape);
+    if judged.is_empty() {
         return String::new();
     }
     let cell = |text: &str| text.replace('|', "\\|");
-    let with_printed = told.iter().any(|one| !one.printed.is_empty());
+    let with_printed = judged.iter().any(|one| !one.printed.is_empty());
     let head = match with_printed {
         true => {
             "| claim | printed figures | here | what was compared |\n| --- | --- | --- | --- |\n"
         }
         false => "| claim | here | what was compared |\n| --- | --- | --- |\n",
     };
-    let row = |one: &Told| {
+    let row = |one: &JudgedClaim| {
         let mut cells = vec![cell(&one.claim)];
         cells.extend(with_printed.then(|| cell(&one.printed)));
         cells.push(format!("**{}**", one.here));
         cells.push(cell(&one.lines.join("; ")));
         format!("| {} |\n", cells.join(" | "))
     };
-    let rows: String = told.iter().map(row).collect();
+    let rows: String = judged.iter().map(row).collect();
     format!("\n## Claims\n\n{head}{rows}")
 }
 
 /// As an HTML table; empty without claims.
 pub fn html(result: &RunResult, shape: Option<&str>) -> String {
-    let told = told(result, shape);
-    if told.is_empty() {
+    let judged = judged(result, shape);
+    if judged.is_empty() {
         return String::new();
     }
-    let with_printed = told.iter().any(|one| !one.printed.is_empty());
-    let row = |one: &Told| {
+    let with_printed = judged.iter().any(|one| !one.printed.is_empty());
+    let row = |one: &JudgedClaim| {
         let class = match one.weight {
             Weight::Sound => "good",
             Weight::Contradiction => "bad",
@@ -120,7 +120,7 @@ pub fn html(result: &RunResult, shape: Option<&str>) -> String {
             lines.join("<br>")
         )
     };
-    let rows: String = told.iter().map(row).collect();
+    let rows: String = judged.iter().map(row).collect();
     let printed = if with_printed {
         "<th>printed figures</th>"
     } else {

@@ -232,7 +232,7 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
         ));
     }
     (!own && marked(MarkKind::GeneratorLimited))
-        .then(|| format!("the generator was full with {which}"))
+        .then(|| format!("the generator was saturated with {which}"))
 }
 
 /// The noise floor of a result: subjects whose names end in ` (again)` are the same program measured twice.
@@ -296,10 +296,10 @@ impl Comparison {
         }
         match self.floor {
             Some(floor) => out.push_str(&format!(
-                "noise floor {:.1} %, from one subject against itself\n",
+                "noise floor {:.1} %, from one subject compared with itself\n",
                 (floor - 1.0) * 100.0
             )),
-            None => out.push_str("no noise floor was measured (no subject is there twice)\n"),
+            None => out.push_str("no noise floor was measured (no subject was measured twice)\n"),
         }
         for pair in &self.pairs {
             out.push_str(&format!("\n{}\n", pair.place));
@@ -314,7 +314,7 @@ impl Comparison {
             }
         }
         if self.pairs.is_empty() {
-            out.push_str("no cell is in both\n");
+            out.push_str("the results have no cell in common\n");
         }
         out
     }

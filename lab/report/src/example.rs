@@ -138,7 +138,7 @@ fn block(
             random,
         )),
         checks: vec![Check {
-            claim: "upstream connections are kept".into(),
+            claim: "upstream connections are reused".into(),
             seen: "2 connections for 12,000 requests".into(),
             holds: Some(true),
         }],
@@ -190,10 +190,10 @@ fn load(
         },
         connections: Connections {
             opened: clients as u64,
-            answered: ok,
+            responses: ok,
             ..Connections::default()
         },
-        answer: Some(Answered {
+        response: Some(FirstResponse {
             status: 200,
             head: "HTTP/1.1 200 OK\r\n".into(),
             head_bytes: 140,
@@ -215,16 +215,16 @@ fn load(
 }
 
 /// An interval of 100 ms with about `answers` responses.
-fn slice(answers: f64, mean_ns: f64, random: &mut Random) -> Point {
+fn slice(responses: f64, mean_ns: f64, random: &mut Random) -> Point {
     const SHARES: [f64; 7] = [0.1, 0.3, 0.3, 0.2, 0.07, 0.02, 0.001];
-    let answers = answers * (1.0 + 0.05 * random.normal());
+    let responses = responses * (1.0 + 0.05 * random.normal());
     let first = heat_step((mean_ns * 0.4) as u64);
     let steps = SHARES.iter().zip(first..);
     Point {
-        ok: answers as u64,
+        ok: responses as u64,
         max_ns: (mean_ns * 4.0) as u64,
         heat: steps
-            .map(|(share, step)| (step, (answers * share) as u64))
+            .map(|(share, step)| (step, (responses * share) as u64))
             .collect(),
         ..Point::default()
     }

@@ -58,12 +58,12 @@ pub fn explain(result: &RunResult, cell: &Cell) -> String {
             });
         }
     };
-    paragraph("What it gave", gave(cell));
-    paragraph("What bounded it", bounds(result, cell));
-    paragraph("What failed", failed(cell));
-    paragraph("What is to be known about it", known(cell));
+    paragraph("Throughput and latency", gave(cell));
+    paragraph("Bottleneck", bounds(result, cell));
+    paragraph("Failures", failed(cell));
+    paragraph("Remarks", known(cell));
     paragraph(
-        "What the server said",
+        "Server log",
         cell.blocks
             .iter()
             .flat_map(|block| block.log.iter().cloned())
@@ -80,7 +80,7 @@ fn gave(cell: &Cell) -> Vec<String> {
     let mut lines = Vec::new();
     let rate = over(cell, |block| Some(block.load.ok_per_s())).unwrap_or(0.0);
     lines.push(format!(
-        "{} good answers per second over {}",
+        "{} successful responses per second over {}",
         number(rate),
         match cell.blocks.len() {
             1 => "1 block".to_string(),
@@ -97,7 +97,7 @@ fn gave(cell: &Cell) -> Vec<String> {
     }
     if let Some(cpu) = over(cell, Block::cpu_us_per_ok) {
         lines.push(format!(
-            "{} µs of processor time for each: one full core can serve {} per second",
+            "{} µs of CPU time for each: one fully used core can serve {} per second",
             number(cpu),
             count(1e6 / cpu)
         ));
@@ -148,9 +148,9 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
             format!(", {} of it in the kernel", percent(share))
         });
         let word = if used >= FULL * given {
-            "the server's processors were full"
+            "the server's CPUs were saturated"
         } else {
-            "the server had processors to spare"
+            "the server's CPUs were not saturated"
         };
         lines.push(format!(
             "{word}: {} of {} in use{kernel}",
@@ -162,12 +162,12 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
         block.load.generator.as_ref().map(|g| g.busiest)
     }) {
         let word = if busiest >= FULL {
-            "the generator was full"
+            "the generator was saturated"
         } else {
-            "the generator was not the bound"
+            "the generator was not the bottleneck"
         };
         lines.push(format!(
-            "{word}: its busiest thread worked {} of the time",
+            "{word}: its busiest thread was busy {} of the time",
             percent(busiest)
         ));
     }
@@ -181,7 +181,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
         .map(|r| r.system.listen_overflows)
         .sum();
     if overflow > 0 {
-        lines.push(format!("a listener's queue was full {} times: connections waited a second or more to be tried again", count(overflow as f64)));
+        lines.push(format!("a listen queue overflowed {} times: clients retried those connections after a second or more", count(overflow as f64)));
     }
     let steal = over(cell, |block| {
         block.resources.as_ref().map(|r| r.system.steal)
@@ -189,7 +189,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
     .unwrap_or(0.0);
     if steal > 0.02 {
         lines.push(format!(
-            "the hypervisor gave {} of the time to others",
+            "the hypervisor gave {} of the time to other guests",
             percent(steal)
         ));
     }
@@ -197,7 +197,7 @@ fn bounds(result: &RunResult, cell: &Cell) -> Vec<String> {
 }
 
 /// Sleeps per second from which a generator counts as waiting for the server.
-const SLEEPS_TOLD: f64 = 1_000.0;
+const SLEEPS_REPORTED_MIN: f64 = 1_000.0;
 
 /// Which side waits for the other: a generator that often sleeps had read everything before the next response arrived.
 fn sleeps(cell: &Cell) -> Option<String> {
@@ -205,9 +205,9 @@ fn sleeps(cell: &Cell) -> Option<String> {
         let slept = block.resources.as_ref()?.generator.switches_voluntary as f64;
         (block.load.window_s > 0.0).then(|| slept / block.load.window_s)
     })?;
-    (sleeps >= SLEEPS_TOLD).then(|| {
+    (sleeps >= SLEEPS_REPORTED_MIN).then(|| {
         format!(
-            "the generator slept {} times a second, waiting for answers",
+            "the generator slept {} times a second, waiting for responses",
             count(sleeps)
         )
     })
@@ -235,7 +235,7 @@ fn queue(cell: &Cell) -> Option<String> {
     let near = (mean / implied - 1.0).abs() < 0.15;
     near.then(|| {
         format!(
-            "{} clients always asking at {}/s wait {} each: the mean latency is the queue of this load, not what a quiet server takes; measure it with a fixed rate",
+            "{} clients in a closed loop at {}/s wait {} each: the mean latency is that of the queue, not of an idle server; measure it with a fixed rate",
             count(clients),
             number(rate),
             duration(implied)
@@ -250,14 +250,14 @@ fn upstream(cell: &Cell) -> Option<String> {
     })?;
     Some(match dials {
         d if d > 0.5 => format!(
-            "it opened {} upstream connections for each request: none are kept",
+            "it opened {} upstream connections for each request: none are reused",
             number(d)
         ),
         d if d > 0.05 => format!(
-            "upstream connections are kept for {} requests each",
+            "upstream connections are reused for {} requests each",
             number(1.0 / d)
         ),
-        _ => "upstream connections are kept".to_string(),
+        _ => "upstream connections are reused".to_string(),
     })
 }
 

@@ -30,7 +30,7 @@ impl std::str::FromStr for Threshold {
             .collect();
         let form = || {
             format!(
-                "`{text}` is no threshold: write `p99:+5%` or `rps:-3%`; quantities are {}",
+                "`{text}` is not a threshold: write `p99:+5%` or `rps:-3%`; quantities are {}",
                 names.join(", ")
             )
         };
@@ -163,7 +163,7 @@ fn one(base: &Cell, other: &Cell, threshold: Threshold) -> Checked {
             .collect()
     };
     let Some(paired) = pair(&values(base), &values(other)) else {
-        let reason = "no block is there and undisturbed in both";
+        let reason = "no block is undisturbed in both results";
         checked.judgement = Judgement::Unusable(reason.into());
         return checked;
     };
@@ -261,7 +261,7 @@ pub fn verdict(checked: &[Checked]) -> Judgement {
         return Judgement::Regression;
     }
     if checked.is_empty() {
-        return Judgement::Unusable("no cell is in both".into());
+        return Judgement::Unusable("the results have no cell in common".into());
     }
     let reasons = checked.iter().filter_map(|one| match &one.judgement {
         Judgement::Unusable(reason) => Some(format!("{}: {reason}", one.place)),
@@ -272,7 +272,7 @@ pub fn verdict(checked: &[Checked]) -> Judgement {
         Some(first) => {
             let count = reasons.len();
             Judgement::Unusable(format!(
-                "{count} of {} checks show nothing ({first})",
+                "{count} of {} checks are inconclusive ({first})",
                 checked.len()
             ))
         }

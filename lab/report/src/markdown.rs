@@ -71,7 +71,7 @@ fn conditions(result: &RunResult) -> String {
     )];
     if !result.command.is_empty() {
         lines.push(format!(
-            "Made by `{}` with start value {}.",
+            "Created by `{}` with seed {}.",
             result.command.join(" "),
             result.seed
         ));
@@ -141,8 +141,8 @@ fn beside_published(view: &View<'_>, shape: &str, study: Result<studies::Study, 
         return String::new();
     }
     format!(
-        "\n## Beside the printed figures\n\nAnother machine, other versions: compare orders and ratios, not figures. Counts are of \
-         windows of other lengths.\n\n{}",
+        "\n## Compared with the printed figures\n\nMachine and versions differ: compare orders of magnitude and ratios, not figures. \
+         Counts belong to windows of different lengths.\n\n{}",
         table_text(&beside(shape, &pairs))
     )
 }
@@ -157,7 +157,7 @@ fn findings(result: &RunResult) -> String {
     if heavy.is_empty() {
         return String::new();
     }
-    let mut out = String::from("\n## What the audit says\n");
+    let mut out = String::from("\n## Audit\n");
     for finding in heavy {
         let _ = write!(
             out,
@@ -179,6 +179,6 @@ pub fn state_words(state: &CellState) -> String {
         CellState::Measured => "measured".into(),
         CellState::NotInstalled(reason) => format!("not installed: {reason}"),
         CellState::DidNotStart(reason) => format!("did not start: {reason}"),
-        CellState::Skipped(reason) => format!("left out: {reason}"),
+        CellState::Skipped(reason) => format!("skipped: {reason}"),
     }
 }

@@ -19,7 +19,7 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
     let failed = starts.first().map(|first| {
         let count = starts.len();
         format!(
-            "A server did not start {count} times (such as: {}). It is in the result although it started at other times.",
+            "A server did not start {count} times (such as: {}). This is reported although it started at other times.",
             first.reason
         )
     });
@@ -30,37 +30,37 @@ pub fn sentences(result: &RunResult) -> Vec<String> {
 const MEANINGS: &[(MarkKind, &str, &str)] = &[
     (
         MarkKind::Unusable,
-        "What was to be measured was not, in",
-        "Those figures are of something else.",
+        "The intended setup was not in effect in",
+        "Those figures measure something else.",
     ),
     (
         MarkKind::Ended,
-        "The server ended in",
-        "Those figures stop there.",
+        "The server exited in",
+        "Those figures stop at that moment.",
     ),
     (
         MarkKind::Disturbed,
-        "Others took part in",
-        "Compare the CPU for each answer there; rates and times say as much of the others.",
+        "Other processes ran during",
+        "Compare CPU time per response there: rates and latencies depend on the other processes as well.",
     ),
     (
         MarkKind::GeneratorLimited,
-        "The generator was full in",
-        "Rates and times there are its own: the server could have answered more.",
+        "The generator was saturated in",
+        "Rates and latencies there are those of the generator: the server could have served more.",
     ),
     (
         MarkKind::Unsteady,
         "Throughput was still rising or falling in",
-        "A longer warm-up would tell more.",
+        "Use a longer warm-up.",
     ),
     (
         MarkKind::Late,
-        "Requests left later than they were due in",
-        "Latencies there are in part the generator's own.",
+        "Requests were sent later than they were due in",
+        "Latencies there are partly the generator's own.",
     ),
     (
         MarkKind::Slow,
         "The machine itself was slow around",
-        "Its neighbours on the host may be why; compare subjects within a block there, not with other blocks.",
+        "Other guests on the host may be the cause; compare subjects within a block there, not across blocks.",
     ),
 ];

@@ -78,14 +78,14 @@ pub fn overview(view: &View<'_>) -> Vec<Panel> {
             by_test(
                 view,
                 level,
-                &named("good answers per second"),
+                &named("successful responses per second"),
                 "goodput",
                 Unit::PerSecond,
             ),
             by_test(
                 view,
                 level,
-                &named("processor time per good answer (µs)"),
+                &named("CPU time per successful response (µs)"),
                 "cpu_us",
                 Unit::Microseconds,
             ),
@@ -173,7 +173,7 @@ pub fn latency_bars(view: &View<'_>) -> Vec<Panel> {
             }
         });
         Chart {
-            title: place_name(view, "latency of good answers", test, level),
+            title: place_name(view, "latency of successful responses", test, level),
             x: categories(bars.iter().map(|(name, _)| name.to_string()).collect()),
             y: axis("", Unit::Milliseconds, Scale::Fitting),
             series: with_marks(series),
@@ -199,7 +199,7 @@ pub fn percentiles(view: &View<'_>, detail: Detail) -> Vec<Panel> {
         Chart {
             title: place_name(view, "latency by percentile", test, level),
             x: axis(
-                "share of answers that were faster",
+                "share of responses that were faster",
                 Unit::Quantile,
                 Scale::Tail,
             ),
@@ -232,20 +232,20 @@ fn quantile_points(histogram: &Histogram, detail: Detail) -> Vec<Point> {
 /// Curves of each test: title, figure, unit, scale.
 const CURVES: [(&str, &str, Unit, Scale); 5] = [
     (
-        "good answers per second",
+        "successful responses per second",
         "goodput",
         Unit::PerSecond,
         Scale::Linear,
     ),
     (
-        "p99 of good answers",
+        "p99 of successful responses",
         "p99",
         Unit::Milliseconds,
         Scale::Fitting,
     ),
     ("failures", "errors", Unit::Share, Scale::Linear),
     (
-        "median of good answers",
+        "median of successful responses",
         "median",
         Unit::Milliseconds,
         Scale::Fitting,
@@ -347,7 +347,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             view,
             (test, level),
             detail,
-            "processor use (100 % is one core)",
+            "CPU usage (100 % is one core)",
             Unit::CorePercent,
             |seen| {
                 let points = &seen.typical_block().resources.as_ref()?.subject.points;
@@ -393,7 +393,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             view,
             (test, level),
             detail,
-            "good answers per second",
+            "successful responses per second",
             Unit::PerSecond,
             |seen| {
                 let series = seen.typical_block().load.series.as_ref()?;
@@ -445,7 +445,11 @@ fn timed(
     });
     Chart {
         title: place_name(view, what, test, level),
-        x: axis("seconds since the window began", Unit::Count, Scale::Linear),
+        x: axis(
+            "seconds since the start of the window",
+            Unit::Count,
+            Scale::Linear,
+        ),
         y: axis("", unit, Scale::Linear),
         series: with_marks(series),
         width: HALF,

@@ -176,7 +176,7 @@ fn the_schema_names_every_field() {
 }
 
 #[test]
-fn what_is_no_result_is_refused() {
+fn other_files_are_not_results() {
     let good = serde_json::to_value(example::result()).unwrap();
     let changed = |place: &str, value: Value| {
         let mut bad = good.clone();

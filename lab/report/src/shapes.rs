@@ -134,7 +134,7 @@ const GENERAL: [Column; 9] = [
     ("p95 ms", "p95", two),
     ("p99 ms", "p99", two),
     ("max ms", "max", two),
-    ("CPU µs/answer", "cpu_us", two),
+    ("CPU µs/response", "cpu_us", two),
     ("memory MiB", "rss_max", one),
 ];
 

@@ -81,7 +81,7 @@ fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
     assert!(page.len() < 200_000, "{} bytes", page.len());
     assert_eq!(page.matches("class=\"chart heat\"").count(), 24);
     let full = html::page(&result, None, true);
-    assert!(!full.contains("left out to keep this page small"));
+    assert!(!full.contains("omitted to keep this page small"));
     assert_eq!(full.matches("class=\"chart heat\"").count(), 24);
     // With ten times as many cells, drawings are omitted once their room is used up, and the page says so. One block
     // each is enough: intervals are slow and not tested here.
@@ -102,22 +102,23 @@ fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
         .map(|rest| rest.find("</svg>").unwrap())
         .sum();
     assert!(drawn < crate::limits::PAGE_BYTES_AIM, "{drawn}");
-    assert!(page.contains("left out to keep this page small"));
+    assert!(page.contains("omitted to keep this page small"));
 }
 
 #[test]
-fn disturbed_blocks_are_told_of_first() {
+fn disturbed_blocks_are_reported_first() {
     let mut result = example::result();
     let blocks: usize = result.cells.iter().map(|cell| cell.blocks.len()).sum();
     let disturbed = Mark {
         kind: MarkKind::Disturbed,
-        text: "others used 1.90 processors".to_owned(),
+        text: "other processes used 1.90 CPUs".to_owned(),
     };
     for cell in result.cells.iter_mut().take(2) {
         cell.blocks[0].marks.push(disturbed.clone());
     }
-    let said =
-        format!("Others took part in 2 of {blocks} blocks (such as: others used 1.90 processors)");
+    let said = format!(
+        "Other processes ran during 2 of {blocks} blocks (such as: other processes used 1.90 CPUs)"
+    );
     let page = html::page(&result, None, false);
     let (before, _) = page.split_once("<h2>In short</h2>").unwrap();
     assert!(before.contains(&said), "{before}");
@@ -326,7 +327,7 @@ fn gate_of(
     let block = |number: usize, rate: f64| {
         let mark = sluice_load::result::Mark {
             kind: sluice_load::result::MarkKind::Disturbed,
-            text: "others used 0.50 processors".into(),
+            text: "other processes used 0.50 CPUs".into(),
         };
         sluice_load::result::Block {
             number,
@@ -404,16 +405,16 @@ fn a_gate_without_power_says_what_it_needs() {
 
 #[test]
 fn thresholds_say_what_worse_means() {
-    let told = |text: &str| text.parse::<Threshold>().unwrap_err();
+    let error_of = |text: &str| text.parse::<Threshold>().unwrap_err();
     assert_eq!("p99:+5%".parse::<Threshold>().unwrap().share, 0.05);
     assert_eq!(
         "rps:-3%".parse::<Threshold>().unwrap().quantity,
         Quantity::Rate
     );
-    assert!(told("rps:+3%").contains("write a minus"));
-    assert!(told("p99:-5%").contains("write a plus"));
-    assert!(told("speed:+5%").contains("quantities are rps, median, p99, cpu, rss"));
-    assert!(told("p99:5").contains("is no threshold"));
+    assert!(error_of("rps:+3%").contains("write a minus"));
+    assert!(error_of("p99:-5%").contains("write a plus"));
+    assert!(error_of("speed:+5%").contains("quantities are rps, median, p99, cpu, rss"));
+    assert!(error_of("p99:5").contains("is not a threshold"));
 }
 
 #[test]
@@ -427,9 +428,9 @@ fn cells_are_explained() {
     let id = heavy.id.clone();
     let text = explain::explain(&result, explain::find(&result, &id[..8]).unwrap());
     for words in [
-        "the server's processors were full: 0.94 of 1 in use",
-        "reset before the answer, such as: connection reset",
-        "1,000 clients always asking",
+        "the server's CPUs were saturated: 0.94 of 1 in use",
+        "reset before the response, such as: connection reset",
+        "1,000 clients in a closed loop",
         "2.0 % of the requests failed",
     ] {
         assert!(text.contains(words), "`{words}` in\n{text}");

@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_give_the_configuration_tell_where_it_was_written() {
+    fn texts_that_yield_the_configuration_give_source_positions() {
         let text = "import sites/*\n";
         let (file, name) = (":80 {\n\trespond {$WORD}\n}\n", "/x/sites/a");
         let loader = MemoryLoader {

@@ -12,7 +12,7 @@ pub const ORDERS_MAX: usize = 16;
 pub const CONNECTIONS_MAX: usize = 64;
 
 /// Timeout for reading a request head, and for a pause while reading a body or writing a response.
-pub const CLIENT_PATIENCE: Duration = Duration::from_secs(30);
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Drain timeout for responses in progress when the admin API closes.
 pub const GRACE: Duration = Duration::from_secs(2);

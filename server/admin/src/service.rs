@@ -10,7 +10,7 @@ use sluice_wire::{h1, h2};
 
 use crate::access::Access;
 use crate::api::{Next, Reply, Task, perform};
-use crate::limits::{BODY_BYTES_MAX, CLIENT_PATIENCE};
+use crate::limits::{BODY_BYTES_MAX, CLIENT_TIMEOUT};
 use crate::orders::{Current, Orders};
 
 /// Serves requests to the admin API.
@@ -27,10 +27,10 @@ impl AdminService {
         let settings = Settings {
             h1: h1::Limits::default(),
             h2: h2::Limits::SERVER,
-            head_timeout: CLIENT_PATIENCE,
-            first_byte_timeout: CLIENT_PATIENCE,
-            client: ClientLimits::patient(CLIENT_PATIENCE),
-            handshake_timeout: CLIENT_PATIENCE,
+            head_timeout: CLIENT_TIMEOUT,
+            first_byte_timeout: CLIENT_TIMEOUT,
+            client: ClientLimits::patient(CLIENT_TIMEOUT),
+            handshake_timeout: CLIENT_TIMEOUT,
             exact_times: false,
             sockets: Default::default(),
             probes: None,

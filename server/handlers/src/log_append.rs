@@ -66,7 +66,7 @@ impl Late for Append {
 /// Builds `log_append`.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
     let value = builder.template(&config.value)?;
-    let var = (!config.value.contains('{')).then(|| config.value.clone());
+    let var = value.literal().map(|_| config.value.clone());
     let append = Arc::new(Append {
         key: config.key.as_str().into(),
         value,

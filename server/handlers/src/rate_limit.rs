@@ -74,8 +74,8 @@ impl Handler for RateLimit {
             }
             let key = limited.key_of(exchange);
             if let Some(wait) = limited.zone.take(&key).refused {
-                self.tell(exchange, limited, &key, wait);
-                return self.refuse(exchange, limited, wait);
+                self.log_exceeded(exchange, limited, &key, wait);
+                return Step::Fail(self.refuse(exchange, limited, wait));
             }
         }
         Step::Next
@@ -83,7 +83,7 @@ impl Handler for RateLimit {
 }
 
 impl RateLimit {
-    fn tell(&self, exchange: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
+    fn log_exceeded(&self, exchange: &Exchange, limited: &Limited, key: &[u8], wait: Duration) {
         let zone = &limited.zone;
         if let Some(log) = &self.log {
             let entry = log
@@ -102,7 +102,7 @@ impl RateLimit {
     }
 
     /// Refuses a request.
-    pub fn refuse(&self, exchange: &mut Exchange, limited: &Limited, wait: Duration) -> Step {
+    pub fn refuse(&self, exchange: &mut Exchange, limited: &Limited, wait: Duration) -> Fault {
         let zone = &limited.zone;
         let spread =
             wait.mul_f64(self.jitter * (random::word() >> 11) as f64 / (1u64 << 53) as f64);
@@ -116,7 +116,7 @@ impl RateLimit {
         let slot = exchange.context.mapped.slot(&Arc::from(EXCEEDED));
         slot.extend_from_slice(zone.name.as_bytes());
         let message = format!("the rate limit `{}` is exceeded", zone.name);
-        Step::Fail(Fault::new(self.status, message))
+        Fault::new(self.status, message)
     }
 }
 

@@ -35,7 +35,7 @@ enum Family {
 
 /// The variable to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum Class {
     /// `$modern_browser`
     Modern,
     /// `$ancient_browser`
@@ -140,8 +140,8 @@ impl Browsers {
     }
 
     /// Whether a variable is set.
-    pub fn says(&self, told: Told, agent: &[u8]) -> bool {
-        self.is_modern(agent) == (told == Told::Modern)
+    pub fn says(&self, class: Class, agent: &[u8]) -> bool {
+        self.is_modern(agent) == (class == Class::Modern)
     }
 }
 
@@ -209,12 +209,12 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(
-                all.says(Told::Modern, agent.as_bytes()),
+                all.says(Class::Modern, agent.as_bytes()),
                 expected,
                 "{agent}"
             );
             assert_eq!(
-                all.says(Told::Ancient, agent.as_bytes()),
+                all.says(Class::Ancient, agent.as_bytes()),
                 !expected,
                 "{agent}"
             );
@@ -241,12 +241,12 @@ mod tests {
             ("", true),
         ] {
             assert_eq!(
-                all.says(Told::Modern, agent.as_bytes()),
+                all.says(Class::Modern, agent.as_bytes()),
                 expected,
                 "{agent}"
             );
         }
-        assert!(!browsers(&[]).says(Told::Modern, b"curl/8"));
+        assert!(!browsers(&[]).says(Class::Modern, b"curl/8"));
     }
 
     #[test]

@@ -236,8 +236,8 @@ impl Build {
             types,
             naming: Naming::build(&config.redirects),
             error_log: config.error_log.as_str().into(),
-            tells_missing: config.log_not_found.unwrap_or(true),
-            tells_rewrites: config.rewrite_log,
+            logs_missing: config.log_not_found.unwrap_or(true),
+            logs_rewrites: config.rewrite_log,
             timeouts: Some(config.client_limits)
                 .filter(|number| (*number as usize) < self.timeouts.len())
                 .ok_or_else(|| Refusal::new("a place names limits that are not there"))?,

@@ -51,7 +51,7 @@ impl ClientTimeouts {
                 min_rate: min_data_rate(config.min_data_rate.as_ref()),
                 keep_alive_timeout: time(config.keepalive_timeout, 75),
                 keep_alive_min: time(Some(config.keepalive_min), 0),
-                keep_alive_told: config.keepalive_told,
+                keep_alive_announced: config.keepalive_announced,
                 requests_max: config.keepalive_requests.unwrap_or(1000),
                 age_max: time(config.keepalive_time, 3600),
                 linger: Linger {
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_browsers_are_told_as_nginx_tells_them() {
+    fn old_browsers_are_detected_as_in_nginx() {
         for (agent, expected) in [
             ("Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)", true),
             (

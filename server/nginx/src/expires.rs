@@ -87,7 +87,7 @@ impl Filter for Fresh {
             Some(value) => Span::parse(&expanded(value, exchange), self.span),
         };
         if let Some(span) = span {
-            span.tell(exchange);
+            span.set_fields(exchange);
         }
         body
     }
@@ -118,7 +118,7 @@ impl Span {
         })
     }
 
-    fn tell(self, exchange: &mut Exchange) {
+    fn set_fields(self, exchange: &mut Exchange) {
         let unix = exchange.worker.clock.unix_seconds();
         let now = i64::try_from(unix).unwrap_or(i64::MAX);
         let modified = || {

@@ -3,16 +3,16 @@
 
 use sluice_model::http::RouteOrigin;
 
-use super::state::{ExplainedLine, NginxContext};
+use super::state::{ExplainedLine, NginxContext, Purpose};
 use sluice_pipeline::context::Exchange;
 
 /// Starts recording: the request is explained, not served.
 pub fn begin(exchange: &mut Exchange) {
-    exchange.context.nginx_mut().is_explained = true;
+    exchange.context.nginx_mut().purpose = Purpose::Explanation;
 }
 
 /// Records a line that had an effect, if the request is explained.
-pub(super) fn tell(
+pub(super) fn note_effect(
     exchange: &mut Exchange,
     origin: &RouteOrigin,
     text: impl FnOnce(&Exchange) -> String,
@@ -34,13 +34,17 @@ pub(super) fn own(exchange: &mut Exchange, took_part: bool, text: impl FnOnce() 
     note(exchange, &RouteOrigin::default(), took_part, |_| text());
 }
 
+fn is_explained(exchange: &Exchange) -> bool {
+    exchange.context.nginx().purpose == Purpose::Explanation
+}
+
 fn note(
     exchange: &mut Exchange,
     origin: &RouteOrigin,
     took_part: bool,
     text: impl FnOnce(&Exchange) -> String,
 ) {
-    if exchange.context.nginx().is_explained {
+    if is_explained(exchange) {
         let text = text(exchange);
         let origin = origin.route();
         exchange
@@ -57,9 +61,7 @@ fn note(
 
 /// The notes recorded since the last call.
 pub fn take(exchange: &mut Exchange) -> Vec<ExplainedLine> {
-    match exchange.context.nginx().is_explained
-        && !exchange.context.occasional().explained.is_empty()
-    {
+    match is_explained(exchange) && !exchange.context.occasional().explained.is_empty() {
         true => std::mem::take(&mut exchange.context.occasional_mut().explained),
         false => Vec::new(),
     }

@@ -28,7 +28,7 @@ use crate::state::set_status;
 use sluice_handlers::file_server::{multipart::Multipart, send};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::files;
 use sluice_pipeline::handler::{Handler, Step};
 use sluice_pipeline::refusal::Refusal;
@@ -196,7 +196,7 @@ impl Files {
             (Ok(_), _) => {
                 let path = String::from_utf8_lossy(path);
                 let why = format!("directory index of \"{path}\" is forbidden");
-                Step::Fail(Fault::new(Status::FORBIDDEN, why))
+                Step::Fail(Fault::new(Status::FORBIDDEN, why).caused_by(Cause::Error))
             }
             (Err(missing), _) => refused(missing, path),
         }
@@ -205,7 +205,7 @@ impl Files {
     /// Continues with a path that is used literally, without a query.
     fn go_on(&self, exchange: &mut Exchange, target: &[u8]) -> Step {
         exchange.req.uri.set_path(target);
-        exchange.context.nginx_mut().rewritten = true;
+        exchange.context.nginx_mut().target.change();
         super::start_again(exchange)
     }
 
@@ -230,7 +230,7 @@ impl Files {
         let is_read = matches!(exchange.req.method, Method::Get | Method::Head);
         // Skip the lookup if the client cannot get the file and no `Vary` depends on it.
         let is_meant = self.compressed == Compressed::Always
-            || self.clients.tell_variants()
+            || self.clients.announces_variants()
             || self.clients.include(exchange);
         if !is_read || !is_meant {
             return None;
@@ -261,7 +261,7 @@ impl Files {
             Tags::Off => &[][..],
         };
         // Conditional headers apply to the client's request, not to subrequests.
-        if exchange.res.status == Status::OK && !exchange.context.nginx().subrequest {
+        if exchange.res.status == Status::OK && !exchange.context.nginx().is_subrequest() {
             match unchanged(exchange, file, tag, self.dates) {
                 Verdict::Send => {}
                 Verdict::NotModified => {
@@ -458,17 +458,25 @@ fn index_name(name: &Template, exchange: &Exchange) -> Result<Vec<u8>, UnfitPath
 
 /// Uses nginx's wording, which log analyzers match.
 fn refused(missing: Missing, path: &[u8]) -> Step {
-    let (status, why) = match missing {
-        Missing::NotFound | Missing::Impossible => {
-            (Status::NOT_FOUND, "failed (2: No such file or directory)")
-        }
-        Missing::Denied => (Status::FORBIDDEN, "failed (13: Permission denied)"),
+    let (status, why, cause) = match missing {
+        Missing::NotFound | Missing::Impossible => (
+            Status::NOT_FOUND,
+            "failed (2: No such file or directory)",
+            Cause::MissingFile,
+        ),
+        Missing::Denied => (
+            Status::FORBIDDEN,
+            "failed (13: Permission denied)",
+            Cause::Error,
+        ),
         Missing::Exhausted => (
             Status::SERVICE_UNAVAILABLE,
             "failed (24: Too many open files)",
+            Cause::Error,
         ),
-        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "failed"),
+        Missing::Failed => (Status::INTERNAL_SERVER_ERROR, "failed", Cause::Error),
     };
     let path = String::from_utf8_lossy(path);
-    Step::Fail(Fault::new(status, format!("open() \"{path}\" {why}")))
+    let fault = Fault::new(status, format!("open() \"{path}\" {why}"));
+    Step::Fail(fault.caused_by(cause))
 }

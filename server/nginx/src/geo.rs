@@ -64,12 +64,13 @@ impl Geo {
         })
     }
 
-    /// The value of an address; `source` is the client's address as text.
-    pub fn find(&self, exchange: &Exchange, source: &[u8]) -> Option<&Template> {
+    /// The value of an address; `source` is the client's address as text. Only a request can name a client behind
+    /// proxies.
+    pub fn find(&self, exchange: Option<&Exchange>, source: &[u8]) -> Option<&Template> {
         let ip: IpAddr = std::str::from_utf8(source).ok()?.parse().ok()?;
-        let ip = match &self.proxies {
-            Some(proxies) => proxies.behind(exchange, ip),
-            None => ip,
+        let ip = match (&self.proxies, exchange) {
+            (Some(proxies), Some(exchange)) => proxies.behind(exchange, ip),
+            (None, _) | (_, None) => ip,
         };
         let (is_v6, number) = AddressSpan::number(ip);
         let pieces = &self.pieces[usize::from(is_v6)];

@@ -33,7 +33,7 @@ pub struct Pattern {
 struct Limited {
     recorder: Option<Arc<Recorder>>,
     /// Whether that was logged. Once is enough: each failed request is logged anyway.
-    told: AtomicBool,
+    is_logged: AtomicBool,
 }
 
 impl Pattern {
@@ -55,7 +55,7 @@ impl Pattern {
         let limited = (!pattern.is_linear()).then(|| {
             Box::new(Limited {
                 recorder: recorder.cloned(),
-                told: AtomicBool::new(false),
+                is_logged: AtomicBool::new(false),
             })
         });
         Ok(Pattern {
@@ -106,7 +106,7 @@ impl Pattern {
         {
             let count = &recorder.hub().patterns_given_up;
             count.fetch_add(1, Ordering::Relaxed);
-            if !limited.told.swap(true, Ordering::Relaxed) {
+            if !limited.is_logged.swap(true, Ordering::Relaxed) {
                 let log = recorder.log();
                 let entry = log.error(
                     "http.handlers.nginx",

@@ -78,17 +78,17 @@ impl Clients {
 
     /// Adds `Accept-Encoding` to `Vary`, if configured.
     pub fn note_variants(&self, fields: &mut Fields) {
-        let is_told = |value: &[u8]| {
+        let is_listed = |value: &[u8]| {
             let mut names = value.split(|byte| *byte == b',');
             names.any(|name| name.trim_ascii().eq_ignore_ascii_case(b"Accept-Encoding"))
         };
-        if self.varies && !fields.all(FieldId::Vary).any(is_told) {
+        if self.varies && !fields.all(FieldId::Vary).any(is_listed) {
             fields.push(FieldId::Vary, b"Accept-Encoding");
         }
     }
 
     /// Whether responses get `Vary` (`gzip_vary`).
-    pub fn tell_variants(&self) -> bool {
+    pub fn announces_variants(&self) -> bool {
         self.varies
     }
 

@@ -1,14 +1,18 @@
 //! What an nginx.conf adds to TLS handshakes: server names with patterns, and lookup tables in the paths of certificates.
 
+use std::sync::Arc;
+
 use sluice_certs::policy::Choice;
 use sluice_model::{Handler, Server};
+use sluice_route::Provenance;
+use sluice_route::placeholder::NginxKey;
 
 use super::servers::Names;
-use super::state::NginxContext;
+use super::state::{Lookup, Subject};
 use super::tables::Tables;
-use sluice_pipeline::context::Context;
+use super::variables::of_handshake;
 use sluice_pipeline::refusal::Refusal;
-use sluice_tls::handshakes::{HandshakeRules, Prepare};
+use sluice_tls::handshakes::{Handshake, HandshakeRules, HandshakeVariables};
 
 /// The rules of nginx.
 pub struct NginxHandshakes;
@@ -22,18 +26,39 @@ impl HandshakeRules for NginxHandshakes {
         }))
     }
 
-    fn variables(&self, server: &Server) -> Result<Option<Prepare>, Refusal> {
+    fn variables(&self, server: &Server) -> Result<Box<dyn HandshakeVariables>, Refusal> {
         let mut handlers = server.routes.iter().flat_map(|route| &route.handle);
-        let nginx = handlers.find_map(|handler| match handler {
-            Handler::Nginx(nginx) => Some(nginx),
+        let tables = handlers.find_map(|handler| match handler {
+            Handler::Nginx(nginx) => Some(&nginx.tables[..]),
             _ => None,
         });
-        let Some(nginx) = nginx else { return Ok(None) };
-        let Some(tables) = Tables::shared(&nginx.tables, None)? else {
-            return Ok(None);
-        };
-        Ok(Some(Box::new(move |context: &mut Context| {
-            context.set_tables(Some(&tables));
-        })))
+        let tables = Tables::shared(tables.unwrap_or_default(), None)?;
+        Ok(Box::new(Variables { tables }))
+    }
+}
+
+/// Variables in the paths of certificates.
+struct Variables {
+    tables: Option<Arc<dyn Lookup>>,
+}
+
+impl HandshakeVariables for Variables {
+    fn value(&self, handshake: &Handshake<'_>, key: &NginxKey, out: &mut Vec<u8>) {
+        match (key, &self.tables) {
+            (NginxKey::Table(name), Some(tables)) => {
+                tables.value(Subject::Handshake(handshake), name, out);
+            }
+            _ => of_handshake(handshake.conn, key, out),
+        }
+    }
+
+    fn provenance(&self, handshake: &Handshake<'_>, key: &NginxKey) -> Option<Provenance> {
+        match (key, &self.tables) {
+            (NginxKey::Table(name), Some(tables)) => {
+                Some(tables.value(Subject::Handshake(handshake), name, &mut Vec::new()))
+            }
+            (NginxKey::Capture(_), _) => Some(Provenance::Configured),
+            _ => None,
+        }
     }
 }

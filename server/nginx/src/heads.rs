@@ -4,7 +4,7 @@
 use sluice_message::{FieldId, Method, Status};
 
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 
 /// Rejects requests as nginx does: methods with characters other than capitals, the target `*`, CONNECT and TRACE,
 /// and hosts with an empty label.
@@ -24,7 +24,7 @@ pub(super) fn check(exchange: &Exchange) -> Result<(), Fault> {
         }
         _ => return Ok(()),
     };
-    Err(Fault::new(status, why))
+    Err(Fault::new(status, why).caused_by(Cause::Client))
 }
 
 fn is_of_method(byte: u8) -> bool {

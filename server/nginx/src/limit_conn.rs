@@ -14,7 +14,7 @@ use crate::state::NginxContext;
 use sluice_handlers::limits::FLIGHT_KEY_BYTES_MAX;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values;
@@ -24,7 +24,7 @@ struct Limits {
     limits: Box<[Limit]>,
     status: Status,
     dry_run: bool,
-    told: LimitLog,
+    log: LimitLog,
 }
 
 struct Limit {
@@ -56,7 +56,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
         limits: limits.collect::<Result<_, Refusal>>()?,
         status,
         dry_run: config.dry_run,
-        told: LimitLog::build(&config.log_level, builder)?,
+        log: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 
@@ -79,7 +79,7 @@ impl Handler for Limits {
                 None => {
                     let trial = trial(self.dry_run);
                     let what = format!("limiting connections{trial} by zone \"{}\"", limit.name);
-                    self.told.tell(exchange, &what, self.dry_run);
+                    self.log.reject(exchange, &what);
                     if self.dry_run {
                         exchange.context.nginx_mut().limited_connections = Limited::RejectedDryRun;
                         return Step::Next;
@@ -88,7 +88,8 @@ impl Handler for Limits {
                     // Release the slots of the zones counted before.
                     exchange.context.counted_mut().clear();
                     let why = format!("too many at a time for `{}`", limit.name);
-                    return Step::Fail(Fault::new(self.status, why));
+                    let fault = Fault::new(self.status, why);
+                    return Step::Fail(fault.caused_by(Cause::Logged));
                 }
             }
         }

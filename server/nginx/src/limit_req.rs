@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use sluice_model::handler::RateLimit as Config;
 
-use super::error_log::Grade;
 use super::{Limited as Outcome, TreeRef};
 use crate::shared::Shared;
 use crate::state::NginxContext;
 use sluice_handlers::rate_limit::{Limited, RateLimit};
+use sluice_observe::log::Severity;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
+use sluice_pipeline::failure::Cause;
 use sluice_pipeline::handler::{Handler, Step, Waiting};
 use sluice_pipeline::refusal::Refusal;
 
@@ -20,13 +21,13 @@ use sluice_pipeline::refusal::Refusal;
 struct LimitReq {
     limits: RateLimit,
     dry_run: bool,
-    told: LimitLog,
+    log: LimitLog,
 }
 
 /// Logs limited requests, with a configurable level.
 pub struct LimitLog {
     tree: TreeRef,
-    grade: Grade,
+    severity: Severity,
 }
 
 /// Builds `limit_req`.
@@ -34,7 +35,7 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     Ok(Box::new(LimitReq {
         limits: RateLimit::build(config, builder)?,
         dry_run: config.dry_run,
-        told: LimitLog::build(&config.log_level, builder)?,
+        log: LimitLog::build(&config.log_level, builder)?,
     }))
 }
 
@@ -85,13 +86,14 @@ impl Handler for LimitReq {
         let excess = requests(limited.zone.rate.excess_thousandths(wait));
         let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
         let what = format!("limiting requests{trial}, excess: {excess} by zone \"{zone}\"");
-        self.told.tell(exchange, &what, self.dry_run);
+        self.log.reject(exchange, &what);
         if self.dry_run {
             exchange.context.nginx_mut().limited_requests = Outcome::RejectedDryRun;
             return Step::Next;
         }
         exchange.context.nginx_mut().limited_requests = Outcome::Rejected;
-        self.limits.refuse(exchange, limited, wait)
+        let fault = self.limits.refuse(exchange, limited, wait);
+        Step::Fail(fault.caused_by(Cause::Logged))
     }
 
     fn wait<'a>(&'a self, exchange: &'a mut Exchange) -> Waiting<'a> {
@@ -118,7 +120,7 @@ impl LimitReq {
             let excess = requests(limited.zone.rate.early_thousandths(early));
             let (trial, zone) = (trial(self.dry_run), &*limited.zone.name);
             let what = format!("delaying request{trial}, excess: {excess}, by zone \"{zone}\"");
-            self.told.tell_held(exchange, &what);
+            self.log.delay(exchange, &what);
             exchange.context.occasional_mut().held_for = held;
         }
         step
@@ -142,21 +144,25 @@ impl LimitLog {
         let wrong = || Refusal::new(format!("`{level}` is not a log level"));
         Ok(LimitLog {
             tree: Shared::of(builder).tree,
-            grade: Grade::named(level).ok_or_else(wrong)?,
+            severity: match level {
+                "" | "error" => Severity::Error,
+                "warn" => Severity::Warn,
+                "notice" => Severity::Notice,
+                "info" => Severity::Info,
+                _ => return Err(wrong()),
+            },
         })
     }
 
     /// Logs that a request is delayed.
-    fn tell_held(&self, exchange: &Exchange, what: &str) {
-        self.tree.tell(exchange, self.grade.softer(), what, "");
+    fn delay(&self, exchange: &Exchange, what: &str) {
+        self.tree
+            .log_error(exchange, self.severity.softer(), what, "");
     }
 
     /// Logs that a request is rejected, or would be.
-    pub fn tell(&self, exchange: &mut Exchange, what: &str, dry_run: bool) {
-        match dry_run {
-            true => self.tree.tell(exchange, self.grade, what, ""),
-            false => self.tree.tell_end(exchange, self.grade, what),
-        }
+    pub fn reject(&self, exchange: &Exchange, what: &str) {
+        self.tree.log_error(exchange, self.severity, what, "");
     }
 }
 

@@ -32,7 +32,7 @@ pub const MIRROR_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const MIRROR_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Interval between log messages of a worker about dropped copies.
-pub const MIRROR_TOLD_EVERY: Duration = Duration::from_secs(10);
+pub const MIRROR_LOG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum nesting of SSI includes. Real pages stay below five, and each level uses stack; nginx allows 50.
 pub const SSI_DEPTH_MAX: u8 = 20;

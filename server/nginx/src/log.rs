@@ -10,7 +10,7 @@ use sluice_model::nginx::{AccessLine as LineConfig, AccessLines as Config, Named
 use sluice_route::placeholder::NginxKey;
 use sluice_route::{Key, Template, Unknown};
 
-use sluice_observe::log::{Head, Kept, Level, Log, NamedLine, Route, Target};
+use sluice_observe::log::{Head, Kept, Log, NamedLine, Route, Severity, Target};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::{Exchange, Late};
 use sluice_pipeline::handler::{Handler, Step};
@@ -108,7 +108,7 @@ impl File {
                 log: log.clone(),
                 logger,
                 kept,
-                told: Mutex::default(),
+                last_logged: Mutex::default(),
             }),
         })
     }
@@ -180,7 +180,7 @@ impl Late for Line {
         let route = self.route.get_or_init(|| log.plan().route(&self.logger));
         let message = String::from_utf8_lossy(&text);
         let head = Head {
-            level: Level::Info,
+            severity: Severity::Info,
             logger: &self.logger,
             message: &message,
             caller: std::panic::Location::caller(),

@@ -13,7 +13,7 @@ use sluice_net::{Body, BodyStream, Failure, RequestBody, Worker};
 
 use super::subrequest;
 use crate::limits::{
-    MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_RESPONSE_BYTES_MAX, MIRROR_TOLD_EVERY,
+    MIRROR_BODY_BYTES_MAX, MIRROR_BYTES_MAX, MIRROR_LOG_PAUSE, MIRROR_RESPONSE_BYTES_MAX,
     MIRRORS_MAX,
 };
 use crate::state::NginxContext;
@@ -147,11 +147,11 @@ impl Mirror {
         let counts = worker.local::<Counts>();
         counts.left_out.set(counts.left_out.get() + 1);
         let now = worker.clock.coarse();
-        let is_known = |told: Moment| now.since(told) < MIRROR_TOLD_EVERY;
-        if counts.told.get().is_some_and(is_known) {
+        let is_known = |logged: Moment| now.since(logged) < MIRROR_LOG_PAUSE;
+        if counts.last_logged.get().is_some_and(is_known) {
             return;
         }
-        counts.told.set(Some(now));
+        counts.last_logged.set(Some(now));
         if let Some(log) = &self.log {
             let entry = log.warn("http.handlers.nginx_mirror", "requests are not mirrored");
             let entry = entry.integer("requests", counts.left_out.take());
@@ -187,7 +187,7 @@ struct Counts {
     bytes: Cell<usize>,
     /// Copies skipped since the last log message.
     left_out: Cell<u64>,
-    told: Cell<Option<Moment>>,
+    last_logged: Cell<Option<Moment>>,
 }
 
 /// One copy in flight.

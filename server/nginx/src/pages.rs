@@ -8,12 +8,12 @@ use sluice_model::nginx::Place as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
-use super::state::{REDIRECTS_MAX, set_status};
-use super::{Query, Tree, error_log, explained, go_on_at, redirect, rewrite, start_again};
+use super::state::{ErrorPage, OnPageError, REDIRECTS_MAX, set_status};
+use super::{Query, Tree, error_log, explained, go_on_at, redirect, start_again};
 use crate::state::NginxContext;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Filter, Handler, Step};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::expanded;
@@ -21,8 +21,8 @@ use sluice_pipeline::values::expanded;
 /// Error handling of one scope.
 pub struct Pages {
     pages: Vec<Page>,
-    /// Whether errors of an error page are handled by `error_page` again (`recursive_error_pages`).
-    recursive: bool,
+    /// What happens to errors of an error page (`recursive_error_pages`).
+    on_error: OnPageError,
     signature: Box<str>,
 }
 
@@ -50,7 +50,10 @@ impl Pages {
                 .iter()
                 .map(page)
                 .collect::<Result<_, Refusal>>()?,
-            recursive: config.recursive_error_pages,
+            on_error: match config.recursive_error_pages {
+                true => OnPageError::NextPage,
+                false => OnPageError::BuiltInPage,
+            },
             signature: config.signature.as_deref().unwrap_or("sluice").into(),
         })
     }
@@ -84,16 +87,15 @@ impl Handler for Errors {
             return Step::Next;
         };
         self.note(exchange, status);
-        // If the error page itself fails, the response has the status of that failure.
-        exchange.context.nginx_mut().status = 0;
+        exchange.context.nginx_mut().error_page.fail();
         // The handler that responds instead sets its own log values.
         exchange.context.log.late.clear();
         let place = self.tree.place(exchange);
         let state = *exchange.context.nginx();
-        if !state.is_error_page
+        if state.error_page == ErrorPage::Unused
             && state.redirects < REDIRECTS_MAX
             && let Some(page) = place.pages.of(status.code())
-            && let Some(step) = self.go_to(exchange, status, page, place.pages.recursive)
+            && let Some(step) = self.go_to(exchange, status, page, place.pages.on_error)
         {
             return step;
         }
@@ -110,23 +112,23 @@ impl Errors {
         let Some(error) = exchange.context.log.error.take() else {
             return;
         };
-        if matches!(&*error, rewrite::RETURNED | redirect::REDIRECTED) {
+        let (message, cause) = match (status, error.cause) {
+            (Status::CONTENT_TOO_LARGE, Cause::ByStatus) => {
+                (too_large(exchange).into(), Cause::Error)
+            }
+            (_, cause) => (error.text.clone(), cause),
+        };
+        if cause == Cause::Configured {
             return;
         }
-        if !std::mem::take(&mut exchange.context.nginx_mut().is_told) {
-            let place = self.tree.place(exchange);
-            let message = match status {
-                Status::CONTENT_TOO_LARGE => too_large(exchange),
-                _ => error.clone(),
-            };
-            let is_missing = status == Status::NOT_FOUND && message.starts_with("open() ");
-            if place.tells_missing || !is_missing {
-                let grade = error_log::grade_of(status, &message);
-                self.tree.tell(exchange, grade, &message, "");
-            }
+        let is_hidden = cause == Cause::MissingFile && !self.tree.place(exchange).logs_missing;
+        if let Some(severity) = error_log::severity_of(cause, status)
+            && !is_hidden
+        {
+            self.tree.log_error(exchange, severity, &message, "");
         }
         exchange.context.log.error = Some(error);
-        exchange.context.log.is_told = true;
+        exchange.context.log.is_logged = true;
     }
 
     /// Goes to the page; `None` if it is an external address, which is sent as a redirect at once.
@@ -135,10 +137,10 @@ impl Errors {
         exchange: &mut Exchange,
         status: Status,
         page: &Page,
-        recursive: bool,
+        on_error: OnPageError,
     ) -> Option<Step> {
         let target = expanded(&page.uri, exchange);
-        explained::tell(exchange, &page.origin, |_| {
+        explained::note_effect(exchange, &page.origin, |_| {
             format!(
                 "the page of {} is {}",
                 status.code(),
@@ -146,8 +148,11 @@ impl Errors {
             )
         });
         // The scope of the error decides whether errors of its page are handled again.
-        exchange.context.nginx_mut().is_error_page = !recursive;
-        exchange.context.nginx_mut().status = page.status.unwrap_or(status.code());
+        let code = page.status.unwrap_or(status.code());
+        exchange.context.nginx_mut().error_page = ErrorPage::Chosen {
+            status: code,
+            on_error,
+        };
         clear(exchange);
         match target.first() {
             Some(b'/') => {
@@ -171,13 +176,12 @@ impl Errors {
                 })
             }
             _ => {
-                let code = exchange.context.nginx().status;
                 let code = if redirect::is_redirect(code) {
                     code
                 } else {
                     302
                 };
-                exchange.context.nginx_mut().status = 0;
+                exchange.context.nginx_mut().error_page.fail();
                 exchange
                     .res
                     .fields

@@ -11,7 +11,7 @@ pub struct Piece {
     /// Its size in bytes.
     pub size: u64,
     /// Whether `$slice_range` was evaluated; otherwise the upstream does not know of the slice.
-    is_told: AtomicBool,
+    is_used: AtomicBool,
 }
 
 impl Piece {
@@ -20,7 +20,7 @@ impl Piece {
         Arc::new(Piece {
             start,
             size,
-            is_told: AtomicBool::new(false),
+            is_used: AtomicBool::new(false),
         })
     }
 
@@ -31,12 +31,12 @@ impl Piece {
     }
 
     /// Whether `$slice_range` was evaluated.
-    pub fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
+    pub fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Relaxed)
     }
 
     /// Notes that `$slice_range` was evaluated.
-    pub fn tell(&self) {
-        self.is_told.store(true, Ordering::Relaxed);
+    pub fn note_use(&self) {
+        self.is_used.store(true, Ordering::Relaxed);
     }
 }

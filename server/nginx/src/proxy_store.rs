@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use sluice_message::date::parse_http;
 use sluice_message::{FieldId, Method, Status};
-use sluice_model::proxy::KeepFile as Config;
+use sluice_model::nginx::KeepFile as Config;
 use sluice_net::Body;
 use sluice_route::Template;
 
@@ -55,7 +55,7 @@ impl Keep {
         let mut file = match begun {
             Ok(file) => file,
             Err(error) => {
-                self.tell(&path, &error);
+                self.log_failure(&path, &error);
                 return body;
             }
         };
@@ -79,14 +79,14 @@ impl Keep {
         }
     }
 
-    fn tell(&self, path: &[u8], error: &io::Error) {
+    fn log_failure(&self, path: &[u8], error: &io::Error) {
         if let Some(log) = &self.log {
-            tell(log, &String::from_utf8_lossy(path), error);
+            log_failure(log, &String::from_utf8_lossy(path), error);
         }
     }
 }
 
-fn tell(log: &Log, path: &str, error: &io::Error) {
+fn log_failure(log: &Log, path: &str, error: &io::Error) {
     log.error("http.handlers.nginx", "cannot save a response as a file")
         .text("path", path)
         .shown("error", error)
@@ -161,7 +161,7 @@ impl KeptFile {
 
     fn fail(&mut self, error: &io::Error) {
         if let Some(log) = &self.log {
-            tell(log, &self.target.to_string_lossy(), error);
+            log_failure(log, &self.target.to_string_lossy(), error);
         }
         self.give_up();
     }

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sluice_message::{Fields, Moment};
-use sluice_model::nginx::AnswerRate as Config;
+use sluice_model::nginx::ResponseRate as Config;
 use sluice_net::body::SharedSlice;
 use sluice_net::worker::Worker;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, FileSlice, Side, Timer};

@@ -16,7 +16,7 @@ use sluice_pipeline::refusal::Refusal;
 pub struct RealIp {
     trusted: IpRanges,
     unix: Unix,
-    told: AddressSource,
+    source: AddressSource,
     search: Search,
 }
 
@@ -71,7 +71,7 @@ impl RealIp {
                 true => Unix::Trusted,
                 false => Unix::Untrusted,
             },
-            told: match config.field.as_str() {
+            source: match config.field.as_str() {
                 "" => AddressSource::Header,
                 field => AddressSource::Field(field.as_bytes().into()),
             },
@@ -91,8 +91,8 @@ impl RealIp {
         if !is_trusted {
             return;
         }
-        let found = match &self.told {
-            AddressSource::Header => exchange.conn.facts.told.as_ref().map(|told| told.source),
+        let found = match &self.source {
+            AddressSource::Header => exchange.conn.facts.proxied.as_ref().map(|ends| ends.source),
             AddressSource::Field(name) => {
                 let lines: Vec<&[u8]> = exchange.req.fields.find(name).collect();
                 self.find(&lines)
@@ -107,7 +107,7 @@ impl RealIp {
 
     /// The address reported by the proxy at `ip`, if it is trusted; else `ip`.
     pub fn behind(&self, exchange: &Exchange, ip: IpAddr) -> IpAddr {
-        let AddressSource::Field(name) = &self.told else {
+        let AddressSource::Field(name) = &self.source else {
             return ip;
         };
         if !self.trusted.contains(ip) {

@@ -7,7 +7,7 @@ use sluice_model::nginx::Redirects as Config;
 
 use super::uri;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::location;
 use sluice_pipeline::text::clean_value;
@@ -71,9 +71,6 @@ impl Naming {
     }
 }
 
-/// The reason recorded for a redirected request, which is not an error.
-pub const REDIRECTED: &str = "redirected by the configuration";
-
 /// Whether this status is a redirect with a `Location`.
 pub fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
@@ -83,7 +80,7 @@ pub fn is_redirect(status: u16) -> bool {
 pub fn to(naming: &Naming, exchange: &mut Exchange, status: Status, target: Vec<u8>) -> Fault {
     let location = as_value(naming.absolute(exchange, target));
     exchange.res.fields.set(FieldId::Location, &location);
-    Fault::new(status, REDIRECTED)
+    Fault::new(status, "redirected by the configuration").caused_by(Cause::Configured)
 }
 
 /// A redirect to the same path with a trailing slash.

@@ -6,21 +6,21 @@ use sluice_cache::Missing;
 use sluice_message::{FieldId, Status};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{
-    Action as Config, Condition as ConditionConfig, ReturnAnswer, RewriteTarget,
+    Action as Config, Condition as ConditionConfig, ReturnResponse, RewriteTarget,
 };
 use sluice_net::Body;
 use sluice_route::placeholder::nginx::variable_name;
 use sluice_route::{Provenance, Template, UnfitPath};
 
-use super::error_log::Grade;
 use super::groups::{Case, Pattern};
 use super::links::Links;
-use super::state::set_status;
+use super::state::{Search, set_status};
 use super::{Tree, empty, explained, redirect, uri};
 use crate::state::NginxContext;
+use sluice_observe::log::Severity;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::files;
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::refusal::Refusal;
@@ -110,20 +110,22 @@ impl Tree {
             let origin = &line.origin;
             let flow = match &line.action {
                 Action::Break => {
-                    exchange.context.nginx_mut().changed = false;
-                    explained::tell(exchange, origin, |_| "no more is rewritten here".to_owned());
+                    exchange.context.nginx_mut().target.end_search();
+                    explained::note_effect(exchange, origin, |_| {
+                        "no more is rewritten here".to_owned()
+                    });
                     Flow::End
                 }
                 Action::Set(name, value) => {
                     let (text, provenance) = expanded_traced(value, exchange);
-                    explained::tell(exchange, origin, |_| {
+                    explained::note_effect(exchange, origin, |_| {
                         format!("the value is {}", explained::quoted(&text))
                     });
                     *exchange.context.vars.slot_from(name, provenance) = text;
                     Flow::On
                 }
                 Action::Return(response) => {
-                    explained::tell(exchange, origin, |_| {
+                    explained::note_effect(exchange, origin, |_| {
                         "the response, whatever the location".to_owned()
                     });
                     Flow::Response(*response)
@@ -154,14 +156,14 @@ impl Tree {
 
 /// Messages of `rewrite_log`.
 impl Tree {
-    fn tell_rewritten(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
-        if self.place(exchange).tells_rewrites {
-            self.tell(exchange, Grade::Notice, &what(), "");
+    fn log_rewrite(&self, exchange: &Exchange, what: impl FnOnce() -> String) {
+        if self.place(exchange).logs_rewrites {
+            self.log_error(exchange, Severity::Notice, &what(), "");
         }
     }
 
-    fn tell_match(&self, exchange: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
-        self.tell_rewritten(exchange, || {
+    fn log_match(&self, exchange: &Exchange, pattern: &Pattern, subject: &[u8], matches: bool) {
+        self.log_rewrite(exchange, || {
             let verb = match matches {
                 true => "matches",
                 false => "does not match",
@@ -208,7 +210,7 @@ impl Change {
             Ok(matches) => matches,
             Err(fault) => return Flow::Fail(fault),
         };
-        tree.tell_match(exchange, &self.pattern, &path, matches);
+        tree.log_match(exchange, &self.pattern, &path, matches);
         if !matches {
             explained::pass(exchange, origin, |_| {
                 format!("{} does not match", explained::quoted(&path))
@@ -228,13 +230,13 @@ impl Change {
                 new.push(b'?');
                 new.extend_from_slice(&query);
             }
-            tree.tell_rewritten(exchange, || {
+            tree.log_rewrite(exchange, || {
                 format!("rewritten redirect: \"{}\"", shown(&new))
             });
             if !self.path.source().starts_with("//") {
                 tree.place(exchange).naming.keep_here(&mut new);
             }
-            explained::tell(exchange, origin, |_| {
+            explained::note_effect(exchange, origin, |_| {
                 format!("{} is redirected", explained::quoted(&path))
             });
             return Flow::Fail(redirect::to(
@@ -254,18 +256,19 @@ impl Change {
             .req
             .uri
             .set_query((!query.is_empty()).then_some(&query));
-        tree.tell_rewritten(exchange, || {
+        tree.log_rewrite(exchange, || {
             let (path, args) = (shown(&clean), shown(&query));
             format!("rewritten data: \"{path}\", args: \"{args}\"")
         });
-        explained::tell(exchange, origin, |exchange| {
+        explained::note_effect(exchange, origin, |exchange| {
             self.words(&path, exchange.req.uri.as_bytes())
         });
         let state = exchange.context.nginx_mut();
-        state.internal = true;
-        state.rewritten = true;
-        state.changed = self.then != Then::Break;
-        state.has_final_path |= self.then == Then::Break;
+        state.is_internal = true;
+        match self.then {
+            Then::Break => state.target.rewrite_finally(),
+            Then::GoOn | Then::Last | Then::Redirect(_) => state.target.rewrite(Search::Due),
+        }
         match self.then {
             Then::GoOn => Flow::On,
             Then::Last | Then::Break | Then::Redirect(_) => Flow::End,
@@ -305,7 +308,7 @@ impl Condition {
                     Provenance::Name | Provenance::Unfit => Provenance::Name,
                 };
                 let matches = pattern.matches(exchange, &subject, from)?;
-                tree.tell_match(exchange, pattern, &subject, matches);
+                tree.log_match(exchange, pattern, &subject, matches);
                 matches
             }
             Test::File => is(exchange, sluice_cache::Kind::File),
@@ -319,7 +322,7 @@ impl Condition {
             format!("it {is} for {}", explained::quoted(&subject))
         };
         match holds {
-            true => explained::tell(exchange, origin, text),
+            true => explained::note_effect(exchange, origin, text),
             false => explained::pass(exchange, origin, text),
         }
         Ok(holds)
@@ -349,7 +352,10 @@ impl Response {
                     target,
                 ))
             }
-            None if self.status >= 300 => Step::Fail(Fault::new(status, RETURNED)),
+            None if self.status >= 300 => {
+                let fault = Fault::new(status, "`return` of the configuration");
+                Step::Fail(fault.caused_by(Cause::Configured))
+            }
             None => {
                 if status != Status::NO_CONTENT {
                     add_type(tree, exchange);
@@ -378,9 +384,6 @@ pub(super) fn add_type(tree: &Tree, exchange: &mut Exchange) {
         exchange.res.fields.push_fixed(field);
     }
 }
-
-/// The reason recorded for a request ended by `return`, which is not an error.
-pub const RETURNED: &str = "`return` of the configuration";
 
 /// nginx's status for closing the connection without a response.
 const CLOSE: u16 = 444;
@@ -440,7 +443,7 @@ pub fn build(
     Ok(actions)
 }
 
-fn response(config: &ReturnAnswer, builder: &Builder<'_>) -> Result<Response, Refusal> {
+fn response(config: &ReturnResponse, builder: &Builder<'_>) -> Result<Response, Refusal> {
     if !(100..=999).contains(&config.status) {
         return Err(Refusal::new(format!("`return {}`", config.status))
             .with_help("a status has three digits"));

@@ -18,7 +18,7 @@ use sluice_model::nginx::Slice as Config;
 use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 
 use super::piece::Piece;
-use super::state::{State, Taking};
+use super::state::{Purpose, State, Taking};
 use super::subrequest;
 use crate::state::NginxContext;
 use sluice_handlers::file_server::send::{selection, set_content_range};
@@ -52,22 +52,26 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
 /// Appends `$slice_range`.
 pub(super) fn push(exchange: &Exchange, out: &mut Vec<u8>) {
     if let Some(piece) = &exchange.context.occasional().slice {
-        piece.tell();
+        piece.note_use();
         out.extend_from_slice(piece.text().as_bytes());
     }
 }
 
 impl Handler for Slices {
     fn serve(&self, exchange: &mut Exchange) -> Step {
-        if exchange.context.nginx().is_piece {
+        match exchange.context.nginx().purpose {
             // Filters apply to the reassembled response, not to each slice.
-            while let Some(filter) = exchange.context.filters.pop() {
-                filter.give_up(exchange);
+            Purpose::Slice { .. } => {
+                while let Some(filter) = exchange.context.filters.pop() {
+                    filter.give_up(exchange);
+                }
             }
-        } else if !exchange.context.nginx().is_subrequest() {
-            let start = first_byte(exchange).unwrap_or(0) / self.0.size * self.0.size;
-            exchange.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
-            exchange.context.filters.push(self.0.clone());
+            Purpose::Subrequest { .. } => {}
+            Purpose::Client | Purpose::Explanation => {
+                let start = first_byte(exchange).unwrap_or(0) / self.0.size * self.0.size;
+                exchange.context.occasional_mut().slice = Some(Piece::new(start, self.0.size));
+                exchange.context.filters.push(self.0.clone());
+            }
         }
         Step::Next
     }
@@ -142,7 +146,7 @@ fn extent_of(fields: &Fields, status: Status, piece: &Piece) -> Result<Extent, S
 fn piece_of(exchange: &Exchange) -> Option<&Arc<Piece>> {
     let piece = exchange.context.occasional().slice.as_ref()?;
     // An upstream that ignores slices has sent the complete response or an error.
-    (piece.is_told() && exchange.res.status == Status::PARTIAL_CONTENT).then_some(piece)
+    (piece.is_used() && exchange.res.status == Status::PARTIAL_CONTENT).then_some(piece)
 }
 
 /// What to do with the first slice.
@@ -226,7 +230,9 @@ impl Settings {
         asking.req.method = Method::Get;
         *asking.context.nginx_mut() = State {
             place: exchange.context.nginx().place,
-            is_piece: true,
+            purpose: Purpose::Slice {
+                depth: exchange.context.nginx().purpose.depth(),
+            },
             ..*asking.context.nginx()
         };
         let tag = exchange.res.fields.first(FieldId::Etag).map(<[u8]>::to_vec);

@@ -6,16 +6,20 @@ use std::time::Duration;
 use sluice_diag::OriginId;
 use sluice_message::{Fields, Status};
 
-use sluice_route::Provenance;
+use sluice_route::{Found, Key, Kind, Provenance, Values};
 
 use super::captures::Captures;
 use super::connection_zone::Held as Counted;
+use super::groups::found_or_fails;
 use super::piece::Piece;
 use super::ssi::page_state::Shared as Pages;
 use super::user_id_value::Known;
 use sluice_handlers::filters::encode::Counts;
 use sluice_pipeline::context::{Context, Exchange};
+use sluice_pipeline::failure::Fault;
 use sluice_pipeline::seldom::{Empty, Seldom};
+use sluice_pipeline::values::At;
+use sluice_tls::handshakes::Handshake;
 
 /// Maximum number of internal redirects and repeated location lookups, as in nginx.
 pub const REDIRECTS_MAX: u8 = 10;
@@ -67,6 +71,170 @@ pub enum Taking {
     Never,
 }
 
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The response to a client.
+    Client,
+    /// An explanation of how the request would be handled; notes are recorded.
+    Explanation,
+    /// A part of another response.
+    Subrequest {
+        /// Nesting depth of includes.
+        depth: u8,
+    },
+    /// A further slice of a response; it stays in the scope of the first slice.
+    Slice {
+        /// Nesting depth of includes of the response.
+        depth: u8,
+    },
+}
+
+impl Purpose {
+    /// Nesting depth of includes.
+    pub(super) fn depth(self) -> u8 {
+        match self {
+            Purpose::Client | Purpose::Explanation => 0,
+            Purpose::Subrequest { depth } | Purpose::Slice { depth } => depth,
+        }
+    }
+}
+
+/// The target of a request, compared with the one that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// As sent, apart from normalization.
+    AsSent,
+    /// Another one.
+    Changed {
+        /// Whether its location has been looked up.
+        search: Search,
+        /// The path that upstreams receive.
+        upstream_path: UpstreamPath,
+    },
+}
+
+/// Whether the location of a changed target has been looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// It has, or it does not have to be.
+    Done,
+    /// It has to be.
+    Due,
+}
+
+/// The path that upstreams receive for a changed target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UpstreamPath {
+    /// The path of `proxy_pass` replaces the part that selected the location.
+    OfLocation,
+    /// The one that `rewrite … break` has set.
+    Final,
+}
+
+impl Target {
+    /// One that handlers have set.
+    pub(super) const CHANGED: Target = Target::Changed {
+        search: Search::Done,
+        upstream_path: UpstreamPath::OfLocation,
+    };
+
+    /// Notes that a handler has changed the target.
+    pub(super) fn change(&mut self) {
+        if *self == Target::AsSent {
+            *self = Target::CHANGED;
+        }
+    }
+
+    /// Notes that `rewrite` has changed the target, and whether a search follows.
+    pub(super) fn rewrite(&mut self, then: Search) {
+        self.change();
+        if let Target::Changed { search, .. } = self {
+            *search = then;
+        }
+    }
+
+    /// Notes that `rewrite … break` has changed the target.
+    pub(super) fn rewrite_finally(&mut self) {
+        *self = Target::Changed {
+            search: Search::Done,
+            upstream_path: UpstreamPath::Final,
+        };
+    }
+
+    /// Notes that the location of the target is being looked up, or is not to be.
+    pub(super) fn end_search(&mut self) {
+        if let Target::Changed { search, .. } = self {
+            *search = Search::Done;
+        }
+    }
+
+    /// Leaves the path that upstreams receive to the next location.
+    pub(super) fn leave_path_to_location(&mut self) {
+        if let Target::Changed { upstream_path, .. } = self {
+            *upstream_path = UpstreamPath::OfLocation;
+        }
+    }
+
+    /// Whether the location of the target has to be looked up.
+    pub(super) fn needs_search(self) -> bool {
+        matches!(
+            self,
+            Target::Changed {
+                search: Search::Due,
+                ..
+            }
+        )
+    }
+}
+
+/// What `error_page` has done for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorPage {
+    /// Nothing that limits what it does next.
+    Unused,
+    /// A page makes the response.
+    Chosen {
+        /// The status of the response.
+        status: u16,
+        /// What happens if the page fails.
+        on_error: OnPageError,
+    },
+    /// A page has failed, and the built-in page has to do.
+    Exhausted,
+}
+
+/// What happens if an error page fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnPageError {
+    /// `error_page` applies again (`recursive_error_pages`).
+    NextPage,
+    /// The built-in page is sent.
+    BuiltInPage,
+}
+
+impl ErrorPage {
+    /// Notes an error: a page that fails does not set the status of the response.
+    pub(super) fn fail(&mut self) {
+        *self = match *self {
+            ErrorPage::Unused => ErrorPage::Unused,
+            ErrorPage::Exhausted => ErrorPage::Exhausted,
+            ErrorPage::Chosen { on_error, .. } => match on_error {
+                OnPageError::NextPage => ErrorPage::Unused,
+                OnPageError::BuiltInPage => ErrorPage::Exhausted,
+            },
+        };
+    }
+
+    /// The status that replaces that of the response.
+    pub(super) fn status(self) -> Option<u16> {
+        match self {
+            ErrorPage::Chosen { status, .. } => Some(status),
+            ErrorPage::Unused | ErrorPage::Exhausted => None,
+        }
+    }
+}
+
 /// The routing state of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
@@ -78,12 +246,14 @@ pub struct State {
     pub(super) named: Option<u32>,
     /// The response of a `return`, pending until the headers of its scope are added.
     pub(super) pending: Option<u32>,
-    /// The status that replaces that of the response; 0 for none.
-    pub(super) status: u16,
+    /// What the request is for.
+    pub(super) purpose: Purpose,
+    /// Its target.
+    pub(super) target: Target,
+    /// The error page in effect.
+    pub(super) error_page: ErrorPage,
     /// Internal redirects and repeated location lookups so far.
     pub(super) redirects: u8,
-    /// Nesting depth of includes.
-    pub(super) depth: u8,
     /// The code of the problem with the client certificate; 0 for none.
     pub(super) doubt: u8,
     /// The client port reported by a trusted proxy, 0 if it reported only an address; `None` while the peer is the
@@ -96,25 +266,9 @@ pub struct State {
     /// The outcome of connection limits.
     pub limited_connections: Limited,
     /// Whether the request was redirected internally: `internal` locations are accessible.
-    pub(super) internal: bool,
-    /// Whether the request is for an error page.
-    pub(super) is_error_page: bool,
-    /// Whether the target has changed since the last location lookup.
-    pub(super) changed: bool,
+    pub(super) is_internal: bool,
     /// Whether the charset requested by an upstream is evaluated.
     pub(super) heeds_charset: bool,
-    /// Whether the reason for the request's failure has been logged.
-    pub is_told: bool,
-    /// Whether the target differs from the one that was sent.
-    pub(super) rewritten: bool,
-    /// Whether this is a subrequest.
-    pub(super) subrequest: bool,
-    /// Whether this is a subrequest for a slice, bound to the scope of the first slice.
-    pub(super) is_piece: bool,
-    /// Whether `rewrite … break` set the path that upstreams receive.
-    pub(super) has_final_path: bool,
-    /// Whether the request is being explained.
-    pub(super) is_explained: bool,
 }
 
 impl Default for State {
@@ -130,39 +284,41 @@ impl State {
         place: 0,
         named: None,
         pending: None,
-        status: 0,
+        purpose: Purpose::Client,
+        target: Target::AsSent,
+        error_page: ErrorPage::Unused,
         redirects: 0,
-        depth: 0,
         doubt: 0,
         real_port: None,
         ranges: Taking::AtOnce,
         limited_requests: Limited::No,
         limited_connections: Limited::No,
-        internal: false,
-        is_error_page: false,
-        changed: false,
+        is_internal: false,
         heeds_charset: false,
-        is_told: false,
-        rewritten: false,
-        subrequest: false,
-        is_piece: false,
-        has_final_path: false,
-        is_explained: false,
     };
 
     /// Whether this is a subrequest.
     pub fn is_subrequest(&self) -> bool {
-        self.subrequest
+        match self.purpose {
+            Purpose::Client | Purpose::Explanation => false,
+            Purpose::Subrequest { .. } | Purpose::Slice { .. } => true,
+        }
     }
 
     /// Whether a `rewrite … break` changed the path, so that the path of `proxy_pass` replaces no part of it.
     pub fn has_final_path(&self) -> bool {
-        self.has_final_path
+        matches!(
+            self.target,
+            Target::Changed {
+                upstream_path: UpstreamPath::Final,
+                ..
+            }
+        )
     }
 
     /// Whether the target is still the one that was sent, apart from normalization.
     pub fn is_as_sent(&self) -> bool {
-        !self.rewritten
+        self.target == Target::AsSent
     }
 }
 
@@ -268,7 +424,58 @@ pub trait Lookup: Send + Sync {
     fn know(&self, name: &str) -> bool;
 
     /// Appends the value of the variable; returns its provenance.
-    fn value(&self, exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance;
+    fn value(&self, subject: Subject<'_>, name: &str, out: &mut Vec<u8>) -> Provenance;
+}
+
+/// What a variable is evaluated for.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    /// A request.
+    Request(&'a Exchange),
+    /// A TLS handshake, before there is a request.
+    Handshake(&'a Handshake<'a>),
+}
+
+impl<'a> Subject<'a> {
+    /// The request, if there is one.
+    pub fn request(self) -> Option<&'a Exchange> {
+        match self {
+            Subject::Request(exchange) => Some(exchange),
+            Subject::Handshake(_) => None,
+        }
+    }
+
+    /// The result of a match. One that exceeded the limit counts as no match, and makes a request fail before a response
+    /// is sent.
+    pub fn found_or_fails(self, found: Result<bool, Fault>) -> bool {
+        match self {
+            Subject::Request(exchange) => found_or_fails(exchange, found),
+            Subject::Handshake(_) => found.unwrap_or(false),
+        }
+    }
+}
+
+impl Values for Subject<'_> {
+    fn value(&self, key: &Key, out: &mut Vec<u8>) -> Found {
+        match self {
+            Subject::Request(exchange) => At(exchange).value(key, out),
+            Subject::Handshake(handshake) => handshake.value(key, out),
+        }
+    }
+
+    fn kind(&self, key: &Key) -> Kind {
+        match self {
+            Subject::Request(exchange) => At(exchange).kind(key),
+            Subject::Handshake(handshake) => handshake.kind(key),
+        }
+    }
+
+    fn provenance(&self, key: &Key) -> Provenance {
+        match self {
+            Subject::Request(exchange) => At(exchange).provenance(key),
+            Subject::Handshake(handshake) => handshake.provenance(key),
+        }
+    }
 }
 
 /// State that few requests need.
@@ -356,7 +563,57 @@ impl Empty for Occasional {
 
 /// Sets the status requested by `error_page`.
 pub fn set_status(exchange: &mut Exchange) {
-    if let Some(status) = Status::new(exchange.context.nginx().status) {
+    let status = exchange.context.nginx().error_page.status();
+    if let Some(status) = status.and_then(Status::new) {
         exchange.res.status = status;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_searched_for_until_it_is_found() {
+        let mut target = Target::AsSent;
+        target.end_search();
+        target.leave_path_to_location();
+        assert_eq!(target, Target::AsSent);
+        target.rewrite(Search::Due);
+        assert!(target.needs_search());
+        target.change();
+        assert!(target.needs_search(), "another change does not end it");
+        target.end_search();
+        assert_eq!(target, Target::CHANGED);
+    }
+
+    #[test]
+    fn a_final_path_outlives_searches() {
+        let mut state = State::default();
+        state.target.rewrite_finally();
+        state.target.rewrite(Search::Due);
+        state.target.end_search();
+        assert!(state.has_final_path() && !state.is_as_sent());
+        state.target.leave_path_to_location();
+        assert!(!state.has_final_path() && !state.is_as_sent());
+    }
+
+    #[test]
+    fn a_failed_page_sets_no_status() {
+        let chosen = |on_error| ErrorPage::Chosen {
+            status: 404,
+            on_error,
+        };
+        for (on_error, after) in [
+            (OnPageError::NextPage, ErrorPage::Unused),
+            (OnPageError::BuiltInPage, ErrorPage::Exhausted),
+        ] {
+            let mut page = chosen(on_error);
+            assert_eq!(page.status(), Some(404));
+            page.fail();
+            assert_eq!(page, after);
+            page.fail();
+            assert_eq!((page, page.status()), (after, None));
+        }
     }
 }

@@ -4,7 +4,7 @@
 use sluice_message::{FieldId, Method};
 use sluice_net::{Exchange as Of, RequestBody};
 
-use super::state::{State, Taking};
+use super::state::{Purpose, State, Taking, Target};
 use crate::state::NginxContext;
 use sluice_pipeline::context::{Context, Exchange};
 
@@ -81,10 +81,11 @@ pub fn apart(exchange: &Exchange, path: &[u8], body_bytes: Option<usize>) -> Exc
 fn state_for(state: &State) -> State {
     State {
         server: state.server,
-        internal: true,
-        rewritten: true,
-        subrequest: true,
-        depth: state.depth,
+        is_internal: true,
+        target: Target::CHANGED,
+        purpose: Purpose::Subrequest {
+            depth: state.purpose.depth(),
+        },
         ranges: Taking::Never,
         real_port: state.real_port,
         // Limits that counted the parent do not count the subrequest.

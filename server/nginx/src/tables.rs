@@ -13,15 +13,13 @@ use sluice_route::placeholder::NginxKey;
 
 use super::browser::{self, Browsers};
 use super::geo::Geo;
-use super::groups::{Case, Pattern, found_or_fails};
+use super::groups::{Case, Pattern};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use super::state::Lookup;
+use super::state::{Lookup, Subject};
 use sluice_observe::Recorder;
 use sluice_pipeline::build::template;
-use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
-use sluice_pipeline::values::{At, expand_path, expanded_traced};
 
 /// Maximum nesting of tables that refer to each other. nginx detects cycles; no realistic file needs more steps.
 const STEPS_MAX: u8 = 16;
@@ -48,7 +46,7 @@ enum Rows {
     /// The upper bounds of shares of the hash range; `None` for the rest.
     Split(Vec<(Option<u32>, Template)>),
     Script(Script),
-    Browser(Browsers, browser::Told),
+    Browser(Browsers, browser::Class),
     Referer(Referers),
     Link(SecureLink, Asked),
     /// `$realpath_root`: the source is a path whose symbolic links are resolved.
@@ -99,9 +97,9 @@ impl Tables {
                 "geo" => Rows::Geo(Geo::build(config)?),
                 "split_clients" => Rows::Split(shares(config)?),
                 "script" => Rows::Script(Script::build(Part::Script, config, recorder)?),
-                "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Told::Modern),
+                "modern_browser" => Rows::Browser(Browsers::build(config)?, browser::Class::Modern),
                 "ancient_browser" => {
-                    Rows::Browser(Browsers::build(config)?, browser::Told::Ancient)
+                    Rows::Browser(Browsers::build(config)?, browser::Class::Ancient)
                 }
                 "referer" => Rows::Referer(Referers::build(config, recorder)?),
                 "secure_link" => Rows::Link(link(config)?, Asked::Verdict),
@@ -139,7 +137,7 @@ impl Lookup for Tables {
         self.0.contains_key(name)
     }
 
-    fn value(&self, exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> Provenance {
+    fn value(&self, subject: Subject<'_>, name: &str, out: &mut Vec<u8>) -> Provenance {
         let Some(table) = self.0.get(name) else {
             return Provenance::Configured;
         };
@@ -150,12 +148,16 @@ impl Lookup for Tables {
         STEPS.set(steps + 1);
         let (source, from) = match table.rows {
             // Symbolic links are resolved for each request.
-            Rows::RealPath => real_path(&table.source, exchange),
-            _ => expanded_traced(&table.source, exchange),
+            Rows::RealPath => real_path(&table.source, subject),
+            _ => {
+                let mut source = Vec::new();
+                let from = table.source.expand_traced(&subject, &mut source);
+                (source, from)
+            }
         };
         let provenance = match (&table.rows, from) {
             (Rows::RealPath, Provenance::Unfit) => from,
-            _ => table.find(exchange, &source, from, out),
+            _ => table.find(subject, &source, from, out),
         };
         STEPS.set(steps);
         provenance
@@ -165,7 +167,7 @@ impl Lookup for Tables {
 impl Table {
     fn find(
         &self,
-        exchange: &Exchange,
+        subject: Subject<'_>,
         source: &[u8],
         from: Provenance,
         out: &mut Vec<u8>,
@@ -178,7 +180,7 @@ impl Table {
                     // Matched before.
                     let _ = pattern.find(source, &mut groups);
                     let values = Groups {
-                        at: At(exchange),
+                        at: subject,
                         text: source,
                         groups: &groups,
                         pattern,
@@ -188,17 +190,19 @@ impl Table {
                 }
                 Match::Nothing => None,
             },
-            Rows::Geo(geo) => geo.find(exchange, source),
-            Rows::Browser(browsers, told) if browsers.says(*told, source) => None,
+            Rows::Geo(geo) => geo.find(subject.request(), source),
+            Rows::Browser(browsers, class) if browsers.says(*class, source) => None,
             Rows::Browser(..) => return Provenance::Configured,
             Rows::Referer(referers) => {
-                if !found_or_fails(exchange, referers.welcome(source)) {
+                if !subject.found_or_fails(referers.welcome(source)) {
                     out.push(b'1');
                 }
                 return Provenance::Configured;
             }
             Rows::Link(link, asked) => {
-                link.push(exchange, source, *asked, out);
+                if let Some(exchange) = subject.request() {
+                    link.push(exchange, source, *asked, out);
+                }
                 return Provenance::Name;
             }
             Rows::RealPath => {
@@ -210,7 +214,7 @@ impl Table {
                 return Provenance::Configured;
             }
             Rows::Script(script) => {
-                script.push(exchange, source, out);
+                script.push(subject, source, out);
                 return Provenance::Path;
             }
             Rows::Split(shares) => {
@@ -221,16 +225,14 @@ impl Table {
                     .map(|(_, value)| value)
             }
         };
-        found
-            .unwrap_or(&self.default)
-            .expand_traced(&At(exchange), out)
+        found.unwrap_or(&self.default).expand_traced(&subject, out)
     }
 }
 
 /// Resolves all symbolic links of a path; empty if it does not exist.
-fn real_path(text: &Template, exchange: &Exchange) -> (Vec<u8>, Provenance) {
+fn real_path(text: &Template, subject: Subject<'_>) -> (Vec<u8>, Provenance) {
     let mut path = Vec::new();
-    if expand_path(text, exchange, &mut path).is_err() {
+    if text.expand_path(&subject, &mut path).is_err() {
         return (Vec::new(), Provenance::Unfit);
     }
     let real = std::fs::canonicalize(OsStr::from_bytes(&path));
@@ -300,11 +302,11 @@ impl Script {
         })
     }
 
-    fn push(&self, exchange: &Exchange, path: &[u8], out: &mut Vec<u8>) {
+    fn push(&self, subject: Subject<'_>, path: &[u8], out: &mut Vec<u8>) {
         let mut groups = Vec::new();
         let split = self.split.as_ref();
         let is_split =
-            split.is_some_and(|split| found_or_fails(exchange, split.find(path, &mut groups)));
+            split.is_some_and(|split| subject.found_or_fails(split.find(path, &mut groups)));
         let group = |index: usize| {
             let found = groups.get(index).copied().flatten();
             found.map_or(&[][..], |(start, end)| &path[start as usize..end as usize])
@@ -315,7 +317,7 @@ impl Script {
                 let script = if is_split { group(1) } else { path };
                 out.extend_from_slice(script);
                 if script.ends_with(b"/") {
-                    self.index.expand(&At(exchange), Unknown::Empty, out);
+                    self.index.expand(&subject, Unknown::Empty, out);
                 }
             }
         }
@@ -396,7 +398,7 @@ impl Map {
 
 /// The values of a request together with the groups of a row's pattern.
 struct Groups<'a> {
-    at: At<'a>,
+    at: Subject<'a>,
     text: &'a [u8],
     groups: &'a [Option<(u32, u32)>],
     pattern: &'a Pattern,

@@ -14,7 +14,7 @@ use sluice_net::{Body, RequestBody};
 
 use sluice_observe::log::Log;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Handler, Step};
 
 use crate::client_timeouts::ClientTimeouts;
@@ -25,7 +25,7 @@ use crate::realip::RealIp;
 use crate::redirect::Naming;
 use crate::rewrite::{Flow, Line, Response};
 use crate::servers::Names as ServerNames;
-use crate::state::REDIRECTS_MAX;
+use crate::state::{Purpose, REDIRECTS_MAX};
 use crate::types::Types;
 
 use crate::{clients, explained, heads, pages, redirect, rewrite, try_files, uri};
@@ -118,7 +118,7 @@ impl TreeRef {
         }
         exchange.req.uri.set_path(&decoded);
         exchange.req.uri.set_query(query);
-        exchange.context.nginx_mut().rewritten = true;
+        exchange.context.nginx_mut().target.change();
         start_again(exchange)
     }
 }
@@ -172,9 +172,9 @@ pub(crate) struct Place {
     /// The name of the error log; empty for that of the process.
     pub(crate) error_log: Box<str>,
     /// Whether missing files are logged (`log_not_found`).
-    pub(crate) tells_missing: bool,
+    pub(crate) logs_missing: bool,
     /// Whether rewrites are logged (`rewrite_log`).
-    pub(crate) tells_rewrites: bool,
+    pub(crate) logs_rewrites: bool,
     /// The index of the client settings.
     pub(crate) timeouts: u32,
 }
@@ -212,7 +212,7 @@ impl Tree {
     }
 
     pub(crate) fn choose(&self, exchange: &mut Exchange) -> Step {
-        if exchange.context.nginx().is_piece {
+        if let Purpose::Slice { .. } = exchange.context.nginx().purpose {
             return Step::Enter(self.place(exchange).list);
         }
         let number = match exchange.context.nginx().server {
@@ -242,7 +242,7 @@ impl Tree {
         exchange.context.set_tables(self.tables.as_ref());
         let (number, by) = self.names.choose(exchange).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
-        explained::tell(exchange, &server.origin, |exchange| {
+        explained::note_effect(exchange, &server.origin, |exchange| {
             by.words(&exchange.req.host)
         });
         let state = exchange.context.nginx_mut();
@@ -263,7 +263,7 @@ impl Tree {
             let mut clean = Vec::new();
             if uri::clean(exchange.req.uri.path(), server.merges_slashes, &mut clean).is_err() {
                 let fault = Fault::new(Status::BAD_REQUEST, "the path leads out of the root");
-                return Err(Step::Fail(fault));
+                return Err(Step::Fail(fault.caused_by(Cause::Client)));
             }
             if clean != exchange.req.uri.path() {
                 exchange.req.uri.set_path(&clean);
@@ -295,12 +295,13 @@ impl Tree {
         };
         exchange.close = true;
         let status = Status::new(code).unwrap_or(Status::BAD_REQUEST);
-        Err(Step::Fail(Fault::new(status, why)))
+        let fault = Fault::new(status, why).caused_by(Cause::Client);
+        Err(Step::Fail(fault))
     }
 
     pub(crate) fn search(&self, exchange: &mut Exchange, server: &Server) -> Step {
         loop {
-            exchange.context.nginx_mut().changed = false;
+            exchange.context.nginx_mut().target.end_search();
             let found = match server.locations.is_empty() {
                 true => Found::Nothing,
                 false => match self.find(exchange, server) {
@@ -311,7 +312,7 @@ impl Tree {
             match found {
                 Found::Nothing => {
                     exchange.context.nginx_mut().place = server.place;
-                    explained::tell(exchange, &server.origin, |exchange| {
+                    explained::note_effect(exchange, &server.origin, |exchange| {
                         format!(
                             "no location is for {}",
                             explained::quoted(exchange.req.uri.path())
@@ -320,17 +321,17 @@ impl Tree {
                 }
                 Found::NeedsSlash => {
                     exchange.context.nginx_mut().place = server.place;
-                    explained::tell(exchange, &server.origin, |_| {
+                    explained::note_effect(exchange, &server.origin, |_| {
                         "a location is for the path with a slash at its end".to_owned()
                     });
                     return redirect::add_slash(&self.place(exchange).naming, exchange);
                 }
                 Found::Location(number) => {
                     let location = &self.locations[number as usize];
-                    explained::tell(exchange, &location.origin, |exchange| {
+                    explained::note_effect(exchange, &location.origin, |exchange| {
                         location.how.words(exchange.req.uri.path())
                     });
-                    if location.internal && !exchange.context.nginx().internal {
+                    if location.internal && !exchange.context.nginx().is_internal {
                         exchange.context.nginx_mut().place = location.place;
                         return Step::Fail(Fault::new(
                             Status::NOT_FOUND,
@@ -342,7 +343,7 @@ impl Tree {
                     }
                 }
             }
-            if !exchange.context.nginx().changed {
+            if !exchange.context.nginx().target.needs_search() {
                 return self.arrive(exchange);
             }
             if let Err(fault) = count(exchange) {
@@ -383,14 +384,14 @@ impl Tree {
     /// Goes to a named location.
     pub(crate) fn go_to(&self, exchange: &mut Exchange, server: &Server, location: u32) -> Step {
         let origin = &self.locations[location as usize].origin;
-        explained::tell(exchange, origin, |_| {
+        explained::note_effect(exchange, origin, |_| {
             "the request is sent here by name".to_owned()
         });
-        exchange.context.nginx_mut().changed = false;
+        exchange.context.nginx_mut().target.end_search();
         if let Some(step) = self.enter(exchange, &self.locations[location as usize]) {
             return step;
         }
-        match exchange.context.nginx().changed {
+        match exchange.context.nginx().target.needs_search() {
             true => self.search(exchange, server),
             false => self.arrive(exchange),
         }
@@ -445,7 +446,8 @@ pub(crate) fn count(exchange: &mut Exchange) -> Result<(), Fault> {
                 "rewrite or internal redirection cycle while processing \"{}\"",
                 String::from_utf8_lossy(exchange.req.uri.path())
             ),
-        )),
+        )
+        .caused_by(Cause::Error)),
         false => Ok(()),
     }
 }
@@ -459,13 +461,16 @@ pub(crate) fn start_again(exchange: &mut Exchange) -> Step {
         filter.give_up(exchange);
     }
     exchange.context.log.late.clear();
-    if exchange.context.nginx().status != 0 {
+    if exchange.context.nginx().error_page.status().is_some() {
         exchange.context.filters.push(pages::keep_status());
     }
-    exchange.context.nginx_mut().internal = true;
-    exchange.context.nginx_mut().is_piece = false;
-    if exchange.context.nginx().named.is_none() {
-        exchange.context.nginx_mut().has_final_path = false;
+    let state = exchange.context.nginx_mut();
+    state.is_internal = true;
+    if let Purpose::Slice { depth } = state.purpose {
+        state.purpose = Purpose::Subrequest { depth };
+    }
+    if state.named.is_none() {
+        state.target.leave_path_to_location();
     }
     exchange.context.frames.clear();
     Step::Enter(0)
@@ -498,7 +503,7 @@ pub(crate) fn go_on_at(exchange: &mut Exchange, target: &[u8], own: Query) -> St
     if query.is_some() || own == Query::Goes {
         exchange.req.uri.set_query(query);
     }
-    exchange.context.nginx_mut().rewritten = true;
+    exchange.context.nginx_mut().target.change();
     start_again(exchange)
 }
 

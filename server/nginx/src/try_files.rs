@@ -115,7 +115,7 @@ impl Handler for TryFiles {
             });
             if is_there {
                 exchange.req.uri.set_path(&text);
-                exchange.context.nginx_mut().rewritten = true;
+                exchange.context.nginx_mut().target.change();
                 return Step::Next;
             }
         }

@@ -1,11 +1,12 @@
 //! nginx variables that no Caddy placeholder provides.
 
 use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sluice_message::layout::LocalTime;
-use sluice_message::{FieldId, Fields, IpText, Remote, Version};
+use sluice_message::{ConnInfo, FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
 use sluice_net::sys::tcp_info::tcp_info;
 use sluice_route::placeholder::nginx::{NginxKey, PassKey};
@@ -13,12 +14,16 @@ use sluice_route::values::origin_form;
 use sluice_route::{Found, Provenance};
 
 use super::shown::{join, seconds, show};
-use super::state::{RequestState, State};
+use super::state::{RequestState, State, Subject};
 use super::user_id_value::Which;
 use crate::state::NginxContext;
 use sluice_pipeline::context::CacheStatus;
 use sluice_pipeline::context::{DialectState, Exchange};
 use sluice_pipeline::values::{client_ip, remote_ip};
+
+/// Layouts of `$time_local` and `$time_iso8601`.
+const TIME_LOCAL: &str = "02/Jan/2006:15:04:05 -0700";
+const TIME_ISO: &str = "2006-01-02T15:04:05-07:00";
 
 impl DialectState for RequestState {
     fn clear(&mut self) {
@@ -46,7 +51,7 @@ impl DialectState for RequestState {
     fn is_part(&self, key: &[u8]) -> bool {
         let piece = self.occasional.slice.as_ref();
         piece.is_some_and(|piece| {
-            piece.is_told() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
+            piece.is_used() && memchr::memmem::find(key, piece.text().as_bytes()).is_some()
         })
     }
 
@@ -62,7 +67,7 @@ impl DialectState for RequestState {
         match key {
             NginxKey::Capture(index) => Some(self.captures.provenance(*index)),
             NginxKey::Table(name) => Some(match &self.tables {
-                Some(tables) => tables.value(exchange, name, &mut Vec::new()),
+                Some(tables) => tables.value(Subject::Request(exchange), name, &mut Vec::new()),
                 None => Provenance::Configured,
             }),
             _ => None,
@@ -95,7 +100,7 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
         NginxKey::Pass(key) => passed(exchange, *key, out),
         NginxKey::Table(name) => {
             if let Some(tables) = exchange.context.tables() {
-                let _ = tables.value(exchange, name, out);
+                let _ = tables.value(Subject::Request(exchange), name, out);
             }
         }
         NginxKey::AddForwardedFor => {
@@ -127,15 +132,26 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 out,
             );
         }
-        NginxKey::TimeLocal => time(exchange, "02/Jan/2006:15:04:05 -0700", out),
-        NginxKey::TimeIso => time(exchange, "2006-01-02T15:04:05-07:00", out),
-        NginxKey::Msec => {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-            seconds(now.unwrap_or_default(), out);
-        }
+        NginxKey::TimeLocal => time(exchange.worker.clock.unix_seconds(), TIME_LOCAL, out),
+        NginxKey::TimeIso => time(exchange.worker.clock.unix_seconds(), TIME_ISO, out),
+        NginxKey::Msec => seconds(since_1970(), out),
         _ => return of_process_and_session(exchange, key, out),
     }
     Found::Known
+}
+
+/// Appends the value of a variable during a TLS handshake; nothing for variables of requests and of established
+/// sessions.
+pub fn of_handshake(conn: &ConnInfo, key: &NginxKey, out: &mut Vec<u8>) {
+    match key {
+        NginxKey::Host(fallback) => out.extend_from_slice(fallback.as_bytes()),
+        NginxKey::Https if conn.tls.is_some() => out.extend_from_slice(b"on"),
+        NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
+        NginxKey::Msec => seconds(since_1970(), out),
+        NginxKey::TimeLocal => time(since_1970().as_secs(), TIME_LOCAL, out),
+        NginxKey::TimeIso => time(since_1970().as_secs(), TIME_ISO, out),
+        _ => {}
+    }
 }
 
 /// Appends the rest of a path below a directory.
@@ -251,12 +267,12 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
             }
         }
         NginxKey::ProxyAddr | NginxKey::ProxyServerAddr => {
-            if let Some(end) = told_end(exchange, key) {
+            if let Some(end) = proxy_protocol_end(exchange, key) {
                 out.extend_from_slice(IpText::new(end.ip()).as_bytes());
             }
         }
         NginxKey::ProxyPort | NginxKey::ProxyServerPort => {
-            if let Some(end) = told_end(exchange, key) {
+            if let Some(end) = proxy_protocol_end(exchange, key) {
                 show(out, format_args!("{}", end.port()));
             }
         }
@@ -266,11 +282,11 @@ fn of_connection(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Foun
 }
 
 /// The source or destination reported by the PROXY protocol.
-fn told_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
-    let told = exchange.conn.facts.told.as_ref()?;
+fn proxy_protocol_end(exchange: &Exchange, key: &NginxKey) -> Option<SocketAddr> {
+    let addresses = exchange.conn.facts.proxied.as_ref()?;
     Some(match key {
-        NginxKey::ProxyAddr | NginxKey::ProxyPort => told.source,
-        _ => told.destination,
+        NginxKey::ProxyAddr | NginxKey::ProxyPort => addresses.source,
+        _ => addresses.destination,
     })
 }
 
@@ -333,7 +349,11 @@ fn of_message(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
                 out.push(b'1');
             }
         }
-        NginxKey::DateGmt => time(exchange, "Monday, 02-Jan-2006 15:04:05 GMT", out),
+        NginxKey::DateGmt => time(
+            exchange.worker.clock.unix_seconds(),
+            "Monday, 02-Jan-2006 15:04:05 GMT",
+            out,
+        ),
         _ => return Found::Unknown,
     }
     Found::Known
@@ -462,9 +482,14 @@ fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) {
     }
 }
 
-fn time(exchange: &Exchange, layout: &str, out: &mut Vec<u8>) {
-    let seconds = i64::try_from(exchange.worker.clock.unix_seconds()).unwrap_or(i64::MAX);
+fn time(seconds: u64, layout: &str, out: &mut Vec<u8>) {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     LocalTime::utc(seconds, 0).push(layout, out);
+}
+
+fn since_1970() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default()
 }
 
 /// The ID that `{http.request.uuid}` shows as well, in hexadecimal.

@@ -5,11 +5,11 @@
 use sluice_message::{ConnInfo, Method, Status};
 use sluice_net::{ClientLimits, Completion, Ending, Failure, Refused, Settings, Side};
 
-use super::error_log::Grade;
 use super::{Tree, client_timeouts};
 use crate::state::NginxContext;
+use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::virtual_servers::VirtualServers;
 
 /// nginx's statuses for a request head that is too large (clients receive 400) and for a client that disconnected
@@ -29,7 +29,7 @@ impl VirtualServers for Tree {
         exchange.context.occasional_mut().refused_line = Some(refused.line.into());
         read_line(exchange, refused.line);
         if refused.status == Status::REQUEST_TIMEOUT {
-            self.tell(exchange, Grade::Info, "client timed out", "");
+            self.log_error(exchange, Severity::Info, "client timed out", "");
             return None;
         }
         let status = match refused.status {
@@ -39,7 +39,7 @@ impl VirtualServers for Tree {
             status => status,
         };
         let why = format!("client sent an invalid request: {}", refused.why);
-        Some(Fault::new(status, why))
+        Some(Fault::new(status, why).caused_by(Cause::Client))
     }
 
     /// Logs that the client disconnected or timed out.
@@ -48,8 +48,8 @@ impl VirtualServers for Tree {
             true => "client timed out",
             false => "client prematurely closed connection",
         };
-        self.tell(exchange, Grade::Info, message, "");
-        exchange.context.log.is_told = true;
+        self.log_error(exchange, Severity::Info, message, "");
+        exchange.context.log.is_logged = true;
     }
 
     /// Sets the status that nginx logs for a client that disconnected or timed out before it received anything.

@@ -35,6 +35,11 @@ impl Values for Process {
     }
 }
 
+/// Whether expanding `text` gives the same text.
+pub fn is_plain(text: &str) -> bool {
+    Template::parse(text).is_ok_and(|parsed| parsed.literal() == Some(text.as_bytes()))
+}
+
 /// Expands a setting that may contain only placeholders of the process.
 pub fn expand(text: &str) -> Result<String, String> {
     let template = Template::parse(text).map_err(|error| error.to_string())?;

@@ -132,15 +132,15 @@ impl Recorder {
         Ok(())
     }
 
-    /// Exports pending metrics and spans, with a timeout of `patience` for each.
-    pub fn finish_exports(&self, patience: Duration) {
+    /// Exports pending metrics and spans, with a timeout of `timeout` for each.
+    pub fn finish_exports(&self, timeout: Duration) {
         let pusher = self.pusher.lock().expect(NEVER_POISONED).take();
         if let Some(pusher) = pusher {
-            pusher.finish(patience);
+            pusher.finish(timeout);
         }
         let exporter = self.exporter.lock().expect(NEVER_POISONED).take();
         if let Some(exporter) = exporter {
-            exporter.finish(patience);
+            exporter.finish(timeout);
         }
     }
 

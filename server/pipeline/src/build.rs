@@ -2,6 +2,7 @@
 //! handler parses its own settings in its own file.
 
 mod matchers;
+mod placeholder_uses;
 mod routes;
 mod trace;
 
@@ -14,6 +15,8 @@ use std::sync::Arc;
 use sluice_diag::OriginId;
 use sluice_model as model;
 use sluice_route::{MatcherSets, RouteIndex, Template};
+
+pub use placeholder_uses::PlaceholderUses;
 
 use crate::handler::Handler;
 use crate::keys::{Authorities, Keys};
@@ -110,12 +113,8 @@ pub struct Builder<'m> {
     listed: Vec<Listed<'m>>,
     groups: HashMap<&'m str, u32>,
     named: HashMap<&'m str, usize>,
-    /// Whether the server uses a placeholder for the request body.
-    body_is_asked: bool,
-    /// Whether the server uses placeholders for upstream latency or load.
-    pub proxy_facts_are_asked: bool,
-    /// Whether the server uses placeholders for upstream response headers.
-    pub upstream_fields_are_asked: bool,
+    /// What the placeholders of the server refer to.
+    pub uses: PlaceholderUses,
     /// The virtual servers, if handlers select them.
     virtual_servers: Option<Arc<dyn VirtualServers>>,
     /// The list of error handlers set by [`Builder::respond_to_errors_with`].
@@ -155,9 +154,7 @@ impl<'m> Builder<'m> {
             listed: Vec::new(),
             groups: HashMap::new(),
             named: HashMap::new(),
-            body_is_asked: routes::asks_for_body(server),
-            proxy_facts_are_asked: routes::asks_for_proxy_facts(server),
-            upstream_fields_are_asked: routes::asks_for_upstream_fields(server),
+            uses: PlaceholderUses::of(server),
             virtual_servers: None,
             own_errors: None,
             place: place.to_owned(),

@@ -55,7 +55,7 @@ pub async fn measure(body: Box<dyn BodyStream>, bytes_max: usize) -> Result<Meas
     if collected.end == End::Ahead {
         return Ok(Measured::TooLong);
     }
-    collected.length = Length::Told;
+    collected.length = Length::Announced;
     Ok(Measured::Whole(Box::new(collected)))
 }
 
@@ -74,9 +74,9 @@ pub async fn collect_some(
     bytes_max: usize,
 ) -> (Collected, Option<Failure>) {
     let length = if body.len().is_some() {
-        Length::Told
+        Length::Announced
     } else {
-        Length::Untold
+        Length::Unknown
     };
     let mut collected = Vec::new();
     let (end, failure) = loop {
@@ -110,8 +110,8 @@ pub async fn collect_some(
 /// the same whether its body was buffered or not, including trailers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Length {
-    Told,
-    Untold,
+    Announced,
+    Unknown,
 }
 
 /// Whether the end of a body was reached while buffering it.
@@ -146,9 +146,9 @@ impl BodyStream for Collected {
     fn len(&self) -> Option<u64> {
         let here = (self.collected.len() - self.taken) as u64;
         match self.length {
-            Length::Told if self.end == End::Here => Some(here),
-            Length::Told => self.rest.len().map(|rest| rest + here),
-            Length::Untold => None,
+            Length::Announced if self.end == End::Here => Some(here),
+            Length::Announced => self.rest.len().map(|rest| rest + here),
+            Length::Unknown => None,
         }
     }
 

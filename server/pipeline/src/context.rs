@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sluice_message::{Fields, Moment, ResponseHead, Status};
 use sluice_net::Body;
 
+use crate::failure::Reason;
 use crate::frame::{Frame, Scope};
 use crate::seldom::{Empty, Seldom};
 use crate::step::Waiting;
@@ -218,7 +219,7 @@ impl Empty for LogInfo {
             head_bytes_sent: 0,
             is_complete: false,
             error: None,
-            is_told: false,
+            is_logged: false,
             trace: None,
         };
         &EMPTY
@@ -236,7 +237,7 @@ impl Empty for LogInfo {
         self.head_bytes_sent = 0;
         self.is_complete = false;
         self.error = None;
-        self.is_told = false;
+        self.is_logged = false;
         self.trace = None;
     }
 }
@@ -423,9 +424,9 @@ pub struct LogInfo {
     /// Whether the response was sent completely.
     pub is_complete: bool,
     /// The error that ended the request, if any.
-    pub error: Option<String>,
+    pub error: Option<Reason>,
     /// Whether the error was already logged.
-    pub is_told: bool,
+    pub is_logged: bool,
     /// The span of the trace, if `tracing` applies.
     pub trace: Option<Box<Span>>,
 }

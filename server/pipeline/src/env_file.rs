@@ -38,13 +38,13 @@ pub fn parse(text: &str) -> Result<Vec<(String, String)>, LineError> {
         let equals = start
             .find(['=', '\n'])
             .filter(|at| start[*at..].starts_with('='));
-        let equals = equals.ok_or_else(|| wrong("a line is `KEY=value`"))?;
+        let equals = equals.ok_or_else(|| wrong("expected `KEY=value`"))?;
         let key = &start[..equals];
         if key.is_empty() {
             return Err(wrong("the name of the variable is missing"));
         }
         if key.contains(char::is_whitespace) {
-            return Err(wrong("the name of a variable holds no white space"));
+            return Err(wrong("the name of a variable must not contain whitespace"));
         }
         let (value, after) = value(&start[equals + 1..]).map_err(wrong)?;
         line += value.matches('\n').count();
@@ -61,7 +61,7 @@ fn value(text: &str) -> Result<(&str, &str), &'static str> {
         let (line, after) = text.split_once('\n').unwrap_or((text, ""));
         let value = line.split('#').next().unwrap_or_default();
         if value.starts_with([' ', '\t']) && !value.trim().is_empty() {
-            return Err("white space before a value; put the value in quotes");
+            return Err("whitespace before the value; put the value in quotes");
         }
         return Ok((value.trim(), after));
     };
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_in_quotes_is_no_comment() {
+    fn a_hash_in_quotes_is_not_a_comment() {
         assert_eq!(
             one("C=\"quoted # not\"\n").as_deref(),
             Ok("C=quoted # not|")
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         for (text, line) in [
             ("A=1\nno equals\n", 2),
             ("=x\n", 1),

@@ -5,6 +5,44 @@ use std::borrow::Cow;
 use sluice_message::Status;
 use sluice_net::{Failure, FailureKind, Side};
 
+/// What ended a request. It decides whether the end is an error, and how it is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cause {
+    /// The status says whether it is an error of the server or of the client.
+    #[default]
+    ByStatus,
+    /// An error whatever the status: a rule or a limit of the configuration, or a file that cannot be opened.
+    Error,
+    /// The file that the request names does not exist.
+    MissingFile,
+    /// A client that does not keep to the protocol, or that has no access.
+    Client,
+    /// An error response of an upstream, which is replaced. Nothing failed here.
+    UpstreamResponse,
+    /// The configuration asks for this response. Nothing failed.
+    Configured,
+    /// An error that was logged where it occurred.
+    Logged,
+}
+
+/// Why a request ended, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// The text.
+    pub text: Cow<'static, str>,
+    /// The kind of reason.
+    pub cause: Cause,
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Reason {
+    fn from(text: T) -> Reason {
+        Reason {
+            text: text.into(),
+            cause: Cause::ByStatus,
+        }
+    }
+}
+
 /// An error on its way to `handle_errors` or to the default error response.
 #[derive(Debug)]
 pub struct Fault {
@@ -12,6 +50,8 @@ pub struct Fault {
     pub status: Status,
     /// The message for the log and for `{err.message}`; not sent to clients by default.
     pub message: Cow<'static, str>,
+    /// What ended the request.
+    pub cause: Cause,
     /// The underlying failure, if something failed rather than being refused.
     pub failure: Option<Failure>,
 }
@@ -27,7 +67,21 @@ impl Fault {
         Fault {
             status,
             message: message.into(),
+            cause: Cause::ByStatus,
             failure: None,
+        }
+    }
+
+    /// The same for another cause.
+    pub fn caused_by(self, cause: Cause) -> Self {
+        Fault { cause, ..self }
+    }
+
+    /// The reason to log.
+    pub fn reason(&self) -> Reason {
+        Reason {
+            text: self.message.clone(),
+            cause: self.cause,
         }
     }
 }
@@ -38,6 +92,7 @@ impl From<Failure> for Fault {
         Fault {
             status,
             message: failure.to_string().into(),
+            cause: Cause::ByStatus,
             failure: Some(failure),
         }
     }

@@ -345,7 +345,7 @@ impl Program {
             && fault.failure.as_ref().is_some_and(|failure| {
                 failure.side == Side::Client && failure.kind == FailureKind::Timeout
             });
-        exchange.context.log.error = Some(fault.message.to_string());
+        exchange.context.log.error = Some(fault.reason());
         exchange.res.status = fault.status;
         let handled_before = exchange.context.error.is_some();
         let inner = exchange.context.scopes.last().map(|scope| scope.errors);
@@ -460,7 +460,7 @@ fn divert(exchange: &mut Exchange, body: Body, list: usize) -> Option<Body> {
     let aside = exchange.context.aside.get_or_insert_default();
     if aside.intercepted.len() >= FRAMES_MAX {
         // The routes intercept responses that they produce themselves.
-        exchange.context.log.error = Some("responses are intercepted in a loop".to_owned());
+        exchange.context.log.error = Some("responses are intercepted in a loop".into());
         exchange.context.filters.clear();
         aside.intercepted.clear();
         exchange.res.status = Status::LOOP_DETECTED;

@@ -8,7 +8,7 @@ use sluice_message::Method;
 use sluice_net::{Completion, Ending};
 use sluice_observe::Recorder;
 use sluice_observe::log::{
-    AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, add_request,
+    AccessLog, Credentials, Head, Level, Log, RequestFacts, Route, Severity, add_request,
 };
 use sluice_observe::metrics::SiteMetrics;
 use sluice_observe::tracing::Ended;
@@ -54,7 +54,7 @@ pub fn end(
         };
         span.end(exchange, ended);
     }
-    if exchange.context.log.error.is_some() && !exchange.context.log.is_told {
+    if exchange.context.log.error.is_some() && !exchange.context.log.is_logged {
         log_error(recorder.log(), exchange, completion, status, access);
     }
     if let Some(access) = access.filter(|_| !exchange.context.log.skip) {
@@ -106,7 +106,7 @@ fn log_error(
         let route = plan.route(&logger);
         if route.takes(level) {
             let head = Head {
-                level,
+                severity: level.into(),
                 logger: &logger,
                 message: "request failed",
                 caller: std::panic::Location::caller(),
@@ -131,7 +131,8 @@ fn write_error(
     access: Option<&AccessLog>,
 ) {
     let facts = facts(exchange, completion, status);
-    let message = exchange.context.log.error.as_deref().unwrap_or_default();
+    let reason = exchange.context.log.error.as_ref();
+    let message = reason.map_or("", |reason| &*reason.text);
     let id = exchange
         .context
         .error
@@ -152,8 +153,8 @@ fn write_error(
 pub struct Remark<'a> {
     /// The logger name.
     pub logger: &'a str,
-    /// The log level.
-    pub level: Level,
+    /// How serious it is.
+    pub severity: Severity,
     /// The message.
     pub message: &'a str,
     /// The name of the virtual server.
@@ -165,13 +166,13 @@ pub struct Remark<'a> {
 }
 
 /// Logs the message.
-pub fn tell(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
+pub fn log_remark(log: &Log, exchange: &Exchange, remark: &Remark<'_>) {
     let route = log.plan().route(remark.logger);
-    if !route.takes(remark.level) {
+    if !route.takes(remark.severity.level()) {
         return;
     }
     let head = Head {
-        level: remark.level,
+        severity: remark.severity,
         logger: remark.logger,
         message: "request",
         caller: std::panic::Location::caller(),

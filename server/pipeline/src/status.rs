@@ -27,13 +27,12 @@ impl StatusText {
                 .ok_or_else(|| Refusal::new(format!("status {code} does not have three digits")))?;
             return Ok(Some(StatusText::Fixed(status)));
         }
-        if !text.contains('{') {
+        let template = builder.template(text)?;
+        if template.literal().is_some() {
             return Err(Refusal::new(format!("`{text}` is not a status code"))
                 .with_help("write a number of three digits or a placeholder"));
         }
-        builder
-            .template(text)
-            .map(|template| Some(StatusText::Later(template)))
+        Ok(Some(StatusText::Later(template)))
     }
 
     /// The status for a request; `None` if the placeholder does not yield a number from 200 to 999. A status below 200

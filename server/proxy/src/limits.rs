@@ -143,7 +143,7 @@ pub const BUFFER_PIECE_BYTES_MIN: usize = 4 * 1024;
 pub const BUFFER_TURN_BYTES: usize = 256 * 1024;
 
 /// Interval between log messages about bodies that cannot be buffered: a full disk affects all of them.
-pub const BUFFER_TOLD_EVERY: Duration = Duration::from_secs(10);
+pub const BUFFER_LOG_PAUSE: Duration = Duration::from_secs(10);
 
 /// Worker processes of one Python application; Caddy Snake's maximum. More than a few per CPU only cost memory.
 pub const PYTHON_WORKERS_MAX: usize = 256;

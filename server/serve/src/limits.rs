@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Non-matching routes of one list that an explanation shows individually; the rest is only counted. A dozen fits on a
 /// screen, and a file may have ten thousand sites.
-pub const PASSED_TOLD_MAX: usize = 12;
+pub const PASSED_RECORDED_MAX: usize = 12;
 
 /// Bytes of a text body that an explanation shows.
 pub const BODY_SHOWN_BYTES_MAX: usize = 200;

@@ -12,7 +12,7 @@ use sluice_pipeline::refusal::Refusal;
 /// The configuration with placeholders in its listen addresses expanded, as Caddy does when loading a configuration.
 pub(crate) fn expanded<'a>(config: &'a Config, refusals: &mut Vec<Refusal>) -> Cow<'a, Config> {
     let mut texts = config.servers().flat_map(|(_, server)| &server.listen);
-    if !texts.any(|text| text.contains('{')) {
+    if texts.all(|text| process_values::is_plain(text)) {
         return Cow::Borrowed(config);
     }
     let mut config = config.clone();

@@ -1,8 +1,8 @@
 //! The modules of the server: which function builds the handlers of each. The builder of the pipeline calls it for
 //! each handler of a configuration.
 
-use sluice_model::Handler as Config;
 use sluice_model::proxy::ReverseProxy;
+use sluice_model::{Dialect, Handler as Config};
 
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::handler::Handler;
@@ -46,9 +46,9 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::Map(config) => sluice_handlers::map::build(config, builder),
         Config::Metrics(config) => Ok(sluice_handlers::metrics::build(config, builder)),
         Config::Python(config) => sluice_proxy::python::build(config, builder),
-        Config::RateLimit(config) => match config.nginx {
-            true => sluice_server_nginx::limit_req::build(config, builder),
-            false => sluice_handlers::rate_limit::build(config, builder),
+        Config::RateLimit(config) => match config.dialect {
+            Dialect::Nginx => sluice_server_nginx::limit_req::build(config, builder),
+            Dialect::Caddy => sluice_handlers::rate_limit::build(config, builder),
         },
         Config::RequestBody(config) => sluice_handlers::request_body::build(config, builder),
         Config::ReverseProxy(config) => {
@@ -98,7 +98,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
 
 /// The language that a proxy was configured in.
 fn language(config: &ReverseProxy) -> Box<dyn Language + '_> {
-    match &config.nginx {
+    match &config.dialect {
         Some(nginx) => Box::new(NginxConf(nginx)),
         None => Box::new(Caddyfile),
     }

@@ -237,7 +237,7 @@ impl Server {
         let cut_off = self.workers.drain(grace);
         // Their requests have ended with the workers.
         sluice_proxy::python::shut_down(&self.recorder, PYTHON_GRACE);
-        self.recorder.finish_exports(EXPORTS_PATIENCE);
+        self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
 }
@@ -246,7 +246,7 @@ impl Server {
 const PYTHON_GRACE: Duration = Duration::from_secs(10);
 
 /// Timeout for exporting the last traces and metrics.
-const EXPORTS_PATIENCE: Duration = Duration::from_secs(2);
+const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of client connections.
 fn connections_max(options: &Options, built: &Built) -> usize {

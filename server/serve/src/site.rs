@@ -255,10 +255,10 @@ impl Service for Site {
         exchange.res.status = refused.status;
         let why = refused.why;
         if refused.status == Status::REQUEST_TIMEOUT {
-            exchange.context.log.error = Some(why.to_string());
+            exchange.context.log.error = Some(why.to_string().into());
             return Response::Ready(Body::Empty);
         }
-        exchange.context.log.error = Some(format!("malformed request: {why}"));
+        exchange.context.log.error = Some(format!("malformed request: {why}").into());
         let text = format!(
             "{} {}\n",
             exchange.res.status.code(),
@@ -316,7 +316,7 @@ fn note_slow_client(exchange: &mut Exchange, completion: &Completion) {
         && failure.is_slow_client()
         && exchange.context.log.error.is_none()
     {
-        exchange.context.log.error = Some(failure.to_string());
+        exchange.context.log.error = Some(failure.to_string().into());
     }
 }
 

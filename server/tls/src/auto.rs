@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use sluice_model::handler::StaticResponse;
 use sluice_model::matcher::Matcher;
+use sluice_model::proxy::UpstreamTls;
 use sluice_model::tls::ConnectionPolicy;
-use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server};
+use sluice_model::{Address, Config, Handler, MatcherSet, PortRange, Route, Server, walk};
 
 /// The result of automatic HTTPS.
 #[derive(Debug, Default)]
@@ -226,31 +226,13 @@ fn redirect(names: BTreeSet<String>, port: Option<u16>) -> Route {
 pub(super) fn client_names(config: &Config) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, server) in config.servers() {
-        // Any handler may contain a proxy, so search the JSON.
-        let written = serde_json::to_string(server).unwrap_or_default();
-        if written.contains(CLIENT_NAME) {
-            let value = serde_json::from_str(&written).unwrap_or_default();
-            gather_client_names(&value, &mut names);
-        }
+        // Any handler may contain a proxy.
+        walk::each(server, |tls: &UpstreamTls| {
+            let name = &tls.client_certificate_automate;
+            names.extend((!name.is_empty()).then(|| name.clone()));
+        });
     }
     names
-}
-
-const CLIENT_NAME: &str = "client_certificate_automate";
-
-fn gather_client_names(value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::Object(map) => {
-            let named = map.get(CLIENT_NAME).and_then(Value::as_str);
-            names.extend(named.map(str::to_owned));
-            map.values()
-                .for_each(|inner| gather_client_names(inner, names));
-        }
-        Value::Array(list) => list
-            .iter()
-            .for_each(|inner| gather_client_names(inner, names)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 #[cfg(test)]

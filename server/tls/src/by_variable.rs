@@ -3,7 +3,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use sluice_certs::named::DATA;
@@ -12,22 +11,15 @@ use sluice_message::{ConnFacts, ConnInfo, Remote, TlsInfo};
 use sluice_model::Server;
 use sluice_model::tls::{ConnectionPolicy, NamedCertificates};
 use sluice_net::tls::Ends;
-use sluice_net::worker::Worker;
 use sluice_route::Template;
+use sluice_route::placeholder::Unknown;
 
 use super::around::Around;
-use super::handshakes::Prepare;
+use super::handshakes::{Handshake, HandshakeVariables};
 use sluice_observe::log::Log;
 use sluice_pipeline::build::template;
-use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
-use sluice_pipeline::values::{expand_path, expanded};
-
-thread_local! {
-    /// The worker of exchanges that represent handshakes; the variables use only its index.
-    static WORKER: Rc<Worker> = Worker::new(0, 1);
-}
 
 /// A path that cannot exist: a handshake whose name does not fit into a path fails.
 const NO_FILE: &[u8] = b"\0";
@@ -37,7 +29,7 @@ struct Names {
     pairs: Vec<(Template, Template)>,
     /// The base of relative paths; empty, or with a trailing slash.
     folder: Vec<u8>,
-    prepare: Option<Prepare>,
+    variables: Box<dyn HandshakeVariables>,
     log: Log,
 }
 
@@ -77,7 +69,7 @@ pub(super) fn build(
             "" => Vec::new(),
             folder => format!("{folder}/").into_bytes(),
         },
-        prepare: around.rules.variables(server)?,
+        variables: around.rules.variables(server)?,
         log: around.log.clone(),
     };
     let keep = Keep {
@@ -94,14 +86,13 @@ pub(super) fn build(
 
 impl NamesPairs for Names {
     fn names(&self, server_name: Option<&str>, ends: Ends) -> Vec<PairName> {
-        let worker = WORKER.with(Rc::clone);
-        let mut exchange = Exchange::new(Rc::new(connection(server_name, ends)), worker);
-        if let Some(prepare) = &self.prepare {
-            prepare(&mut exchange.context);
-        }
+        let conn = connection(server_name, ends);
+        let handshake = Handshake::new(&conn, &*self.variables);
         let named = |text: &Template| {
-            let name = expanded(text, &exchange);
-            if !name.starts_with(DATA) && expand_path(text, &exchange, &mut Vec::new()).is_err() {
+            let mut name = Vec::new();
+            text.expand(&handshake, Unknown::Empty, &mut name);
+            let is_path = !name.starts_with(DATA);
+            if is_path && text.expand_path(&handshake, &mut Vec::new()).is_err() {
                 return NO_FILE.to_vec();
             }
             match name.first() {
@@ -119,8 +110,8 @@ impl NamesPairs for Names {
             .collect()
     }
 
-    fn tell(&self, failed: &Unusable, ends: Ends) {
-        let message = format!("{} while SSL handshaking", told(failed));
+    fn log_failure(&self, failed: &Unusable, ends: Ends) {
+        let message = format!("{} while SSL handshaking", failure_message(failed));
         let shown = |ip: Option<IpAddr>| ip.map_or(String::new(), |ip| ip.to_string());
         self.log
             .error("http.log.error.error", &message)
@@ -131,7 +122,7 @@ impl NamesPairs for Names {
 }
 
 /// nginx's log message, which log analyzers search for.
-fn told(failed: &Unusable) -> String {
+fn failure_message(failed: &Unusable) -> String {
     let Unusable::Pair { name, error } = failed else {
         return "cannot load certificate: too many handshakes wait for theirs".to_owned();
     };

@@ -374,7 +374,7 @@ impl Https {
                 Err(error) => refusals.push(authority_fails(&error)),
             }
         }
-        tell(&self.maintainer, &self.log);
+        log_notices(&self.maintainer, &self.log);
         provisions
     }
 }
@@ -443,7 +443,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
             }
             clean = now + CLEAN_LOOK;
         }
-        tell(&maintainer, log);
+        log_notices(&maintainer, log);
         drop(maintainer);
         let pause = next.duration_since(SystemTime::now()).unwrap_or_default();
         if bell.wait(pause.clamp(BREATH, LOOK)) {
@@ -454,7 +454,7 @@ fn maintain(maintainer: &Weak<Maintainer>, bell: &Bell, log: &Log) {
     }
 }
 
-fn tell(maintainer: &Maintainer, log: &Log) {
+fn log_notices(maintainer: &Maintainer, log: &Log) {
     for notice in maintainer.take_notices() {
         let level = if notice.is_failure() {
             Level::Error

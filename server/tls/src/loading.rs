@@ -100,11 +100,11 @@ pub(super) fn load(
         Ok(pairs) => loaded.others.extend(pairs),
         Err(error) => refuse("load_storage".to_owned(), error),
     }
-    tell_oddities(&loaded, log);
+    log_oddities(&loaded, log);
     loaded
 }
 
-fn tell_oddities(loaded: &Loaded, log: &Log) {
+fn log_oddities(loaded: &Loaded, log: &Log) {
     let now = SystemTime::now();
     for notice in loaded.pairs().flat_map(|pair| pair.notices(now)) {
         log_notice(log, Level::Warn, &notice);

@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn challenges_are_answered_on_the_ports_of_the_configuration() {
+    fn challenges_are_served_on_the_configured_ports() {
         let one = |text: &str| match options(text, "a.test").unwrap().remove(0) {
             IssuerOptions::Acme(acme) => (acme.http_port, acme.alpn_port, acme.test_directory),
             IssuerOptions::Local(_) | IssuerOptions::ZeroSsl(_) => panic!("not asked"),

@@ -89,10 +89,10 @@ fn certbot_takes_this_server_for_nginx() {
     certbot.run(&[&["run"], &names[..], &rest[..]].concat());
 
     let visitor = Visitor::new(&pebble);
-    let tell = || prefix.errors();
+    let describe = || prefix.errors();
     for name in ["site.test", "www.site.test"] {
         let secure = || says(&visitor, name).is_some_and(|text| text == "hello to https");
-        eventually("the certificate", secure, tell);
+        eventually("the certificate", secure, describe);
     }
     let plain = "GET /x HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
     let plain = exchange(settings.http, plain.as_bytes());
@@ -106,6 +106,6 @@ fn certbot_takes_this_server_for_nginx() {
     certbot.run(&["renew", "--force-renewal", "--no-random-sleep-on-renew"]);
     // The workers adopt it one after the other.
     let renewed = || visitor.certificate("site.test") != first;
-    eventually("the new certificate", renewed, tell);
+    eventually("the new certificate", renewed, describe);
     assert_eq!(pebble.orders(), 2);
 }

@@ -18,7 +18,7 @@ use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};
 
 /// How long an order may take, retries included.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts a server whose global options configure the CA; they replace `{options}` in `caddyfile`.
 fn start(settings: &Settings, caddyfile: &str) -> Server {
@@ -46,7 +46,7 @@ impl Visitor {
 
     /// Waits until `name` has a trusted certificate, and requests `/`.
     fn wait(&self, server: &mut Server, name: &str) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Ok(mut wire) = self.connect(name) {
                 return get(&mut wire, name, "/").1;
@@ -75,7 +75,7 @@ impl Visitor {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn http_01_is_answered_before_redirects_and_logins() {
+fn http_01_challenges_are_served_before_redirects_and_logins() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let mut server = start(
@@ -89,11 +89,11 @@ fn http_01_is_answered_before_redirects_and_logins() {
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "a");
     visitor.wait(&mut server, "b.example.test");
     // Afterwards the challenge file is gone, and the redirect is back.
-    let answer = exchange(
+    let response = exchange(
         settings.http,
         "GET /.well-known/acme-challenge/x HTTP/1.1\r\nHost: a.example.test\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answer.status, 308);
+    assert_eq!(response.status, 308);
     let ca = settings
         .directory_url()
         .replace("https://", "")
@@ -127,7 +127,7 @@ fn http_01_is_answered_before_redirects_and_logins() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
+fn tls_alpn_01_is_served_in_the_handshake_and_grants_no_access() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let mut server = start(
@@ -145,7 +145,7 @@ fn tls_alpn_01_is_answered_in_the_handshake_and_lets_nobody_in() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn challenges_are_answered_where_no_server_listens() {
+fn challenges_are_served_on_ports_without_a_server() {
     let pebble = Pebble::new();
     let settings = pebble.settings();
     for disabled in ["disable_http_challenge", "disable_tlsalpn_challenge"] {
@@ -171,22 +171,22 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
     settings.variables = vec![("PEBBLE_VA_SLEEPTIME", "3".to_owned())];
     let pebble = settings.start();
     let settings = pebble.settings();
-    let site = "{\n\t{options}\n}\na.example.test {\n\trespond {answer}\n}\n";
+    let site = "{\n\t{options}\n}\na.example.test {\n\trespond {response}\n}\n";
     let storage = settings.folder.path().join("shared").display().to_string();
     let site = site.replace(
         "{options}",
         &format!("{{options}}\n\tstorage file_system {storage}"),
     );
-    let mut server = start(settings, &site.replace("{answer}", "one"));
+    let mut server = start(settings, &site.replace("{response}", "one"));
     std::thread::sleep(Duration::from_millis(500));
     let again = site
-        .replace("{answer}", "two")
+        .replace("{response}", "two")
         .replace("{options}", &settings.options());
     server.write(&again);
     server.signal(Signal::Hangup);
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while visitor.wait(&mut server, "a.example.test") != "two" {
         assert!(
             Instant::now() < until,
@@ -197,7 +197,7 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
     assert_eq!(pebble.orders(), 1, "{}", server.stderr());
     let shown = visitor.certificate("a.example.test");
     drop(server);
-    let mut server = start(settings, &site.replace("{answer}", "three"));
+    let mut server = start(settings, &site.replace("{response}", "three"));
     assert_eq!(visitor.wait(&mut server, "a.example.test"), "three");
     assert_eq!(visitor.certificate("a.example.test"), shown);
     assert_eq!(pebble.orders(), 1);
@@ -270,14 +270,14 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
     let first = visitor.certificate("a.example.test");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while visitor.certificate("a.example.test") == first {
         assert!(Instant::now() < until, "no renewal: {}", server.stderr());
         std::thread::sleep(Duration::from_millis(200));
     }
     let second = visitor.certificate("a.example.test");
     let settings = pebble.kill();
-    server.wait_for_words_within("cannot reach CA", PATIENCE);
+    server.wait_for_words_within("cannot reach CA", TIMEOUT);
     assert_eq!(visitor.certificate("a.example.test"), second);
     // It is restarted with another root and without our account.
     let pebble = settings.start();
@@ -304,7 +304,7 @@ fn an_address_has_a_certificate_of_its_own() {
 
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
-fn an_account_is_bound_where_the_authority_wants_it() {
+fn an_account_is_bound_if_the_ca_requires_it() {
     const KEY: &str = "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W";
     let mut settings = Settings::new();
     settings.more = format!(
@@ -314,7 +314,7 @@ fn an_account_is_bound_where_the_authority_wants_it() {
     let settings = pebble.settings();
     let site = "a.example.test {\n\trespond a\n}\n";
     let server = start(settings, &format!("{{\n\t{{options}}\n}}\n{site}"));
-    server.wait_for_words_within("externalAccountRequired", PATIENCE);
+    server.wait_for_words_within("externalAccountRequired", TIMEOUT);
     drop(server);
     let mut server = start(
         settings,
@@ -348,7 +348,7 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
         .spawn()
         .expect("Caddy is installed");
     let visitor = Visitor::new(&pebble);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let shown = loop {
         if visitor.connect("a.example.test").is_ok() {
             break visitor.certificate("a.example.test");
@@ -377,7 +377,7 @@ fn who_is_asked() -> String {
         for client in listener.incoming() {
             let Ok(client) = client else { return };
             std::thread::spawn(move || {
-                let mut wire = Wire::with_patience(client);
+                let mut wire = Wire::with_timeout(client);
                 let head = wire.head().unwrap_or_default();
                 let line = head.first().cloned().unwrap_or_default();
                 let status = if line.contains("?domain=yes.") || line.contains("?domain=slow.") {

@@ -15,7 +15,7 @@ use crate::upstream::Upstream;
 const GROWTH_MAX: u64 = 1024;
 
 /// How long an attack may last before its connection is closed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 // Error codes (RFC 9113, section 7).
 const REFUSED_STREAM: u32 = 7;
@@ -29,7 +29,7 @@ fn start(site: &str) -> Server {
         let mut peer = Peer::connect(server.port);
         let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
         ids.into_iter()
-            .for_each(|id| assert_eq!(peer.answer(id).status, 200));
+            .for_each(|id| assert_eq!(peer.response(id).status, 200));
     }
     server
 }
@@ -53,7 +53,7 @@ fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64,
             slowest = slowest.max(asked.elapsed());
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            begun.elapsed() < TIMEOUT,
             "after {rounds} rounds it goes on"
         );
     }
@@ -74,8 +74,8 @@ fn attack(server: &Server, mut flood: impl FnMut(&mut Peer) -> Vec<u8>) -> (u64,
 
 /// Asserts that the last connection was closed with ENHANCE_YOUR_CALM. The GOAWAY may be lost, as the socket is closed
 /// while data still arrives.
-fn assert_calmed(server: &Server, (_, told): (u64, Option<u32>)) {
-    assert!(matches!(told, None | Some(CALM)), "{told:?}");
+fn assert_calmed(server: &Server, (_, close_code): (u64, Option<u32>)) {
+    assert!(matches!(close_code, None | Some(CALM)), "{close_code:?}");
     let counted = || server.metrics();
     let line = "sluice_http2_connections_calmed_total 1";
     eventually(line, || counted().contains(line), counted);
@@ -144,15 +144,15 @@ fn requests_that_were_reset_leave_no_work() {
         let id = peer.get("/slow");
         peer.reset(id, CANCEL);
     }
-    let mut answer = peer.fetch("/");
+    let mut response = peer.fetch("/");
     for _ in 0..1_000 {
-        if answer.reset != Some(REFUSED_STREAM) {
+        if response.reset != Some(REFUSED_STREAM) {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
-        answer = peer.fetch("/");
+        response = peer.fetch("/");
     }
-    assert_eq!(answer.text(), "ok", "{answer:?}");
+    assert_eq!(response.text(), "ok", "{response:?}");
     // Some files belong to threads that were still starting.
     eventually(
         "connections of reset requests to be closed",
@@ -294,13 +294,13 @@ fn compressed_heads_cannot_be_blown_up() {
 
 /// Row 22: streams whose responses are never read.
 #[test]
-fn answers_that_nobody_takes_hold_little_memory() {
+fn unread_responses_hold_little_memory() {
     let body = "x".repeat(200_000);
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let upstream = Upstream::answering(answer);
+    let upstream = Upstream::responding(response);
     let server = Server::start(&plain(
         "",
         &format!("reverse_proxy localhost:{}", upstream.port),
@@ -310,7 +310,7 @@ fn answers_that_nobody_takes_hold_little_memory() {
         let mut peer = Peer::connect(server.port);
         let ids: Vec<u32> = (0..100).map(|_| peer.get("/")).collect();
         ids.into_iter()
-            .for_each(|id| assert_eq!(peer.answer(id).body.len(), body.len()));
+            .for_each(|id| assert_eq!(peer.response(id).body.len(), body.len()));
     }
     let before = server.status("RssAnon");
     let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0)]);

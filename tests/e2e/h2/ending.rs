@@ -28,11 +28,11 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
         peer.send(DATA, 0, slow, b"x");
         let id = peer.begin_request(&request("POST", "/prompt"));
         peer.send(DATA, END_STREAM, id, b"all");
-        assert_eq!(peer.answer(id).text(), "got all");
+        assert_eq!(peer.response(id).text(), "got all");
         thread::sleep(Duration::from_millis(100));
     }
-    let answer = peer.answer(slow);
-    assert_eq!((answer.status, answer.ended), (408, true));
+    let response = peer.response(slow);
+    assert_eq!((response.status, response.ended), (408, true));
     let took = begun.elapsed();
     assert!(
         took >= Duration::from_millis(450) && took < Duration::from_secs(10),
@@ -41,15 +41,18 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
     // Only the stream has ended.
     let id = peer.begin_request(&request("POST", "/later"));
     peer.send(DATA, END_STREAM, id, b"all");
-    let answer = peer.answer(id);
-    assert_eq!((answer.text().as_str(), answer.reset), ("got all", None));
+    let response = peer.response(id);
+    assert_eq!(
+        (response.text().as_str(), response.reset),
+        ("got all", None)
+    );
     let next = peer.get("/");
-    assert_eq!(peer.answer(next).status, 200);
+    assert_eq!(peer.response(next).status, 200);
 }
 
 /// `request_body write_timeout` likewise, whether the client reads nothing or a little at a time.
 #[test]
-fn the_time_of_an_answer_is_that_of_its_stream() {
+fn a_response_timeout_is_that_of_its_stream() {
     let setup = Setup::new(&plain(
         "",
         "root * {folder}/www\nrequest_body {\n\twrite_timeout 700ms\n}\nfile_server",
@@ -80,21 +83,21 @@ fn the_time_of_an_answer_is_that_of_its_stream() {
 
 /// An upstream that responds on demand.
 fn on_demand() -> (Upstream, std::sync::mpsc::Sender<()>) {
-    let (tell, told) = std::sync::mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let (sender, signal) = std::sync::mpsc::channel::<()>();
+    let signal = std::sync::Mutex::new(signal);
     let upstream = Upstream::start(move |mut wire| {
         while wire.head().is_some() {
-            let _ = told.lock().expect("no panic").recv();
+            let _ = signal.lock().expect("no panic").recv();
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
     });
-    (upstream, tell)
+    (upstream, sender)
 }
 
 /// A reload that removes an address ends its connections, and no others.
 #[test]
-fn a_reload_without_an_address_says_goodbye_there() {
-    let (upstream, tell) = on_demand();
+fn a_reload_without_an_address_sends_goaway_there() {
+    let (upstream, sender) = on_demand();
     let second = free_port();
     let stays = plain("", "respond stays");
     let more = format!(
@@ -122,9 +125,9 @@ fn a_reload_without_an_address_says_goodbye_there() {
     assert!(old.is_closed(), "and so does one of HTTP/1.1");
     // What the client sent before it received GOAWAY is served.
     let late = peer.get("/");
-    assert_eq!(peer.answer(late).text(), "goes");
-    tell.send(()).expect("the upstream waits");
-    assert_eq!(peer.answer(under_way).text(), "ok");
+    assert_eq!(peer.response(late).text(), "goes");
+    sender.send(()).expect("the upstream waits");
+    assert_eq!(peer.response(under_way).text(), "ok");
     while peer.frame().is_some() {}
     assert_eq!(kept.fetch("/").text(), "stays", "on the same connection");
 }

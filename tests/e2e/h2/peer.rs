@@ -46,7 +46,7 @@ impl Frame {
 
 /// The response on one stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub fields: Vec<(String, String)>,
     pub body: Vec<u8>,
@@ -59,7 +59,7 @@ pub struct Answer {
     pub ended: bool,
 }
 
-impl Answer {
+impl Response {
     pub fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
@@ -154,9 +154,9 @@ impl<S: Read + Write> Peer<S> {
     }
 
     /// Sends a GET request for a path and waits for the response.
-    pub fn fetch(&mut self, path: &str) -> Answer {
+    pub fn fetch(&mut self, path: &str) -> Response {
         let id = self.get(path);
-        self.answer(id)
+        self.response(id)
     }
 
     fn open(&mut self, fields: &[(&str, &str)], flags: u8) -> u32 {
@@ -223,22 +223,22 @@ impl<S: Read + Write> Peer<S> {
 
     /// The response on stream `id`, up to its end, a reset or the end of the connection. Settings and pings are
     /// acknowledged, and windows updated.
-    pub fn answer(&mut self, id: u32) -> Answer {
-        let mut answer = Answer::default();
+    pub fn response(&mut self, id: u32) -> Response {
+        let mut response = Response::default();
         let (mut pending, mut kept) = (std::mem::take(&mut self.pending).into_iter(), Vec::new());
         while let Some((frame, fields)) = pending.next().or_else(|| self.frame_with_fields()) {
             if frame.id != id {
                 kept.extend((frame.id != 0).then_some((frame, fields)));
                 continue;
             }
-            self.take(&mut answer, &frame, fields);
-            if answer.ended || answer.reset.is_some() {
+            self.take(&mut response, &frame, fields);
+            if response.ended || response.reset.is_some() {
                 break;
             }
         }
         self.pending = kept;
         self.pending.extend(pending);
-        answer
+        response
     }
 
     /// The next frame, with its headers if it has any: these have to be decoded in the order of arrival.
@@ -265,26 +265,26 @@ impl<S: Read + Write> Peer<S> {
         Some((frame, fields))
     }
 
-    fn take(&mut self, answer: &mut Answer, frame: &Frame, mut fields: Vec<(String, String)>) {
+    fn take(&mut self, response: &mut Response, frame: &Frame, mut fields: Vec<(String, String)>) {
         match frame.kind {
             HEADERS => {
                 let status = fields.first().filter(|(name, _)| name == ":status");
                 let status = status.map(|(_, value)| value.parse().expect("a number"));
                 match status {
-                    None => answer.trailers = fields,
-                    Some(status @ 100..200) => answer.interims.push(status),
+                    None => response.trailers = fields,
+                    Some(status @ 100..200) => response.interims.push(status),
                     Some(status) => {
-                        answer.status = status;
-                        answer.fields = fields.split_off(1);
+                        response.status = status;
+                        response.fields = fields.split_off(1);
                     }
                 }
             }
-            DATA => answer.body.extend_from_slice(&frame.payload),
-            RST_STREAM => answer.reset = Some(frame.code()),
+            DATA => response.body.extend_from_slice(&frame.payload),
+            RST_STREAM => response.reset = Some(frame.code()),
             _ => {}
         }
         let ends = matches!(frame.kind, DATA | HEADERS) && frame.flags & END_STREAM != 0;
-        answer.ended |= ends;
+        response.ended |= ends;
     }
 
     /// Decodes a header block. All blocks of a connection have to be decoded, in order.

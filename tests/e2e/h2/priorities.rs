@@ -68,7 +68,7 @@ fn give(peer: &mut Peer, len: usize) -> BTreeMap<u32, usize> {
 }
 
 #[test]
-fn an_urgent_answer_overtakes_a_large_one() {
+fn an_urgent_response_overtakes_a_large_one() {
     let server = start();
     let mut peer = connect(&server);
     let large = ask(&mut peer, "/large", Some("u=5"));
@@ -86,7 +86,7 @@ fn an_urgent_answer_overtakes_a_large_one() {
 }
 
 #[test]
-fn answers_of_one_urgency_come_one_after_the_other_or_share() {
+fn responses_of_equal_urgency_are_sent_in_order_or_interleaved() {
     let server = start();
     let mut peer = connect(&server);
     let whole = ask(&mut peer, "/large", Some("u=2"));
@@ -133,7 +133,7 @@ fn a_client_can_change_its_mind() {
 
 /// A client that sends no priorities may be a proxy, whose own clients are unrelated.
 #[test]
-fn answers_share_where_nobody_says_anything() {
+fn responses_without_priorities_are_interleaved() {
     let server = start();
     let mut peer = connect(&server);
     let large = ask(&mut peer, "/large", None);
@@ -148,7 +148,7 @@ fn answers_share_where_nobody_says_anything() {
 
 /// A stream may wait for more urgent responses as long as these take, and the client is not to blame.
 #[test]
-fn waiting_for_more_urgent_answers_is_not_being_late() {
+fn waiting_for_more_urgent_responses_is_not_a_timeout() {
     let setup = Setup::new(&plain(
         "timeouts {\n\t\t\twrite 1s\n\t\t}",
         "root * {folder}/www\nfile_server",

@@ -115,7 +115,7 @@ fn h2load_loses_no_request() {
         return;
     }
     let upstream =
-        crate::upstream::Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        crate::upstream::Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     let site = format!(
         "handle /proxied {{\nreverse_proxy localhost:{}\n}}\nrespond hello",
         upstream.port

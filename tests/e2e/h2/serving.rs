@@ -8,7 +8,7 @@ use rustls::version::TLS13;
 use sluice_net::sys::process::Signal;
 
 use super::peer::{
-    Answer, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW, PING, Peer, SETTINGS,
+    DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, INITIAL_WINDOW, PING, Peer, Response, SETTINGS,
     WINDOW_UPDATE, block, request,
 };
 use crate::client::exchange;
@@ -26,7 +26,7 @@ pub fn plain(more: &str, site: &str) -> String {
 }
 
 #[test]
-fn a_request_is_seen_as_what_it_is() {
+fn requests_are_classified() {
     let site = "log {\n\toutput file {folder}/access.log\n}\n@two protocol http/2+\nrespond @two \
         \"{http.request.proto} {method} {host} {uri} {header.cookie}\"\nrespond old";
     let server = Server::start(&plain("", site));
@@ -34,13 +34,13 @@ fn a_request_is_seen_as_what_it_is() {
     let mut fields = request("GET", "/a?b").to_vec();
     fields.extend([("cookie", "a=1"), ("cookie", "b=2")]);
     let id = peer.ask(&fields);
-    let answer = peer.answer(id);
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.text(), "HTTP/2.0 GET localhost /a?b a=1; b=2");
-    assert_eq!(answer.field("server"), Some("sluice"));
-    assert_eq!(answer.field("content-length"), Some("36"));
-    assert!(answer.field("date").is_some());
-    assert_eq!(answer.reset, None);
+    let response = peer.response(id);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.text(), "HTTP/2.0 GET localhost /a?b a=1; b=2");
+    assert_eq!(response.field("server"), Some("sluice"));
+    assert_eq!(response.field("content-length"), Some("36"));
+    assert!(response.field("date").is_some());
+    assert_eq!(response.reset, None);
     // The same connection, and an HTTP/1.1 connection beside it.
     assert_eq!(peer.fetch("/").status, 200);
     assert_eq!(server.ask("/").text(), "old");
@@ -51,22 +51,22 @@ fn a_request_is_seen_as_what_it_is() {
 }
 
 #[test]
-fn answers_without_content_end_with_their_heads() {
+fn responses_without_a_body_end_with_their_heads() {
     let site = "respond /204 204\nrespond /304 304\nrespond /head \"some words\"\nabort /abort\nrespond end";
     let server = Server::start(&plain("", site));
     let mut peer = Peer::connect(server.port);
     for status in [204, 304] {
-        let answer = peer.fetch(&format!("/{status}"));
-        assert_eq!((answer.status, answer.ended), (status, true));
+        let response = peer.fetch(&format!("/{status}"));
+        assert_eq!((response.status, response.ended), (status, true));
         assert_eq!(
-            (answer.field("content-length"), answer.body.len()),
+            (response.field("content-length"), response.body.len()),
             (None, 0)
         );
     }
     let id = peer.ask(&request("HEAD", "/head"));
-    let answer = peer.answer(id);
-    assert_eq!((answer.status, answer.body.len()), (200, 0));
-    assert_eq!(answer.field("content-length"), Some("10"));
+    let response = peer.response(id);
+    assert_eq!((response.status, response.body.len()), (200, 0));
+    assert_eq!(response.field("content-length"), Some("10"));
     let aborted = peer.fetch("/abort");
     assert_eq!((aborted.status, aborted.reset), (0, Some(2)));
     assert_eq!(peer.fetch("/").text(), "end", "other streams go on");
@@ -82,8 +82,8 @@ fn http2_without_tls_has_to_be_allowed() {
     // The h2c upgrade is no longer part of the protocol, and is ignored.
     let asked = "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
         HTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
-    let answer = exchange(server.port, asked);
-    assert_eq!((answer.status, &*answer.text()), (200, "hello"));
+    let response = exchange(server.port, asked);
+    assert_eq!((response.status, &*response.text()), (200, "hello"));
 }
 
 /// After an upgrade to HTTP/2 the client could request anything from the upstream, bypassing all rules here.
@@ -183,11 +183,11 @@ fn other_sites_need_a_handshake_of_their_own_where_that_is_strict() {
         ]
     };
     let id = peer.ask(&to("localhost"));
-    assert_eq!(peer.answer(id).text(), "one");
+    assert_eq!(peer.response(id).text(), "one");
     let id = peer.ask(&to("a.localhost"));
-    assert_eq!(peer.answer(id).status, 421);
+    assert_eq!(peer.response(id).status, 421);
     let id = peer.ask(&to("localhost"));
-    assert_eq!(peer.answer(id).text(), "one", "the connection goes on");
+    assert_eq!(peer.response(id).text(), "one", "the connection goes on");
 }
 
 /// A site that requires client certificates cannot be reached over a connection to another site that did not: browsers
@@ -210,9 +210,9 @@ fn a_shared_connection_leads_past_no_client_certificate() {
         let mut fields = request("GET", "/");
         fields[2].1 = host;
         let id = peer.ask(&fields);
-        let answer = peer.answer(id);
-        assert_eq!(answer.status, status, "{host}");
-        assert!(!answer.text().contains("closed"), "{host}");
+        let response = peer.response(id);
+        assert_eq!(response.status, status, "{host}");
+        assert!(!response.text().contains("closed"), "{host}");
     }
 }
 
@@ -223,12 +223,12 @@ fn echo() -> Upstream {
 
 #[test]
 fn streams_are_served_beside_one_another() {
-    let (tell, told) = std::sync::mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let (sender, signal) = std::sync::mpsc::channel::<()>();
+    let signal = std::sync::Mutex::new(signal);
     let upstream = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
             if head[0].contains("/slow") {
-                let _ = told.lock().expect("no panic").recv();
+                let _ = signal.lock().expect("no panic").recv();
             }
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
@@ -241,10 +241,10 @@ fn streams_are_served_beside_one_another() {
     let slow = peer.get("/slow");
     let fast: Vec<u32> = (0..100).map(|_| peer.get("/fast")).collect();
     for id in fast {
-        assert_eq!(peer.answer(id).text(), "ok");
+        assert_eq!(peer.response(id).text(), "ok");
     }
-    tell.send(()).expect("the upstream waits");
-    assert_eq!(peer.answer(slow).text(), "ok");
+    sender.send(()).expect("the upstream waits");
+    assert_eq!(peer.response(slow).text(), "ok");
 }
 
 #[test]
@@ -284,17 +284,17 @@ fn bodies_and_trailers_pass_the_proxy_both_ways() {
         id,
         &block(&[("x-end", "yes")]),
     );
-    let answer = peer.answer(id);
-    assert_eq!(answer.status, 200);
-    let text = answer.text();
+    let response = peer.response(id);
+    assert_eq!(response.status, 200);
+    let text = response.text();
     assert!(text.starts_with("some words [\"x-end: yes\"]"), "{text}");
     assert!(text.contains("2.0 sluice"), "{text}");
-    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
-    assert_eq!(answer.field("transfer-encoding"), None);
+    assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(response.field("transfer-encoding"), None);
 }
 
 #[test]
-fn a_client_that_waits_is_told_to_go_on() {
+fn a_client_that_expects_100_continue_gets_it() {
     let upstream = echo();
     let server = Server::start(&plain(
         "",
@@ -307,9 +307,9 @@ fn a_client_that_waits_is_told_to_go_on() {
     let go_on = peer.frame_of(HEADERS).expect("an interim answer");
     assert_eq!(peer.decode(&go_on.payload)[0].1, "100");
     peer.send(DATA, END_STREAM, id, b"words");
-    let answer = peer.answer(id);
-    assert_eq!(answer.status, 200);
-    assert!(answer.text().ends_with("words"), "{}", answer.text());
+    let response = peer.response(id);
+    assert_eq!(response.status, 200);
+    assert!(response.text().ends_with("words"), "{}", response.text());
 }
 
 #[test]
@@ -325,9 +325,9 @@ fn content_that_differs_from_its_length_reaches_nobody_as_a_whole() {
         fields.push(("content-length", length));
         let id = peer.begin_request(&fields);
         peer.send(DATA, END_STREAM, id, content.as_bytes());
-        let answer = peer.answer(id);
+        let response = peer.response(id);
         assert_eq!(
-            (answer.status, answer.reset),
+            (response.status, response.reset),
             (0, Some(1)),
             "{length} {content}"
         );
@@ -336,15 +336,15 @@ fn content_that_differs_from_its_length_reaches_nobody_as_a_whole() {
     fields.push(("content-length", "4"));
     let id = peer.begin_request(&fields);
     peer.send(DATA, END_STREAM, id, b"four");
-    assert!(peer.answer(id).text().ends_with("four"));
+    assert!(peer.response(id).text().ends_with("four"));
 }
 
 #[test]
-fn an_early_answer_ends_the_upload() {
+fn an_early_response_ends_the_upload() {
     let server = Server::start(&plain("", "respond early"));
     let mut peer = Peer::connect(server.port);
     let id = peer.begin_request(&request("POST", "/"));
-    assert_eq!(peer.answer(id).text(), "early");
+    assert_eq!(peer.response(id).text(), "early");
     let reset = peer.frame_of(super::peer::RST_STREAM).expect("a reset");
     assert_eq!((reset.id, reset.code()), (id, 0));
     assert_eq!(peer.fetch("/").text(), "early");
@@ -370,7 +370,7 @@ fn heads_beyond_the_limits_are_refused_alone() {
     let mut fields = request("GET", "/").to_vec();
     fields.extend(names.iter().map(|name| (&**name, "v")));
     let id = peer.ask(&fields);
-    assert_eq!(peer.answer(id).status, 431);
+    assert_eq!(peer.response(id).status, 431);
     assert_eq!(peer.fetch("/").text(), "hello");
 }
 
@@ -389,10 +389,13 @@ fn files_arrive_as_the_windows_allow() {
     let server = setup.start();
     let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 3000)]);
     let (first, second) = (peer.get("/large.bin"), peer.get("/small.bin"));
-    assert!(peer.answer(second).body == small, "the small one is whole");
-    let answer = peer.answer(first);
-    assert_eq!(answer.field("content-length"), Some("3000001"));
-    assert!(answer.body == large, "the large one is whole");
+    assert!(
+        peer.response(second).body == small,
+        "the small one is whole"
+    );
+    let response = peer.response(first);
+    assert_eq!(response.field("content-length"), Some("3000001"));
+    assert!(response.body == large, "the large one is whole");
 }
 
 #[test]
@@ -408,8 +411,8 @@ fn a_stream_that_takes_nothing_is_given_up_and_others_go_on() {
     let stalled = peer.get("/large.bin");
     let begun = Instant::now();
     assert_eq!(peer.fetch("/empty.txt").status, 200);
-    let answer = peer.answer(stalled);
-    assert_eq!((answer.status, answer.reset), (200, Some(8)));
+    let response = peer.response(stalled);
+    assert_eq!((response.status, response.reset), (200, Some(8)));
     // Worker clocks are a tick behind.
     assert!(
         begun.elapsed() >= Duration::from_millis(800),
@@ -445,7 +448,7 @@ fn a_client_that_reads_nothing_is_cut_off() {
 }
 
 #[test]
-fn quiet_connections_end_with_a_word() {
+fn idle_connections_end_with_goaway() {
     let server = Server::start(&plain("timeouts {\n\t\t\tidle 1s\n\t\t}", "respond hello"));
     let mut peer = Peer::connect(server.port);
     assert_eq!(peer.fetch("/").text(), "hello");
@@ -476,11 +479,11 @@ fn heads_that_take_too_long_end_the_connection() {
 
 #[test]
 fn a_reload_leaves_streams_and_connections_as_they_are() {
-    let (tell, told) = std::sync::mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let (sender, signal) = std::sync::mpsc::channel::<()>();
+    let signal = std::sync::Mutex::new(signal);
     let upstream = Upstream::start(move |mut wire| {
         while wire.head().is_some() {
-            let _ = told.lock().expect("no panic").recv();
+            let _ = signal.lock().expect("no panic").recv();
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nold");
         }
     });
@@ -493,19 +496,19 @@ fn a_reload_leaves_streams_and_connections_as_they_are() {
     server.signal(Signal::Hangup);
     server.wait_for_words("configuration loaded");
     assert_eq!(peer.fetch("/").text(), "new", "on the same connection");
-    (0..20).for_each(|_| tell.send(()).expect("the upstream waits"));
+    (0..20).for_each(|_| sender.send(()).expect("the upstream waits"));
     for id in old {
-        assert_eq!(peer.answer(id).text(), "old");
+        assert_eq!(peer.response(id).text(), "old");
     }
 }
 
 #[test]
 fn a_stop_lets_streams_end() {
-    let (tell, told) = std::sync::mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let (sender, signal) = std::sync::mpsc::channel::<()>();
+    let signal = std::sync::Mutex::new(signal);
     let upstream = Upstream::start(move |mut wire| {
         while wire.head().is_some() {
-            let _ = told.lock().expect("no panic").recv();
+            let _ = signal.lock().expect("no panic").recv();
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         }
     });
@@ -525,10 +528,10 @@ fn a_stop_lets_streams_end() {
     assert!(quiet.goodbye().is_some(), "a quiet connection ends");
     // What the client sent before it received GOAWAY is served.
     let late = peer.get("/");
-    tell.send(()).expect("the upstream waits");
-    tell.send(()).expect("the upstream waits");
-    assert_eq!(peer.answer(id).text(), "ok");
-    assert_eq!(peer.answer(late).text(), "ok");
+    sender.send(()).expect("the upstream waits");
+    sender.send(()).expect("the upstream waits");
+    assert_eq!(peer.response(id).text(), "ok");
+    assert_eq!(peer.response(late).text(), "ok");
     while peer.frame().is_some() {}
     assert!(server.wait_for_end().success());
 }
@@ -574,8 +577,8 @@ fn an_upload_takes_no_more_memory_than_its_window() {
         peer.send(DATA, 0, id, &block);
     }
     peer.send(DATA, END_STREAM, id, &[]);
-    let answer: Answer = peer.answer(id);
-    assert_eq!(answer.text().trim(), (BLOCKS * 16_384).to_string());
+    let response: Response = peer.response(id);
+    assert_eq!(response.text().trim(), (BLOCKS * 16_384).to_string());
     let grown = server.grown(before);
     assert!(
         grown < 3 * 1024 + MEMORY_STEPS,

@@ -79,9 +79,9 @@ const FLOODS: [(&str, Flood); 9] = [
 /// An attacker's connection, which reads what arrives and waits for nothing.
 fn attacker(port: u16) -> (Peer, TcpStream) {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody listens");
-    let patience = Some(Duration::from_millis(200));
+    let timeout = Some(Duration::from_millis(200));
     stream
-        .set_write_timeout(patience)
+        .set_write_timeout(timeout)
         .expect("it can be limited");
     let reader = stream.try_clone().expect("a second handle");
     (Peer::begin(stream, &[(INITIAL_WINDOW, 0)]), reader)
@@ -112,9 +112,9 @@ fn polite(server: &Server, time: Duration) -> (Duration, u64, usize) {
     let (begun, mut waited, mut held) = (Instant::now(), Vec::new(), 0);
     while begun.elapsed() < time {
         let asked = Instant::now();
-        let answer = peer.fetch("/");
+        let response = peer.fetch("/");
         waited.push(asked.elapsed());
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
         if waited.len() % 16 == 1 {
             held = held.max(server.status("RssAnon"));
         }
@@ -124,7 +124,7 @@ fn polite(server: &Server, time: Duration) -> (Duration, u64, usize) {
 }
 
 #[test]
-fn a_polite_client_is_answered_during_every_attack() {
+fn a_polite_client_is_served_during_every_attack() {
     let setup = Setup::new(&plain(
         "",
         "handle /large.bin {\n\troot * {folder}/www\n\tfile_server\n}\nrespond hello",
@@ -136,7 +136,7 @@ fn a_polite_client_is_answered_during_every_attack() {
         let mut peer = Peer::connect(server.port);
         let ids: Vec<u32> = (0..100).map(|_| peer.get("/large.bin")).collect();
         ids.into_iter()
-            .for_each(|id| assert_eq!(peer.answer(id).body.len(), 1 << 20));
+            .for_each(|id| assert_eq!(peer.response(id).body.len(), 1 << 20));
     }
     // Memory released between two attacks may be needed again without anything being held.
     let mut most = 0;
@@ -153,7 +153,7 @@ fn a_polite_client_is_answered_during_every_attack() {
                 thread::spawn(move || flood(port, make, &stop, &closed))
             })
             .collect();
-        let (slow, held, answered) = polite(&server, SIEGE);
+        let (slow, held, served) = polite(&server, SIEGE);
         stop.store(true, Ordering::Relaxed);
         attackers.into_iter().for_each(|thread| {
             thread.join().expect("no panic");
@@ -161,7 +161,7 @@ fn a_polite_client_is_answered_during_every_attack() {
         let ratio = slow.as_secs_f64() / calm.as_secs_f64();
         let closed = closed.load(Ordering::Relaxed);
         println!(
-            "{name}: {answered} answered, p99 {calm:?} -> {slow:?} ({ratio:.1}), {closed} closed, {before} -> {held} KiB"
+            "{name}: {served} answered, p99 {calm:?} -> {slow:?} ({ratio:.1}), {closed} closed, {before} -> {held} KiB"
         );
         assert!(
             held <= most + ATTACKERS as u64 * GROWTH_MAX + MEMORY_STEPS,

@@ -132,18 +132,18 @@ fn much_passes_a_tunnel_within_its_windows() {
         peer.send(DATA, 0, id, piece);
     }
     peer.send(DATA, END_STREAM, id, &[]);
-    let answer = peer.answer(id);
-    assert_eq!((answer.status, answer.ended), (200, true));
-    let start = answer
+    let response = peer.response(id);
+    assert_eq!((response.status, response.ended), (200, true));
+    let start = response
         .body
         .iter()
         .position(|byte| *byte == b'\n')
         .expect("a line")
         + 1;
     assert!(
-        answer.body[start..] == sent,
+        response.body[start..] == sent,
         "{} bytes",
-        answer.body.len() - start
+        response.body.len() - start
     );
 }
 
@@ -160,7 +160,7 @@ fn only_a_tunnel_is_a_success() {
         let mut asked = ASKED;
         asked[4].1 = path;
         let id = peer.begin_request(&asked);
-        assert_eq!(peer.answer(id).status, status, "{path}");
+        assert_eq!(peer.response(id).status, status, "{path}");
     }
 }
 
@@ -168,11 +168,11 @@ fn only_a_tunnel_is_a_success() {
 /// that would respond to anything with success returns 501, a reverse proxy 405, and an error stays what it is.
 #[test]
 fn a_plain_connect_leads_nowhere() {
-    let (tell, asked) = channel();
-    let tell = std::sync::Mutex::new(tell);
+    let (sender, asked) = channel();
+    let sender = std::sync::Mutex::new(sender);
     let upstream = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
-            let _ = tell.lock().expect("no panic").send(head[0].clone());
+            let _ = sender.lock().expect("no panic").send(head[0].clone());
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         }
     });
@@ -186,8 +186,8 @@ fn a_plain_connect_leads_nowhere() {
         let server = Server::start(&plain("", &site));
         let mut peer = Peer::connect(server.port);
         let id = peer.begin_request(&[(":method", "CONNECT"), (":authority", &to)]);
-        let answer = peer.answer(id);
-        assert_eq!((answer.status, answer.ended), (405, true), "{site}");
+        let response = peer.response(id);
+        assert_eq!((response.status, response.ended), (405, true), "{site}");
         // What would have gone through the tunnel is discarded, and the connection continues.
         peer.send(DATA, END_STREAM, id, b"GET / HTTP/1.1\r\n\r\n");
         assert!(peer.fetch("/missing").ended);
@@ -198,8 +198,8 @@ fn a_plain_connect_leads_nowhere() {
 
 #[test]
 fn a_client_that_goes_away_ends_its_tunnel() {
-    let (tell, told) = channel();
-    let tell = std::sync::Mutex::new(tell);
+    let (sender, received) = channel();
+    let sender = std::sync::Mutex::new(sender);
     let upstream = Upstream::start(move |mut wire| {
         let Some(_) = wire.head() else { return };
         wire.send(
@@ -207,7 +207,7 @@ fn a_client_that_goes_away_ends_its_tunnel() {
         );
         let mut rest = Vec::new();
         let _ = wire.reader.read_to_end(&mut rest);
-        let _ = tell.lock().expect("no panic").send(rest);
+        let _ = sender.lock().expect("no panic").send(rest);
     });
     let server = Server::start(&plain(
         "",
@@ -218,9 +218,9 @@ fn a_client_that_goes_away_ends_its_tunnel() {
     peer.frame_of(HEADERS).expect("an answer");
     peer.send(DATA, 0, id, b"some");
     peer.reset(id, 8);
-    let patience = std::time::Duration::from_secs(10);
-    let rest = told
-        .recv_timeout(patience)
+    let timeout = std::time::Duration::from_secs(10);
+    let rest = received
+        .recv_timeout(timeout)
         .expect("the upstream sees the end");
     assert!(b"some".starts_with(&rest), "{rest:?}");
 }

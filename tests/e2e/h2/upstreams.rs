@@ -58,13 +58,13 @@ fn echo(mut peer: Peer) {
             HEADERS => {
                 let timeout = value(&fields, "grpc-timeout");
                 let te = value(&fields, "te");
-                let answer = [
+                let response = [
                     (":status", "200"),
                     ("content-type", "application/grpc"),
                     ("x-timeout", timeout),
                     ("x-te", te),
                 ];
-                peer.head(frame.id, 0, &answer);
+                peer.head(frame.id, 0, &response);
             }
             DATA => peer.send(DATA, 0, frame.id, &frame.payload),
             _ => continue,
@@ -94,24 +94,24 @@ fn calls_of_grpc_pass_with_their_trailers_and_deadlines() {
     let mut peer = Peer::connect(server.port);
     let id = peer.begin_request(&call("/echo.Echo/Once"));
     peer.send(DATA, END_STREAM, id, &message("hello"));
-    let answer = peer.answer(id);
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.field("content-type"), Some("application/grpc"));
-    assert_eq!(answer.field("x-timeout"), Some("7S"));
-    assert_eq!(answer.field("x-te"), Some("trailers"));
-    assert_eq!(answer.field("content-length"), None);
-    assert_eq!(answer.body, message("hello"));
+    let response = peer.response(id);
+    assert_eq!(response.status, 200);
+    assert_eq!(response.field("content-type"), Some("application/grpc"));
+    assert_eq!(response.field("x-timeout"), Some("7S"));
+    assert_eq!(response.field("x-te"), Some("trailers"));
+    assert_eq!(response.field("content-length"), None);
+    assert_eq!(response.body, message("hello"));
     let expected = [("grpc-status", "0"), ("grpc-message", "fine")];
     let trailers = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    assert_eq!(answer.trailers, trailers);
+    assert_eq!(response.trailers, trailers);
     // A response of trailers only.
     let id = peer.begin_request(&call("/echo.Echo/Missing"));
-    let answer = peer.answer(id);
+    let response = peer.response(id);
     assert_eq!(
-        (answer.status, answer.field("grpc-status")),
+        (response.status, response.field("grpc-status")),
         (200, Some("12"))
     );
-    assert!(answer.ended && answer.body.is_empty());
+    assert!(response.ended && response.body.is_empty());
 }
 
 /// Each message arrives before the next one is sent: nothing is buffered on the way.
@@ -127,7 +127,7 @@ fn messages_go_both_ways_one_by_one() {
         assert_eq!((frame.id, frame.payload), (id, sent));
     }
     peer.send(DATA, END_STREAM, id, &[]);
-    assert_eq!(value(&peer.answer(id).trailers, "grpc-status"), "0");
+    assert_eq!(value(&peer.response(id).trailers, "grpc-status"), "0");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn kinds(mut peer: Peer, asked: &Mutex<HashMap<String, Fields>>) {
 }
 
 #[test]
-fn clients_of_http1_get_what_an_upstream_of_http2_answers() {
+fn http1_clients_get_responses_of_http2_upstreams() {
     let asked = Arc::new(Mutex::new(HashMap::new()));
     let seen = asked.clone();
     let backend = upstream(move |peer| kinds(peer, &seen));
@@ -259,7 +259,7 @@ fn clients_of_http1_get_what_an_upstream_of_http2_answers() {
 
 /// RFC 9113, section 6.8: streams after the last one named by a GOAWAY were not processed.
 #[test]
-fn no_request_is_lost_or_sent_twice_when_upstreams_say_goodbye() {
+fn no_request_is_lost_or_sent_twice_on_goaway() {
     let served = Arc::new(Mutex::new(HashMap::<String, usize>::new()));
     let counts = served.clone();
     let backend = upstream(move |mut peer| {
@@ -300,8 +300,8 @@ fn no_request_is_lost_or_sent_twice_when_upstreams_say_goodbye() {
                     let post = format!(
                         "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nbody"
                     );
-                    let answer = exchange(port, post);
-                    assert_eq!((answer.status, answer.text()), (200, path));
+                    let response = exchange(port, post);
+                    assert_eq!((response.status, response.text()), (200, path));
                 }
             })
         })
@@ -362,7 +362,7 @@ fn an_upload_goes_on_while_the_client_does_not_read() {
     }
     // At most the first 1,000 bytes were discarded above while waiting for window updates.
     peer.give_window(id, 1 << 20);
-    assert!(peer.answer(id).text().ends_with(&SIZE.to_string()));
+    assert!(peer.response(id).text().ends_with(&SIZE.to_string()));
 }
 
 /// Attack rows 17 to 22, from the upstream side: an upstream that floods, bombs or hangs yields a 502, and no other
@@ -429,7 +429,7 @@ fn bad_upstreams_of_http2_are_bad_gateways_and_hold_up_nobody() {
 
 /// A truncated body never looks complete.
 #[test]
-fn a_truncated_answer_of_http2_never_looks_complete() {
+fn a_truncated_http2_response_never_looks_complete() {
     let backend = upstream(|mut peer| {
         let Some(Frame { id, .. }) = peer.frame_of(HEADERS) else {
             return;
@@ -441,10 +441,10 @@ fn a_truncated_answer_of_http2_never_looks_complete() {
     let server = proxy(backend.port);
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(client.try_answer().is_err());
+    assert!(client.try_response().is_err());
     let mut peer = Peer::connect(server.port);
-    let answer = peer.fetch("/");
-    assert!(!answer.ended && answer.reset.is_some(), "{answer:?}");
+    let response = peer.fetch("/");
+    assert!(!response.ended && response.reset.is_some(), "{response:?}");
     // Nor does one that is longer or shorter than declared.
     let liar = upstream(|mut peer| {
         let Some(Frame { id, .. }) = peer.frame_of(HEADERS) else {
@@ -457,7 +457,12 @@ fn a_truncated_answer_of_http2_never_looks_complete() {
     let server = proxy(liar.port);
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert!(client.try_answer().is_ok_and(|answer| answer.status == 502) || client.is_closed());
+    assert!(
+        client
+            .try_response()
+            .is_ok_and(|response| response.status == 502)
+            || client.is_closed()
+    );
 }
 
 #[test]
@@ -481,7 +486,7 @@ fn websockets_go_to_upstreams_of_http2_in_http1() {
 
 /// Health checks, retries and `handle_response` work the same with every upstream protocol.
 #[test]
-fn checks_tries_and_handled_answers_work_over_http2() {
+fn health_checks_retries_and_handled_responses_work_over_http2() {
     let checks = Arc::new(AtomicUsize::new(0));
     let counted = checks.clone();
     let backend = upstream(move |mut peer| {
@@ -512,9 +517,9 @@ fn checks_tries_and_handled_answers_work_over_http2() {
         ),
     ));
     assert_eq!(ask(server.port, "/").text(), "served");
-    let answer = ask(server.port, "/moved");
+    let response = ask(server.port, "/moved");
     assert_eq!(
-        (answer.status, answer.text()),
+        (response.status, response.text()),
         (410, "handled 404".to_owned())
     );
     let count = || checks.load(Ordering::Relaxed);
@@ -542,8 +547,11 @@ fn content_of_another_length_is_one_request_upstream_at_most() {
         fields.push(("content-length", length));
         let id = peer.begin_request(&fields);
         peer.send(DATA, END_STREAM, id, content);
-        let answer = peer.answer(id);
-        assert!(answer.reset.is_some() || answer.status >= 400, "{answer:?}");
+        let response = peer.response(id);
+        assert!(
+            response.reset.is_some() || response.status >= 400,
+            "{response:?}"
+        );
     }
     assert_eq!(peer.fetch("/").status, 200);
     let whole = seen.load(Ordering::Relaxed);

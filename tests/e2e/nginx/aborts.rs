@@ -82,7 +82,7 @@ fn leave_while_it_stalls(server: &Server, seen: &Seen, count: usize) {
 }
 
 #[test]
-fn an_upstream_whose_answer_stalls_is_told_at_once_that_the_client_has_left() {
+fn a_disconnected_client_closes_a_stalled_upstream_response_at_once() {
     let (port, seen) = upstream();
     let conf = "
 events { worker_connections 100; }
@@ -110,7 +110,7 @@ fn the_same_holds_for_a_caddyfile() {
 
 /// With `proxy_ignore_client_abort` the upstream request continues until its response begins.
 #[test]
-fn an_upstream_goes_on_without_a_client_where_that_is_wanted() {
+fn ignore_client_abort_lets_the_upstream_finish() {
     let (port, seen) = upstream();
     let conf = "
 events { worker_connections 100; }

@@ -5,7 +5,7 @@ use crate::client::{Client, exchange};
 use crate::harness::{Server, eventually};
 use crate::upstream::Upstream;
 
-fn get(server: &Server, path: &str, fields: &str) -> crate::client::Answer {
+fn get(server: &Server, path: &str, fields: &str) -> crate::client::Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"),
@@ -13,7 +13,7 @@ fn get(server: &Server, path: &str, fields: &str) -> crate::client::Answer {
 }
 
 /// An upstream that returns the request line in a page.
-fn telling() -> Upstream {
+fn recording() -> Upstream {
     Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
             if wire.body(&head).is_none() {
@@ -24,13 +24,13 @@ fn telling() -> Upstream {
                 "/packed" => "Content-Encoding: br\r\n",
                 _ => "",
             };
-            let answer = format!(
+            let response = format!(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"x\"\r\n{coding}Transfer-Encoding: chunked\r\n\r\n\
                  {:x}\r\n[{}]\r\n0\r\n\r\n",
                 head[0].len() + 2,
                 head[0]
             );
-            if wire.try_send(answer).is_err() {
+            if wire.try_send(response).is_err() {
                 return;
             }
         }
@@ -38,8 +38,8 @@ fn telling() -> Upstream {
 }
 
 #[test]
-fn other_answers_stand_in_front_and_behind() {
-    let upstream = telling();
+fn addition_adds_responses_before_and_after() {
+    let upstream = recording();
     let lines = format!(
         "types {{ text/html html; text/plain txt; }} add_before_body /up/before; add_after_body /foot.html; gzip on; \
          location /up/ {{ proxy_pass http://127.0.0.1:{0}/; }} \
@@ -98,7 +98,7 @@ fn other_answers_stand_in_front_and_behind() {
     let mut client = Client::connect(server.port);
     client.send("POST /up/x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     assert_eq!(
-        client.answer().text(),
+        client.response().text(),
         format!("{before}[POST /x HTTP/1.1]<foot>")
     );
     client.send("HEAD /a.html HTTP/1.1\r\nHost: a\r\n\r\n");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::{setup, start};
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::harness::Server;
 use crate::upstream::Upstream;
 
@@ -21,7 +21,7 @@ sha:{PLAIN}the first line counts
 ";
 
 /// Requests `path` with `fields`, each with its line ending.
-fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Answer {
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Response {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: a.test\r\n{fields}Connection: close\r\n\r\n");
     exchange(server.port, request)
@@ -75,11 +75,15 @@ location = /login { auth_basic off; }
     for name in ["sha", "ssha", "apr1", "md5", "sha256", "sha512"] {
         // The second time the result is cached.
         for _ in 0..2 {
-            let answer = ask(&server, "GET", "/files/a", &basic(name, "secret"));
-            assert_eq!((answer.status, &*answer.text()), (200, "a file"), "{name}");
+            let response = ask(&server, "GET", "/files/a", &basic(name, "secret"));
+            assert_eq!(
+                (response.status, &*response.text()),
+                (200, "a file"),
+                "{name}"
+            );
         }
-        let answer = ask(&server, "GET", "/files/a", &basic(name, "Secret"));
-        assert_eq!(answer.status, 401, "{name}");
+        let response = ask(&server, "GET", "/files/a", &basic(name, "Secret"));
+        assert_eq!(response.status, 401, "{name}");
     }
     let plain = ask(&server, "GET", "/files/a", &basic("plain", "other"));
     assert_eq!(plain.status, 200);
@@ -89,12 +93,16 @@ location = /login { auth_basic off; }
         ("des", "secret"),
         ("", ""),
     ] {
-        let answer = ask(&server, "GET", "/files/a?who=me\"", &basic(name, password));
-        assert_eq!((answer.status, &*answer.text()), (401, "log in"), "{name}");
+        let response = ask(&server, "GET", "/files/a?who=me\"", &basic(name, password));
+        assert_eq!(
+            (response.status, &*response.text()),
+            (401, "log in"),
+            "{name}"
+        );
     }
-    let answer = ask(&server, "GET", "/files/a?who=me", "");
+    let response = ask(&server, "GET", "/files/a?who=me", "");
     assert_eq!(
-        answer.field("WWW-Authenticate"),
+        response.field("WWW-Authenticate"),
         Some("Basic realm=\"closed to me\"")
     );
     assert_eq!(ask(&server, "GET", "/off", "").text(), "open");
@@ -172,7 +180,7 @@ fn judge() -> Upstream {
         while let Some(head) = wire.head() {
             let _ = wire.body(&head);
             let text = head.join("\n");
-            let answer = match () {
+            let response = match () {
                 () if !text.starts_with("GET /judge HTTP/1.1\n") => "500 Wrong Request\r\n".to_owned(),
                 () if text.contains("Content-Length") => "500 With A Length\r\n".to_owned(),
                 () if text.contains("Cookie: in") => {
@@ -183,8 +191,8 @@ fn judge() -> Upstream {
                 () if text.contains("Cookie: broken") => "418 Teapot\r\n".to_owned(),
                 () => "401 Unauthorized\r\nWWW-Authenticate: Bearer a\r\nWWW-Authenticate: Basic realm=\"b\"\r\n".to_owned(),
             };
-            let answer = format!("HTTP/1.1 {answer}Content-Length: 4\r\n\r\nbody");
-            if wire.try_send(answer.as_bytes()).is_err() {
+            let response = format!("HTTP/1.1 {response}Content-Length: 4\r\n\r\nbody");
+            if wire.try_send(response.as_bytes()).is_err() {
                 return;
             }
         }
@@ -192,7 +200,7 @@ fn judge() -> Upstream {
 }
 
 #[test]
-fn another_location_says_who_may_come_in() {
+fn access_rules_apply_to_the_final_location() {
     let judge = judge();
     let echo = Upstream::echo();
     let lines = format!(
@@ -218,29 +226,29 @@ location /self {{ auth_request /self; }}
         echo.port, judge.port
     );
     let server = start(&lines, &[("static/a", "a"), ("self", "me")]);
-    let answer = ask(
+    let response = ask(
         &server,
         "POST",
         "/x?y=z",
         "Cookie: in\r\nContent-Length: 3\r\n\r\nabc",
     );
-    assert_eq!(answer.status, 200);
-    assert_eq!(answer.field("X-User"), Some("bob /x?y=z|200|kept"));
-    let text = answer.text();
+    assert_eq!(response.status, 200);
+    assert_eq!(response.field("X-User"), Some("bob /x?y=z|200|kept"));
+    let text = response.text();
     assert!(
         text.starts_with("POST /x?y=z HTTP/1.1") && text.ends_with("abc"),
         "{text}"
     );
     assert!(text.contains("X-User: bob /x?y=z"), "{text}");
-    let answer = ask(&server, "GET", "/x", "Cookie: out\r\n");
+    let response = ask(&server, "GET", "/x", "Cookie: out\r\n");
     assert_eq!(
-        (answer.status, answer.field("X-User")),
+        (response.status, response.field("X-User")),
         (403, Some("|403|kept"))
     );
     assert_eq!(ask(&server, "GET", "/x", "Cookie: broken\r\n").status, 500);
-    let answer = ask(&server, "GET", "/x", "");
-    assert_eq!(answer.status, 401);
-    let lower = answer.head.to_ascii_lowercase();
+    let response = ask(&server, "GET", "/x", "");
+    assert_eq!(response.status, 401);
+    let lower = response.head.to_ascii_lowercase();
     for challenge in ["bearer a", "basic realm=\"b\""] {
         let line = format!("www-authenticate: {challenge}\r\n");
         assert!(lower.contains(&line), "{lower}");

@@ -94,11 +94,11 @@ fn wait_until_sent(what: &str, count: &AtomicUsize, wanted: usize) {
 }
 
 /// The body of an echo.
-fn echoed(answer: &crate::client::Answer) -> (String, Vec<u8>) {
-    let end = answer.body.windows(2).position(|pair| pair == b"\n\n");
+fn echoed(response: &crate::client::Response) -> (String, Vec<u8>) {
+    let end = response.body.windows(2).position(|pair| pair == b"\n\n");
     let end = end.expect("the head that was asked with");
-    let head = String::from_utf8_lossy(&answer.body[..end]).into_owned();
-    (head, answer.body[end + 2..].to_vec())
+    let head = String::from_utf8_lossy(&response.body[..end]).into_owned();
+    (head, response.body[end + 2..].to_vec())
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn half_of_a_request_opens_no_connection_to_an_upstream() {
     assert_eq!(echo.connections(), 1, "that of the whole one");
     for client in &mut clients {
         client.send("-end");
-        assert!(client.answer().text().ends_with("\n\nhalf-end"));
+        assert!(client.response().text().ends_with("\n\nhalf-end"));
     }
 }
 
@@ -133,7 +133,7 @@ fn with_buffering_off_a_request_is_passed_on_as_it_comes() {
     let there = || echo.connections() == 1;
     eventually("a connection", there, || echo.connections().to_string());
     client.send("-end");
-    assert!(client.answer().text().ends_with("\n\nhalf-end"));
+    assert!(client.response().text().ends_with("\n\nhalf-end"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_long_request_waits_in_a_file_that_has_no_name() {
     wait_for_files(&server, 1);
     assert_eq!((names(&server), echo.connections()), (0, 0));
     client.send(&body[MIB..]);
-    let (head, came) = echoed(&client.answer());
+    let (head, came) = echoed(&client.response());
     assert!(head.contains("Content-Length: 2097152"), "{head}");
     assert!(came == body, "every byte in its place");
     wait_for_files(&server, 0);
@@ -198,7 +198,7 @@ fn a_request_beyond_the_limit_never_reaches_an_upstream() {
     for _ in 0..4 {
         client.send(&chunk);
     }
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.response().status, 413);
     assert_eq!(echo.connections(), 0);
 }
 
@@ -236,7 +236,7 @@ fn who_waits_to_be_asked_is_asked_before_the_upstream_is() {
     );
     assert_eq!(echo.connections(), 0);
     client.send("body");
-    let text = client.answer().text();
+    let text = client.response().text();
     assert!(
         text.ends_with("\n\nbody") && !text.contains("Expect"),
         "{text}"
@@ -267,7 +267,7 @@ fn the_next_upstream_gets_the_body_from_the_file() {
 }
 
 #[test]
-fn applications_are_told_the_length_of_long_chunked_requests() {
+fn applications_get_the_content_length_of_long_chunked_requests() {
     let application = Upstream::start(|mut wire| {
         if let Some(asked) = read_scgi(&mut wire) {
             let text = format!("{}", asked.body.len());
@@ -302,7 +302,10 @@ fn a_client_that_reads_nothing_does_not_occupy_the_upstream() {
     assert_eq!(names(&server), 0);
     let expected = content(LONG);
     for mut client in clients {
-        assert!(client.answer().body == expected, "every byte in its place");
+        assert!(
+            client.response().body == expected,
+            "every byte in its place"
+        );
     }
     wait_for_files(&server, 0);
 }
@@ -319,7 +322,7 @@ fn nor_does_one_of_http2() {
     peer.give_window(0, 1 << 30);
     peer.give_window(id, 1 << 30);
     assert!(
-        peer.answer(id).body == content(LONG),
+        peer.response(id).body == content(LONG),
         "every byte in its place"
     );
     wait_for_files(&server, 0);
@@ -337,7 +340,7 @@ fn filters_let_the_upstream_go_as_well() {
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     wait_until_sent("the upstream is done", &served, 1);
     assert!(
-        client.answer().body == content(LONG),
+        client.response().body == content(LONG),
         "every byte in its place"
     );
     // A client limited to one byte a second.
@@ -367,10 +370,10 @@ fn where_nothing_may_wait_the_upstream_does() {
         });
         assert_eq!(temp_files(&server), 0, "{path}");
         assert_eq!(served.load(Ordering::SeqCst), count, "{path}");
-        let answer = client.answer();
-        assert!(answer.body == content(LONG), "{path}");
+        let response = client.response();
+        assert!(response.body == content(LONG), "{path}");
         assert_eq!(
-            answer.field("X-Accel-Buffering"),
+            response.field("X-Accel-Buffering"),
             None,
             "it is for the server"
         );
@@ -410,7 +413,7 @@ fn a_response_that_breaks_off_is_never_whole() {
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_for_files(&server, 1);
-    assert!(client.try_answer().is_err(), "half of it is all there is");
+    assert!(client.try_response().is_err(), "half of it is all there is");
     wait_for_files(&server, 0);
 }
 
@@ -440,7 +443,7 @@ fn on_a_full_disk_bodies_go_on_without_files() {
         sent.load(Ordering::SeqCst).to_string()
     });
     assert!(
-        client.answer().body == content(LONG),
+        client.response().body == content(LONG),
         "every byte in its place"
     );
 }
@@ -477,7 +480,7 @@ fn a_reload_leaves_waiting_bodies_alone() {
     let is_new = || crate::client::ask(server.port, "/new").status == 204;
     eventually("the new configuration", is_new, String::new);
     client.send(&body[MIB / 2..]);
-    assert!(echoed(&client.answer()).1 == body);
+    assert!(echoed(&client.response()).1 == body);
 }
 
 #[test]
@@ -513,7 +516,7 @@ fn with_a_folder_bodies_of_a_caddyfile_wait_in_files() {
     wait_for_files(&server, 1);
     assert_eq!(echo.connections(), 0);
     client.send(&body[MIB / 2..]);
-    assert!(echoed(&client.answer()).1 == body);
+    assert!(echoed(&client.response()).1 == body);
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     wait_until_sent("the upstream is done", &served, 1);

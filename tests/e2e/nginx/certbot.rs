@@ -7,7 +7,7 @@ use pki_types::CertificateDer;
 use rustls::version::TLS13;
 
 use super::prefix::Prefix;
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::harness::{eventually, free_port, run_to_end, text};
 use crate::tls;
 
@@ -74,7 +74,7 @@ impl Site {
         self.ctl(&["-s", "reload"]);
     }
 
-    fn get(&self, path: &str) -> Answer {
+    fn get(&self, path: &str) -> Response {
         exchange(
             self.prefix.port,
             format!("GET {path} HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n"),

@@ -25,14 +25,17 @@ fn start(lines: &str) -> Server {
 }
 
 /// Media type, length and body.
-fn told(server: &Server, path: &str, fields: &str) -> (String, Option<String>, Vec<u8>) {
-    let answer = exchange(
+fn fetch(server: &Server, path: &str, fields: &str) -> (String, Option<String>, Vec<u8>) {
+    let response = exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"),
     );
-    let media_type = answer.field("Content-Type").unwrap_or_default().to_owned();
-    let length = answer.field("Content-Length").map(str::to_owned);
-    (media_type, length, answer.body)
+    let media_type = response
+        .field("Content-Type")
+        .unwrap_or_default()
+        .to_owned();
+    let length = response.field("Content-Length").map(str::to_owned);
+    (media_type, length, response.body)
 }
 
 #[test]
@@ -43,45 +46,45 @@ fn files_are_sent_in_another_encoding() {
          location /k/ { alias {folder}/www/; source_charset utf-8; charset koi8-r; } \
          location /no/ { alias {folder}/www/; set $to nope; source_charset koi8-r; charset $to; }",
     );
-    let (media_type, _, body) = told(&server, "/u/k.html", "");
+    let (media_type, _, body) = fetch(&server, "/u/k.html", "");
     assert_eq!(media_type, "text/html; charset=utf-8");
     assert_eq!(body, UTF.as_bytes());
-    let (media_type, length, body) = told(&server, "/w/k.html", "");
+    let (media_type, length, body) = fetch(&server, "/w/k.html", "");
     assert_eq!(
         (&*media_type, length.as_deref()),
         ("text/html; charset=windows-1251", Some("6"))
     );
     assert_eq!(body, WIN);
-    let (_, length, body) = told(&server, "/w/k.html", "Range: bytes=1-2\r\n");
+    let (_, length, body) = fetch(&server, "/w/k.html", "Range: bytes=1-2\r\n");
     assert_eq!((length.as_deref(), &body[..]), (Some("2"), &WIN[1..3]));
     // A range would start at another position if the length changes.
-    let (_, _, body) = told(&server, "/u/k.html", "Range: bytes=1-2\r\n");
+    let (_, _, body) = fetch(&server, "/u/k.html", "Range: bytes=1-2\r\n");
     assert_eq!(body, UTF.as_bytes());
-    let (_, _, body) = told(&server, "/k/u.html", "");
+    let (_, _, body) = fetch(&server, "/k/u.html", "");
     assert_eq!(body, [KOI, b" &#233;<"].concat());
-    let (_, _, body) = told(&server, "/k/long.html", "");
+    let (_, _, body) = fetch(&server, "/k/long.html", "");
     assert!(body == KOI.repeat(50_000), "{} bytes", body.len());
-    let (media_type, _, body) = told(&server, "/no/k.html", "");
+    let (media_type, _, body) = fetch(&server, "/no/k.html", "");
     assert_eq!((&*media_type, &body[..]), ("text/html", KOI));
     let log = || server.folder.read("e.log");
-    let told = "no \"charset_map\" between the charsets \"koi8-r\" and \"nope\"";
-    eventually("the log is told", || log().contains(told), log);
+    let message = "no \"charset_map\" between the charsets \"koi8-r\" and \"nope\"";
+    eventually("the log is told", || log().contains(message), log);
 }
 
 #[test]
-fn upstreams_say_which_encoding_their_answers_have() {
-    let answering = |fields: &str| {
+fn upstream_responses_declare_their_charset() {
+    let responding = |fields: &str| {
         let head = format!(
             "HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n",
             KOI.len()
         );
-        Upstream::answering([head.as_bytes(), KOI].concat())
+        Upstream::responding([head.as_bytes(), KOI].concat())
     };
-    let plain = answering("Content-Type: text/html\r\n");
-    let said = answering("Content-Type: text/html; charset=KOI8-R\r\n");
-    let other = answering("Content-Type: text/html; charset=other\r\n");
-    let wants = answering("Content-Type: text/html\r\nX-Accel-Charset: windows-1251\r\n");
-    let odd = answering("Content-Type: text/html\r\nX-Accel-Charset: nope\r\n");
+    let plain = responding("Content-Type: text/html\r\n");
+    let said = responding("Content-Type: text/html; charset=KOI8-R\r\n");
+    let other = responding("Content-Type: text/html; charset=other\r\n");
+    let wants = responding("Content-Type: text/html\r\nX-Accel-Charset: windows-1251\r\n");
+    let odd = responding("Content-Type: text/html\r\nX-Accel-Charset: nope\r\n");
     let pass = |name: &str, upstream: &Upstream, lines: &str| {
         format!(
             "location /{name} {{ proxy_pass http://127.0.0.1:{}; {lines} }}\n",
@@ -113,7 +116,7 @@ fn upstreams_say_which_encoding_their_answers_have() {
         ("/ignored", "text/html; charset=utf-8", KOI),
         ("/odd", "text/html", KOI),
     ] {
-        let (found, _, text) = told(&server, path, "");
+        let (found, _, text) = fetch(&server, path, "");
         assert_eq!((&*found, &text[..]), (media_type, body), "{path}");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::setup;
 use crate::client::Client;
 use crate::harness::{Server, eventually};
-use crate::upstream::{Upstream, answer, dead};
+use crate::upstream::{Upstream, dead, respond};
 
 fn start(groups: &str, lines: &str) -> Server {
     setup(&format!(
@@ -20,7 +20,7 @@ const SLOW: Duration = Duration::from_secs(2);
 
 #[test]
 fn slow_servers_get_fewer_requests() {
-    let fast = || Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfast");
+    let fast = || Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfast");
     let slow_head = Upstream::start(|mut wire| {
         while wire.head().is_some() {
             sleep(SLOW);
@@ -82,7 +82,7 @@ fn with_sessions(name: &'static str) -> Upstream {
 }
 
 #[test]
-fn sessions_are_learned_from_answers() {
+fn sticky_learn_reads_sessions_from_responses() {
     let (a, b) = (with_sessions("a"), with_sessions("b"));
     let servers = format!("server 127.0.0.1:{}; server 127.0.0.1:{};", a.port, b.port);
     let learn = "sticky learn create=$upstream_cookie_sid lookup=$arg_sid lookup=$cookie_sid";
@@ -97,7 +97,7 @@ fn sessions_are_learned_from_answers() {
         let mut client = Client::connect(server.port);
         let mut get = |cookie: &str| {
             client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{cookie}\r\n"));
-            client.answer().text()
+            client.response().text()
         };
         let first = [get(""), get("")];
         assert_eq!(first, ["a", "b"], "{path}: they take turns");
@@ -117,15 +117,15 @@ fn sessions_are_learned_from_answers() {
     let mut client = Client::connect(server.port);
     for _ in 0..3 {
         client.send("GET /end?sid=b1 HTTP/1.1\r\nHost: a\r\nCookie: SID=a1\r\n\r\n");
-        assert_eq!(client.answer().text(), "b");
+        assert_eq!(client.response().text(), "b");
     }
 }
 
 #[test]
-fn variables_tell_bytes_cookies_and_hidden_fields_of_servers() {
-    const ANSWER: &str = "HTTP/1.1 200 OK\r\nX-Hidden: secret\r\nServer: own\r\nSet-Cookie: a=1; Path=/\r\n\
+fn upstream_variables_hold_bytes_cookies_and_hidden_headers() {
+    const RESPONSE: &str = "HTTP/1.1 200 OK\r\nX-Hidden: secret\r\nServer: own\r\nSet-Cookie: a=1; Path=/\r\n\
                           Set-Cookie: Bee = 2 ; Secure\r\nContent-Length: 5\r\n\r\nhello";
-    let good = Upstream::answering(ANSWER);
+    let good = Upstream::responding(RESPONSE);
     let gone = dead();
     let groups = format!(
         "log_format all '$upstream_bytes_sent|$upstream_bytes_received|$upstream_cookie_a|$upstream_cookie_bee|\
@@ -140,10 +140,10 @@ fn variables_tell_bytes_cookies_and_hidden_fields_of_servers() {
     );
     let mut client = Client::connect(server.port);
     client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-    let answer = client.answer();
-    assert_eq!(answer.text(), "hello");
-    assert_eq!(answer.field("X-Seen"), Some("secret"));
-    assert_eq!(answer.field("X-Hidden"), None);
+    let response = client.response();
+    assert_eq!(response.text(), "hello");
+    assert_eq!(response.field("X-Seen"), Some("secret"));
+    assert_eq!(response.field("X-Hidden"), None);
     let read = || server.folder.read("all.log");
     eventually("a line", || read().lines().count() == 1, read);
     let log = read();
@@ -151,17 +151,17 @@ fn variables_tell_bytes_cookies_and_hidden_fields_of_servers() {
     // The upstream receives what the client sent: line, host, length and body.
     let sent = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc".len();
     assert_eq!(parts[0], format!("0, {sent}"), "{log}");
-    assert_eq!(parts[1], format!("0, {}", ANSWER.len()), "{log}");
+    assert_eq!(parts[1], format!("0, {}", RESPONSE.len()), "{log}");
     assert_eq!(parts[2..7], ["1", "2", "-", "secret", "own"], "{log}");
 }
 
 #[test]
-fn variables_tell_what_stands_behind_answers() {
+fn upstream_trailer_variables_hold_the_trailers() {
     let good = Upstream::start(|mut wire| {
         let text: &[u8] =
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
                             5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n";
-        while answer(&mut wire, text).is_some() {}
+        while respond(&mut wire, text).is_some() {}
     });
     let server = start(
         "log_format all '$upstream_trailer_x_sum|$sent_trailer_x_sum|$sent_trailer_x_own|$upstream_bytes_received';",

@@ -38,7 +38,7 @@ fn a_body_may_pause_for_as_long_as_its_location_says() {
     assert!(quick.is_closed(), "nothing is said");
     for client in [&mut patient, &mut sent_on] {
         client.send("cd");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
 }
 
@@ -58,9 +58,9 @@ fn connections_wait_for_another_request_as_their_location_says() {
     let mut short = Client::connect(server.port);
     assert_eq!(short.get("/short").field("connection"), None);
     assert!(short.is_closed());
-    let told = long.get("/told");
-    assert_eq!(told.field("keep-alive"), Some("timeout=20"));
-    assert_eq!(told.field("connection"), Some("keep-alive"));
+    let response = long.get("/told");
+    assert_eq!(response.field("keep-alive"), Some("timeout=20"));
+    assert_eq!(response.field("connection"), Some("keep-alive"));
     let mut client = Client::connect(server.port);
     assert_eq!(client.get("/none").field("connection"), Some("close"));
     assert!(client.is_closed());
@@ -86,11 +86,11 @@ fn connections_wait_for_another_request_as_their_location_says() {
         client.send(format!(
             "GET /safari HTTP/1.1\r\nHost: a\r\nUser-Agent: {agent}\r\n\r\n"
         ));
-        assert_eq!(client.answer().field("connection"), expected, "{agent}");
+        assert_eq!(client.response().field("connection"), expected, "{agent}");
     }
     let post = "POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nUser-Agent: x (compatible; MSIE 6.0; y)\r\n\r\n";
     long.send(post);
-    assert_eq!(long.answer().field("connection"), Some("close"));
+    assert_eq!(long.response().field("connection"), Some("close"));
 }
 
 /// A client that does not read has the location's timeout; with `reset_timedout_connection` it does not get what was
@@ -194,9 +194,9 @@ fn connections_linger_as_their_location_says() {
         client.set_nodelay(true).expect("it can be set");
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         client.write_all(request.as_bytes()).expect("it is sent");
-        let mut answer = Vec::new();
-        client.read_to_end(&mut answer).expect("an answer");
-        assert!(answer.starts_with(b"HTTP/1.1 200"), "{path}");
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).expect("an answer");
+        assert!(response.starts_with(b"HTTP/1.1 200"), "{path}");
         client
     };
     let mut always = ended("/always");
@@ -232,7 +232,7 @@ fn fields_with_odd_names_are_left_out() {
             b"\r\nX-B: 2\r\n\r\n",
         ];
         client.send(head.concat());
-        client.answer()
+        client.response()
     };
     let odd = [
         &b"X[1]: y"[..],
@@ -242,9 +242,9 @@ fn fields_with_odd_names_are_left_out() {
         b"{: y",
     ];
     for field in odd {
-        let answer = asked(&server, field);
-        assert_eq!(answer.status, 200);
-        let seen = answer.text();
+        let response = asked(&server, field);
+        assert_eq!(response.status, 200);
+        let seen = response.text();
         assert!(
             seen.contains("X-A: 1") && seen.contains("X-B: 2") && !seen.contains(": y"),
             "{seen}"

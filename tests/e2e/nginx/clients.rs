@@ -112,7 +112,7 @@ server { listen 127.0.0.1:{tls} ssl; server_name listed.test; ssl_verify_client 
 "#;
 
 #[test]
-fn clients_have_to_show_what_their_server_wants() {
+fn clients_need_the_certificate_that_their_server_requires() {
     let site = site(SERVERS);
     let page = |text: &str| {
         format!(
@@ -156,7 +156,7 @@ fn clients_have_to_show_what_their_server_wants() {
 }
 
 #[test]
-fn what_a_certificate_says_is_there_as_nginx_writes_it() {
+fn certificate_variables_have_nginxs_format() {
     let site = site(SERVERS);
     let (status, body) = site.get(&["client"], "on.test");
     assert_eq!(status, 200);
@@ -177,8 +177,8 @@ fn what_a_certificate_says_is_there_as_nginx_writes_it() {
     for only_old in [false, true] {
         let client = site.client(&["revoked"], only_old);
         for _ in 0..3 {
-            let answer = site.ask(&client, "listed.test", "listed.test", "/");
-            assert_eq!(answer.1, "why FAILED:certificate revoked", "{only_old}");
+            let response = site.ask(&client, "listed.test", "listed.test", "/");
+            assert_eq!(response.1, "why FAILED:certificate revoked", "{only_old}");
         }
     }
 }
@@ -194,10 +194,10 @@ fn who_shook_hands_with_another_server_is_turned_away_where_certificates_count()
         "open SUCCESS"
     );
     // An unknown name uses the default server, whose handshake did not request a certificate.
-    let answer = site.ask(&client, "nobody.test", "on.test", "/");
+    let response = site.ask(&client, "nobody.test", "on.test", "/");
     assert!(
-        answer.1.contains("No required SSL certificate"),
-        "{answer:?}"
+        response.1.contains("No required SSL certificate"),
+        "{response:?}"
     );
 }
 
@@ -212,23 +212,23 @@ fn plain_http_where_tls_is_spoken_gets_a_page_that_may_be_another() {
         let request = format!("GET /q?a=b HTTP/1.1\r\nHost: {host}\r\n\r\n");
         exchange(site.port, request)
     };
-    let answer = plain("a.test");
-    assert_eq!(answer.status, 400);
-    assert_eq!(answer.field("connection"), Some("close"));
+    let response = plain("a.test");
+    assert_eq!(response.status, 400);
+    assert_eq!(response.field("connection"), Some("close"));
     assert!(
-        answer
+        response
             .text()
             .contains("<center>The plain HTTP request was sent to HTTPS port</center>")
     );
-    let answer = plain("b.test");
-    assert_eq!(answer.status, 301);
+    let response = plain("b.test");
+    assert_eq!(response.status, 301);
     let location = format!("https://b.test:{}/q?a=b", site.port);
-    assert_eq!(answer.field("location"), Some(location.as_str()));
+    assert_eq!(response.field("location"), Some(location.as_str()));
     assert_eq!(site.get(&[], "b.test"), (200, "https".to_owned()));
     // Without TLS these variables are empty.
-    let answer = exchange(
+    let response = exchange(
         site.server.port,
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     );
-    assert_eq!(answer.text(), "[][]");
+    assert_eq!(response.text(), "[][]");
 }

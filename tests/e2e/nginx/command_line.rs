@@ -9,7 +9,7 @@ use crate::client::{Client, ask};
 use crate::harness::{Folder, Setup, eventually, finish, run_to_end, text};
 
 #[test]
-fn versions_and_wrong_switches_are_told_as_nginx_tells_them() {
+fn versions_and_invalid_switches_are_reported_in_nginxs_wording() {
     let folder = Folder::new();
     let said = |words: &[&str]| {
         let mut all = vec!["nginx"];
@@ -92,7 +92,7 @@ fn mistakes_end_with_the_line_that_programs_look_for() {
 }
 
 #[test]
-fn a_signal_for_nobody_is_refused() {
+fn a_signal_without_a_process_is_refused() {
     let prefix = Prefix::new();
     let pid = prefix.folder.path().join("logs/nginx.pid");
     let pid = pid.display();
@@ -124,7 +124,7 @@ fn a_signal_for_nobody_is_refused() {
 }
 
 #[test]
-fn it_serves_in_the_background_until_it_is_told_to_stop() {
+fn it_serves_in_the_background_until_a_stop_signal() {
     let prefix = Prefix::new();
     assert_eq!(prefix.said(&[]), (Some(0), String::new()));
     // It serves when the command returns, and its PID file exists.
@@ -192,7 +192,7 @@ fn logs_are_opened_again() {
 
 #[test]
 fn quit_waits_for_requests_and_term_does_not() {
-    for (signals, answers) in [
+    for (signals, responses) in [
         (&[Signal::Quit][..], true),
         (&[Signal::Terminate], false),
         (&[Signal::Quit, Signal::Terminate], false),
@@ -209,7 +209,7 @@ fn quit_waits_for_requests_and_term_does_not() {
         let conf = SITE.replace("error_log logs/error.log notice;\n", "");
         setup
             .folder()
-            .write("nginx.conf", setup.fill(&conf.replace("{answer}", "one")));
+            .write("nginx.conf", setup.fill(&conf.replace("{response}", "one")));
         let mut server = setup.start();
         let mut slow = Client::connect(server.port);
         slow.send("GET / HTTP/1.1\r\nHost: local");
@@ -221,9 +221,9 @@ fn quit_waits_for_requests_and_term_does_not() {
                 server.wait_for_words("stopping");
             }
         }
-        if answers {
+        if responses {
             slow.send("host\r\n\r\n");
-            assert_eq!(slow.answer().status, 200);
+            assert_eq!(slow.response().status, 200);
         }
         assert_eq!(server.wait_for_end().code(), Some(0));
         let path = server.folder.path().join("logs/nginx.pid");
@@ -259,7 +259,7 @@ fn a_log_that_cannot_be_opened_is_an_alert() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_before_anybody_returns() {
+fn a_port_in_use_is_reported_before_the_command_returns() {
     let prefix = Prefix::new();
     let taken = TcpListener::bind(("127.0.0.1", prefix.port)).expect("it is free");
     let (code, said) = prefix.said(&[]);
@@ -277,7 +277,7 @@ fn a_port_that_is_taken_is_told_before_anybody_returns() {
 
 /// The messages in the error log that people and programs look for.
 #[test]
-fn the_life_of_the_process_is_told_as_nginx_tells_it() {
+fn the_process_lifecycle_is_logged_in_nginxs_wording() {
     let prefix = Prefix::new();
     assert_eq!(prefix.said(&["-e", "logs/early.log"]).0, Some(0));
     let pid = prefix.pid().expect("it serves");
@@ -295,8 +295,8 @@ fn the_life_of_the_process_is_told_as_nginx_tells_it() {
         eventually(order, has_come, errors);
     }
     prefix.wait_for_end(pid);
-    let told = errors();
-    let mut rest = told.as_str();
+    let log = errors();
+    let mut rest = log.as_str();
     for line in [
         "[notice] PID#PID: nginx/1.",
         "OS: Linux ",
@@ -312,7 +312,7 @@ fn the_life_of_the_process_is_told_as_nginx_tells_it() {
     ] {
         let line = line.replace("PID#PID", &format!("{pid}#{pid}"));
         let at = rest.find(&line);
-        rest = &rest[at.unwrap_or_else(|| panic!("no {line} in its place in {told}"))..];
+        rest = &rest[at.unwrap_or_else(|| panic!("no {line} in its place in {log}"))..];
     }
     let early = prefix.folder.read("logs/early.log");
     assert_eq!(
@@ -320,5 +320,5 @@ fn the_life_of_the_process_is_told_as_nginx_tells_it() {
         3,
         "{early}"
     );
-    assert!(!told.contains("signal process started"), "{told}");
+    assert!(!log.contains("signal process started"), "{log}");
 }

@@ -1,9 +1,9 @@
 //! `worker_connections`: the behaviour at the limit is that of nginx. The numbers for six hundred clients are those of
-//! nginx 1.22; `tests/peer/nginx_crowd.rs` compares them again.
+//! nginx 1.22; `tests/peer/nginx_connection_slots.rs` compares them again.
 
 use super::setup;
 use crate::client::ask;
-use crate::doubles::crowd::{Fate, Holding, count, fate, gather};
+use crate::doubles::client_load::{Fate, Holding, count, fate, gather};
 use crate::harness::{Server, eventually};
 
 /// A server with this many connection slots, and an upstream that responds on demand.
@@ -34,27 +34,27 @@ location = /kept { proxy_pass http://kept; proxy_http_version 1.1; proxy_set_hea
 
 /// One listening socket and the channel between worker and master use a slot each.
 #[test]
-fn of_six_hundred_clients_as_many_are_answered_as_with_nginx() {
+fn as_many_of_600_clients_are_served_as_by_nginx() {
     let (server, _) = start(512);
-    let crowd = gather(server.port, 600, "/rated", None);
-    assert_eq!(count(&crowd, Fate::Answered(200)), 510);
-    assert_eq!(count(&crowd, Fate::Gone), 90);
+    let clients = gather(server.port, 600, "/rated", None);
+    assert_eq!(count(&clients, Fate::Responded(200)), 510);
+    assert_eq!(count(&clients, Fate::Gone), 90);
     let errors = || server.folder.read("error.log");
     let alert = "512 worker_connections are not enough\n";
-    let is_told = || errors().contains(" [alert] ") && errors().contains(alert);
-    eventually("the alert", is_told, errors);
+    let is_logged = || errors().contains(" [alert] ") && errors().contains(alert);
+    eventually("the alert", is_logged, errors);
 }
 
 #[test]
 fn a_proxied_client_takes_two_places() {
     let (server, holding) = start(512);
-    let mut crowd = gather(server.port, 600, "/held", Some(&holding));
-    assert_eq!(count(&crowd, Fate::Waits), 255);
-    assert_eq!(count(&crowd, Fate::Gone), 345);
+    let mut clients = gather(server.port, 600, "/held", Some(&holding));
+    assert_eq!(count(&clients, Fate::Waits), 255);
+    assert_eq!(count(&clients, Fate::Gone), 345);
     holding.free();
-    for (stream, known) in &mut crowd {
+    for (stream, known) in &mut clients {
         if *known == Fate::Waits {
-            assert_eq!(fate(stream, || false), Fate::Answered(200));
+            assert_eq!(fate(stream, || false), Fate::Responded(200));
         }
     }
     // All slots but those of the clients are free again.
@@ -64,12 +64,12 @@ fn a_proxied_client_takes_two_places() {
 #[test]
 fn idle_clients_make_room() {
     let (server, _) = start(64);
-    let crowd = gather(server.port, 600, "/", None);
-    assert_eq!(count(&crowd, Fate::Answered(200)), 600);
+    let clients = gather(server.port, 600, "/", None);
+    assert_eq!(count(&clients, Fate::Responded(200)), 600);
     let errors = || server.folder.read("error.log");
     let warning = "64 worker_connections are not enough, reusing connections\n";
-    let is_told = || errors().contains(" [warn] ") && errors().contains(warning);
-    eventually("the warning", is_told, errors);
+    let is_logged = || errors().contains(" [warn] ") && errors().contains(warning);
+    eventually("the warning", is_logged, errors);
     assert!(!errors().contains("[alert]"), "{}", errors());
 }
 
@@ -87,16 +87,16 @@ fn clients_that_ask_for_nothing_make_room() {
 #[test]
 fn a_request_without_a_place_upstream_fails() {
     let (server, holding) = start(2 + 7);
-    let crowd = gather(server.port, 4, "/held", Some(&holding));
-    let fates: Vec<Fate> = crowd.iter().map(|(_, fate)| *fate).collect();
+    let clients = gather(server.port, 4, "/held", Some(&holding));
+    let fates: Vec<Fate> = clients.iter().map(|(_, fate)| *fate).collect();
     assert_eq!(
         fates,
-        [Fate::Waits, Fate::Waits, Fate::Waits, Fate::Answered(500)]
+        [Fate::Waits, Fate::Waits, Fate::Waits, Fate::Responded(500)]
     );
     let errors = || server.folder.read("error.log");
-    let told =
+    let message =
         "9 worker_connections are not enough while connecting to upstream, client: 127.0.0.1";
-    eventually("the error", || errors().contains(told), errors);
+    eventually("the error", || errors().contains(message), errors);
 }
 
 /// An idle upstream connection is closed in favour of a client.
@@ -107,6 +107,6 @@ fn kept_connections_to_upstreams_make_room() {
     for _ in 0..2 {
         assert_eq!(ask(server.port, "/kept").status, 200);
     }
-    let crowd = gather(server.port, 4, "/rated", None);
-    assert_eq!(count(&crowd, Fate::Answered(200)), 4);
+    let clients = gather(server.port, 4, "/rated", None);
+    assert_eq!(count(&clients, Fate::Responded(200)), 4);
 }

@@ -4,7 +4,7 @@ use super::start;
 use crate::client::Client;
 
 #[test]
-fn counts_and_a_picture_are_answered_by_the_server() {
+fn stub_status_and_empty_gif_respond() {
     let lines = "location = /status { stub_status; } location = /dot.gif { empty_gif; } \
                  location /counts { return 200 \"$connections_active $connections_writing $connections_waiting $connection_requests\"; }";
     let server = start(lines, &[]);
@@ -40,9 +40,9 @@ fn counts_and_a_picture_are_answered_by_the_server() {
         (43, Some("image/gif"))
     );
     client.send("GET /dot.gif HTTP/1.1\r\nHost: a\r\nIf-Modified-Since: Mon, 28 Sep 1970 06:00:00 GMT\r\n\r\n");
-    assert_eq!(client.answer().status, 304);
+    assert_eq!(client.response().status, 304);
     client.send("POST /dot.gif HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(client.answer().status, 405);
+    assert_eq!(client.response().status, 405);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn folders_dates_and_ranges_are_as_the_file_says() {
     );
     let mut asked = |path: &str, field: &str| {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n"));
-        client.answer()
+        client.response()
     };
     let none = asked("/none", "Range: bytes=1-2");
     assert_eq!((none.status, none.field("Accept-Ranges")), (200, None));

@@ -8,16 +8,16 @@ use crate::upstream::Upstream;
 /// Capture groups in `proxy_redirect`.
 #[test]
 fn redirects_of_upstreams_are_changed_by_patterns() {
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.1 302 Found\r\nLocation: http://IN.test/a/b\r\nContent-Length: 0\r\n\r\n",
     );
     let lines = format!(
         "location / {{ proxy_pass http://127.0.0.1:{}; proxy_redirect ~*^http://in\\.test/(.*)$ https://out.test/$1?x=$host; }}",
         upstream.port
     );
-    let answer = start(&lines, &[]).ask("/");
+    let response = start(&lines, &[]).ask("/");
     assert_eq!(
-        answer.field("Location"),
+        response.field("Location"),
         Some("https://out.test/a/b?x=localhost")
     );
 }
@@ -71,9 +71,9 @@ fn fields_go_by_the_status_of_the_error() {
         "error_page 404 /page;\nlocation = /page {{ add_header X-Good 1; add_header X-All 1 always; proxy_pass http://127.0.0.1:{}; }}",
         upstream.port
     );
-    let answer = start(&lines, &[]).ask("/none");
-    assert_eq!((answer.status, answer.field("X-Good")), (404, None));
-    assert_eq!(answer.field("X-All"), Some("1"));
+    let response = start(&lines, &[]).ask("/none");
+    assert_eq!((response.status, response.field("X-Good")), (404, None));
+    assert_eq!(response.field("X-All"), Some("1"));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn fields_with_odd_names_do_not_count() {
 
 /// `sluice lint` exits with 1 if it finds anything, and reports each location.
 #[test]
-fn lint_tells_places() {
+fn lint_reports_locations() {
     let folder = Folder::new();
     let conf = "worker_processes auto;\nevents { worker_connections 10000; }\nhttp {\n types { text/html html; }\n server {\n  listen 80;\n  location /f { alias /srv/f/; }\n }\n}\n";
     folder.write("nginx.conf", conf);

@@ -148,7 +148,7 @@ fn the_log_says_how_requests_end_as_that_of_nginx() {
         client.send(sent);
         match then {
             Then::Reads => {
-                let _ = client.try_answer();
+                let _ = client.try_response();
             }
             Then::Leaves => await_asked(&asked, "/up"),
             Then::LeavesAtOnce => {}
@@ -169,7 +169,7 @@ fn the_log_says_how_requests_end_as_that_of_nginx() {
 
 /// A client that is rejected or too slow receives what nginx sends, which is nothing or a configured page.
 #[test]
-fn what_is_said_to_such_clients_is_what_nginx_says() {
+fn such_clients_get_nginxs_pages() {
     let (server, _asked) = server();
     for late in ["GET / HTT", CASES[2].0, CASES[3].0] {
         let mut client = Client::connect(server.port);
@@ -178,21 +178,21 @@ fn what_is_said_to_such_clients_is_what_nginx_says() {
     }
     let mut client = Client::connect(server.port);
     client.send("GET / HTTP/1.1\r\nHost: a\r\nA B: c\r\n\r\n");
-    let answer = client.answer();
+    let response = client.response();
     assert_eq!(
-        (answer.status, answer.text()),
+        (response.status, response.text()),
         (400, "bad: /bad".to_owned())
     );
-    assert_eq!(answer.field("connection"), Some("close"));
+    assert_eq!(response.field("connection"), Some("close"));
     let mut client = Client::connect(server.port);
     client.send(format!(
         "GET /{} HTTP/1.1\r\nHost: a\r\n\r\n",
         "x".repeat(9000)
     ));
-    let answer = client.answer();
-    assert_eq!(answer.status, 414);
+    let response = client.response();
+    assert_eq!(response.status, 414);
     assert!(
-        answer
+        response
             .text()
             .contains("<center><h1>414 Request-URI Too Large</h1></center>")
     );
@@ -206,7 +206,7 @@ fn the_log_says_the_same_of_http2() {
     let server = setup(&conf.replace("UP", &up.to_string())).start();
     let mut peer = crate::h2::peer::Peer::connect(server.port);
     let id = peer.begin_request(&crate::h2::peer::request("POST", "/up"));
-    assert!(peer.answer(id).reset.is_some());
+    assert!(peer.response(id).reset.is_some());
     let id = peer.get("/up/left");
     await_asked(&asked, "/up/left");
     peer.reset(id, 8);

@@ -2,11 +2,11 @@
 
 use super::setup;
 use crate::client::{ask, exchange};
-use crate::doubles::crowd::gather;
+use crate::doubles::client_load::gather;
 use crate::harness::eventually;
 
 #[test]
-fn lines_name_who_asked_for_what() {
+fn log_lines_name_the_client_and_the_request() {
     let conf = "
 error_log {folder}/error.log;
 events { worker_connections 100; }
@@ -75,6 +75,36 @@ location /gone { proxy_pass http://127.0.0.1:1; }
 }
 
 /// How often the text of `message` occurs in a log.
+#[test]
+fn an_upstream_that_refuses_a_body_is_not_logged_as_a_client_with_a_large_one() {
+    let conf = "
+error_log {folder}/error.log debug;
+events { worker_connections 100; }
+http {
+server { listen unix:{folder}/refusing.sock; location / { return 413; } }
+server {
+listen 127.0.0.1:{port};
+proxy_intercept_errors on;
+error_page 413 /page;
+location / { proxy_pass http://unix:{folder}/refusing.sock; }
+location /page { return 200 replaced; }
+location /gone { proxy_pass http://127.0.0.1:1; }
+}
+}
+";
+    let server = setup(conf).start();
+    let response = ask(server.port, "/a");
+    assert_eq!((response.status, &*response.text()), (413, "replaced"));
+    assert_eq!(ask(server.port, "/gone").status, 502);
+    let errors = || server.folder.read("error.log");
+    eventually("the last line", || errors().contains("/gone"), errors);
+    assert!(
+        !errors().contains("client intended to send"),
+        "{}",
+        errors()
+    );
+}
+
 fn count(text: &str, message: &str) -> usize {
     text.lines().filter(|line| line.contains(message)).count()
 }
@@ -132,7 +162,7 @@ fn places_have_logs_of_their_own() {
         assert_eq!(read(log).lines().count(), lines, "{log}: {}", read(log));
     }
     let second = read("second.log");
-    for told in [
+    for entry in [
         " [notice] ",
         ": *",
         "\"^/own/(.*)$\" matches \"/own/a\", client: 127.0.0.1, server: , request: \"GET /own/a HTTP/1.1\", host: \"localhost\"",
@@ -140,7 +170,7 @@ fn places_have_logs_of_their_own() {
         "\"^/no\" does not match \"/own/a\", client: ",
         &format!("{missing}/own/x-a\" failed (2: No such file or directory), client: "),
     ] {
-        assert!(second.contains(told), "no {told} in {second}");
+        assert!(second.contains(entry), "no {entry} in {second}");
     }
     let http = read("http.log");
     assert_eq!(
@@ -189,7 +219,7 @@ location /try { limit_req zone=req; try_files /a =404; }
 ";
 
 #[test]
-fn limits_logins_bodies_and_groups_are_told_as_nginx_tells_them() {
+fn limits_logins_bodies_and_groups_are_logged_in_nginxs_wording() {
     let setup = setup(LIMITS);
     setup.folder().write("users", "a:{PLAIN}b\n");
     setup.folder().write("www/a", "a");
@@ -222,7 +252,7 @@ fn limits_logins_bodies_and_groups_are_told_as_nginx_tells_them() {
     let errors = || server.folder.read("error.log");
     eventually("the last line", || errors().contains("cycle"), errors);
     let folder = server.folder.path().display();
-    for told in [
+    for entry in [
         "user \"a\": password mismatch, client: 127.0.0.1, server: a.test, request: \"GET /auth HTTP/1.1\", host: \"a\"\n".to_owned(),
         format!("user \"x\" was not found in \"{folder}/users\", client: "),
         "client intended to send too large body: 12 bytes, client: ".to_owned(),
@@ -236,7 +266,7 @@ fn limits_logins_bodies_and_groups_are_told_as_nginx_tells_them() {
         "upstream: \"fastcgi://127.0.0.1:1\", host: \"localhost\"\n".to_owned(),
         "rewrite or internal redirection cycle while processing \"/circle\", client: ".to_owned(),
     ] {
-        assert_eq!(count(&errors(), told.trim_end()), 1, "{told} in {}", errors());
+        assert_eq!(count(&errors(), entry.trim_end()), 1, "{entry} in {}", errors());
     }
     assert_eq!(
         count(&errors(), "limiting requests, excess: "),
@@ -254,7 +284,7 @@ fn limits_logins_bodies_and_groups_are_told_as_nginx_tells_them() {
 
 /// Client errors are not logged at severe levels.
 #[test]
-fn crit_tells_nothing_of_requests() {
+fn level_crit_logs_nothing_about_requests() {
     let conf = "
 error_log {folder}/error.log crit;
 events { worker_connections 100; }

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::setup;
 use crate::client::Client;
 use crate::harness::{Server, eventually};
-use crate::upstream::{Upstream, answer, dead};
+use crate::upstream::{Upstream, dead, respond};
 
 /// A server that responds with its name.
 fn named(name: &str) -> Upstream {
     let length = name.len();
-    Upstream::answering(format!(
+    Upstream::responding(format!(
         "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{name}"
     ))
 }
 
 /// A server that responds with this status and nothing else.
 fn failing(status: u16) -> Upstream {
-    Upstream::answering(format!(
+    Upstream::responding(format!(
         "HTTP/1.1 {status} No\r\nContent-Length: 2\r\n\r\nno"
     ))
 }
@@ -32,7 +32,7 @@ fn start(groups: &str, lines: &str) -> Server {
 }
 
 /// The responses to consecutive requests.
-fn answers(server: &Server, path: &str, count: usize) -> String {
+fn responses(server: &Server, path: &str, count: usize) -> String {
     let mut client = Client::connect(server.port);
     (0..count).map(|_| client.get(path).text()).collect()
 }
@@ -94,9 +94,13 @@ fn a_failed_server_is_passed_over_by_all_locations() {
     let lines = "location /x { proxy_pass http://some; } \
                  location /y { proxy_pass http://some; proxy_next_upstream off; }";
     let server = start(&group, lines);
-    assert_eq!(answers(&server, "/x", 1), "alive", "the next one was asked");
     assert_eq!(
-        answers(&server, "/y", 4),
+        responses(&server, "/x", 1),
+        "alive",
+        "the next one was asked"
+    );
+    assert_eq!(
+        responses(&server, "/y", 4),
         "alivealivealivealive",
         "the other location knows that the first one failed"
     );
@@ -122,12 +126,12 @@ fn the_next_server_is_asked_for_what_is_named() {
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody"
         ));
-        assert_eq!(client.answer().status, status, "{path}");
+        assert_eq!(client.response().status, status, "{path}");
     }
 }
 
 #[test]
-fn variables_tell_of_each_server_that_was_asked() {
+fn upstream_variables_list_each_server_that_was_tried() {
     let (bad, good) = (failing(503), named("good"));
     let gone = dead();
     let group = format!(
@@ -183,7 +187,7 @@ fn variables_tell_of_each_server_that_was_asked() {
 }
 
 #[test]
-fn nobody_left_is_a_bad_gateway() {
+fn no_upstream_left_is_a_bad_gateway() {
     let group = format!(
         "upstream some {{ server 127.0.0.1:{}; server 127.0.0.1:{}; server 127.0.0.1:{} down; }}",
         dead(),
@@ -222,9 +226,9 @@ fn a_full_server_gets_no_more() {
     waiting.send("GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     let waits = || slow.connections() == 1;
     eventually("the first server is busy", waits, String::new);
-    assert_eq!(answers(&server, "/y", 3), "otherotherother");
+    assert_eq!(responses(&server, "/y", 3), "otherotherother");
     held.store(false, Ordering::Relaxed);
-    assert_eq!(waiting.answer().text(), "slow");
+    assert_eq!(waiting.response().text(), "slow");
 }
 
 #[test]
@@ -241,7 +245,7 @@ fn clients_keep_their_server_by_network() {
         client.send(format!(
             "GET / HTTP/1.1\r\nHost: a\r\nX-Real-IP: {ip}\r\n\r\n"
         ));
-        client.answer().text()
+        client.response().text()
     };
     let mut seen = std::collections::BTreeSet::new();
     for net in 0..30 {
@@ -255,7 +259,7 @@ fn clients_keep_their_server_by_network() {
 #[test]
 fn connections_are_kept_for_so_many_requests() {
     let one = Upstream::start(|mut wire| {
-        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").is_some() {}
+        while respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi").is_some() {}
     });
     let group = format!(
         "upstream some {{ server 127.0.0.1:{}; keepalive 4; keepalive_requests 3; }}",
@@ -292,8 +296,11 @@ fn clients_stay_with_the_server_that_a_cookie_names() {
         let request = format!(
             "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nCookie: x=y; srv={cookie}\r\n\r\n"
         );
-        let answer = crate::client::exchange(server.port, request);
-        (answer.text(), answer.field("Set-Cookie").map(str::to_owned))
+        let response = crate::client::exchange(server.port, request);
+        (
+            response.text(),
+            response.field("Set-Cookie").map(str::to_owned),
+        )
     };
     // A client without a cookie gets one for the next server, and stays with it.
     let mut names = std::collections::BTreeMap::new();
@@ -320,7 +327,7 @@ fn clients_stay_with_the_server_that_a_cookie_names() {
 }
 
 #[test]
-fn clients_whose_server_is_gone_get_another_one() {
+fn clients_of_a_removed_server_get_another_one() {
     let [a, b] = ["a", "b"].map(named);
     let group = format!(
         "upstream some {{ sticky route $cookie_route $arg_route; server 127.0.0.1:{} route=gone; server 127.0.0.1:{} route=a; \
@@ -333,12 +340,12 @@ fn clients_whose_server_is_gone_get_another_one() {
     let server = start(&group, "location / { proxy_pass http://some; }");
     for name in ["a", "b"] {
         assert_eq!(
-            answers(&server, &format!("/?route={name}"), 5),
+            responses(&server, &format!("/?route={name}"), 5),
             name.repeat(5)
         );
     }
     for name in ["gone", "down", "nobody", ""] {
-        let said = answers(&server, &format!("/?route={name}"), 4);
+        let said = responses(&server, &format!("/?route={name}"), 4);
         assert!(
             said.contains('a') && said.contains('b') && said.len() == 4,
             "{name}: {said}"
@@ -347,17 +354,17 @@ fn clients_whose_server_is_gone_get_another_one() {
     // The first non-empty variable counts.
     let request =
         "GET /?route=a HTTP/1.1\r\nHost: a\r\nConnection: close\r\nCookie: route=b\r\n\r\n";
-    let answer = crate::client::exchange(server.port, request);
-    assert_eq!(answer.text(), "b");
+    let response = crate::client::exchange(server.port, request);
+    assert_eq!(response.text(), "b");
     assert_eq!(
-        answer.field("Set-Cookie"),
+        response.field("Set-Cookie"),
         None,
         "the application names its servers"
     );
 }
 
 #[test]
-fn one_failure_beside_a_dead_server_costs_one_answer_and_not_ten_seconds_of_them() {
+fn one_failure_beside_a_dead_server_costs_one_response() {
     // It closes the first connection once it has read the request, and responds ever after.
     let has_failed = AtomicBool::new(false);
     let live = Upstream::start(move |mut wire| {
@@ -365,7 +372,7 @@ fn one_failure_beside_a_dead_server_costs_one_answer_and_not_ten_seconds_of_them
             wire.head();
             return;
         }
-        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+        while respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
     });
     let group = format!(
         "upstream two {{ server 127.0.0.1:{} fail_timeout=1h; server 127.0.0.1:{} fail_timeout=1h; }}",

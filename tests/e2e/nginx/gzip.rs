@@ -7,13 +7,13 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 
 use super::{setup, start};
-use crate::client::{Answer, Client, ask, exchange};
+use crate::client::{Client, Response, ask, exchange};
 use crate::harness::Server;
 use crate::upstream::Upstream;
 
 const TEXT: &str = "0123456789012345678901234567890123456789012345678901234567890123456789";
 
-fn get(server: &Server, path: &str, fields: &str) -> Answer {
+fn get(server: &Server, path: &str, fields: &str) -> Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"),
@@ -26,15 +26,15 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory takes it")
 }
 
-fn unpacked(answer: &Answer) -> String {
+fn unpacked(response: &Response) -> String {
     let mut text = String::new();
-    let mut decoder = GzDecoder::new(&answer.body[..]);
+    let mut decoder = GzDecoder::new(&response.body[..]);
     decoder.read_to_string(&mut text).expect("it is gzip");
     text
 }
 
 #[test]
-fn answers_are_compressed_for_those_who_are_meant() {
+fn responses_are_compressed_for_clients_that_accept_it() {
     let lines = r#"
 gzip on; gzip_types text/plain;
 location / { }
@@ -50,12 +50,12 @@ location /part { }
     let files = names.map(|name| (name, TEXT));
     let server = start(lines, &files);
     let is_packed = |path: &str, fields: &str| {
-        let answer = get(&server, path, fields);
-        assert_eq!(answer.status, 200, "{path}");
-        let is_packed = answer.field("Content-Encoding") == Some("gzip");
+        let response = get(&server, path, fields);
+        assert_eq!(response.status, 200, "{path}");
+        let is_packed = response.field("Content-Encoding") == Some("gzip");
         let text = match is_packed {
-            true => unpacked(&answer),
-            false => answer.text(),
+            true => unpacked(&response),
+            false => response.text(),
         };
         assert_eq!(text, TEXT, "{path} {fields}");
         is_packed
@@ -74,13 +74,13 @@ location /part { }
     ));
     for (path, expected) in [("/old", Some("gzip")), ("/a.txt", None)] {
         let request = format!("GET {path} HTTP/1.0\r\nHost: a\r\n{takes}\r\n");
-        let answer = exchange(server.port, request);
-        assert_eq!(answer.field("Content-Encoding"), expected, "{path}");
+        let response = exchange(server.port, request);
+        assert_eq!(response.field("Content-Encoding"), expected, "{path}");
     }
 }
 
 #[test]
-fn what_a_compressed_answer_says_of_itself() {
+fn headers_of_a_compressed_response() {
     let lines = "gzip on; gzip_types text/plain; location / { } location /vary { gzip_vary on; }";
     let server = start(lines, &[("a.txt", TEXT), ("vary", TEXT)]);
     let takes = "Accept-Encoding: gzip\r\n";
@@ -92,8 +92,8 @@ fn what_a_compressed_answer_says_of_itself() {
     assert_eq!(plain.field("Accept-Ranges"), Some("bytes"));
     assert_eq!(coded.field("Accept-Ranges"), None);
     for fields in [takes, ""] {
-        let answer = get(&server, "/vary", fields);
-        assert_eq!(answer.field("Vary"), Some("Accept-Encoding"));
+        let response = get(&server, "/vary", fields);
+        assert_eq!(response.field("Vary"), Some("Accept-Encoding"));
     }
     let known = get(
         &server,
@@ -114,20 +114,20 @@ fn what_a_compressed_answer_says_of_itself() {
 }
 
 #[test]
-fn the_log_is_told_by_how_much() {
+fn the_gzip_ratio_is_logged() {
     let server = setup(
         "events {}\nhttp { log_format ratio '$uri=$gzip_ratio.'; access_log {folder}/ratio.log ratio; gzip on; gzip_types text/plain;\
          server { listen 127.0.0.1:{port}; location /said { default_type text/plain; return 200 $arg_x$arg_x$arg_x$arg_x; } } }",
     )
     .start();
     let text = "0123456789".repeat(50);
-    let answer = get(
+    let response = get(
         &server,
         &format!("/said?x={text}"),
         "Accept-Encoding: gzip\r\n",
     );
-    assert_eq!(unpacked(&answer), text.repeat(4));
-    let ratio = 2000.0 / answer.body.len() as f64;
+    assert_eq!(unpacked(&response), text.repeat(4));
+    let ratio = 2000.0 / response.body.len() as f64;
     get(&server, "/said/plain?x=1", "");
     let folder = server.folder.path().join("ratio.log");
     // Workers write log lines asynchronously.
@@ -164,7 +164,7 @@ fn packing(body: Vec<u8>, fields: &str) -> Upstream {
 }
 
 #[test]
-fn packed_answers_are_unpacked_for_those_who_do_not_take_them() {
+fn gunzip_unpacks_responses_for_clients_without_gzip() {
     // Several gzip members, one of them empty.
     let body = [packed(b"0123456789"), packed(b""), packed(TEXT.as_bytes())].concat();
     let upstream = packing(
@@ -196,10 +196,10 @@ fn packed_answers_are_unpacked_for_those_who_do_not_take_them() {
         ("/off", ""),
         ("/kept", ""),
     ] {
-        let answer = get(&server, path, fields);
-        assert_eq!(answer.body, body, "{path}");
-        assert_eq!(answer.field("Content-Encoding"), Some("gzip"), "{path}");
-        assert_eq!(answer.field("ETag"), Some("\"x\""), "{path}");
+        let response = get(&server, path, fields);
+        assert_eq!(response.body, body, "{path}");
+        assert_eq!(response.field("Content-Encoding"), Some("gzip"), "{path}");
+        assert_eq!(response.field("ETag"), Some("\"x\""), "{path}");
     }
     let replaced = get(&server, "/sub", "");
     let expected = format!("0123456789{TEXT}").replace("90", "[90]");
@@ -216,7 +216,7 @@ fn packed_answers_are_unpacked_for_those_who_do_not_take_them() {
 }
 
 #[test]
-fn files_and_stored_answers_are_unpacked_too() {
+fn gunzip_unpacks_files_and_cached_responses() {
     let upstream = packing(packed(TEXT.as_bytes()), "Cache-Control: max-age=100\r\n");
     let setup = setup(&format!(
         "events {{}}\nhttp {{ proxy_cache_path {{folder}}/cache keys_zone=one:1m; server {{ listen 127.0.0.1:{{port}}; root {{folder}}/www; \
@@ -234,13 +234,13 @@ fn files_and_stored_answers_are_unpacked_too() {
         "",
         "Accept-Encoding: gzip\r\n",
     ] {
-        let answer = get(&server, "/up", fields);
-        let is_packed = answer.field("Content-Encoding").is_some();
+        let response = get(&server, "/up", fields);
+        let is_packed = response.field("Content-Encoding").is_some();
         assert_eq!(is_packed, !fields.is_empty());
         let text = if is_packed {
-            unpacked(&answer)
+            unpacked(&response)
         } else {
-            answer.text()
+            response.text()
         };
         assert_eq!(text, TEXT);
     }
@@ -276,7 +276,7 @@ fn what_is_packed_badly_ends_without_an_end() {
         let mut client = Client::connect(server.port);
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(
-            client.try_answer().is_err(),
+            client.try_response().is_err(),
             "{index}: it is not shown as whole"
         );
         assert_eq!(

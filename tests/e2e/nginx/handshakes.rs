@@ -12,7 +12,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, HandshakeKind, SupportedProtocolVersion};
 
 use crate::client::exchange;
-use crate::handshakes::{Hasty, is_whole_answer};
+use crate::handshakes::{Hasty, is_complete_response};
 use crate::harness::{Folder, Server, eventually, free_port};
 use crate::tls;
 
@@ -134,8 +134,8 @@ fn sessions_go_on_as_the_file_says() {
         assert_eq!(off.kinds(version), [Full; 3]);
         assert_eq!(kept.kinds(version), [Full, Resumed, Resumed]);
     }
-    let told = |site: &Site| site.get(&site.client(&TLS12)).map(|(said, _)| said);
-    assert_eq!(told(&off).as_deref(), Some("."));
+    let body_of = |site: &Site| site.get(&site.client(&TLS12)).map(|(said, _)| said);
+    assert_eq!(body_of(&off).as_deref(), Some("."));
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn early_requests_are_marked() {
     site.get(&config).expect("an answer");
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut early = Hasty::begin(&config, site.server.port, request).expect("it may");
-    let heard = early.hear(is_whole_answer);
+    let heard = early.hear(is_complete_response);
     let heard = String::from_utf8_lossy(&heard).into_owned();
     assert!(heard.contains("\r\nWas-Early: <1>\r\n"), "{heard}");
     let mut wire = early.end();
@@ -260,8 +260,8 @@ fn hands_are_shaken_with_upstreams_as_the_file_says() {
     let server = setup.start();
     let get = |path: &str| {
         let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange(server.port, request);
-        (answer.status, answer.text())
+        let response = exchange(server.port, request);
+        (response.status, response.text())
     };
     let says = |path: &str| {
         let (status, said) = get(path);

@@ -21,8 +21,8 @@ fn fields_are_inherited_as_the_switch_says() {
         ("/merge/out", ""),
         ("/off", ""),
     ] {
-        let answer = server.ask(path);
-        let lines = answer.head.lines().filter(|line| line.starts_with("X-"));
+        let response = server.ask(path);
+        let lines = response.head.lines().filter(|line| line.starts_with("X-"));
         let mut found: Vec<String> = lines.map(|line| line.replace(": ", "=")).collect();
         found.sort();
         assert_eq!(found.join(" "), expected, "{path}");
@@ -60,9 +60,13 @@ fn times_of_freshness_come_from_variables() {
     }
     let server = server.start();
     let cache = |path: &str| {
-        let answer = server.ask(path);
-        let said = answer.field("Cache-Control").map(str::to_owned);
-        assert_eq!(said.is_some(), answer.field("Expires").is_some(), "{path}");
+        let response = server.ask(path);
+        let said = response.field("Cache-Control").map(str::to_owned);
+        assert_eq!(
+            said.is_some(),
+            response.field("Expires").is_some(),
+            "{path}"
+        );
         said
     };
     assert_eq!(cache("/a.html").as_deref(), Some("no-cache"));
@@ -75,7 +79,7 @@ fn times_of_freshness_come_from_variables() {
 }
 
 #[test]
-fn fields_come_behind_answers() {
+fn trailers_follow_responses() {
     let lines = "add_trailer X-Path $uri; add_trailer X-Always yes always; add_trailer X-None $arg_x; gzip on; \
          location /merge/ { add_trailer_inherit merge; add_trailer X-More 1; return 200 \"some text that is long enough\"; } \
          location /lost { add_trailer_inherit off; return 200 x; } location /empty { return 200 ''; }";
@@ -152,8 +156,8 @@ fn lists_are_written_for_programs() {
     assert!(server.ask("/p/").text().starts_with('['));
     let long = "a".repeat(129);
     for name in ["alert(1)", "a%3Cb", "%61", &long] {
-        let answer = server.ask(&format!("/p/?callback={name}"));
-        assert_eq!(answer.status, 400, "{name}");
+        let response = server.ask(&format!("/p/?callback={name}"));
+        assert_eq!(response.status, 400, "{name}");
     }
     let xml = server.ask("/x/");
     assert_eq!(xml.field("Content-Type"), Some("text/xml; charset=utf-8"));
@@ -169,7 +173,7 @@ fn lists_are_written_for_programs() {
 }
 
 #[test]
-fn what_upstreams_answer_is_said_to_have_an_encoding() {
+fn the_charset_is_added_to_upstream_responses() {
     let upstream = Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
             let line = match head[0].split(' ').nth(1) {
@@ -207,7 +211,7 @@ fn what_upstreams_answer_is_said_to_have_an_encoding() {
 }
 
 #[test]
-fn hints_are_passed_on_where_that_is_wanted() {
+fn early_hints_are_forwarded_if_configured() {
     let upstream = Upstream::start(|mut wire| {
         while wire.head().is_some() {
             let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n";
@@ -237,7 +241,7 @@ fn hints_are_passed_on_where_that_is_wanted() {
         ("/some?hints=1", &[103, 200]),
     ] {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let found: Vec<u16> = statuses.iter().map(|_| client.answer().status).collect();
+        let found: Vec<u16> = statuses.iter().map(|_| client.response().status).collect();
         assert_eq!(found, statuses, "{path}");
     }
 }

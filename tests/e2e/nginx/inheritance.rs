@@ -27,7 +27,7 @@ fn locations_in_internal_ones_are_internal() {
 
 /// A `limit_except` block inherits proxying, but no other content handler.
 #[test]
-fn other_methods_are_passed_on_and_not_answered() {
+fn other_methods_are_forwarded() {
     let upstream = Upstream::echo();
     let lines = format!(
         "location /gif {{ empty_gif; limit_except POST {{ }} }}\n\

@@ -9,7 +9,7 @@ use crate::client::{Client, exchange};
 use crate::harness::{Server, eventually};
 use crate::upstream::Upstream;
 
-fn get(server: &Server, path: &str) -> crate::client::Answer {
+fn get(server: &Server, path: &str) -> crate::client::Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
@@ -44,9 +44,9 @@ fn requests_are_refused_or_held_back_as_in_nginx() {
          location /dry { limit_req zone=slow; limit_req_dry_run on; }",
     );
     let ask = |path: &str| {
-        let answer = get(&server, path);
-        let said = answer.field("X-Limits").unwrap_or_default().to_owned();
-        (answer.status, said)
+        let response = get(&server, path);
+        let said = response.field("X-Limits").unwrap_or_default().to_owned();
+        (response.status, said)
     };
     let passed = || (200, "PASSED".to_owned());
     let rejected = || (429, "REJECTED".to_owned());
@@ -77,9 +77,9 @@ fn requests_are_refused_or_held_back_as_in_nginx() {
     let mut came: Vec<(u16, String)> = clients
         .iter_mut()
         .map(|client| {
-            let answer = client.answer();
-            let said = answer.field("X-Limits").unwrap_or_default().to_owned();
-            (answer.status, said)
+            let response = client.response();
+            let said = response.field("X-Limits").unwrap_or_default().to_owned();
+            (response.status, said)
         })
         .collect();
     came.sort();
@@ -111,7 +111,7 @@ fn the_first_of_a_burst_pass_at_once() {
             client
         })
         .collect();
-    let said = |client: &mut Client| client.answer().field("X-Limits").map(str::to_owned);
+    let said = |client: &mut Client| client.response().field("X-Limits").map(str::to_owned);
     let passed = clients
         .iter_mut()
         .filter_map(said)
@@ -123,11 +123,11 @@ fn the_first_of_a_burst_pass_at_once() {
 #[test]
 fn places_with_one_zone_count_together() {
     let may_end = Arc::new(AtomicBool::new(false));
-    let told = may_end.clone();
+    let stop = may_end.clone();
     let slow = Upstream::start(move |mut wire| {
         while wire.head().is_some() {
             let _ = wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx");
-            while !told.load(Ordering::Relaxed) {
+            while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             let _ = wire.try_send("y");
@@ -163,9 +163,9 @@ fn places_with_one_zone_count_together() {
 }
 
 #[test]
-fn answers_are_sent_at_a_rate() {
+fn limit_rate_limits_how_fast_responses_are_sent() {
     let large = "x".repeat(60_000);
-    let origin = Upstream::answering(format!(
+    let origin = Upstream::responding(format!(
         "HTTP/1.1 200 OK\r\nX-Accel-Limit-Rate: 40000\r\nContent-Length: 60000\r\n\r\n{large}"
     ));
     let server = start(
@@ -188,8 +188,8 @@ fn answers_are_sent_at_a_rate() {
     );
     let time = |path: &str| {
         let begun = Instant::now();
-        let answer = get(&server, path);
-        assert_eq!(answer.body.len(), 60_000, "{path}");
+        let response = get(&server, path);
+        assert_eq!(response.body.len(), 60_000, "{path}");
         begun.elapsed()
     };
     for path in ["/slow", "/by?rate=40k", "/set", "/up"] {
@@ -202,5 +202,5 @@ fn answers_are_sent_at_a_rate() {
     }
     let mut client = Client::connect(server.port);
     client.send("GET /after HTTP/1.1\r\nHost: a\r\nRange: bytes=1-10\r\n\r\n");
-    assert_eq!(client.answer().body.len(), 10);
+    assert_eq!(client.response().body.len(), 10);
 }

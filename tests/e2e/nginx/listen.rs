@@ -27,7 +27,7 @@ fn sockets_at(port: u16) -> Vec<String> {
 }
 
 #[test]
-fn sockets_are_set_to_what_listen_says() {
+fn sockets_have_the_options_of_listen() {
     if !can_run("ss", &["-V"]) {
         return;
     }

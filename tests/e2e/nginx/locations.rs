@@ -3,7 +3,7 @@
 use super::{setup, start};
 use crate::client::{Client, exchange};
 
-fn get(port: u16, host: &str, path: &str) -> crate::client::Answer {
+fn get(port: u16, host: &str, path: &str) -> crate::client::Response {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     exchange(port, request)
 }
@@ -112,27 +112,30 @@ location /if { set $a ""; if ($a) { return 200 "set"; } if (!-f $document_root/i
         ("/no-body", 204, ""),
         ("/if", 200, "no file"),
     ] {
-        let answer = client.get(path);
-        assert_eq!(answer.status, status, "{path}");
+        let response = client.get(path);
+        assert_eq!(response.status, status, "{path}");
         if !expected.is_empty() {
-            assert_eq!(answer.text(), expected, "{path}");
+            assert_eq!(response.text(), expected, "{path}");
         }
     }
-    let answer = client.get("/moved/a?b");
+    let response = client.get("/moved/a?b");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (301, Some("http://new.example/a?b"))
     );
-    let answer = get(server.port, "me.example", "/?go=away");
+    let response = get(server.port, "me.example", "/?go=away");
     let location = format!("http://me.example:{}/elsewhere", server.port);
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (302, Some(location.as_str()))
     );
-    assert!(answer.text().contains("<h1>302 Found</h1>"));
+    assert!(response.text().contains("<h1>302 Found</h1>"));
     let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Bot: a Spider\r\nConnection: close\r\n\r\n";
-    let answer = exchange(server.port, request);
-    assert_eq!((answer.status, answer.text().as_str()), (403, "bot Spi\n"));
+    let response = exchange(server.port, request);
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (403, "bot Spi\n")
+    );
 }
 
 #[test]
@@ -180,33 +183,33 @@ location /closed/ { deny all; }
         ("/strict/x", 410, "text/html", ""),
         ("/closed/x", 403, "text/html", ""),
     ] {
-        let answer = client.get(path);
+        let response = client.get(path);
         assert_eq!(
-            (answer.status, answer.field("Content-Type")),
+            (response.status, response.field("Content-Type")),
             (status, Some(media_type)),
             "{path}"
         );
         if !expected.is_empty() {
-            assert_eq!(answer.text(), expected, "{path}");
+            assert_eq!(response.text(), expected, "{path}");
         }
     }
-    let answer = get(server.port, "h", "/sub?q");
+    let response = get(server.port, "h", "/sub?q");
     let location = format!("http://h:{}/sub/?q", server.port);
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (301, Some(location.as_str()))
     );
     client.send("POST /note HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
-    assert_eq!(client.answer().status, 405);
+    assert_eq!(client.response().status, 405);
     client.send("GET /note HTTP/1.1\r\nHost: a\r\nRange: bytes=2-4\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (206, "234"));
-    assert_eq!(answer.field("Content-Range"), Some("bytes 2-4/10"));
+    let response = client.response();
+    assert_eq!((response.status, response.text().as_str()), (206, "234"));
+    assert_eq!(response.field("Content-Range"), Some("bytes 2-4/10"));
     let tag = client.get("/note").field("ETag").expect("a tag").to_owned();
     client.send(format!(
         "GET /note HTTP/1.1\r\nHost: a\r\nIf-None-Match: {tag}\r\n\r\n"
     ));
-    assert_eq!(client.answer().status, 304);
+    assert_eq!(client.response().status, 304);
 }
 
 #[test]
@@ -235,41 +238,47 @@ location /text { return 404 "not a page"; }
         ],
     );
     let mut client = Client::connect(server.port);
-    let answer = client.get("/none");
+    let response = client.get("/none");
     assert_eq!(
-        (answer.status, answer.text().as_str()),
+        (response.status, response.text().as_str()),
         (404, "<p>nothing here</p>")
     );
-    assert_eq!(answer.field("X-Always"), Some("/404.html"));
-    assert_eq!(answer.field("X-Good"), None);
-    assert_eq!(answer.field("Last-Modified"), None);
-    let answer = client.get("/deny");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "keep out"));
-    assert_eq!(answer.field("X-Good"), Some("good"));
-    assert_eq!(client.get("/403.html").status, 404, "it is internal");
-    let answer = client.get("/gone");
+    assert_eq!(response.field("X-Always"), Some("/404.html"));
+    assert_eq!(response.field("X-Good"), None);
+    assert_eq!(response.field("Last-Modified"), None);
+    let response = client.get("/deny");
     assert_eq!(
-        (answer.status, answer.text().as_str()),
+        (response.status, response.text().as_str()),
+        (200, "keep out")
+    );
+    assert_eq!(response.field("X-Good"), Some("good"));
+    assert_eq!(client.get("/403.html").status, 404, "it is internal");
+    let response = client.get("/gone");
+    assert_eq!(
+        (response.status, response.text().as_str()),
         (202, "gone from /gone")
     );
-    let answer = client.get("/pay");
+    let response = client.get("/pay");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (302, Some("http://pay.example/"))
     );
-    let answer = client.get("/broken");
+    let response = client.get("/broken");
     assert_eq!(
-        answer.status, 404,
+        response.status, 404,
         "the page of the error is missing itself"
     );
     assert!(
-        answer.text().contains("<hr><center>sluice</center>"),
+        response.text().contains("<hr><center>sluice</center>"),
         "{}",
-        answer.text()
+        response.text()
     );
-    assert_eq!(answer.field("X-Always"), Some("/missing.html"));
-    let answer = client.get("/text");
-    assert_eq!((answer.status, answer.text().as_str()), (404, "not a page"));
+    assert_eq!(response.field("X-Always"), Some("/missing.html"));
+    let response = client.get("/text");
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (404, "not a page")
+    );
 }
 
 #[test]
@@ -301,8 +310,8 @@ location /rewritten/ {{ rewrite ^/rewritten/(.*)$ "/got $1" break; proxy_pass {t
         said.contains("\nhost: site\n") && said.contains("\nx-real-ip: 127.0.0.1\n"),
         "{said}"
     );
-    let answer = get(server.port, "site", "/plain");
-    assert_eq!(answer.status, 301, "the slash is added");
+    let response = get(server.port, "site", "/plain");
+    assert_eq!(response.status, 301, "the slash is added");
 }
 
 #[test]

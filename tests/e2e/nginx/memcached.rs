@@ -34,7 +34,7 @@ fn fake(values: &[(&'static str, u32, &'static [u8])]) -> Fake {
                 .expect("nobody panics with it")
                 .push(line.clone());
             let key = line.strip_prefix("get ").unwrap_or_default();
-            let answer = match (key, values.get(key)) {
+            let response = match (key, values.get(key)) {
                 ("broken", _) => b"SERVER_ERROR out of memory\r\n".to_vec(),
                 ("other", _) => b"VALUE another 0 2\r\nno\r\nEND\r\n".to_vec(),
                 ("short", _) => b"VALUE short 0 10\r\nno\r\n".to_vec(),
@@ -44,7 +44,7 @@ fn fake(values: &[(&'static str, u32, &'static [u8])]) -> Fake {
                     [head.as_bytes(), value, b"\r\nEND\r\n"].concat()
                 }
             };
-            if wire.try_send(answer).is_err() || key == "short" {
+            if wire.try_send(response).is_err() || key == "short" {
                 break;
             }
         }
@@ -60,7 +60,7 @@ fn start(groups: &str, lines: &str) -> Server {
 }
 
 #[test]
-fn values_are_answers() {
+fn memcached_values_are_response_bodies() {
     let large: &'static [u8] = vec![b'x'; 300_000].leak();
     let fake = fake(&[
         ("/a.css", 0, b"body {}"),
@@ -78,11 +78,14 @@ fn values_are_answers() {
          location @made { return 200 made; }",
     );
     let mut client = Client::connect(server.port);
-    let answer = client.get("/a.css");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "body {}"));
-    assert_eq!(answer.field("Content-Type"), Some("text/css"));
-    assert_eq!(answer.field("Content-Length"), Some("7"));
-    assert_eq!(answer.field("Content-Encoding"), None);
+    let response = client.get("/a.css");
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (200, "body {}")
+    );
+    assert_eq!(response.field("Content-Type"), Some("text/css"));
+    assert_eq!(response.field("Content-Length"), Some("7"));
+    assert_eq!(response.field("Content-Encoding"), None);
     assert_eq!(client.get("/a%20b").text(), "\r\nEND\r\n");
     let zip = client.get("/zip");
     assert_eq!(zip.field("Content-Encoding"), Some("gzip"));
@@ -96,7 +99,7 @@ fn values_are_answers() {
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(head.contains("Content-Length: 7\r\n"), "{head}");
     client.send("POST /a.css HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-    assert_eq!(client.answer().status, 405);
+    assert_eq!(client.response().status, 405);
     // A client cannot terminate the key.
     assert_eq!(client.get("/x%0d%0aflush_all%0d%0a").status, 404);
     let asked = fake.asked.lock().expect("nobody panics with it").clone();
@@ -115,7 +118,7 @@ fn values_are_answers() {
 }
 
 #[test]
-fn what_is_no_value_is_an_error_or_the_next_servers_turn() {
+fn memcached_misses_and_errors_try_the_next_server() {
     let (first, second) = (
         fake(&[("one", 0, b"first")]),
         fake(&[("two", 0, b"second")]),
@@ -146,10 +149,10 @@ fn what_is_no_value_is_an_error_or_the_next_servers_turn() {
         ("/one", 500, None),
         ("/gone?key=one", 502, None),
     ] {
-        let answer = client.get(path);
-        assert_eq!(answer.status, status, "{path}");
+        let response = client.get(path);
+        assert_eq!(response.status, status, "{path}");
         if let Some(text) = text {
-            assert_eq!(answer.text(), text, "{path}");
+            assert_eq!(response.text(), text, "{path}");
         }
     }
     server
@@ -159,7 +162,7 @@ fn what_is_no_value_is_an_error_or_the_next_servers_turn() {
     // A truncated value is not forwarded as complete.
     let mut cut = Client::connect(server.port);
     cut.send("GET /one?key=short HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(cut.try_answer().is_err(), "less than was announced");
+    assert!(cut.try_response().is_err(), "less than was announced");
 }
 
 /// memcached itself, which ends with the test.

@@ -29,7 +29,7 @@ impl Seen {
 }
 
 /// An upstream that records its requests and responds with `answer`.
-fn noting(answer: &'static str) -> (Upstream, Seen) {
+fn noting(response: &'static str) -> (Upstream, Seen) {
     let seen = Seen::default();
     let notes = seen.clone();
     let upstream = Upstream::start(move |mut wire| {
@@ -47,7 +47,7 @@ fn noting(answer: &'static str) -> (Upstream, Seen) {
             };
             let note = format!("{line} {length} {one} {body}");
             notes.0.lock().expect("no test panics with it").push(note);
-            if wire.try_send(answer).is_err() {
+            if wire.try_send(response).is_err() {
                 return;
             }
         }
@@ -58,7 +58,7 @@ fn noting(answer: &'static str) -> (Upstream, Seen) {
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
-fn requests_are_copied_with_their_bodies_and_nobody_sees_the_answers() {
+fn requests_are_mirrored_with_their_bodies_and_the_responses_discarded() {
     let (main, of_main) = noting(OK);
     let (copy, of_copy) =
         noting("HTTP/1.1 500 No\r\nSet-Cookie: a=b\r\nX-Copy: 1\r\nContent-Length: 2\r\n\r\nno");
@@ -81,12 +81,12 @@ fn requests_are_copied_with_their_bodies_and_nobody_sees_the_answers() {
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nX-One: 1\r\nContent-Length: {length}\r\n\r\n{body}"
         ));
-        let answer = client.answer();
+        let response = client.response();
         assert_eq!(
-            (answer.field("Set-Cookie"), answer.field("X-Copy")),
+            (response.field("Set-Cookie"), response.field("X-Copy")),
             (None, None)
         );
-        (answer.status, answer.text())
+        (response.status, response.text())
     };
     let ok = (200, "ok".to_owned());
     assert_eq!(post("/a?b=c", "body"), ok);
@@ -182,7 +182,7 @@ fn a_long_body_is_passed_on_whole_and_not_copied() {
         .replace("close", "keep-alive");
     let mut client = Client::connect(server.port);
     client.send(chunked);
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.response().status, 200);
     of_copy.wait_for(&[
         "POST /chunked 6 - xxxxxx",
         "POST /fits 1048576 - 1048576 bytes",
@@ -200,7 +200,7 @@ fn a_long_body_is_passed_on_whole_and_not_copied() {
 }
 
 #[test]
-fn copies_that_nobody_takes_are_left_out() {
+fn mirrored_requests_without_an_upstream_are_dropped() {
     // It never responds, and accepts no more connections than its queue holds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = silent.local_addr().expect("it is bound").port();

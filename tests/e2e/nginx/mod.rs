@@ -2,7 +2,6 @@
 
 mod aborts;
 mod addition;
-mod answers;
 mod auth;
 mod buffering;
 mod cache;
@@ -48,6 +47,7 @@ mod tables;
 mod trees;
 mod tunnels;
 mod upgrade;
+mod upstream_responses;
 mod versions;
 
 use crate::harness::{Server, Setup};

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::doubles::dns::{Dns, Mood, Record};
 use crate::doubles::listen_at;
 use crate::harness::{Server, eventually};
-use crate::upstream::{Upstream, answer, dead};
+use crate::upstream::{Upstream, dead, respond};
 use crate::wire::Wire;
 
 const NEAR: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -23,7 +23,7 @@ fn numbered(count: u8) -> u16 {
         let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, number));
         (ip, move |mut wire: Wire| {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{number}");
-            while answer(&mut wire, text.as_bytes()).is_some() {}
+            while respond(&mut wire, text.as_bytes()).is_some() {}
         })
     };
     listen_at((1..=count).map(one).collect())
@@ -37,7 +37,7 @@ fn start(groups: &str, lines: &str) -> Server {
 }
 
 /// The responses to `count` requests on one connection.
-fn answers(server: &Server, path: &str, count: usize) -> String {
+fn responses(server: &Server, path: &str, count: usize) -> String {
     let mut client = Client::connect(server.port);
     (0..count).map(|_| client.get(path).text()).collect()
 }
@@ -103,9 +103,9 @@ fn an_address_that_fails_is_passed_over_and_the_others_go_on() {
     let mut client = Client::connect(server.port);
     let mut tries = String::new();
     for _ in 0..12 {
-        let answer = client.get("/");
-        assert_eq!(answer.status, 200);
-        tries.push_str(answer.field("X-At").unwrap_or_default());
+        let response = client.get("/");
+        assert_eq!(response.status, 200);
+        tries.push_str(response.field("X-At").unwrap_or_default());
     }
     assert_eq!(tries.matches("127.0.0.3").count(), 1, "{tries}");
     assert_eq!(dns.asked(), 1, "for IPv4 alone");
@@ -129,46 +129,46 @@ fn addresses_that_left_go_and_new_ones_come() {
         ),
     );
     for path in ["/some", "/told"] {
-        assert_eq!(sorted(&answers(&server, path, 4)), "1122", "{path}");
+        assert_eq!(sorted(&responses(&server, path, 4)), "1122", "{path}");
     }
     dns.set(vec![("app.test.", near(2)), ("app.test.", near(3))]);
     for path in ["/some", "/told"] {
         eventually(
             "the new addresses",
-            || sorted(&answers(&server, path, 4)) == "2233",
-            || answers(&server, path, 4),
+            || sorted(&responses(&server, path, 4)) == "2233",
+            || responses(&server, path, 4),
         );
     }
     // Without a reply the known addresses stay in use.
     dns.mood(Mood::Silent);
-    assert_eq!(sorted(&answers(&server, "/some", 4)), "2233");
-    dns.mood(Mood::Answers);
+    assert_eq!(sorted(&responses(&server, "/some", 4)), "2233");
+    dns.mood(Mood::Replies);
     dns.set(Vec::new());
     eventually(
         "nobody is left",
         || Client::connect(server.port).get("/some").status == 502,
-        || answers(&server, "/some", 2),
+        || responses(&server, "/some", 2),
     );
     server.wait_for_words("app.test could not be resolved (3: Host not found)");
     dns.set(vec![("app.test.", near(1))]);
     eventually(
         "it is back",
-        || answers(&server, "/some", 2) == "11",
-        || answers(&server, "/some", 2),
+        || responses(&server, "/some", 2) == "11",
+        || responses(&server, "/some", 2),
     );
-    assert_eq!(answers(&server, "/one?name=app.test", 1), "1");
+    assert_eq!(responses(&server, "/one?name=app.test", 1), "1");
     dns.set(vec![("app.test.", near(3))]);
     eventually(
         "the name in the address leads elsewhere",
-        || answers(&server, "/one?name=app.test", 1) == "3",
-        || answers(&server, "/one?name=app.test", 1),
+        || responses(&server, "/one?name=app.test", 1) == "3",
+        || responses(&server, "/one?name=app.test", 1),
     );
 }
 
 #[test]
-fn a_service_tells_ports_weights_and_who_stands_by() {
+fn srv_records_supply_ports_weights_and_backups() {
     let named = |name: &'static str| {
-        Upstream::answering(format!(
+        Upstream::responding(format!(
             "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{name}"
         ))
     };
@@ -194,26 +194,26 @@ fn a_service_tells_ports_weights_and_who_stands_by() {
         "location /some { proxy_pass http://some; }\nlocation /even { proxy_pass http://even; }\n\
          location /dots { proxy_pass http://dots; }\nlocation /last { proxy_pass http://last; }",
     );
-    assert_eq!(sorted(&answers(&server, "/some", 8)), "aaaaaabb");
+    assert_eq!(sorted(&responses(&server, "/some", 8)), "aaaaaabb");
     assert_eq!(
-        sorted(&answers(&server, "/even", 8)),
+        sorted(&responses(&server, "/even", 8)),
         "aaaabbbb",
         "a weight in the configuration counts for all of them"
     );
     assert_eq!(
-        answers(&server, "/dots", 3),
+        responses(&server, "/dots", 3),
         "ccc",
         "the ones that stand by"
     );
     assert_eq!(
-        sorted(&answers(&server, "/last", 8)),
+        sorted(&responses(&server, "/last", 8)),
         "aaaaaabb",
         "those that come later are left out beside a backup"
     );
 }
 
 #[test]
-fn who_does_not_answer_is_given_up_in_time() {
+fn a_silent_resolver_times_out() {
     let dns = Dns::knowing(Vec::new());
     dns.mood(Mood::Silent);
     let server = start(
@@ -242,8 +242,8 @@ fn a_name_without_an_address_leaves_the_others_and_resolvers_have_names() {
     );
     eventually(
         "both answer",
-        || sorted(&answers(&server, "/", 4)) == "1122",
-        || answers(&server, "/", 4),
+        || sorted(&responses(&server, "/", 4)) == "1122",
+        || responses(&server, "/", 4),
     );
 }
 
@@ -258,7 +258,7 @@ fn names_without_resolve_are_known_to_the_system() {
         return;
     }
     let serve = |mut wire: Wire| {
-        while answer(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
+        while respond(&mut wire, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_some() {}
     };
     let any: IpAddr = Ipv4Addr::UNSPECIFIED.into();
     let port = listen_at(vec![(any, serve)]);
@@ -269,9 +269,9 @@ fn names_without_resolve_are_known_to_the_system() {
              location / {{ proxy_pass http://{name}:{port}; add_header X-At $upstream_addr; }}"
         ),
     );
-    assert_eq!(answers(&server, "/group", 2), "okok");
-    let answer = Client::connect(server.port).get("/");
-    let at = answer.field("X-At").unwrap_or_default().to_owned();
+    assert_eq!(responses(&server, "/group", 2), "okok");
+    let response = Client::connect(server.port).get("/");
+    let at = response.field("X-At").unwrap_or_default().to_owned();
     let last = at.rsplit(", ").next().unwrap_or_default();
     assert!(
         last.parse::<std::net::SocketAddr>().is_ok(),

@@ -212,7 +212,7 @@ location = /shown { return 200 "$remote_addr:$remote_port $realip_remote_addr"; 
 }
 
 #[test]
-fn pages_of_others_are_told_apart() {
+fn pages_of_other_servers_are_recognized() {
     let lines = r#"
 server_name a.test *.b.test;
 location / { valid_referers none server_names www.good.test/path/ ~\.match\.; return 200 "[$invalid_referer]"; }

@@ -1,14 +1,14 @@
 //! `proxy_pass` with variables: the selected upstream, and the request it receives.
 
 use super::{setup, start};
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::dns::{Dns, Record};
-use crate::fastcgi::telling;
+use crate::fastcgi::recording;
 use crate::harness::{Server, free_port};
 use crate::upstream::{Upstream, unix_echo};
 
-fn get(server: &Server, path: &str) -> Answer {
+fn get(server: &Server, path: &str) -> Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n"),
@@ -16,8 +16,13 @@ fn get(server: &Server, path: &str) -> Answer {
 }
 
 /// The request line that the upstream received.
-fn line(answer: &Answer) -> String {
-    answer.text().lines().next().unwrap_or_default().to_owned()
+fn line(response: &Response) -> String {
+    response
+        .text()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Locations that proxy to one of two upstreams.
@@ -49,7 +54,7 @@ location /scheme {{ proxy_pass $arg_x; }}
 fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
     let (echo, other) = (
         Upstream::echo(),
-        Upstream::answering("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"),
+        Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nother"),
     );
     let setup = setup(&conf(echo.port, other.port));
     unix_echo(&setup.folder().path().join("s.sock"));
@@ -72,8 +77,8 @@ fn groups_are_looked_for_first_and_addresses_dialled_as_they_stand() {
         ("/rewritten?to=group", "GET /b%2520c?to=group HTTP/1.1"),
         ("/unix?name=s", "GET /x?name=s HTTP/1.1"),
     ] {
-        let answer = get(&server, path);
-        assert_eq!((answer.status, &*line(&answer)), (200, asked), "{path}");
+        let response = get(&server, path);
+        assert_eq!((response.status, &*line(&response)), (200, asked), "{path}");
     }
     let whole = get(&server, "/whole").text();
     let port = echo.port;
@@ -145,15 +150,15 @@ fn servers_of_groups_are_looked_up_by_the_resolver_that_is_named() {
 
 #[test]
 fn applications_can_be_named_by_variables() {
-    let (application, asked) = telling();
+    let (application, asked) = recording();
     let lines = format!(
         "location / {{ fastcgi_pass $arg_to; fastcgi_param SCRIPT_FILENAME /x; fastcgi_param QUERY_STRING $query_string; }} \
          location /fixed {{ set $app 127.0.0.1:{port}; fastcgi_pass $app; fastcgi_param SCRIPT_FILENAME /y; }}",
         port = application.port
     );
     let server = start(&lines, &[]);
-    let answer = get(&server, &format!("/?to=127.0.0.1:{}", application.port));
-    assert_eq!(answer.text(), "ok");
+    let response = get(&server, &format!("/?to=127.0.0.1:{}", application.port));
+    assert_eq!(response.text(), "ok");
     let script = || {
         asked
             .recv()
@@ -170,15 +175,15 @@ fn applications_can_be_named_by_variables() {
 
 #[test]
 fn applications_of_scgi_and_uwsgi_and_calls_of_grpc_can_be_named_by_variables() {
-    let tell = |kind: &str| format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{kind}");
+    let body_of = |kind: &str| format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{kind}");
     let scgi = Upstream::start(move |mut wire| {
         if read_scgi(&mut wire).is_some() {
-            wire.send(tell("scgi"));
+            wire.send(body_of("scgi"));
         }
     });
     let uwsgi = Upstream::start(move |mut wire| {
         if read_uwsgi(&mut wire).is_some() {
-            wire.send(tell("uwsgi"));
+            wire.send(body_of("uwsgi"));
         }
     });
     let inner = free_port();

@@ -56,15 +56,15 @@ fn keys_are_opened_by_the_password_that_fits() {
     assert_eq!(body, "new");
     // Our client key, decrypted too, is presented to the server with the older format.
     let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    let answer = exchange(own, request);
+    let response = exchange(own, request);
     assert_eq!(
-        (answer.status, answer.text().as_str()),
+        (response.status, response.text().as_str()),
         (200, "CN=rcgen self signed cert")
     );
 }
 
 #[test]
-fn a_wrong_password_is_told_with_its_line() {
+fn a_wrong_password_is_reported_with_its_line() {
     let folder = Folder::new();
     write_keys(&folder);
     let refused = |words: &str| {

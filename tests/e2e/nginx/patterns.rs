@@ -4,7 +4,7 @@ use super::{setup, start};
 use crate::client::exchange;
 use crate::harness::{Server, eventually};
 
-fn get(server: &Server, path: &str, fields: &str) -> crate::client::Answer {
+fn get(server: &Server, path: &str, fields: &str) -> crate::client::Response {
     let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}Connection: close\r\n\r\n");
     exchange(server.port, request)
 }
@@ -39,10 +39,10 @@ rewrite ^/old/(?!er)(.*)$ /new/$1 redirect;
         ("/old/er", 200, "rest"),
         ("/old/x", 302, ""),
     ] {
-        let answer = get(&server, path, "");
-        assert_eq!(answer.status, status, "{path}");
+        let response = get(&server, path, "");
+        assert_eq!(response.status, status, "{path}");
         if !body.is_empty() {
-            assert_eq!(answer.text(), body, "{path}");
+            assert_eq!(response.text(), body, "{path}");
         }
     }
 }
@@ -94,7 +94,7 @@ http {
 }
 
 #[test]
-fn bytes_that_are_no_text_slip_past_no_pattern() {
+fn bytes_outside_utf8_slip_past_no_pattern() {
     let lines = r#"
 location / { return 200 "open"; }
 location ~ ^/secret/(?!public/).+$ { return 403; }
@@ -114,7 +114,7 @@ location ~ ^/two/..$ { return 200 "two bytes"; }
 
 /// Legitimate URLs that used to exceed the limit: many positions where a match may begin, and as many where it may end.
 #[test]
-fn long_addresses_are_no_trouble_for_patterns_that_look_around() {
+fn long_addresses_are_cheap_for_lookaround_patterns() {
     let lines = r#"
 large_client_header_buffers 4 64k;
 location / { return 200 "rest"; }
@@ -131,10 +131,10 @@ location ~ ^/(?!index|.+/code/proxy)b(?:/\w+)+/$ { return 200 "words"; }
         (long("/b/a", "."), "rest"),
         (long("/b/code", "/"), "words"),
     ] {
-        let answer = get(&server, &path, "");
+        let response = get(&server, &path, "");
         let shown = &path[..20];
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (200, body),
             "{shown}"
         );

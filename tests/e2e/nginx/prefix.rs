@@ -9,7 +9,7 @@ use crate::harness::{Folder, eventually, free_port, run_to_end, text};
 /// A site whose paths are all relative to its folder.
 pub const SITE: &str = "\
     pid logs/nginx.pid;\nerror_log logs/error.log notice;\nevents { worker_connections 100; }\n\
-    http {\nserver {\nlisten 127.0.0.1:{port};\nlocation / { return 200 \"{answer}\"; }\n\
+    http {\nserver {\nlisten 127.0.0.1:{port};\nlocation / { return 200 \"{response}\"; }\n\
     location /files/ { alias html/; }\naccess_log logs/access.log;\n}\n}\n";
 
 /// An nginx prefix, with its configuration and the files it serves.
@@ -30,9 +30,9 @@ impl Prefix {
         prefix
     }
 
-    pub fn configure(&self, conf: &str, answer: &str) {
+    pub fn configure(&self, conf: &str, response: &str) {
         let conf = conf.replace("{port}", &self.port.to_string());
-        let conf = conf.replace("{answer}", answer);
+        let conf = conf.replace("{response}", response);
         self.folder.write("nginx.conf", conf);
     }
 

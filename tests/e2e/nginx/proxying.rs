@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::{setup, start};
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::h2::peer::Peer;
 use crate::harness::{Server, free_port};
-use crate::upstream::{Upstream, answer};
+use crate::upstream::{Upstream, respond};
 
 /// A server with these lines, with `UPSTREAM` replaced by one that echoes requests.
 fn echoing(lines: &str) -> (Server, Upstream) {
@@ -16,7 +16,7 @@ fn echoing(lines: &str) -> (Server, Upstream) {
     (start(&lines, &[]), echo)
 }
 
-fn post(server: &Server, path: &str) -> Answer {
+fn post(server: &Server, path: &str) -> Response {
     exchange(
         server.port,
         format!(
@@ -68,17 +68,17 @@ location /old { proxy_pass http://UPSTREAM; proxy_http_version 1.0; }
 
 #[test]
 fn upstreams_are_dialled_from_an_address() {
-    let told = Upstream::start(|mut wire| {
+    let recorder = Upstream::start(|mut wire| {
         let peer = wire.stream().peer_addr().expect("it is connected");
         let text = peer.ip().to_string();
         let length = text.len();
         let bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}");
-        while answer(&mut wire, bytes.as_bytes()).is_some() {}
+        while respond(&mut wire, bytes.as_bytes()).is_some() {}
     });
     let lines = format!(
         "location / {{ proxy_pass http://127.0.0.1:{0}; proxy_bind 127.0.0.2; }} \
          location /off {{ proxy_pass http://127.0.0.1:{0}; proxy_bind off; }}",
-        told.port
+        recorder.port
     );
     let server = start(&lines, &[]);
     assert_eq!(server.ask("/").text(), "127.0.0.2");
@@ -87,7 +87,7 @@ fn upstreams_are_dialled_from_an_address() {
 
 #[test]
 fn cookies_and_redirects_are_rewritten() {
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.1 302 Found\r\nLocation: http://Inner.test:81/app/x?y\r\n\
          Set-Cookie: one=1; Domain=.inner.test; Path=/app/deep; Secure\r\n\
          Set-Cookie: two=2; path=/other; HttpOnly; SameSite=Lax\r\nContent-Length: 0\r\n\r\n",
@@ -106,8 +106,8 @@ location / {
 "#;
     let lines = lines.replace("UPSTREAM", &format!("127.0.0.1:{}", upstream.port));
     let server = start(&lines, &[]);
-    let cookies = |answer: &Answer| -> Vec<String> {
-        let lines = answer.head.lines();
+    let cookies = |response: &Response| -> Vec<String> {
+        let lines = response.head.lines();
         let all = lines.filter_map(|line| line.strip_prefix("Set-Cookie: "));
         all.map(str::to_owned).collect()
     };
@@ -214,7 +214,7 @@ location @passed { proxy_pass http://ECHO; }
 
 #[test]
 fn applications_of_scgi_and_uwsgi_are_asked() {
-    let tell = |asked: crate::doubles::fastcgi::Asked, more: &str| {
+    let respond = |asked: crate::doubles::fastcgi::Asked, more: &str| {
         let param = |name: &str| asked.param(name).unwrap_or("-").to_owned();
         let body = String::from_utf8_lossy(&asked.body).into_owned();
         let text = [
@@ -230,11 +230,11 @@ fn applications_of_scgi_and_uwsgi_are_asked() {
             text.join(" ")
         )
     };
-    let tell = Arc::new(tell);
-    let other = tell.clone();
+    let respond = Arc::new(respond);
+    let other = respond.clone();
     let scgi = Upstream::start(move |mut wire| {
         if let Some(asked) = read_scgi(&mut wire) {
-            wire.send(tell(asked, "scgi"));
+            wire.send(respond(asked, "scgi"));
         }
     });
     let uwsgi = Upstream::start(move |mut wire| {
@@ -265,10 +265,10 @@ fn applications_of_scgi_and_uwsgi_are_asked() {
         ("/u/x", "POST /u/x - 1 4 body [5, 6]"),
         ("/bare", "POST /bare - - 0  [0, 0]"),
     ] {
-        let answer = post(&server, path);
-        assert_eq!(answer.status, 202, "{path}");
-        assert_eq!(answer.text(), expected);
-        assert_eq!(answer.field("X-Accel-Expires"), None);
+        let response = post(&server, path);
+        assert_eq!(response.status, 202, "{path}");
+        assert_eq!(response.text(), expected);
+        assert_eq!(response.field("X-Accel-Expires"), None);
     }
 }
 
@@ -300,8 +300,8 @@ fn calls_of_grpc_pass_with_their_trailers() {
     );
     let server = setup(&conf).start();
     let mut peer = Peer::connect(server.port);
-    let answer = peer.fetch("/call");
-    let text = answer.text();
+    let response = peer.fetch("/call");
+    let text = response.text();
     assert!(text.contains("GET /call"), "{text}");
     assert!(text.contains("X-Proto: HTTP/2.0"), "{text}");
     assert!(text.contains("X-Te: trailers"), "{text}");
@@ -309,7 +309,7 @@ fn calls_of_grpc_pass_with_their_trailers() {
     let is_set = text.to_ascii_lowercase().contains("x-set: yes");
     assert!(is_set, "{text}");
     assert_eq!(
-        answer.trailers,
+        response.trailers,
         [("grpc-status".to_owned(), "7".to_owned())]
     );
     let text = peer.fetch("/v2").text();

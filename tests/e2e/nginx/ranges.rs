@@ -1,14 +1,14 @@
 //! Range requests for responses that filters may change, and slices.
 
 use super::{setup, start};
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::harness::{Server, eventually};
 use crate::upstream::Upstream;
 use crate::wire::field;
 
 const NOTE: &str = "0123456789abcdefghijklmnopqrstuvwxyz";
 
-fn get(server: &Server, path: &str, fields: &str) -> Answer {
+fn get(server: &Server, path: &str, fields: &str) -> Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n"),
@@ -16,8 +16,8 @@ fn get(server: &Server, path: &str, fields: &str) -> Answer {
 }
 
 fn part(server: &Server, path: &str, range: &str) -> (u16, String) {
-    let answer = get(server, path, &format!("Range: bytes={range}\r\n"));
-    (answer.status, answer.text())
+    let response = get(server, path, &format!("Range: bytes={range}\r\n"));
+    (response.status, response.text())
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn pieces(
                 None => panic!("no range in {head:?}"),
             };
             let end = (last + 1).min(whole.len());
-            let answer = match start < whole.len() {
+            let response = match start < whole.len() {
                 true => format!(
                     "HTTP/1.1 206 Partial Content\r\nETag: {}\r\nContent-Range: bytes {start}-{}/{}\r\nContent-Length: {}\r\n\r\n{}",
                     tag(start),
@@ -118,7 +118,7 @@ fn pieces(
                     "HTTP/1.1 416 Range Not Satisfiable\r\nContent-Length: 0\r\n\r\n".to_owned()
                 }
             };
-            if wire.try_send(answer).is_err() {
+            if wire.try_send(response).is_err() {
                 return;
             }
         }
@@ -126,7 +126,7 @@ fn pieces(
 }
 
 #[test]
-fn an_answer_is_put_together_of_pieces() {
+fn a_response_is_assembled_from_slices() {
     let upstream = pieces(NOTE, |_| "\"one\"");
     let lines = format!(
         "slice 10; location / {{ proxy_set_header Range $slice_range; proxy_pass http://127.0.0.1:{}; }}",
@@ -145,13 +145,16 @@ fn an_answer_is_put_together_of_pieces() {
         ("30-", "uvwxyz"),
         ("-12", "opqrstuvwxyz"),
     ] {
-        let answer = get(&server, "/x", &format!("Range: bytes={range}\r\n"));
+        let response = get(&server, "/x", &format!("Range: bytes={range}\r\n"));
         assert_eq!(
-            (answer.status, answer.text()),
+            (response.status, response.text()),
             (206, expected.to_owned()),
             "{range}"
         );
-        let said = answer.field("Content-Range").unwrap_or_default().to_owned();
+        let said = response
+            .field("Content-Range")
+            .unwrap_or_default()
+            .to_owned();
         let start = NOTE.find(expected).expect("it is a part");
         assert_eq!(
             said,
@@ -176,9 +179,9 @@ fn pieces_are_stored_by_themselves() {
     );
     let server = setup(&conf).start();
     let said = |path: &str, range: &str| {
-        let answer = get(&server, path, &format!("Range: bytes={range}\r\n"));
-        let cache = answer.field("X-Cache").unwrap_or_default().to_owned();
-        (answer.text(), cache)
+        let response = get(&server, path, &format!("Range: bytes={range}\r\n"));
+        let cache = response.field("X-Cache").unwrap_or_default().to_owned();
+        (response.text(), cache)
     };
     assert_eq!(said("/x", "12-13"), ("cd".to_owned(), "MISS".to_owned()));
     // It is cached once it is complete.
@@ -216,7 +219,7 @@ fn pieces_are_stored_by_themselves() {
 }
 
 #[test]
-fn pieces_of_another_whole_end_the_answer() {
+fn slices_of_a_changed_file_end_the_response() {
     let upstream = pieces(NOTE, |start| if start < 20 { "\"one\"" } else { "\"two\"" });
     let lines = format!(
         "slice 10; location / {{ proxy_set_header Range $slice_range; proxy_pass http://127.0.0.1:{0}; }} \
@@ -246,12 +249,12 @@ fn fields_for_upstreams_that_have_no_value_are_left_out() {
         echo.port
     );
     let server = start(&lines, &[]);
-    let told = get(&server, "/?x=", "X-Given: of the client\r\n").text();
+    let echoed = get(&server, "/?x=", "X-Given: of the client\r\n").text();
     assert!(
-        !told.contains("X-Piece") && !told.contains("X-Given"),
-        "{told}"
+        !echoed.contains("X-Piece") && !echoed.contains("X-Given"),
+        "{echoed}"
     );
-    assert!(told.contains("X-Fixed: 1"), "{told}");
-    let told = get(&server, "/?x=y", "").text();
-    assert!(told.contains("X-Given: y"), "{told}");
+    assert!(echoed.contains("X-Fixed: 1"), "{echoed}");
+    let echoed = get(&server, "/?x=y", "").text();
+    assert!(echoed.contains("X-Given: y"), "{echoed}");
 }

@@ -28,7 +28,7 @@ fn config(folder: &Folder) -> Arc<ServerConfig> {
 }
 
 #[test]
-fn uwsgi_is_spoken_inside_of_tls_with_whom_the_file_says() {
+fn suwsgi_upstreams_are_verified() {
     let folder = Folder::new();
     let tls = config(&folder);
     let upstream = Upstream::start(move |mut wire| {
@@ -62,8 +62,8 @@ fn uwsgi_is_spoken_inside_of_tls_with_whom_the_file_says() {
     let server = super::start(&lines, &[]);
     let get = |path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-        let answer = exchange(server.port, request);
-        (answer.status, answer.text())
+        let response = exchange(server.port, request);
+        (response.status, response.text())
     };
     assert_eq!(get("/any"), (200, "/any <>".to_owned()));
     assert_eq!(get("/right"), (200, "/right <app.test>".to_owned()));

@@ -99,22 +99,22 @@ fn includes_are_asked_for_side_by_side() {
     let known = arrived.clone();
     let upstream = Upstream::start(move |mut wire| {
         while let Some(head) = wire.head() {
-            let (tell, told) = sync_channel::<()>(1);
+            let (sender, signal) = sync_channel::<()>(1);
             let path = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
             {
                 let mut known = known.lock().expect("nobody panics with it");
-                known.push(tell);
+                known.push(sender);
                 if known.len() == 4 {
                     known.drain(..).for_each(drop);
                 }
             }
             // It ends when the others are dropped; nothing is ever sent.
-            let _ = told.recv_timeout(Duration::from_secs(60));
-            let answer = format!(
+            let _ = signal.recv_timeout(Duration::from_secs(60));
+            let response = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{path}",
                 path.len()
             );
-            if wire.try_send(answer).is_err() {
+            if wire.try_send(response).is_err() {
                 return;
             }
         }

@@ -4,7 +4,7 @@ use rustls::version::TLS13;
 
 use super::setup;
 use crate::client::{Client, ask, exchange};
-use crate::fastcgi::telling;
+use crate::fastcgi::recording;
 use crate::harness::{Folder, Server, Setup, run_to_end, text};
 use crate::tls;
 use crate::upstream::{Upstream, dead};
@@ -42,13 +42,13 @@ fn synthetic() {
         let server = setup(&with_port(conf)).start();
         let mut client = Client::connect(server.port);
         for path in ["/", "/foo?at=all"] {
-            let answer = client.get(path);
+            let response = client.get(path);
             assert_eq!(
-                (answer.status, answer.text().as_str()),
+                (response.status, response.text().as_str()),
                 (200, "Hello, world!")
             );
-            assert_eq!(answer.field("Content-Type"), Some("text/plain"));
-            assert_eq!(answer.field("Content-Length"), Some("13"));
+            assert_eq!(response.field("Content-Type"), Some("text/plain"));
+            assert_eq!(response.field("Content-Length"), Some("13"));
         }
     }
 }
@@ -74,27 +74,27 @@ fn files() {
         let server = setup.start();
         let mut client = Client::connect(server.port);
         for _ in 0..2 {
-            let answer = client.get("/");
+            let response = client.get("/");
             assert_eq!(
-                (answer.status, answer.text().as_str()),
+                (response.status, response.text().as_str()),
                 (200, "<h1>small</h1>")
             );
-            assert_eq!(answer.field("Content-Type"), Some("text/html"));
+            assert_eq!(response.field("Content-Type"), Some("text/html"));
             // Without mime.types a script is plain text, which the study's author may not have noticed.
-            let answer = client.get("/jquery-3.6.1.js");
-            assert_eq!(answer.field("Content-Type"), Some("text/plain"));
-            assert_eq!(answer.field("ETag"), Some("\"63800000-8\""));
-            assert_eq!(answer.field("Accept-Ranges"), Some("bytes"));
+            let response = client.get("/jquery-3.6.1.js");
+            assert_eq!(response.field("Content-Type"), Some("text/plain"));
+            assert_eq!(response.field("ETag"), Some("\"63800000-8\""));
+            assert_eq!(response.field("Accept-Ranges"), Some("bytes"));
             assert_eq!(client.get("/large.bin").body, large);
-            let answer = client.get("/none");
+            let response = client.get("/none");
             assert_eq!(
-                (answer.status, answer.field("Content-Type")),
+                (response.status, response.field("Content-Type")),
                 (404, Some("text/html"))
             );
             assert!(
-                answer.text().contains("<h1>404 Not Found</h1>"),
+                response.text().contains("<h1>404 Not Found</h1>"),
                 "{}",
-                answer.text()
+                response.text()
             );
         }
     }
@@ -106,12 +106,12 @@ fn proxied() {
         let upstream = Upstream::echo();
         let address = format!("127.0.0.1:{}", upstream.port);
         let server = setup(&with_port(conf).replace("127.0.0.1:8081", &address)).start();
-        let answer = exchange(
+        let response = exchange(
             server.port,
             "POST /a//b?c=d HTTP/1.1\r\nHost: site\r\nX-Forwarded-For: 1.2.3.4\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody",
         );
-        assert_eq!(answer.status, 200);
-        let said = answer.text().to_ascii_lowercase();
+        assert_eq!(response.status, 200);
+        let said = response.text().to_ascii_lowercase();
         assert!(said.starts_with("post /a//b?c=d http/1.1\n"), "{said}");
         assert!(said.contains(&format!("\nhost: {address}\n")), "{said}");
         assert!(
@@ -123,20 +123,20 @@ fn proxied() {
             "{said}"
         );
         assert!(said.ends_with("\n\nbody"), "{said}");
-        assert_eq!(answer.field("Server"), Some("sluice"));
-        assert_eq!(answer.field("Via"), None);
+        assert_eq!(response.field("Server"), Some("sluice"));
+        assert_eq!(response.field("Via"), None);
     }
 }
 
 #[test]
 fn proxied_to_nobody() {
     let conf = with_port(PROXY[0]).replace("8081", &dead().to_string());
-    let answer = setup(&conf).start().ask("/");
-    assert_eq!(answer.status, 502);
+    let response = setup(&conf).start().ask("/");
+    assert_eq!(response.status, 502);
     assert!(
-        answer.text().contains("<h1>502 Bad Gateway</h1>"),
+        response.text().contains("<h1>502 Bad Gateway</h1>"),
         "{}",
-        answer.text()
+        response.text()
     );
 }
 
@@ -159,7 +159,7 @@ fn go_tree(setup: &Setup, sites: &str) {
     setup.folder().write("sites-enabled/go.conf", sites);
 }
 
-fn asked_as(server: &Server, host: &str) -> crate::client::Answer {
+fn asked_as(server: &Server, host: &str) -> crate::client::Response {
     let request = format!("GET /x?y HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     exchange(server.port, request)
 }
@@ -167,7 +167,7 @@ fn asked_as(server: &Server, host: &str) -> crate::client::Answer {
 #[test]
 fn go_behind_http_and_fastcgi() {
     let http = Upstream::echo();
-    let (application, asked) = telling();
+    let (application, asked) = recording();
     let setup = Setup::bare().args(&["--config", "nginx.conf"]);
     let sites = GO_SITES
         .replace("127.0.0.1:8080", &format!("127.0.0.1:{}", http.port))
@@ -271,9 +271,9 @@ fn https_with_files_of_certbot() {
     assert!(head[0].starts_with("HTTP/1.1 200 "), "{head:?}");
     assert!(body.starts_with("GET /over/tls HTTP/1.1\n"), "{body}");
     let request = "GET /a?b HTTP/1.1\r\nHost: site.test\r\nConnection: close\r\n\r\n";
-    let answer = exchange(plain, request);
+    let response = exchange(plain, request);
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (301, Some("https://site.test/a?b"))
     );
     assert_eq!(ask(plain, "/").status, 404, "another host");
@@ -282,7 +282,7 @@ fn https_with_files_of_certbot() {
 /// Debian's `snippets/fastcgi-php.conf`: the path info is saved before `try_files` resets it.
 #[test]
 fn php_as_debian_has_it() {
-    let (application, asked) = telling();
+    let (application, asked) = recording();
     let lines = format!(
         r#"
 index index.php;

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixDatagram;
 
 use super::setup;
 use crate::client::ask;
-use crate::harness::PATIENCE;
+use crate::harness::TIMEOUT;
 
 fn packet(receive: impl Fn(&mut [u8]) -> std::io::Result<usize>) -> String {
     let mut packet = [0; 2048];
@@ -16,8 +16,7 @@ fn packet(receive: impl Fn(&mut [u8]) -> std::io::Result<usize>) -> String {
 #[test]
 fn packets_are_those_of_nginx() {
     let udp = UdpSocket::bind("127.0.0.1:0").expect("a free port");
-    udp.set_read_timeout(Some(PATIENCE))
-        .expect("it is a socket");
+    udp.set_read_timeout(Some(TIMEOUT)).expect("it is a socket");
     let port = udp.local_addr().expect("it is bound").port();
     let setup = setup(
         &"
@@ -32,7 +31,7 @@ server { listen 127.0.0.1:{port}; root {folder}/www; }
         .replace("{udp}", &port.to_string()),
     );
     let unix = UnixDatagram::bind(setup.folder().path().join("log.sock")).expect("writable");
-    unix.set_read_timeout(Some(PATIENCE))
+    unix.set_read_timeout(Some(TIMEOUT))
         .expect("it is a socket");
     let server = setup.start();
     assert_eq!(ask(server.port, "/none").status, 404);

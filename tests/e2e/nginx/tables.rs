@@ -80,7 +80,7 @@ fn ask_split(server: &crate::harness::Server, key: u32) -> String {
 }
 
 #[test]
-fn answers_are_compressed() {
+fn responses_are_compressed() {
     let lines = "gzip on; gzip_types text/css; gzip_min_length 100; types { text/html html; text/css css; image/png png; }\n\
                  location /plain/ { gzip off; }";
     let long = "hot dogs ".repeat(100);
@@ -103,16 +103,16 @@ fn answers_are_compressed() {
         client.send(format!(
             "GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n"
         ));
-        let answer = client.answer();
+        let response = client.response();
         assert_eq!(
-            (answer.status, answer.field("Content-Encoding")),
+            (response.status, response.field("Content-Encoding")),
             (200, coding),
             "{path}"
         );
         if coding.is_some() {
             let mut text = String::new();
             let read = std::io::Read::read_to_string(
-                &mut flate2::read::GzDecoder::new(&*answer.body),
+                &mut flate2::read::GzDecoder::new(&*response.body),
                 &mut text,
             );
             assert!(read.is_ok() && text == long, "{path}");
@@ -141,7 +141,7 @@ fn files_that_were_compressed_ahead_are_sent() {
     let mut client = Client::connect(server.port);
     let mut ask = |path: &str, fields: &str| {
         client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
-        client.answer()
+        client.response()
     };
     let gzip = "Accept-Encoding: br, gzip\r\n";
     for (path, fields, text, coding, vary) in [
@@ -158,14 +158,14 @@ fn files_that_were_compressed_ahead_are_sent() {
         ("/all/c.css", "", "packed only", Some("gzip"), false),
         ("/off/d.html", gzip, "off", None, false),
     ] {
-        let answer = ask(path, fields);
+        let response = ask(path, fields);
         assert_eq!(
-            (answer.status, answer.text().as_str()),
+            (response.status, response.text().as_str()),
             (200, text),
             "{path}"
         );
-        assert_eq!(answer.field("Content-Encoding"), coding, "{path}");
-        assert_eq!(answer.field("Vary").is_some(), vary, "{path}");
+        assert_eq!(response.field("Content-Encoding"), coding, "{path}");
+        assert_eq!(response.field("Vary").is_some(), vary, "{path}");
     }
     let packed = ask("/a.html", gzip);
     assert_eq!(packed.field("Content-Type"), Some("text/html"));
@@ -177,7 +177,7 @@ fn files_that_were_compressed_ahead_are_sent() {
 }
 
 #[test]
-fn texts_in_answers_are_replaced() {
+fn sub_filter_replaces_text_in_responses() {
     // Pieces that split the text, as an upstream may send them.
     let upstream = Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
@@ -239,7 +239,7 @@ fn texts_in_answers_are_replaced() {
         "{head}"
     );
     client.send("GET /all/a.html HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
-    let packed = client.answer();
+    let packed = client.response();
     assert_eq!(packed.field("Content-Encoding"), Some("gzip"));
     let mut text = String::new();
     let read =

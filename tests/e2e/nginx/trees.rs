@@ -3,7 +3,7 @@
 
 use super::setup;
 use crate::client::{Client, exchange};
-use crate::fastcgi::telling;
+use crate::fastcgi::recording;
 use crate::harness::{Setup, run_to_end, text};
 use crate::upstream::Upstream;
 
@@ -56,7 +56,7 @@ fn tree(main: &str, site: &str) -> Setup {
 
 #[test]
 fn debians_default_tree() {
-    let (application, asked) = telling();
+    let (application, asked) = recording();
     let upstream = Upstream::echo();
     let site = format!(
         "server {{\n\tlisten {{port}} default_server;\n\tlisten [::1]:{{port}} default_server;\n\troot {{folder}}/www;\n\
@@ -75,9 +75,12 @@ fn debians_default_tree() {
     );
     let server = tree(&main, &site).start();
     let mut client = Client::connect(server.port);
-    let answer = client.get("/");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "welcome"));
-    assert_eq!(answer.field("Content-Type"), Some("text/html"));
+    let response = client.get("/");
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (200, "welcome")
+    );
+    assert_eq!(response.field("Content-Type"), Some("text/html"));
     assert_eq!(client.get("/page.html").text(), "page");
     assert_eq!(client.get("/none").status, 404);
     assert_eq!(client.get("/.htaccess").status, 403);

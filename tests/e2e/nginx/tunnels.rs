@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use super::start;
 use crate::client::Client;
 use crate::h2::peer::{DATA, END_STREAM, Frame, HEADERS, Peer, RST_STREAM};
-use crate::harness::{PATIENCE, Server};
+use crate::harness::{Server, TIMEOUT};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -53,7 +53,7 @@ fn proxy(upstream: &Upstream, locations: &[(&str, &str)]) -> Server {
 fn tunnel(server: &Server, path: &str) -> Client {
     let mut client = Client::connect(server.port);
     client.send(format!("GET {path} HTTP/1.1\r\n{REQUEST}"));
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.response().status, 101);
     client
 }
 
@@ -61,10 +61,10 @@ fn tunnel(server: &Server, path: &str) -> Client {
 fn raw_tunnel(server: &Server) -> TcpStream {
     let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).expect("it listens");
     socket
-        .set_read_timeout(Some(PATIENCE))
+        .set_read_timeout(Some(TIMEOUT))
         .expect("it can be set");
     socket
-        .set_write_timeout(Some(PATIENCE))
+        .set_write_timeout(Some(TIMEOUT))
         .expect("it can be set");
     socket
         .write_all(format!("GET / HTTP/1.1\r\n{REQUEST}").as_bytes())
@@ -97,7 +97,7 @@ fn an_idle_tunnel_ends_after_proxy_read_timeout() {
     assert_eq!(quick.byte().expect("an echo"), b'a');
     assert!(quick.is_closed());
     ended
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("the upstream sees the end");
     // The other timeouts are only for peers that do not accept data.
     long.send("b");
@@ -124,7 +124,7 @@ fn an_idle_tunnel_on_a_stream_of_http2_ends_as_well() {
     };
     while !is_end(&peer.frame().expect("the end of the stream")) {}
     ended
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("the upstream sees the end");
 }
 
@@ -159,7 +159,7 @@ fn a_client_that_does_not_read_ends_its_tunnel_after_send_timeout() {
     );
     let mut client = raw_tunnel(&server);
     ended
-        .recv_timeout(PATIENCE)
+        .recv_timeout(TIMEOUT)
         .expect("the upstream sees the end");
     let outcome = loop {
         match client.read(&mut [0; 65_536]) {

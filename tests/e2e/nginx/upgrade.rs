@@ -15,37 +15,37 @@ use crate::harness::eventually;
 /// Clients that send requests continuously, each on a connection of its own.
 struct Clients {
     ending: Arc<AtomicBool>,
-    answered: Arc<AtomicU64>,
+    served: Arc<AtomicU64>,
     threads: Vec<thread::JoinHandle<()>>,
 }
 
 impl Clients {
     fn start(port: u16) -> Clients {
         let ending = Arc::new(AtomicBool::new(false));
-        let answered = Arc::new(AtomicU64::new(0));
+        let served = Arc::new(AtomicU64::new(0));
         let threads = (0..4).map(|_| {
-            let (ending, answered) = (ending.clone(), answered.clone());
+            let (ending, served) = (ending.clone(), served.clone());
             thread::spawn(move || {
                 while !ending.load(Ordering::Acquire) {
-                    let answer = ask(port, "/");
-                    assert_eq!(answer.status, 200);
-                    answered.fetch_add(1, Ordering::AcqRel);
+                    let response = ask(port, "/");
+                    assert_eq!(response.status, 200);
+                    served.fetch_add(1, Ordering::AcqRel);
                 }
             })
         });
         let threads = threads.collect();
         Clients {
             ending,
-            answered,
+            served,
             threads,
         }
     }
 
     /// Waits until more requests have got a response.
     fn go_on(&self) {
-        let until = self.answered.load(Ordering::Acquire) + 20;
-        let are_answered = || self.answered.load(Ordering::Acquire) >= until;
-        eventually("answers", are_answered, String::new);
+        let until = self.served.load(Ordering::Acquire) + 20;
+        let are_served = || self.served.load(Ordering::Acquire) >= until;
+        eventually("answers", are_served, String::new);
     }
 
     /// Stops them; fails if a request got no response.
@@ -84,7 +84,7 @@ fn a_successor_takes_over_without_a_lost_request() {
     // Only the new one responds, with its own configuration.
     eventually(
         "the word of the old one",
-        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors().contains("no longer accepting connections"),
         || prefix.errors(),
     );
     for _ in 0..20 {
@@ -112,7 +112,7 @@ fn a_successor_takes_over_without_a_lost_request() {
 
 /// Rollback: the old one accepts connections again, and the new one exits.
 #[test]
-fn the_old_one_goes_on_when_the_new_one_is_not_wanted() {
+fn the_old_process_continues_when_the_upgrade_is_cancelled() {
     let prefix = Prefix::new();
     assert_eq!(prefix.said(&[]).0, Some(0));
     let old = prefix.pid().expect("it runs");
@@ -122,7 +122,7 @@ fn the_old_one_goes_on_when_the_new_one_is_not_wanted() {
     send(old, Signal::Window).expect("it runs");
     eventually(
         "the word of the old one",
-        || prefix.errors().contains("accepting no more connections"),
+        || prefix.errors().contains("no longer accepting connections"),
         || prefix.errors(),
     );
     clients.go_on();
@@ -154,7 +154,11 @@ fn a_successor_that_fails_changes_nothing() {
     send(old, Signal::User2).expect("it runs");
     eventually(
         "the end of the new one",
-        || prefix.errors().contains("the new program has ended"),
+        || {
+            prefix
+                .errors()
+                .contains("the new process of the binary upgrade has exited")
+        },
         || prefix.errors(),
     );
     eventually(

@@ -54,7 +54,7 @@ fn settings(peer: &mut Peer<impl std::io::Read + std::io::Write>) -> Vec<(u16, u
 }
 
 #[test]
-fn the_server_of_the_handshake_says_what_is_spoken() {
+fn the_server_of_the_handshake_decides_the_protocol() {
     let (_server, [tls_port, all_port], client) = serve();
     for (port, name, expected) in [
         (tls_port, "old.test", "http/1.1"),
@@ -93,27 +93,27 @@ fn the_server_of_the_handshake_says_how_many_streams_there_may_be() {
         "http2 on;\nhttp2_max_concurrent_streams 1000;\nreturn 200 a;",
         &[],
     );
-    let told = settings(&mut Peer::connect(server.port));
-    assert!(told.contains(&(STREAMS_MAX, 128)), "{told:?}");
+    let seen = settings(&mut Peer::connect(server.port));
+    assert!(seen.contains(&(STREAMS_MAX, 128)), "{seen:?}");
 }
 
 #[test]
-fn what_the_system_knows_of_a_connection_is_told_over_tcp_only() {
+fn tcpinfo_variables_exist_over_tcp_only() {
     let text = "\"$tcpinfo_rtt $tcpinfo_rttvar $tcpinfo_snd_cwnd $tcpinfo_rcv_space\"";
     let setup = super::site(&format!(
         "listen unix:{{folder}}/socket;\nreturn 200 {text};"
     ));
     let server = setup.start();
-    let answer = server.ask("/").text();
-    let numbers: Vec<u64> = answer
+    let response = server.ask("/").text();
+    let numbers: Vec<u64> = response
         .split(' ')
         .filter_map(|number| number.parse().ok())
         .collect();
     // A window of zero would block everything, and a round trip takes time.
-    assert_eq!(numbers.len(), 4, "{answer}");
+    assert_eq!(numbers.len(), 4, "{response}");
     assert!(
         numbers[0] > 0 && numbers[2] > 0 && numbers[3] > 0,
-        "{answer}"
+        "{response}"
     );
     let socket = server.folder.path().join("socket");
     let mut stream = std::os::unix::net::UnixStream::connect(socket).expect("it listens");

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::doubles::php::Fpm;
 use crate::harness::{Server, Setup, free_port};
 
@@ -73,11 +73,11 @@ impl Site {
         self.server.folder.write(&format!("www/{name}"), content);
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub fn get(&self, path: &str) -> Response {
         self.server.ask(path)
     }
 
-    pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Answer {
+    pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Response {
         let mut request = format!(
             "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n",

@@ -33,9 +33,9 @@ fn pretty_addresses_reach_the_front_controller() {
     ] {
         assert_eq!(site.get(path).text(), expected, "{path}");
     }
-    let answer = site.get("/blog?x=1");
+    let response = site.get("/blog?x=1");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (308, Some("/blog/?x=1"))
     );
 }
@@ -65,9 +65,9 @@ fn no_script_is_shown_and_no_upload_runs() {
         ("/./secret.php", "secret"),
         ("/x/../secret.php", "secret"),
     ] {
-        let answer = site.get(path);
-        assert_eq!(answer.text(), expected, "{path}");
-        assert!(!answer.text().contains("SOURCE"), "{path}");
+        let response = site.get(path);
+        assert_eq!(response.text(), expected, "{path}");
+        assert!(!response.text().contains("SOURCE"), "{path}");
     }
 }
 
@@ -117,35 +117,35 @@ fn a_blog_like_wordpress_works() {
     site.script("wp-content/uploads/shell.php", "echo 'shell';");
     site.file("wp-content/uploads/pic.svg", "<svg/>");
     assert_eq!(site.get("/").text(), "<h1>Blog</h1>");
-    let answer = site.get("/2026/11/hello/");
-    assert!(answer.text().starts_with("<h1>Hello</h1>"));
+    let response = site.get("/2026/11/hello/");
+    assert!(response.text().starts_with("<h1>Hello</h1>"));
     assert_eq!(
-        answer.field("Content-Type"),
+        response.field("Content-Type"),
         Some("text/html; charset=UTF-8")
     );
-    let answer = site.get("/?p=1");
+    let response = site.get("/?p=1");
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (301, Some("/2026/11/hello/"))
     );
     assert_eq!(site.get("/no/such/post/").status, 404);
     assert_eq!(site.get("/wp-admin").field("Location"), Some("/wp-admin/"));
-    let answer = site.get("/wp-admin/");
+    let response = site.get("/wp-admin/");
     assert_eq!(
-        answer.field("Location"),
+        response.field("Location"),
         Some("/wp-login.php?redirect_to=%2Fwp-admin%2F")
     );
-    let answer = site.post(
+    let response = site.post(
         "/wp-login.php",
         "application/x-www-form-urlencoded",
         b"log=me&pwd=pw",
     );
     assert_eq!(
-        (answer.status, answer.field("Location")),
+        (response.status, response.field("Location")),
         (302, Some("/wp-admin/"))
     );
     assert!(
-        answer
+        response
             .field("Set-Cookie")
             .is_some_and(|cookie| cookie.contains("HttpOnly"))
     );
@@ -183,14 +183,14 @@ fn an_application_like_laravel_works() {
     let request = "PUT /api/users/7?full=1 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer t\r\nX-Requested-With: fetch\r\n\
         Content-Type: application/json\r\nContent-Length: 14\r\nConnection: close\r\n\r\n{\"name\":\"J\\\\u\"}";
     let request = request.replace("{\"name\":\"J\\\\u\"}", "{\"name\":\"Jo\"} ");
-    let answer = exchange(site.port(), request);
+    let response = exchange(site.port(), request);
     assert_eq!(
-        answer.text(),
+        response.text(),
         r#"{"uri":"/api/users/7?full=1","method":"PUT","in":{"name":"Jo"},"xhr":"fetch","script":"/index.php"}"#
     );
-    let answer = site.get("/api/users");
+    let response = site.get("/api/users");
     assert_eq!(
-        (answer.status, answer.field("WWW-Authenticate")),
+        (response.status, response.field("WWW-Authenticate")),
         (401, Some("Bearer"))
     );
     assert_eq!(site.get("/build/app.js").text(), "let x;");

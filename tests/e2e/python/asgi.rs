@@ -12,12 +12,12 @@ const APP: &str = "module_asgi asgi:app";
 #[test]
 fn the_scope_is_that_of_asgi_3() {
     let Some(server) = start(APP) else { return };
-    let answer = exchange(
+    let response = exchange(
         server.port,
         "GET /caf%C3%A9/a%2Fb?x=%41 HTTP/1.1\r\nHost: example.com:81\r\nX-One: 1\r\nX-One: 2\r\n\
          X-Forwarded-For: 6.6.6.6\r\nConnection: close\r\n\r\n",
     );
-    let scope: serde_json::Value = serde_json::from_slice(&answer.body).expect("it is JSON");
+    let scope: serde_json::Value = serde_json::from_slice(&response.body).expect("it is JSON");
     assert_eq!(scope["type"], "http");
     assert_eq!(scope["asgi"]["version"], "3.0");
     assert_eq!(scope["http_version"], "1.1");
@@ -57,12 +57,12 @@ fn bodies_of_all_sizes_arrive_whole() {
     let Some(server) = start(APP) else { return };
     for length in [0, 1, 65_536, 300_000, 20_000_000] {
         let body = pattern(length);
-        let answer = post(server.port, "/digest", &body);
-        assert_eq!(answer.text(), digest(&body), "{length}");
+        let response = post(server.port, "/digest", &body);
+        assert_eq!(response.text(), digest(&body), "{length}");
     }
     let mut client = Client::connect(server.port);
     client.send("POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
-    assert_eq!(client.answer().text(), digest(b"abc"));
+    assert_eq!(client.response().text(), digest(b"abc"));
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn early_hints_trailers_and_files() {
             || interim.contains("link: </style.css>; rel=preload\r\n"),
         "{interim}"
     );
-    assert_eq!(client.answer().text(), "hinted");
+    assert_eq!(client.response().text(), "hinted");
     let file = client.get("/path");
     assert_eq!(file.text(), "from a file\n".repeat(1000));
     let mut wire = Wire::connect(server.port);
@@ -163,7 +163,7 @@ fn many_requests_run_at_once_in_one_process() {
         client.send("GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n");
     }
     for client in &mut clients {
-        assert_eq!(client.answer().text(), "slept");
+        assert_eq!(client.response().text(), "slept");
     }
     // One after the other they would have taken 50 s, which is beyond the timeout of a client.
 }
@@ -200,8 +200,8 @@ fn a_failed_lifespan_refuses_the_configuration() {
 fn http_2_requests_reach_the_application() {
     let Some(server) = start(APP) else { return };
     let mut peer = Peer::connect(server.port);
-    let answer = peer.fetch("/x");
-    let scope: serde_json::Value = serde_json::from_str(&answer.text()).expect("it is JSON");
+    let response = peer.fetch("/x");
+    let scope: serde_json::Value = serde_json::from_str(&response.text()).expect("it is JSON");
     assert_eq!(scope["http_version"], "2");
     let fields = [
         (":method", "POST"),
@@ -212,5 +212,5 @@ fn http_2_requests_reach_the_application() {
     let id = peer.begin_request(&fields);
     peer.send(DATA, 0, id, b"ab");
     peer.send(DATA, END_STREAM, id, b"cd");
-    assert_eq!(peer.answer(id).text(), digest(b"abcd"));
+    assert_eq!(peer.response(id).text(), digest(b"abcd"));
 }

@@ -9,10 +9,10 @@ use crate::wire::Wire;
 /// Checks the status for each path, that nothing leaks to the client, and that the application goes on.
 fn check(server: &Server, expected: &[(&str, u16)]) {
     for (path, status) in expected {
-        let answer = server.ask(path);
-        assert_eq!(answer.status, *status, "{path} {}", answer.text());
-        assert!(!answer.head.contains("evil"), "{path} {}", answer.head);
-        assert!(!answer.text().contains("secret detail"), "{path}");
+        let response = server.ask(path);
+        assert_eq!(response.status, *status, "{path} {}", response.text());
+        assert!(!response.head.contains("evil"), "{path} {}", response.head);
+        assert!(!response.text().contains("secret detail"), "{path}");
         let fine = server.ask("/fine");
         assert_eq!(
             (fine.status, fine.text().as_str()),
@@ -26,7 +26,7 @@ fn check(server: &Server, expected: &[(&str, u16)]) {
 fn is_truncated(server: &Server, path: &str) -> bool {
     let mut client = Client::connect(server.port);
     client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
-    client.try_answer().is_err()
+    client.try_response().is_err()
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_process_that_dies_is_replaced_and_its_request_gets_502() {
         client.send(format!(
             "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
         ));
-        assert_eq!(client.answer().status, 502, "{path}");
+        assert_eq!(client.response().status, 502, "{path}");
         let fine = server.ask("/fine");
         assert_eq!(
             (fine.status, fine.text().as_str()),
@@ -139,8 +139,8 @@ fn a_request_that_kills_every_process_takes_three() {
     let Some(server) = start("module_wsgi bad:app\nworkers 4") else {
         return;
     };
-    let answer = server.ask("/exits");
-    assert_eq!(answer.status, 502);
+    let response = server.ask("/exits");
+    assert_eq!(response.status, 502);
     let restarts = || {
         let page = server.metrics();
         let line = page
@@ -160,8 +160,8 @@ fn a_request_that_hangs_gets_504_and_its_process_is_replaced() {
         return;
     };
     for path in ["/hangs", "/spins"] {
-        let answer = server.ask(path);
-        assert_eq!(answer.status, 504, "{path}");
+        let response = server.ask(path);
+        assert_eq!(response.status, 504, "{path}");
         assert_eq!(server.ask("/fine").text(), "fine", "after {path}");
     }
     // The stack of the thread that hung.
@@ -192,21 +192,25 @@ fn a_full_queue_sheds_with_retry_after() {
             client
         })
         .collect();
-    let answers: Vec<_> = stuck.iter_mut().map(Client::answer).collect();
-    let shed: Vec<_> = answers
+    let responses: Vec<_> = stuck.iter_mut().map(Client::response).collect();
+    let shed: Vec<_> = responses
         .iter()
-        .filter(|answer| answer.status == 503)
+        .filter(|response| response.status == 503)
         .collect();
     assert!(
-        !shed.is_empty() && shed.len() < answers.len(),
+        !shed.is_empty() && shed.len() < responses.len(),
         "{} of 12",
         shed.len()
     );
-    for answer in &shed {
-        let after = answer
+    for response in &shed {
+        let after = response
             .field("Retry-After")
             .and_then(|text| text.parse::<u32>().ok());
-        assert!(after.is_some_and(|seconds| seconds >= 1), "{}", answer.head);
+        assert!(
+            after.is_some_and(|seconds| seconds >= 1),
+            "{}",
+            response.head
+        );
     }
 }
 

@@ -24,9 +24,15 @@ fn folder(python: &Python, names: &[&str]) -> Setup {
 }
 
 fn says_hello(server: &Server) {
-    let answer = Client::connect(server.port).get("/hello");
-    assert_eq!(answer.status, 200, "{} {}", answer.head, answer.text());
-    assert!(answer.text().contains("Hello, World!"));
+    let response = Client::connect(server.port).get("/hello");
+    assert_eq!(
+        response.status,
+        200,
+        "{} {}",
+        response.head,
+        response.text()
+    );
+    assert!(response.text().contains("Hello, World!"));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Applications that placeholders select.
 
 use super::{caddyfile, lives};
-use crate::client::{Answer, Client};
+use crate::client::{Client, Response};
 use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, eventually};
 
@@ -35,18 +35,18 @@ fn start(options: &str, names: &[&str]) -> Option<Server> {
     Some(setup.start())
 }
 
-fn ask(server: &Server, host: &str) -> Answer {
+fn ask(server: &Server, host: &str) -> Response {
     let mut client = Client::connect(server.port);
     client.send(format!(
         "GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     ));
-    client.answer()
+    client.response()
 }
 
-fn process(answer: &Answer) -> u32 {
-    let text = answer.text();
+fn process(response: &Response) -> u32 {
+    let text = response.text();
     let pid = text.split(' ').nth(1).and_then(|pid| pid.parse().ok());
-    pid.unwrap_or_else(|| panic!("{} {text}", answer.head))
+    pid.unwrap_or_else(|| panic!("{} {text}", response.head))
 }
 
 #[test]
@@ -80,12 +80,12 @@ fn a_host_cannot_leave_the_folder() {
         "..%2foutside.example.org",
         "a\\b.example.org",
     ] {
-        let answer = ask(&server, host);
+        let response = ask(&server, host);
         assert!(
-            matches!(answer.status, 400 | 404),
+            matches!(response.status, 400 | 404),
             "{host}: {} {}",
-            answer.head,
-            answer.text()
+            response.head,
+            response.text()
         );
     }
     assert_eq!(ask(&server, "one.example.org").status, 200);
@@ -112,9 +112,9 @@ fn an_application_that_does_not_start_gets_503_and_others_go_on() {
     server
         .folder
         .write("apps/two/main.py", "raise RuntimeError('on purpose')\n");
-    let answer = ask(&server, "two.example.org");
-    assert_eq!(answer.status, 503);
-    assert!(answer.field("Retry-After").is_some(), "{}", answer.head);
+    let response = ask(&server, "two.example.org");
+    assert_eq!(response.status, 503);
+    assert!(response.field("Retry-After").is_some(), "{}", response.head);
     server.wait_for_words("RuntimeError: on purpose");
     assert_eq!(ask(&server, "one.example.org").status, 200);
 }

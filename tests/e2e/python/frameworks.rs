@@ -5,24 +5,24 @@ use std::process::Command;
 
 use super::ws_client::{TEXT, WebSocket};
 use super::{apps, caddyfile, digest, directive, pattern, post, start};
-use crate::client::{Answer, Client};
+use crate::client::{Client, Response};
 use crate::doubles::python::Python;
 use crate::harness::{Server, Setup};
 use crate::wire::Wire;
 
 /// Sends a request with a body of this type on an open connection.
-fn send(client: &mut Client, method: &str, path: &str, more: &str, body: &[u8]) -> Answer {
+fn send(client: &mut Client, method: &str, path: &str, more: &str, body: &[u8]) -> Response {
     client.send(format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {}\r\n\r\n",
         body.len()
     ));
     client.send(body);
-    client.answer()
+    client.response()
 }
 
-fn json(answer: &Answer) -> serde_json::Value {
-    serde_json::from_slice(&answer.body)
-        .unwrap_or_else(|_| panic!("{} {}", answer.head, answer.text()))
+fn json(response: &Response) -> serde_json::Value {
+    serde_json::from_slice(&response.body)
+        .unwrap_or_else(|_| panic!("{} {}", response.head, response.text()))
 }
 
 #[test]
@@ -35,9 +35,9 @@ fn flask_with_sqlalchemy() {
     let kind = "Content-Type: application/json\r\n";
     for n in 1..=5 {
         let body = format!("{{\"text\":\"note {n}\"}}");
-        let answer = send(&mut client, "POST", "/notes", kind, body.as_bytes());
+        let response = send(&mut client, "POST", "/notes", kind, body.as_bytes());
         assert_eq!(
-            (answer.status, &json(&answer)["id"]),
+            (response.status, &json(&response)["id"]),
             (201, &serde_json::json!(n))
         );
     }
@@ -73,22 +73,22 @@ fn fastapi_with_uploads_events_and_a_websocket() {
     let head =
         b"--cut\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.bin\"\r\n\r\n";
     let form = [&head[..], &content, b"\r\n--cut--\r\n"].concat();
-    let answer = json(&send(&mut client, "POST", "/upload", kind, &form));
+    let response = json(&send(&mut client, "POST", "/upload", kind, &form));
     let expected = digest(&content);
     assert_eq!(
         format!(
             "{} {}",
-            answer["length"],
-            answer["crc32"].as_str().unwrap_or_default()
+            response["length"],
+            response["crc32"].as_str().unwrap_or_default()
         ),
         expected
     );
-    let answer = json(&post(server.port, "/raw", &content));
+    let response = json(&post(server.port, "/raw", &content));
     assert_eq!(
         format!(
             "{} {}",
-            answer["length"],
-            answer["crc32"].as_str().unwrap_or_default()
+            response["length"],
+            response["crc32"].as_str().unwrap_or_default()
         ),
         expected
     );
@@ -125,8 +125,8 @@ fn quart() {
     };
     let mut client = Client::connect(server.port);
     let kind = "Content-Type: application/json\r\n";
-    let answer = send(&mut client, "POST", "/echo", kind, br#"{"a":[1,2]}"#);
-    assert_eq!(json(&answer), serde_json::json!({"a": [1, 2]}));
+    let response = send(&mut client, "POST", "/echo", kind, br#"{"a":[1,2]}"#);
+    assert_eq!(json(&response), serde_json::json!({"a": [1, 2]}));
     let mut socket = WebSocket::open(server.port, "/ws", "");
     socket.say("hello");
     assert_eq!(socket.hear(), "quart: hello");
@@ -204,14 +204,14 @@ fn django(interface: &str, options: &str) -> Option<Server> {
 }
 
 /// The value of a cookie that a response sets.
-fn cookie(answer: &Answer, name: &str) -> String {
+fn cookie(response: &Response, name: &str) -> String {
     let start = format!("{name}=");
-    let lines = answer.head.lines();
+    let lines = response.head.lines();
     let values = lines.filter_map(|line| line.strip_prefix("Set-Cookie: ").map(str::trim_start));
     let found = values
         .filter_map(|value| value.strip_prefix(&start))
         .next_back();
-    let found = found.unwrap_or_else(|| panic!("no {name} in {}", answer.head));
+    let found = found.unwrap_or_else(|| panic!("no {name} in {}", response.head));
     found.split(';').next().unwrap_or_default().to_owned()
 }
 

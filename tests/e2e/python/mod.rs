@@ -14,7 +14,7 @@ mod wsgi;
 
 use std::path::{Path, PathBuf};
 
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::doubles::python::Python;
 use crate::harness::{Server, Setup};
 
@@ -62,7 +62,7 @@ fn setup_with_copies(names: &[&str], site: &str) -> Setup {
 }
 
 /// A POST of `body` on a connection of its own.
-fn post(port: u16, path: &str, body: &[u8]) -> Answer {
+fn post(port: u16, path: &str, body: &[u8]) -> Response {
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
@@ -71,7 +71,7 @@ fn post(port: u16, path: &str, body: &[u8]) -> Answer {
     client.send(head);
     // An application may respond before it has read all of it.
     let _ = client.try_send(body);
-    client.answer()
+    client.response()
 }
 
 /// So many bytes without a period of a power of two.
@@ -101,7 +101,7 @@ fn pid(server: &Server) -> u32 {
 }
 
 /// A GET with these header lines on a connection of its own.
-fn get(port: u16, path: &str, lines: &str) -> Answer {
+fn get(port: u16, path: &str, lines: &str) -> Response {
     exchange(
         port,
         format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{lines}Connection: close\r\n\r\n"),

@@ -29,11 +29,11 @@ fn start(python: &Python, text: &str) -> Server {
 fn says_hello(server: &Server) {
     let mut client = Client::connect(server.port);
     for _ in 0..3 {
-        let answer = client.get("/hello");
-        assert_eq!(answer.status, 200, "{}", answer.head);
+        let response = client.get("/hello");
+        assert_eq!(response.status, 200, "{}", response.head);
         // Flask ends it with a line.
-        assert_eq!(answer.text().trim_end(), HELLO);
-        assert_eq!(answer.field("Content-Type"), Some("application/json"));
+        assert_eq!(response.text().trim_end(), HELLO);
+        assert_eq!(response.field("Content-Type"), Some("application/json"));
     }
     assert_eq!(client.get("/none").status, 404);
 }

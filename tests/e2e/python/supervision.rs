@@ -30,8 +30,14 @@ impl Load {
             thread::spawn(move || {
                 let mut client = Client::connect(port);
                 while !stop.load(Ordering::Relaxed) {
-                    let answer = client.get(&path);
-                    assert_eq!(answer.status, 200, "{} {}", answer.head, answer.text());
+                    let response = client.get(&path);
+                    assert_eq!(
+                        response.status,
+                        200,
+                        "{} {}",
+                        response.head,
+                        response.text()
+                    );
                     done.fetch_add(1, Ordering::Relaxed);
                 }
             })

@@ -147,7 +147,7 @@ fn handshakes_that_are_refused() {
     let ask = |request: String| {
         let mut client = Client::connect(server.port);
         client.send(request);
-        client.answer()
+        client.response()
     };
     let version = ask(handshake("/ws", "").replace("Version: 13", "Version: 8"));
     assert_eq!(version.status, 426);

@@ -12,9 +12,9 @@ const APP: &str = "module_wsgi wsgi:app";
 
 /// The environment that the application got.
 fn environ(port: u16, request: &str) -> serde_json::Value {
-    let answer = exchange(port, request);
-    assert_eq!(answer.status, 200, "{}", answer.head);
-    serde_json::from_slice(&answer.body).expect("it is JSON")
+    let response = exchange(port, request);
+    assert_eq!(response.status, 200, "{}", response.head);
+    serde_json::from_slice(&response.body).expect("it is JSON")
 }
 
 #[test]
@@ -87,17 +87,17 @@ fn bodies_of_all_sizes_arrive_whole() {
     let Some(server) = start(APP) else { return };
     for length in [0, 1, 1000, 65_536, 65_537, 300_000, 5_000_000] {
         let body = pattern(length);
-        let answer = post(server.port, "/digest", &body);
-        assert_eq!(answer.text(), digest(&body), "{length}");
+        let response = post(server.port, "/digest", &body);
+        assert_eq!(response.text(), digest(&body), "{length}");
     }
     let mut client = Client::connect(server.port);
     client.send(
         "POST /digest HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
          3\r\nabc\r\n5\r\ndefgh\r\n0\r\n\r\n",
     );
-    assert_eq!(client.answer().text(), digest(b"abcdefgh"));
+    assert_eq!(client.response().text(), digest(b"abcdefgh"));
     client.send("POST /lines HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab\ncd\r\nef");
-    assert_eq!(client.answer().text(), "[3, 4, 2]");
+    assert_eq!(client.response().text(), "[3, 4, 2]");
     client.send(
         "POST /digest HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n",
     );
@@ -108,7 +108,7 @@ fn bodies_of_all_sizes_arrive_whole() {
             .contains("100 Continue")
     );
     client.send("hi");
-    assert_eq!(client.answer().text(), digest(b"hi"));
+    assert_eq!(client.response().text(), digest(b"hi"));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_body_that_is_not_read_does_not_disturb_the_next_request() {
     let Some(server) = start(APP) else { return };
     let mut client = Client::connect(server.port);
     client.send("POST /unread HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nGET /evil");
-    assert_eq!(client.answer().text(), "did not read");
+    assert_eq!(client.response().text(), "did not read");
     assert_eq!(client.get("/unread").text(), "did not read");
 }
 
@@ -169,7 +169,7 @@ fn responses_of_all_kinds() {
     client.send("HEAD /large?1000 HTTP/1.1\r\nHost: a\r\n\r\nGET /pid HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = client.head().expect("a response");
     assert!(head.contains("Content-Length: 1000\r\n"), "{head}");
-    assert_eq!(client.answer().status, 200, "no body came with the head");
+    assert_eq!(client.response().status, 200, "no body came with the head");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn slow_uploads_hold_no_thread() {
     assert_eq!(server.ask("/pid").status, 200, "the only thread is free");
     for client in &mut slow {
         client.send("cd");
-        assert_eq!(client.answer().text(), digest(b"abcd"));
+        assert_eq!(client.response().text(), digest(b"abcd"));
     }
 }
 
@@ -304,10 +304,10 @@ fn files_beside_the_application_are_served_without_it() {
     let setup = crate::harness::Setup::new(&caddyfile(&site));
     setup.folder().write("public/css/a.css", "body {}");
     let server = setup.start();
-    let answer = server.ask("/static/css/a.css");
-    assert_eq!(answer.text(), "body {}");
+    let response = server.ask("/static/css/a.css");
+    assert_eq!(response.text(), "body {}");
     assert_eq!(
-        answer.field("Content-Type"),
+        response.field("Content-Type"),
         Some("text/css; charset=utf-8")
     );
     assert_eq!(server.ask("/static/none.css").status, 404);

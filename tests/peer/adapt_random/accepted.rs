@@ -22,9 +22,9 @@ const LISTED: &[(&str, &str)] = &[
     // Caddy does not expand imports in named routes.
     ("unrecognized directive: import", "&("),
     // Caddy drops the filters before a pattern for the same log field.
-    ("has a filter already", "regexp"),
+    ("already has a filter", "regexp"),
     // An extra closing brace ends a site without braces.
-    ("a `}` closes nothing", "}"),
+    ("unmatched `}`", "}"),
     // A CA for `acme_server` inside `route`.
     (
         "acme_server directive returned something other",
@@ -36,9 +36,9 @@ const LISTED: &[(&str, &str)] = &[
     ("`expression` is given twice", "expression"),
     // In Caddy the address of one site gets into the issuer of all.
     ("/apps/tls/automation/policies", "cert_issuer"),
-    ("want different certificates", "cert_issuer"),
-    ("want different certificates", "bind"),
-    ("want different certificates", "get_certificate"),
+    ("need different certificates", "cert_issuer"),
+    ("need different certificates", "bind"),
+    ("need different certificates", "get_certificate"),
     // A setting that is given twice; Caddy takes the last.
     ("`vars_regexp` is given twice", "vars_regexp"),
     ("` is given twice", "vars "),

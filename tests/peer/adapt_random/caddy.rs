@@ -97,9 +97,9 @@ impl Caddy {
         );
         stream.write_all(head.as_bytes()).expect("caddy listens");
         stream.write_all(text.as_bytes()).expect("caddy listens");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("caddy answers");
-        let (_, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("caddy answers");
+        let (_, body) = response.split_once("\r\n\r\n").expect("a head and a body");
         let body: Value = serde_json::from_str(body).expect("the body is JSON");
         match body.get("result") {
             Some(result) => Outcome::Json(result.clone()),

@@ -6,7 +6,7 @@ use super::origin::Script;
 pub struct Case {
     pub name: &'static str,
     pub lines: &'static str,
-    pub answers: &'static [Script],
+    pub responses: &'static [Script],
     /// Requests, and between them: `wait SECONDS`, `count TARGET` for the number of requests that reached the origin,
     /// `asked TARGET COUNT` to wait for that number, and `all COUNT REQUEST` for several at a time.
     pub steps: &'static [&'static str],
@@ -25,7 +25,7 @@ pub const CASES: &[Case] = &[
         lines: "proxy_cache_valid 200 301 10m; proxy_cache_valid 404 1m; proxy_cache_valid 302 0; \
                 location / { proxy_pass http://ORIGIN; } location /any/ { proxy_pass http://ORIGIN/; proxy_cache_key any$uri; proxy_cache_valid any 1m; } \
                 location /bare/ { proxy_pass http://ORIGIN/; proxy_cache_key bare$uri; proxy_cache_valid 1m; }",
-        answers: &[
+        responses: &[
             ("/moved", &["301 | Location: /x"]),
             ("/found", &["302 | Location: /x"]),
             ("/none", &["404"]),
@@ -71,7 +71,7 @@ pub const CASES: &[Case] = &[
         name: "said",
         lines: "proxy_cache_valid 404 1m; location / { proxy_pass http://ORIGIN; } \
                 location /usual/ { proxy_pass http://ORIGIN/; proxy_cache_key usual$uri; proxy_cache_valid 1m; }",
-        answers: &[
+        responses: &[
             ("/age", &[LONG]),
             ("/shared", &["200 | Cache-Control: s-maxage=100, max-age=0"]),
             ("/zero", &["200 | Cache-Control: max-age=0"]),
@@ -218,7 +218,7 @@ pub const CASES: &[Case] = &[
         name: "ignored",
         lines: "proxy_cache_valid 1m; proxy_ignore_headers Cache-Control Expires Set-Cookie Vary X-Accel-Expires; location / { proxy_pass http://ORIGIN; } \
                 location /cc/ { proxy_pass http://ORIGIN/; proxy_cache_key cc$uri; proxy_ignore_headers Cache-Control; }",
-        answers: &[
+        responses: &[
             ("/nostore", &["200 | Cache-Control: no-store"]),
             ("/past", &["200 | Expires: Thu, 01 Jan 2004 00:00:00 GMT"]),
             ("/cookie", &["200 | Set-Cookie: a=b"]),
@@ -252,7 +252,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "vary",
         lines: ROOT,
-        answers: &[
+        responses: &[
             (
                 "/lang",
                 &["200 | Cache-Control: max-age=100 | Vary: Accept-Language"],
@@ -295,7 +295,7 @@ pub const CASES: &[Case] = &[
                 location /post/ { proxy_pass http://ORIGIN/; proxy_cache_methods POST; proxy_cache_key \"$uri $request_body\"; } \
                 location /apart/ { proxy_pass http://ORIGIN/; proxy_cache_convert_head off; proxy_cache_key \"$request_method $uri\"; } \
                 location /same/ { proxy_pass http://ORIGIN/; proxy_cache_key \"same $uri\"; }",
-        answers: &[
+        responses: &[
             ("/a", &[LONG]),
             ("/b", &[LONG]),
             ("/c", &[LONG]),
@@ -330,7 +330,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "parts",
         lines: ROOT,
-        answers: &[
+        responses: &[
             ("/w", &[WHOLE]),
             ("/plain", &[LONG]),
             (
@@ -388,7 +388,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "several_parts",
         lines: ROOT,
-        answers: &[("/w", &[WHOLE])],
+        responses: &[("/w", &[WHOLE])],
         steps: &[
             "GET /w",
             "GET /w | Range: bytes=0-1,3-4",
@@ -398,7 +398,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "revalidate",
         lines: "proxy_cache_revalidate on; location / { proxy_pass http://ORIGIN; } location /not/ { proxy_pass http://ORIGIN/; proxy_cache_key not$uri; proxy_cache_revalidate off; }",
-        answers: &[
+        responses: &[
             ("/t", &[TAGGED]),
             (
                 "/changed",
@@ -448,7 +448,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "bypass",
         lines: "proxy_cache_key $uri; proxy_cache_bypass $arg_bypass $cookie_fresh; proxy_no_cache $arg_never $http_x_never; location / { proxy_pass http://ORIGIN; }",
-        answers: &[("/a", &[LONG]), ("/b", &[LONG]), ("/w", &[WHOLE])],
+        responses: &[("/a", &[LONG]), ("/b", &[LONG]), ("/w", &[WHOLE])],
         steps: &[
             "GET /a",
             "GET /a",
@@ -472,7 +472,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "uses",
         lines: "location / { proxy_pass http://ORIGIN; proxy_cache_min_uses 3; } location /one/ { proxy_pass http://ORIGIN/; proxy_cache_key one$uri; proxy_cache_min_uses 1; }",
-        answers: &[("/a", &[LONG]), ("/b", &[LONG]), ("/w", &[WHOLE])],
+        responses: &[("/a", &[LONG]), ("/b", &[LONG]), ("/w", &[WHOLE])],
         steps: &[
             "GET /a",
             "GET /a",
@@ -492,7 +492,7 @@ pub const CASES: &[Case] = &[
                 location / { proxy_pass http://ORIGIN; proxy_cache_use_stale error timeout invalid_header http_500 http_503 http_404; } \
                 location /not/ { proxy_pass http://ORIGIN/; proxy_cache_key not$uri; } \
                 location /some/ { proxy_pass http://ORIGIN/; proxy_cache_key some$uri; proxy_cache_use_stale error http_502; }",
-        answers: &[
+        responses: &[
             ("/drop", &[SHORT, "200 | @drop"]),
             ("/late", &[SHORT, "200 | @late"]),
             ("/garbage", &[SHORT, "200 | @garbage"]),
@@ -575,7 +575,7 @@ pub const CASES: &[Case] = &[
                 location /use/ { proxy_pass http://ORIGIN/; proxy_cache_key use$uri; proxy_cache_use_stale updating; } \
                 location /back/ { proxy_pass http://ORIGIN/; proxy_cache_key back$uri; proxy_cache_use_stale updating; proxy_cache_background_update on; } \
                 location /said/ { proxy_pass http://ORIGIN/; proxy_cache_key said$uri; proxy_cache_background_update on; }",
-        answers: &[
+        responses: &[
             ("/u", &[SHORT, "200 | Cache-Control: max-age=100 | @slow"]),
             ("/b", &[SHORT, "200 | Cache-Control: max-age=100 | @slow"]),
             (
@@ -628,7 +628,7 @@ pub const CASES: &[Case] = &[
                 location /not/ { proxy_pass http://ORIGIN/; proxy_cache_key not$uri; proxy_cache_lock off; } \
                 location /short/ { proxy_pass http://ORIGIN/; proxy_cache_key short$uri; proxy_cache_lock_timeout 300ms; } \
                 location /age/ { proxy_pass http://ORIGIN/; proxy_cache_key age$uri; proxy_cache_lock_age 300ms; }",
-        answers: &[
+        responses: &[
             ("/a", &["200 | Cache-Control: max-age=100 | @slow"]),
             ("/b", &["200 | Cache-Control: max-age=100 | @slow"]),
             ("/c", &["200 | Cache-Control: max-age=100 | @slow"]),
@@ -660,7 +660,7 @@ pub const CASES: &[Case] = &[
                 location /host/ { proxy_pass http://ORIGIN/; proxy_cache_key \"$host$uri$is_args$args\"; } \
                 location /who/ { proxy_pass http://ORIGIN/; proxy_cache_key \"$uri|$cookie_who|$http_x_a\"; } \
                 location /off/ { proxy_pass http://ORIGIN/; proxy_cache off; } location /one { rewrite ^ /two break; proxy_pass http://ORIGIN; }",
-        answers: &[
+        responses: &[
             ("/a", &[LONG]),
             ("/b", &[LONG]),
             ("/c", &[LONG]),
@@ -694,7 +694,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "bodies",
         lines: "proxy_cache_valid 1m; location / { proxy_pass http://ORIGIN; } location /unbuffered/ { proxy_pass http://ORIGIN/; proxy_cache_key un$uri; proxy_buffering off; }",
-        answers: &[
+        responses: &[
             ("/large", &["200 | @large"]),
             ("/chunked", &["200 | @chunked"]),
             ("/largechunked", &["200 | @large | @chunked"]),
@@ -749,7 +749,7 @@ pub const CASES: &[Case] = &[
     Case {
         name: "far",
         lines: "location / { proxy_pass http://ORIGIN; proxy_cache_max_range_offset 10; }",
-        answers: &[(
+        responses: &[(
             "/w",
             &[
                 "200 | Cache-Control: max-age=100 | ETag: \"t\" | Accept-Ranges: bytes | @ranges | @large",
@@ -772,7 +772,7 @@ pub const CASES: &[Case] = &[
                 location /cookie/ { proxy_pass http://ORIGIN/; proxy_cache_key cookie$uri; proxy_ignore_headers Set-Cookie; proxy_hide_header Set-Cookie; } \
                 location /unbuffered/ { proxy_pass http://ORIGIN/; proxy_cache_key un$uri; proxy_buffering off; } \
                 location /heedless/ { proxy_pass http://ORIGIN/; proxy_cache_key less$uri; proxy_ignore_headers X-Accel-Buffering; }",
-        answers: &[
+        responses: &[
             (
                 "/a",
                 &[
@@ -825,7 +825,7 @@ pub const CASES: &[Case] = &[
         lines: "proxy_cache off; fastcgi_cache php; fastcgi_cache_key \"$request_uri\"; fastcgi_cache_valid 200 404 1m; fastcgi_cache_bypass $arg_bypass; fastcgi_no_cache $arg_never; \
                 location / { fastcgi_pass PHP; fastcgi_param SCRIPT_FILENAME FOLDER/app.php; fastcgi_param REQUEST_METHOD $request_method; \
                 fastcgi_param QUERY_STRING $query_string; fastcgi_param DOCUMENT_URI $document_uri; fastcgi_param COUNTS FOLDER/WHO; }",
-        answers: &[],
+        responses: &[],
         steps: &[
             "GET /a",
             "GET /a",

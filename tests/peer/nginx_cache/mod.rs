@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::doubles::abilities::skipped;
 use crate::doubles::php::Fpm;
-use crate::http::{Answer, differences};
+use crate::http::{Response, differences};
 use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 use accepted::ACCEPTED;
@@ -27,7 +27,7 @@ struct Cache {
 
 impl Cache {
     fn start(site: &Site, program: &Path, case: &Case, is_nginx: bool) -> Cache {
-        let origin = Origin::start(case.answers);
+        let origin = Origin::start(case.responses);
         let who = if is_nginx { "theirs" } else { "ours" };
         let folder = site.dir().display().to_string();
         let php = format!("unix:{folder}/fpm.sock");
@@ -67,15 +67,15 @@ impl Cache {
     }
 
     /// Performs one step; returns the responses in a defined order.
-    fn step(&self, step: &str) -> Vec<Answer> {
+    fn step(&self, step: &str) -> Vec<Response> {
         let (word, rest) = step.split_once(' ').unwrap_or((step, ""));
         match word {
             "wait" | "asked" => Vec::new(),
             "count" => {
                 let count = self.origin.count(rest).to_string();
-                vec![Answer {
+                vec![Response {
                     status: count,
-                    ..Answer::default()
+                    ..Response::default()
                 }]
             }
             "all" => {
@@ -83,17 +83,17 @@ impl Cache {
                 self.all(count.parse().expect("a number"), request)
             }
             _ => {
-                let answer = self.running.ask(step);
+                let response = self.running.ask(step);
                 // The cached response is complete a moment after the client has received all of it.
                 std::thread::sleep(Duration::from_millis(20));
-                vec![answer]
+                vec![response]
             }
         }
     }
 
     /// Several requests, each started a moment after the previous one.
-    fn all(&self, count: u64, request: &str) -> Vec<Answer> {
-        let mut answers = std::thread::scope(|scope| {
+    fn all(&self, count: u64, request: &str) -> Vec<Response> {
+        let mut responses = std::thread::scope(|scope| {
             let ask = |number: u64| {
                 std::thread::sleep(Duration::from_millis(number * 100));
                 self.running.ask(request)
@@ -101,13 +101,18 @@ impl Cache {
             let waiting: Vec<_> = (0..count)
                 .map(|number| scope.spawn(move || ask(number)))
                 .collect();
-            let answers = waiting
+            let responses = waiting
                 .into_iter()
                 .map(|one| one.join().expect("an answer"));
-            answers.collect::<Vec<_>>()
+            responses.collect::<Vec<_>>()
         });
-        answers.sort_by_key(|answer| (answer.fields.get("x-cache").cloned(), answer.body.clone()));
-        answers
+        responses.sort_by_key(|response| {
+            (
+                response.fields.get("x-cache").cloned(),
+                response.body.clone(),
+            )
+        });
+        responses
     }
 
     /// Waits until the origin has received this many requests.
@@ -194,7 +199,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn stored_answers_equal_those_of_nginx() {
+fn cached_responses_equal_those_of_nginx() {
     let Some(nginx) = find_nginx() else {
         skipped("no program `nginx` and no NGINX_BIN");
         return;

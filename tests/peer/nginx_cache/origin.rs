@@ -50,8 +50,8 @@ fn serve(wire: &mut Wire, scripts: &[Script], counts: &Counts) -> Option<()> {
     };
     let path = target.split('?').next()?;
     let script = scripts.iter().find(|(known, _)| *known == path);
-    let (_, answers) = script.copied().unwrap_or(("", &["200"]));
-    let answer = answers[before.min(answers.len() - 1)];
+    let (_, responses) = script.copied().unwrap_or(("", &["200"]));
+    let response = responses[before.min(responses.len() - 1)];
     let mut text = format!("{method} {target} {before}\n");
     for name in [
         "Range",
@@ -67,21 +67,21 @@ fn serve(wire: &mut Wire, scripts: &[Script], counts: &Counts) -> Option<()> {
         }
     }
     text.push_str(&String::from_utf8_lossy(&body));
-    Answer::new(answer, text).give(wire, &head, method == "HEAD")
+    Response::new(response, text).give(wire, &head, method == "HEAD")
 }
 
 /// A scripted response.
-struct Answer {
+struct Response {
     status: String,
     fields: Vec<String>,
     sent: Vec<String>,
     text: Vec<u8>,
 }
 
-impl Answer {
-    fn new(script: &str, text: String) -> Answer {
+impl Response {
+    fn new(script: &str, text: String) -> Response {
         let mut parts = script.split('|').map(str::trim);
-        let mut answer = Answer {
+        let mut response = Response {
             status: parts.next().unwrap_or("200").to_owned(),
             fields: Vec::new(),
             sent: Vec::new(),
@@ -89,19 +89,19 @@ impl Answer {
         };
         for part in parts {
             match part.strip_prefix('@') {
-                Some(word) => answer.sent.push(word.to_owned()),
-                None => answer.fields.push(part.to_owned()),
+                Some(word) => response.sent.push(word.to_owned()),
+                None => response.fields.push(part.to_owned()),
             }
         }
-        if answer.is("large") {
-            answer.text = (0..1_000_000_u32)
+        if response.is("large") {
+            response.text = (0..1_000_000_u32)
                 .map(|at| b'a' + (at % 23) as u8)
                 .collect();
         }
-        if answer.is("empty") {
-            answer.text.clear();
+        if response.is("empty") {
+            response.text.clear();
         }
-        answer
+        response
     }
 
     fn is(&self, word: &str) -> bool {

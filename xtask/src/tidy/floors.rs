@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ground_floor_is_no_std() {
+    fn ground_packages_are_no_std() {
         let manifest = Source::new(
             "ground/wire/Cargo.toml",
             "[package]\nname = \"sluice-wire\"",

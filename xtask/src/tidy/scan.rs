@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn literals_and_comments_are_no_code() {
+    fn literals_and_comments_are_not_code() {
         let text = "let a = \"// no { comment\"; // yes {\nlet b = r#\"\"x\" {\"#;\n/* a\n/* b */ } */ c\n\
                     let d = ('{', '\\'', '\\u{7d}', b'}'); fn e<'a>() {}\nlet f = \"a \\\n   b\";";
         let lines = scan(text);

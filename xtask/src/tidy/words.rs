@@ -30,6 +30,8 @@ enum Part {
     DocComments,
     /// Text literals of Rust code outside tests.
     Literals,
+    /// Names in Rust code, split into their words, and the name of the file.
+    Identifiers,
 }
 
 /// A kind of text with its own ceilings.
@@ -52,6 +54,17 @@ struct Phrase {
     instead: String,
     /// Longer phrases in which the words are allowed.
     except: Vec<String>,
+    /// The only contexts in which it is ruled out; empty for all contexts of prose.
+    contexts: Vec<String>,
+}
+
+impl Phrase {
+    fn is_for(&self, context: &Context) -> bool {
+        match self.contexts.is_empty() {
+            true => context.part != Part::Identifiers,
+            false => self.contexts.contains(&context.name),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -91,7 +104,7 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
         if hits.len() <= ceiling {
             continue;
         }
-        let instead = glossary.instead(&phrase);
+        let instead = glossary.instead(&context, &phrase);
         for hit in hits.iter().take(SHOWN_MAX) {
             let mut message = format!("`{phrase}` in {context}: write {instead}");
             if ceiling > 0 {
@@ -111,7 +124,7 @@ pub fn table(sources: &[Source]) -> Result<String, String> {
     let mut text = String::new();
     for context in &glossary.contexts {
         let mut sum = 0;
-        for phrase in &glossary.phrases {
+        for phrase in glossary.phrases.iter().filter(|one| one.is_for(context)) {
             let name = phrase.words[0].as_str();
             let count = hits
                 .get(&(context.name.clone(), name.to_owned()))
@@ -157,7 +170,7 @@ pub fn lowered(sources: &[Source]) -> Result<String, String> {
     for context in &glossary.contexts {
         let mut section = format!("\n[{}]\n", context.name);
         let mut is_empty = true;
-        for phrase in &glossary.phrases {
+        for phrase in glossary.phrases.iter().filter(|one| one.is_for(context)) {
             let name = phrase.words[0].as_str();
             let count = hits
                 .get(&(context.name.clone(), name.to_owned()))
@@ -215,6 +228,7 @@ impl Glossary {
                     Some("comments") => Part::Comments,
                     Some("doc-comments") => Part::DocComments,
                     Some("literals") => Part::Literals,
+                    Some("identifiers") => Part::Identifiers,
                     _ => return Err(format!("unknown or missing `part` in context `{name}`")),
                 },
                 paths: texts(value, "paths"),
@@ -233,6 +247,7 @@ impl Glossary {
                         .unwrap_or("another word")
                         .to_owned(),
                     except: texts(value, "except"),
+                    contexts: texts(value, "contexts"),
                 }),
             }
         });
@@ -242,8 +257,11 @@ impl Glossary {
         })
     }
 
-    fn instead(&self, phrase: &str) -> &str {
-        let found = self.phrases.iter().find(|known| known.words[0] == phrase);
+    fn instead(&self, context: &str, phrase: &str) -> &str {
+        let context = self.contexts.iter().find(|known| known.name == context);
+        let is_for = |known: &Phrase| context.is_some_and(|context| known.is_for(context));
+        let mut phrases = self.phrases.iter();
+        let found = phrases.find(|known| known.words[0] == phrase && is_for(known));
         found.map_or("another word", |phrase| phrase.instead.as_str())
     }
 
@@ -252,7 +270,7 @@ impl Glossary {
         for context in &self.contexts {
             for source in sources.iter().filter(|source| context.contains(source)) {
                 let prose = Prose::of(source, context.part);
-                for phrase in &self.phrases {
+                for phrase in self.phrases.iter().filter(|one| one.is_for(context)) {
                     for line in prose.find(phrase) {
                         let key = (context.name.clone(), phrase.words[0].clone());
                         hits.entry(key).or_default().push(Hit {
@@ -282,7 +300,9 @@ impl Context {
         let path = source.path.as_str();
         let is_kind = match self.part {
             Part::Prose => path.ends_with(".md") || path.ends_with(".html"),
-            Part::Comments | Part::DocComments | Part::Literals => path.ends_with(".rs"),
+            Part::Comments | Part::DocComments | Part::Literals | Part::Identifiers => {
+                path.ends_with(".rs")
+            }
         };
         let lower = path.to_lowercase();
         is_kind
@@ -318,13 +338,20 @@ impl Prose {
         let in_tests = source.path.split('/').any(|part| part == "tests")
             || source.path.ends_with("/tests.rs")
             || source.path.ends_with("_tests.rs");
+        if part == Part::Identifiers {
+            prose.push_identifiers(1, source.path.rsplit('/').next().unwrap_or_default());
+        }
         for (index, line) in scan(&source.text).iter().enumerate() {
+            if part == Part::Identifiers {
+                prose.push_identifiers(index + 1, &line.code);
+                continue;
+            }
             let is_doc = line.comment.starts_with("///");
             let text = match part {
-                Part::Literals if line.is_test || in_tests => "",
+                Part::Literals if line.is_test || in_tests || names_field(&line.code) => "",
                 Part::Literals => line.literals.as_str(),
                 Part::DocComments if !is_doc => "",
-                Part::Comments | Part::DocComments | Part::Prose => {
+                Part::Comments | Part::DocComments | Part::Prose | Part::Identifiers => {
                     line.comment.trim_start_matches(['/', '!'])
                 }
             };
@@ -350,6 +377,26 @@ impl Prose {
             }
         }
         self.append(number, ' ');
+    }
+
+    /// Appends the words of all names in a line of code: `is_told` and `IsTold` are `is told`. Each name ends with a bar,
+    /// so that no phrase spans two.
+    fn push_identifiers(&mut self, number: usize, code: &str) {
+        let mut before = ' ';
+        for c in code.chars() {
+            let is_name = c.is_alphanumeric() || c == '_';
+            if is_name && c.is_uppercase() && before.is_lowercase() {
+                self.append(number, ' ');
+            }
+            match is_name {
+                true if c == '_' => self.append(number, ' '),
+                true => c.to_lowercase().for_each(|c| self.append(number, c)),
+                false if before == '|' => {}
+                false => self.append(number, '|'),
+            }
+            before = if is_name { c } else { '|' };
+        }
+        self.append(number, '|');
     }
 
     fn append(&mut self, number: usize, c: char) {
@@ -403,6 +450,13 @@ impl Prose {
     }
 }
 
+/// Whether a line of code gives a field its name in JSON or TOML, which cannot change.
+fn names_field(code: &str) -> bool {
+    ["rename = ", "alias = "]
+        .iter()
+        .any(|name| code.contains(name))
+}
+
 fn phrase_at(text: &str, start: usize, end: usize) -> &str {
     &text[start..end]
 }
@@ -442,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_rust_files_are_told_apart() {
+    fn parts_of_rust_files_are_distinguished() {
         let code = "//! No answer.\n/// Help: answer.\nfn answer() {\n    // answer `answer`\n    a(\"the answer\", \"is\",\
                     \"told\");\n}\n#[cfg(test)]\nmod tests {\n    fn a() { b(\"answer\") }\n}\n";
         let lines = |path: &str, context: &str| {
@@ -454,6 +508,23 @@ mod tests {
         assert_eq!(lines("config/a.rs", "literals"), 1);
         assert_eq!(lines("config/tests/a.rs", "literals"), 0);
         assert_eq!(lines("bin/a.rs", "help"), 1);
+    }
+
+    #[test]
+    fn words_of_identifiers_are_found_in_each_case() {
+        let list = "[contexts]\nnames = { part = \"identifiers\", paths = [\"bin/\"], except = [\"bin/dns\"] }\n\
+            help = { part = \"literals\", paths = [\"bin/\"] }\n\
+            [[phrase]]\nwords = [\"told\"]\ncontexts = [\"names\"]\nuse = \"shown\"\nexcept = [\"told stories\"]\n\
+            [[phrase]]\nwords = [\"answer\"]\nuse = \"response\"\n";
+        let code = "fn is_told(told_stories: u8) -> ToldClaim {\n    // told\n    IS_TOLD.answer(\"told\", untold)\n}\n";
+        let found = |path: &str| {
+            let sources = [Source::new(GLOSSARY, list), Source::new(path, code)];
+            let breaches = check(&sources);
+            breaches.iter().map(|b| b.line).collect::<Vec<_>>()
+        };
+        assert_eq!(found("bin/a.rs"), [1, 1, 3]);
+        assert_eq!(found("bin/as_told.rs"), [1, 1, 1, 3]);
+        assert_eq!(found("bin/dns.rs"), [0; 0]);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::{self, Plan, trust};
 use sluice_load::machine;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::random::made_body;
 use sluice_load::result::{Asked, Load, Mode};
 
@@ -35,21 +35,19 @@ const MESSAGE_BYTES: u64 = 64;
 /// Runs `lab hit`.
 pub fn run(options: &Options) -> Outcome {
     if options.connections == 0 || options.depth == 0 {
-        return Err(Refused::new(
-            "no load comes of 0 connections, or of 0 requests at a time on each",
-        ));
+        return Err(Refused::new("--connections and --depth must be at least 1"));
     }
     let open_files = machine::raise_open_files();
     let connections = options.connections + options.idle + options.slow;
     if connections as u64 + 64 > open_files {
         let text = format!(
-            "{} connections need more open files than the {open_files} that are allowed here; see `sluice-lab doctor`",
+            "{} connections need more than the {open_files} open files allowed here; see `sluice-lab doctor`",
             connections
         );
         return Err(Refused::new(text));
     }
     refuse_for_engine(options)?;
-    let (plan, answer) = prepare(options)?;
+    let (plan, response) = prepare(options)?;
     let started = SystemTime::now();
     let began = Instant::now();
     let mut load = match options.engine {
@@ -62,12 +60,12 @@ pub fn run(options: &Options) -> Outcome {
                 memory.look(&stage);
                 live.look(&stage);
             })
-            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+            .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
             memory.put(&mut load);
             load
         }
     };
-    load.answer = Some(answer.answered());
+    load.response = Some(response.first_response());
     print!("{}", text::report(&load));
     if let Some(path) = &options.json {
         let result = single::result(load.clone(), &plan, started, began.elapsed());
@@ -93,7 +91,7 @@ fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
     ];
     match limits.iter().find(|(given, _)| *given) {
         Some((_, option)) if options.engine.is_some() => {
-            let text = format!("{option} is for the lab's own engine only");
+            let text = format!("{option} works only with the lab's own load generator");
             Err(Refused::new(text))
         }
         _ => Ok(()),
@@ -104,7 +102,7 @@ fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
 fn task(options: &Options, plan: &Plan) -> Task {
     Task {
         asked: Asked {
-            verify: "whatever the program looks at, mostly the status".into(),
+            verify: "what the program checks, usually the status".into(),
             ..plan.asked()
         },
         fields: options.header.clone(),
@@ -113,18 +111,18 @@ fn task(options: &Options, plan: &Plan) -> Task {
 }
 
 /// Whether any request succeeded.
-fn verdict(load: &Load) -> Answer {
+fn verdict(load: &Load) -> Completion {
     if load.ended_ok == 0 {
-        Answer::No
+        Completion::No
     } else {
-        Answer::Yes
+        Completion::Yes
     }
 }
 
 /// The load, and a response that was verified.
 pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if options.h3 {
-        let text = "HTTP/3 is not spoken here yet: HTTP/1.1 is, and HTTP/2 with --h2";
+        let text = "HTTP/3 is not supported yet; use HTTP/1.1, or HTTP/2 with --h2";
         return Err(Refused::new(text));
     }
     let reach = match options.i_own_this_host {
@@ -141,7 +139,7 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
         kind::ask(&plan).map_err(|fault| {
             let words = fault.class.words();
             Refused::new(format!(
-                "{} gives no answer: {words} ({})",
+                "{} does not respond: {words} ({})",
                 options.url, fault.text
             ))
         })
@@ -161,7 +159,7 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
 /// The kind of exchange on each connection, and its first request.
 fn kind(options: &Options, draft: &Draft, target: &Target) -> Result<(Kind, Prepared), Refused> {
     if options.idle + options.slow > 0 && target.protocol.is_h2() {
-        let text = "--idle and --slow hold connections of HTTP/1.1: leave out --h2";
+        let text = "--idle and --slow need HTTP/1.1: remove --h2";
         return Err(Refused::new(text));
     }
     let made = if options.is_websocket() {
@@ -231,7 +229,9 @@ fn plan(
 fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
     let body: Arc<[u8]> = match (&options.body, options.body_bytes) {
         (Some(_), Some(_)) => {
-            return Err(Refused::new("--body and --body-bytes exclude each other"));
+            return Err(Refused::new(
+                "--body and --body-bytes cannot be used together",
+            ));
         }
         (Some(text), None) => match text.strip_prefix('@') {
             Some(path) => fs::read(path)
@@ -244,9 +244,9 @@ fn draft(options: &Options, target: &Target) -> Result<Draft, Refused> {
     };
     let mut fields = Vec::new();
     for line in &options.header {
-        let (name, value) = line
-            .split_once(':')
-            .ok_or_else(|| Refused::new(format!("`{line}` is no field: write 'Name: value'")))?;
+        let (name, value) = line.split_once(':').ok_or_else(|| {
+            Refused::new(format!("`{line}` is not a header: write 'Name: value'"))
+        })?;
         fields.push((name.trim().to_string(), value.trim().to_string()));
     }
     let has_body = !body.is_empty();
@@ -274,7 +274,7 @@ fn expect(
         None if first.status < 400 => first.status,
         None => {
             let text = format!(
-                "the target answers with status {}; say --expect-status {} if that is right",
+                "the target responds with status {}; use --expect-status {} if that is correct",
                 first.status, first.status
             );
             return Err(Refused::new(text));
@@ -282,7 +282,7 @@ fn expect(
     };
     if first.status != status {
         let text = format!(
-            "the target answers with status {} instead of {status}",
+            "the target responds with status {} instead of {status}",
             first.status
         );
         return Err(Refused::new(text));

@@ -21,7 +21,7 @@ pub struct Options {
     /// Stop after this many requests, all of which count, instead of after a time
     #[arg(long, short = 'n', conflicts_with_all = ["rate", "duration"])]
     pub requests: Option<u64>,
-    /// Open loop: requests per second of all connections together, measured from when they are due
+    /// Open loop: requests per second over all connections; latency counts from when each was due
     #[arg(long, short = 'r', value_parser = parse_count)]
     pub rate: Option<f64>,
     /// Open loop: random intervals between requests, as from many independent clients
@@ -42,7 +42,7 @@ pub struct Options {
     /// How long a client waits before it reconnects after a failed connection
     #[arg(long, value_parser = parse_duration, default_value = "10ms")]
     pub failure_pause: Duration,
-    /// Threads (default: half of the CPUs)
+    /// Number of threads (default: half of the CPUs)
     #[arg(long, short = 't')]
     pub threads: Option<usize>,
     /// CPUs for the threads, such as 0,2
@@ -93,14 +93,14 @@ pub struct Options {
     /// What to verify in each response: auto, status, length, len:N, body or sha256:HEX
     #[arg(long, default_value = "auto")]
     pub verify: Verify,
-    /// Compare the body of every n-th response of a connection only; of the others the length
+    /// Compare the body of every n-th response on a connection, and only the length of the others
     #[arg(long, default_value_t = 1)]
     pub verify_every: u64,
     /// Send WebSocket messages to be echoed instead of requests; --body or --body-bytes is the message. Implied by
     /// ws://
     #[arg(long, conflicts_with_all = ["sse", "h2", "method", "verify", "expect_status", "close"])]
     pub websocket: bool,
-    /// Receive server-sent events: measure the intervals between them, and the time to the first
+    /// Receive server-sent events: measure the time to the first one and the intervals between them
     #[arg(long, conflicts_with_all = ["h2", "method", "body", "body_bytes", "rate", "requests", "depth", "verify", "expect_status", "close"])]
     pub sse: bool,
     /// Hold this many idle connections open beside the load
@@ -115,7 +115,7 @@ pub struct Options {
     /// Expected status (default: that of the first response)
     #[arg(long)]
     pub expect_status: Option<u16>,
-    /// Seed of everything random
+    /// Random seed
     #[arg(long, default_value_t = 7)]
     pub seed: u64,
     /// Write the result to a file, for `report`, `compare` and `audit`
@@ -181,7 +181,7 @@ impl FromStr for Verify {
                 "body" => Verify::Body,
                 other => {
                     return Err(format!(
-                        "`{other}`: auto, status, length, len:N, body or sha256:HEX can be checked"
+                        "cannot verify `{other}`: use auto, status, length, len:N, body or sha256:HEX"
                     ));
                 }
             },
@@ -192,7 +192,9 @@ impl FromStr for Verify {
                 Verify::Sha256(hex.to_string())
             }
             Some(("sha256", _)) => return Err("a SHA-256 has 64 hexadecimal digits".into()),
-            Some((other, _)) => return Err(format!("`{other}:` is unknown: len: and sha256: are")),
+            Some((other, _)) => {
+                return Err(format!("unknown prefix `{other}:`: use len: or sha256:"));
+            }
         })
     }
 }

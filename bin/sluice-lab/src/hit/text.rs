@@ -42,13 +42,13 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
         load.window_s,
         asked.warmup_s
     )?;
-    writeln!(out, "  checked in every answer: {}\n", asked.verify)?;
+    writeln!(out, "  verified in every response: {}\n", asked.verify)?;
     let per_s = |count: u64| thousands(count as f64 / load.window_s.max(1e-9));
     let words = words(&asked.protocol);
     writeln!(
         out,
         "  {:14}{:>12}   {}/s   {}/s received",
-        words.answers,
+        words.responses,
         thousands(load.ok as f64),
         per_s(load.ended_ok),
         bytes(load.transfer.received_bytes as f64 / load.window_s.max(1e-9))
@@ -86,22 +86,22 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
 
 /// The words for requests and responses, depending on the protocol.
 struct Words {
-    answers: &'static str,
+    responses: &'static str,
     total: &'static str,
     opening: &'static str,
     has_first_byte: bool,
 }
 
 fn words(protocol: &str) -> Words {
-    let (answers, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
+    let (responses, total, opening, has_first_byte) = if protocol.starts_with("websocket") {
         ("echoes", "round trip", "upgrade", false)
     } else if protocol.starts_with("server-sent") {
         ("events", "gap between events", "first event", false)
     } else {
-        ("good answers", "total", "opening", true)
+        ("successful", "total", "opening", true)
     };
     Words {
-        answers,
+        responses,
         total,
         opening,
         has_first_byte,
@@ -119,10 +119,10 @@ fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
     ] {
         if wanted > 0 {
             let (wanted, open) = (thousands(wanted as f64), thousands(open as f64));
-            write!(out, "  beside: {open} of {wanted} {name} open to the end")?;
+            write!(out, "  held: {open} of {wanted} {name} open until the end")?;
             if name != "idle" {
                 let all = bytes(held.slow_received_bytes as f64);
-                write!(out, ", {all} and {} answers taken", held.slow_answers)?;
+                write!(out, ", {all} in {} responses read", held.slow_responses)?;
             }
             writeln!(out)?;
         }
@@ -154,7 +154,7 @@ fn write_held(load: &Load, out: &mut String) -> std::fmt::Result {
 fn write_foreign(load: &Load, out: &mut String) -> std::fmt::Result {
     let engine = &load.engine;
     let version = engine.version.as_deref().unwrap_or("of unknown version");
-    writeln!(out, "  made by {} ({version})", engine.name)?;
+    writeln!(out, "  load generator: {} ({version})", engine.name)?;
     writeln!(out, "  not measured: {}", engine.not_measured.join(", "))
 }
 
@@ -211,10 +211,10 @@ fn write_times(name: &str, of: Option<&Distribution>, out: &mut String) -> std::
 
 fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
     let connections = &load.connections;
-    let each = connections.answered as f64 / (connections.opened.max(1)) as f64;
+    let each = connections.responses as f64 / (connections.opened.max(1)) as f64;
     write!(
         out,
-        "  connections: {} opened, {} failed, {} closed by the server, {each:.1} answers each",
+        "  connections: {} opened, {} failed, {} closed by the server, {each:.1} responses each",
         thousands(connections.opened as f64),
         thousands(connections.failed as f64),
         thousands(connections.closed_by_server as f64)
@@ -227,10 +227,10 @@ fn write_connections(load: &Load, out: &mut String) -> std::fmt::Result {
     if censored.in_flight > 0 {
         writeln!(
             out,
-            "  under way when the window ended: {}, the oldest for {}; never answered: {}",
+            "  in flight when the window ended: {}, the oldest for {}; without a response: {}",
             censored.in_flight,
             time(censored.oldest_ns as f64),
-            censored.unanswered
+            censored.without_response
         )?;
     }
     Ok(())
@@ -242,11 +242,11 @@ fn write_generator(load: &Load, out: &mut String) -> std::fmt::Result {
     };
     write!(
         out,
-        "  generator: busiest thread {:.0} % at work",
+        "  generator: busiest thread {:.0} % busy",
         generator.busiest * 100.0
     )?;
     if let Some(lag) = generator.loop_lag.percentile(99.0) {
-        write!(out, ", rounds of its loop p99 {}", time(lag))?;
+        write!(out, ", loop iteration p99 {}", time(lag))?;
     }
     if generator.send_lag.count > 0
         && let (Some(lag), Some(max)) = (
@@ -260,7 +260,7 @@ fn write_generator(load: &Load, out: &mut String) -> std::fmt::Result {
     if generator.busiest > BUSY_MAX {
         writeln!(
             out,
-            "  the generator was full: throughput and latency are its own; give it more --threads or less to do"
+            "  the generator was saturated: throughput and latency are its own; use more --threads or less load"
         )?;
     }
     Ok(())

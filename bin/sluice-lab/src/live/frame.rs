@@ -68,7 +68,7 @@ pub fn frame(facts: &Facts, width: usize, colours: bool) -> Vec<String> {
     let mut lines = vec![paint(&cut(&head(facts, width), width), "1", colours)];
     let bar = bar(facts, width);
     lines.push(cut(&bar, width));
-    lines.push(cut(&answers(facts, width), width));
+    lines.push(cut(&throughput(facts, width), width));
     let failures = failures(facts);
     let (text, colour) = match failures.is_empty() {
         true => ("  failed 0".to_string(), "32"),
@@ -134,7 +134,7 @@ fn bar(facts: &Facts, width: usize) -> String {
     format!("  {}{}{left}", "█".repeat(full), "░".repeat(room - full))
 }
 
-fn answers(facts: &Facts, width: usize) -> String {
+fn throughput(facts: &Facts, width: usize) -> String {
     let mut text = match facts.rate {
         Some(rate) => format!("  {}/s", thousands(rate)),
         None => "  –/s".to_string(),
@@ -160,7 +160,7 @@ fn answers(facts: &Facts, width: usize) -> String {
     text
 }
 
-/// `12 reset before the answer, 3 wrong status`; empty without failures.
+/// `12 reset before the response, 3 wrong status`; empty without failures.
 fn failures(facts: &Facts) -> String {
     let mut most: Vec<&(FailureClass, u64)> = facts.failures.iter().collect();
     most.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -247,7 +247,7 @@ mod tests {
         assert!(lines[2].ends_with('█'), "the last rate is the highest");
         assert_eq!(
             lines[3],
-            "  failed 3,000 wrong status, 12 reset before the answer, 2 wrong body, 1 others"
+            "  failed 3,000 wrong status, 12 reset before the response, 2 wrong body, 1 others"
         );
         assert_eq!(lines[4], "  CPU subject 98 %  generator 61 %");
     }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_has_told_nothing_yet_has_lines_too() {
+    fn a_step_without_figures_yet_has_lines() {
         let nothing = Facts {
             name: "a".into(),
             ..Facts::default()
@@ -286,9 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_told_as_people_do() {
-        let told = |s| length(Duration::from_secs(s));
-        assert_eq!((told(89), told(95)), ("89 s".into(), "2 min".into()));
-        assert_eq!(told(7_300), "2 h 1 min");
+    fn durations_are_shown_in_readable_units() {
+        let shown = |s| length(Duration::from_secs(s));
+        assert_eq!((shown(89), shown(95)), ("89 s".into(), "2 min".into()));
+        assert_eq!(shown(7_300), "2 h 1 min");
     }
 }

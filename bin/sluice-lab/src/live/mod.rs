@@ -21,7 +21,7 @@ const DRAW_EVERY: Duration = Duration::from_millis(200);
 const CPU_EVERY: Duration = Duration::from_secs(1);
 
 /// Interval between two plain lines.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Period that rate and latency refer to: the last second.
 const RECENT: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Live {
         match self.output {
             Output::Nothing => {}
             Output::Lines => {
-                self.next = now + TELL_EVERY;
+                self.next = now + LINE_INTERVAL;
                 let facts = step.facts(now, self.began);
                 eprintln!("{}", frame::plain(&facts));
             }
@@ -158,7 +158,7 @@ impl Progress for Live {
             cpu_last: None,
         });
         self.next = match self.output {
-            Output::Lines => now + TELL_EVERY,
+            Output::Lines => now + LINE_INTERVAL,
             Output::Terminal { .. } | Output::Nothing => now,
         };
         self.draw(now);

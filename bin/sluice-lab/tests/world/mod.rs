@@ -109,7 +109,7 @@ pub fn quiet(out: &str) {
 }
 
 /// Both outputs of a program.
-pub fn told(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let (out, err) = (&output.stdout, &output.stderr);
     format!(
         "{}{}",
@@ -123,7 +123,7 @@ pub fn hit(folder: &Folder, url: &str, words: &[&str]) -> (String, RunResult) {
     let json = folder.file("hit.json");
     let all = [&["hit", url, "--json", &json][..], words].concat();
     let output = lab(&all);
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let result = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
-    (told(&output), result)
+    (output_text(&output), result)
 }

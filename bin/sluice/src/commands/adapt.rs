@@ -88,9 +88,9 @@ fn translate_source(source: &Source, format: MessageFormat) -> Result<Exit, Fail
     };
     if !is_old {
         return Err(Failed::new(format!(
-            "{name} is neither an nginx.conf nor in the language of Caddy 0 and 1"
+            "{name} is neither an nginx.conf nor a Caddyfile of Caddy 0 or 1"
         ))
-        .help("say so with `--from caddy1`, or format it with `sluice fmt`"));
+        .help("if it is a Caddyfile of Caddy 1, add `--from caddy1`; to format a Caddyfile, use `sluice fmt`"));
     }
     let translated = translate(&name, &text, &Recording::default());
     match translated.caddyfile {

@@ -27,7 +27,7 @@ impl Args {
         let program = beside_us().unwrap_or_else(|| PROGRAM.into());
         let error = Command::new(&program).args(self.words).exec();
         Err(Failed::new(format!(
-            "`{}` cannot be started: {error}; `sluice-lab` is a separate program, searched for beside sluice \
+            "cannot start `{}`: {error}; `sluice-lab` is a separate program, which sluice searches for beside itself \
              and in PATH",
             program.display()
         )))

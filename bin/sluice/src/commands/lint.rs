@@ -47,7 +47,7 @@ impl Args {
             ));
         }
         let report = lint(&name, &text, &Recording::default());
-        told(
+        report_mistakes(
             &report,
             if self.json {
                 MessageFormat::Json
@@ -58,7 +58,7 @@ impl Args {
     }
 }
 
-fn told(report: &Report, format: MessageFormat) -> Result<Exit, Failed> {
+fn report_mistakes(report: &Report, format: MessageFormat) -> Result<Exit, Failed> {
     if format == MessageFormat::Json {
         if !report.is_empty() {
             say!("{}", report.json().trim_end());

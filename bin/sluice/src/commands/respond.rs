@@ -119,7 +119,7 @@ fn addresses(listen: &str) -> Result<Vec<String>, Failed> {
     let wrong = |why: &dyn std::fmt::Display| Failed::new(format!("address `{listen}`: {why}"));
     let address = sluice_model::Address::parse(listen).map_err(|error| wrong(&error))?;
     let Some(ports) = address.ports else {
-        return Err(wrong(&"a port is missing"));
+        return Err(wrong(&"it has no port"));
     };
     let host = if address.host.contains(':') {
         format!("[{}]", address.host)

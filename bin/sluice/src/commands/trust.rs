@@ -49,7 +49,7 @@ impl Args {
             .install(&name, authority.root_pem())
             .map_err(|error| {
                 Failed::new(error)
-                    .help("run it as a user that may change the trust store, such as root")
+                    .help("run the command as a user that may change the trust store, such as root")
             })?;
         say!(
             "The root certificate is trusted: {}",
@@ -73,7 +73,7 @@ pub fn storage(
 ) -> Result<Storage, Failed> {
     if address.is_some() {
         return Err(
-            Failed::new("cannot read the root from a running server yet")
+            Failed::new("cannot read the root certificate from a running server yet")
                 .help("run this as the user of the server; `--config` names its configuration"),
         );
     }

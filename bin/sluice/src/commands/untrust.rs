@@ -34,7 +34,7 @@ impl Args {
     pub fn run(self, _format: MessageFormat) -> Result<Exit, Failed> {
         if self.address.is_some() || self.config.is_some() || self.adapter.is_some() {
             eprintln!(
-                "warning: the trust store alone decides; --address, --config and --adapter change nothing"
+                "warning: --address, --config and --adapter have no effect: the certificate is found in the trust store"
             );
         }
         let store = SystemStore::find(Path::new("/")).map_err(Failed::new)?;
@@ -52,14 +52,14 @@ impl Args {
         }
         let removed = store.uninstall(&name).map_err(|error| {
             Failed::new(error)
-                .help("run it as a user that may change the trust store, such as root")
+                .help("run the command as a user that may change the trust store, such as root")
         })?;
         say!(
             "{}",
             if removed {
                 "The root certificate is no longer trusted"
             } else {
-                "It was not trusted"
+                "The root certificate was not trusted"
             }
         );
         Ok(Exit::Done)

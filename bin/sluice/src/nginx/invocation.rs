@@ -104,7 +104,7 @@ impl Invocation {
 
     /// Logs to the command line's error log that this process sends a signal: the configured error log belongs to the
     /// server.
-    pub fn tell_sender(&self) {
+    pub fn log_sender(&self) {
         let line = notices::of_sender();
         match self.added.error_log.as_str() {
             "stderr" => write(&String::from_utf8_lossy(&line)),

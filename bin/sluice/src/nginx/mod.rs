@@ -124,18 +124,18 @@ fn serve(mut invocation: Invocation) -> Result<Exit, Failed> {
         // After a binary upgrade the process is in the background already.
         invocation.leave_terminal();
     }
-    let told = (invocation.clone(), loaded.config.clone());
+    let inherited = (invocation.clone(), loaded.config.clone());
     let job = Job {
         origin: Origin::Nginx(invocation),
         watch: false,
         pidfile: None,
         ready: Box::new(move || {
-            if told.0.is_in_background() {
+            if inherited.0.is_in_background() {
                 background::close_streams()?;
-                told.0.redirect_error(&told.1);
+                inherited.0.redirect_error(&inherited.1);
             }
             if let Some(ready) = ready {
-                ready.tell();
+                ready.report();
             }
             Ok(())
         }),

@@ -9,35 +9,35 @@ use sluice_observe::log::{Log, TimeFormat, Zone};
 /// Logs the start of the process.
 pub fn begun(log: &Log) {
     let version = env!("CARGO_PKG_VERSION");
-    tell(log, &format!("nginx/{NGINX_VERSION} (sluice {version})"));
+    notice(log, &format!("nginx/{NGINX_VERSION} (sluice {version})"));
     let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     if let (Ok(system), Ok(release)) = (read("ostype"), read("osrelease")) {
-        tell(log, &format!("OS: {} {}", system.trim(), release.trim()));
+        notice(log, &format!("OS: {} {}", system.trim(), release.trim()));
     }
 }
 
 /// Logs that a configuration is in effect.
 pub fn serving(log: &Log) {
-    tell(log, "using the \"epoll\" event method");
-    tell(log, "start worker processes");
+    notice(log, "using the \"epoll\" event method");
+    notice(log, "start worker processes");
 }
 
 /// Logs a received signal and its effect.
 pub fn received(log: &Log, signal: Signal) {
-    tell(log, &of(signal));
+    notice(log, &of(signal));
     match signal {
-        Signal::Hangup => tell(log, "reconfiguring"),
-        Signal::Quit => tell(log, "gracefully shutting down"),
+        Signal::Hangup => notice(log, "reconfiguring"),
+        Signal::Quit => notice(log, "gracefully shutting down"),
         _ => {}
     }
 }
 
 /// Logs the end of the process.
 pub fn ended(log: &Log) {
-    tell(log, "exit");
+    notice(log, "exit");
 }
 
-fn tell(log: &Log, message: &str) {
+fn notice(log: &Log, message: &str) {
     log.info("", message).send();
 }
 
@@ -59,8 +59,8 @@ pub fn of_sender() -> Vec<u8> {
     let mut line = Vec::new();
     TimeFormat::from_name("wall").push(&mut line, std::time::SystemTime::now(), Zone::Local);
     let process = std::process::id();
-    let told = format!(" [notice] {process}#{process}: signal process started\n");
-    line.extend_from_slice(told.as_bytes());
+    let entry = format!(" [notice] {process}#{process}: signal process started\n");
+    line.extend_from_slice(entry.as_bytes());
     line
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_told_in_nginxs_words() {
+    fn signals_are_logged_in_nginxs_wording() {
         for (signal, line) in [
             (Signal::Hangup, "signal 1 (SIGHUP) received, reconfiguring"),
             (Signal::Quit, "signal 3 (SIGQUIT) received, shutting down"),

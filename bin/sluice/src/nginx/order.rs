@@ -13,7 +13,7 @@ use crate::supervise::pidfile;
 /// Sends `signal` to the process named by the PID file of the configuration.
 pub fn send(invocation: &Invocation, signal: Signal) -> Result<Exit, Failed> {
     let loaded = invocation.load(MessageFormat::Human)?;
-    invocation.tell_sender();
+    invocation.log_sender();
     let path = loaded
         .config
         .apps

@@ -8,7 +8,7 @@ pub struct Switches {
     /// What to do.
     pub task: Task,
     /// `-v`, `-V` or `-?`: what to print first.
-    pub telling: Telling,
+    pub printed: Printed,
     /// `-q`: print errors only.
     pub quiet: bool,
     /// `-c`: the configuration file.
@@ -39,7 +39,7 @@ pub enum Task {
 
 /// Information to print about the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Telling {
+pub enum Printed {
     /// Nothing.
     Nothing,
     /// The version.
@@ -55,7 +55,7 @@ impl Switches {
     pub fn parse(words: Vec<String>) -> Result<Switches, String> {
         let mut found = Switches {
             task: Task::Serve,
-            telling: Telling::Nothing,
+            printed: Printed::Nothing,
             quiet: false,
             conf: None,
             prefix: None,
@@ -86,9 +86,9 @@ impl Switches {
 
     fn switch(&mut self, letter: char) -> Result<(), String> {
         match letter {
-            '?' | 'h' => self.tell(Telling::Help),
-            'v' => self.tell(Telling::Version),
-            'V' => self.tell(Telling::Build),
+            '?' | 'h' => self.print(Printed::Help),
+            'v' => self.print(Printed::Version),
+            'V' => self.print(Printed::Build),
             't' if self.task != (Task::Test { dump: true }) => {
                 self.task = Task::Test { dump: false };
             }
@@ -103,8 +103,8 @@ impl Switches {
         Ok(())
     }
 
-    fn tell(&mut self, what: Telling) {
-        self.telling = self.telling.max(what);
+    fn print(&mut self, what: Printed) {
+        self.printed = self.printed.max(what);
     }
 
     fn set(&mut self, letter: char, value: Option<String>) -> Result<(), String> {
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(found.globals, "x;");
         assert_eq!(found.error_log.as_deref(), Some("log"));
         assert_eq!(parse("-T -t").unwrap().task, Task::Test { dump: true });
-        assert_eq!(parse("-Vt").unwrap().telling, Telling::Build);
+        assert_eq!(parse("-Vt").unwrap().printed, Printed::Build);
         assert_eq!(parse("-vt").unwrap().task, Task::Test { dump: false });
         let reload = parse("-c a -s reload").unwrap();
         assert_eq!(reload.task, Task::Signal(Signal::Hangup));
@@ -164,7 +164,7 @@ mod tests {
 
     /// The messages are nginx's, because other programs look for them.
     #[test]
-    fn what_is_wrong_is_told_as_nginx_tells_it() {
+    fn mistakes_are_reported_in_nginxs_wording() {
         for (line, problem) in [
             ("-x", "invalid option: \"x\""),
             ("-s foo", "invalid option: \"-s foo\""),

@@ -5,7 +5,7 @@ use sluice_nginx::registry::is_built;
 use sluice_nginx::registry::variables::NGINX_VERSION;
 
 use super::invocation::{ACCESS_LOG, CONF, ERROR_LOG, PID_FILE, PREFIX};
-use super::switches::{Switches, Telling};
+use super::switches::{Printed, Switches};
 
 /// nginx's optional modules, by the names of their configure options (<https://nginx.org/en/docs/configure.html>).
 const OPTIONAL: &[&str] = &[
@@ -32,11 +32,11 @@ pub fn text(switches: &Switches) -> Option<String> {
         "nginx version: nginx/{NGINX_VERSION} (sluice {})\n",
         env!("CARGO_PKG_VERSION")
     );
-    Some(match switches.telling {
-        Telling::Nothing => return None,
-        Telling::Version => version,
-        Telling::Build => version + &build(),
-        Telling::Help => version + &help(),
+    Some(match switches.printed {
+        Printed::Nothing => return None,
+        Printed::Version => version,
+        Printed::Build => version + &build(),
+        Printed::Help => version + &help(),
     })
 }
 
@@ -76,7 +76,7 @@ fn help() -> String {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> String {
+    fn printed_for(line: &str) -> String {
         let words = line.split(' ').map(str::to_owned).collect();
         text(&Switches::parse(words).unwrap()).unwrap()
     }
@@ -84,7 +84,7 @@ mod tests {
     /// What Certbot's plugin looks for: certbot_nginx/_internal/configurator.py, `_get_nginx_version`.
     #[test]
     fn certbot_finds_version_names_and_tls() {
-        let said = told("-V");
+        let said = printed_for("-V");
         let first = said.lines().next().unwrap();
         let version = first.strip_prefix("nginx version: nginx/").unwrap();
         let digits: Vec<&str> = version.split(' ').next().unwrap().splitn(3, '.').collect();
@@ -95,10 +95,10 @@ mod tests {
 
     #[test]
     fn only_modules_that_work_are_named() {
-        let said = told("-V");
+        let said = printed_for("-V");
         assert!(said.contains(" --with-http_realip_module"));
         assert!(!said.contains("--with-http_dav_module"), "it is refused");
-        assert_eq!(told("-v").lines().count(), 1);
-        assert!(told("-h").contains("-s signal"));
+        assert_eq!(printed_for("-v").lines().count(), 1);
+        assert!(printed_for("-h").contains("-s signal"));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_model::ProcessApp;
 use sluice_net::{Shortage, SlotLimit};
-use sluice_observe::log::{CROWD, Log};
+use sluice_observe::log::{CONNECTION_COUNTS, Log, Severity};
 
 /// The maximum number of open files of the process, and the number of workers that share it.
 pub struct Files {
@@ -27,18 +27,22 @@ pub fn slot_limit(asked: &ProcessApp, log: &Log, files: Files) -> Option<SlotLim
             .send();
     }
     let log = log.clone();
-    let tell = move |shortage| {
+    let on_shortage = move |shortage| {
         let entry = match shortage {
             Shortage::Reused => log.warn(
-                CROWD,
+                CONNECTION_COUNTS,
                 "worker_connections are not enough, reusing connections",
             ),
-            Shortage::Refused => log.error(CROWD, "worker_connections are not enough"),
+            Shortage::Refused => log.entry(
+                Severity::Alert,
+                CONNECTION_COUNTS,
+                "worker_connections are not enough",
+            ),
         };
         entry.integer("worker_connections", u64::from(max)).send();
     };
     Some(SlotLimit {
         max: usize::try_from(max).unwrap_or(usize::MAX),
-        tell: Arc::new(tell),
+        on_shortage: Arc::new(on_shortage),
     })
 }

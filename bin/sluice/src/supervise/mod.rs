@@ -25,7 +25,7 @@ use sluice_net::Conditions;
 use sluice_net::sys::limits::raise_open_files;
 use sluice_net::sys::process::{Signal, Signals};
 use sluice_observe::Recorder;
-use sluice_observe::log::{Level, Log};
+use sluice_observe::log::{Level, Log, Severity};
 use sluice_observe::metrics;
 use sluice_observe::panics;
 use sluice_serve::explain::Question;
@@ -185,7 +185,9 @@ fn serve(
         process.watch(sender)?;
     }
     for what in denied {
-        let entry = process.log.warn("", "the system denies what is asked for");
+        let entry = process
+            .log
+            .warn("", "a process setting was denied by the system");
         entry.text("error", what).send();
     }
     if let Some(path) = &job.pidfile {
@@ -238,8 +240,8 @@ pub fn worker_count(configured: usize) -> Result<usize, Failed> {
                 .ok()
                 .filter(|count| (1..=WORKERS_MAX).contains(count));
             count.ok_or_else(|| {
-                Failed::new(format!("SLUICE_WORKERS is `{text}`"))
-                    .help(format!("it is a number from 1 to {WORKERS_MAX}"))
+                Failed::new(format!("invalid SLUICE_WORKERS `{text}`"))
+                    .help(format!("set it to a number from 1 to {WORKERS_MAX}"))
             })
         }
         Ok(_) | Err(_) if configured > 0 => Ok(configured.min(WORKERS_MAX)),
@@ -297,8 +299,10 @@ impl Process {
         let orders = Orders::new(move |order| {
             own.try_send(Event::Order(order))
                 .map_err(|error| match error {
-                    TrySendError::Full(_) => "too many orders are waiting; try again".to_owned(),
-                    TrySendError::Disconnected(_) => "the server is ending".to_owned(),
+                    TrySendError::Full(_) => {
+                        "too many requests to the admin endpoint are waiting; try again".to_owned()
+                    }
+                    TrySendError::Disconnected(_) => "the server is shutting down".to_owned(),
                 })
         });
         let current = Current::default();
@@ -333,7 +337,7 @@ impl Process {
             }
             process
                 .log
-                .warn("admin", "admin interface is off")
+                .warn("admin", "admin endpoint is disabled")
                 .text("error", error)
                 .send();
         }
@@ -365,7 +369,7 @@ impl Process {
                         .map_err(|error| error.to_string())?;
                 let address = endpoint.address().to_string();
                 self.log
-                    .info("admin", "admin interface is open")
+                    .info("admin", "admin endpoint started")
                     .text("address", address)
                     .send();
                 self.endpoint = Some(endpoint);
@@ -423,13 +427,13 @@ impl Process {
     fn watch(&mut self, sender: SyncSender<Event>) -> Result<(), Failed> {
         let watched = Watched::new(&self.watched_files(), self.read.at);
         // If the queue is full, a reload is due anyway.
-        let tell = move || {
+        let log_outcome = move || {
             !matches!(
                 sender.try_send(Event::Changed),
                 Err(TrySendError::Disconnected(_))
             )
         };
-        watched.start(tell).map_err(Failed::new)?;
+        watched.start(log_outcome).map_err(Failed::new)?;
         self.watched = Some(watched);
         Ok(())
     }
@@ -452,7 +456,7 @@ impl Process {
                     };
                     self.readiness.reloading();
                     let outcome = self.replace(order.config, read, order.forced);
-                    self.tell("admin", &outcome);
+                    self.log_outcome("admin", &outcome);
                     order.reply.send(outcome);
                 }
                 Ok(Event::Order(Order::Stop(reply))) => {
@@ -478,7 +482,7 @@ impl Process {
             Wish::Withdraw => self.withdraw(),
             Wish::Unknown => self
                 .log
-                .warn("", "a signal without a meaning")
+                .warn("", "ignoring a signal that has no effect here")
                 .text("signal", signal.as_str())
                 .send(),
             // The signal thread handles these.
@@ -502,7 +506,7 @@ impl Process {
         };
         if let Some(number) = self.successor {
             self.log
-                .warn("", "the new program is there already")
+                .warn("", "a binary upgrade is already in progress")
                 .integer("pid", number.into())
                 .send();
             return;
@@ -532,12 +536,12 @@ impl Process {
     fn be_last_again(&mut self, why: &str) {
         self.successor = None;
         self.log
-            .warn("", "the new program has ended")
+            .warn("", "the new process of the binary upgrade has exited")
             .text("error", why)
             .send();
         if let Err(error) = self.pidfile.put_back() {
             self.log
-                .error("", "the PID file has no name")
+                .error("", "cannot restore the PID file")
                 .shown("error", error)
                 .send();
         }
@@ -553,9 +557,9 @@ impl Process {
             return;
         }
         match self.server.withdraw() {
-            Ok(()) => self.log.info("", "accepting no more connections").send(),
+            Ok(()) => self.log.info("", "no longer accepting connections").send(),
             Err(error) => {
-                let entry = self.log.error("", "sockets cannot be kept");
+                let entry = self.log.error("", "cannot keep the listening sockets");
                 entry.shown("error", error).send();
             }
         }
@@ -582,11 +586,11 @@ impl Process {
             }
             Err(failed) => Err(failed.text().to_owned()),
         };
-        self.tell(trigger, &outcome);
+        self.log_outcome(trigger, &outcome);
     }
 
     /// Logs the outcome of a reload.
-    fn tell(&self, trigger: &str, outcome: &Result<(), String>) {
+    fn log_outcome(&self, trigger: &str, outcome: &Result<(), String>) {
         self.readiness.ready();
         match outcome {
             Ok(()) => self
@@ -596,9 +600,10 @@ impl Process {
                 .send(),
             Err(why) => self
                 .log
-                .error(
+                .entry(
+                    Severity::Emergency,
                     "config",
-                    "configuration refused; the old one is still served",
+                    "configuration rejected; the old one stays in use",
                 )
                 .text("trigger", trigger)
                 .text("error", why)
@@ -617,7 +622,7 @@ impl Process {
             // Return to the old address, which worked until now.
             if let Err(error) = self.open_endpoint(&before) {
                 self.log
-                    .error("admin", "admin interface is lost")
+                    .error("admin", "admin endpoint lost")
                     .text("error", error)
                     .send();
             }

@@ -52,10 +52,12 @@ impl Origin {
             Origin::Source(Source::Stdin { .. }) => {
                 Err(Failed::new("standard input can be read only once"))
             }
-            Origin::CommandLine(_) => Err(Failed::new(
-                "the configuration was made from the command line",
+            Origin::CommandLine(_) => {
+                Err(Failed::new("the configuration comes from the command line"))
+            }
+            Origin::Saved(_) => Err(Failed::new(
+                "the configuration is the one saved for --resume",
             )),
-            Origin::Saved(_) => Err(Failed::new("the configuration was the saved one")),
             Origin::Source(Source::File { .. }) | Origin::Nginx(_) | Origin::Nothing => {
                 self.load(MessageFormat::Short)
             }

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_somebody_else_is_left_alone() {
+    fn a_foreign_file_is_left_alone() {
         let folder = std::env::temp_dir().join(format!("sluice-pid-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("pid");

@@ -30,24 +30,24 @@ impl Readiness {
     /// Requests are served, for the first time or with a new configuration. Includes the PID, which changes in a binary
     /// upgrade; systemd accepts it if the unit has `NotifyAccess=all`.
     pub fn ready(&self) {
-        self.tell(&format!("READY=1\nMAINPID={}", std::process::id()));
+        self.notify(&format!("READY=1\nMAINPID={}", std::process::id()));
     }
 
     /// A configuration is being loaded; [`Readiness::ready`] follows, whatever the outcome.
     pub fn reloading(&self) {
         if self.socket.is_some() {
             let now = monotonic_micros();
-            self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
+            self.notify(&format!("RELOADING=1\nMONOTONIC_USEC={now}"));
         }
     }
 
     /// The process is stopping.
     pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.notify("STOPPING=1");
     }
 
     /// Sends a notification. If that fails, the server runs on.
-    fn tell(&self, what: &str) {
+    fn notify(&self, what: &str) {
         let Some(socket) = &self.socket else {
             return;
         };

@@ -41,7 +41,7 @@ pub fn prepare(asked: &ProcessApp) -> Result<Vec<String>, Failed> {
     }
     if !asked.user.is_empty() && !is_root() {
         denied.push(format!(
-            "`user {}` is left out, as the server was not started by root",
+            "`user {}` has no effect: sluice was not started as root",
             asked.user
         ));
     }
@@ -59,7 +59,7 @@ pub fn conditions(asked: &ProcessApp) -> Result<Conditions, Failed> {
             };
             let identity = Identity::of(user, group).map_err(|error| {
                 Failed::new(error)
-                    .help("name a user and a group of this machine, or leave `user` out")
+                    .help("name a user and a group that exist on this machine, or remove `user`")
             })?;
             // Only root can change the user; as in nginx the setting is ignored otherwise.
             is_root().then_some(identity)

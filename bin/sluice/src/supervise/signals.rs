@@ -116,7 +116,7 @@ impl Listening {
             };
             if at_once {
                 self.log
-                    .warn("", "ending at once")
+                    .warn("", "exiting at once")
                     .text("signal", signal.as_str())
                     .send();
                 self.pidfile.remove();

@@ -50,7 +50,7 @@ impl Program {
         sockets: Vec<OwnedFd>,
         ended: impl FnOnce(String) + Send + 'static,
     ) -> Result<u32, String> {
-        let (first, rest) = self.words.split_first().ok_or("it has no name")?;
+        let (first, rest) = self.words.split_first().ok_or("its path is empty")?;
         let mut command = Command::new(&self.path);
         command
             .arg0(first)
@@ -58,12 +58,12 @@ impl Program {
             .env(VARIABLE, written(&sockets));
         let shown = self.path.display();
         let child = start_with(command, sockets)
-            .map_err(|error| format!("`{shown}` cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start `{shown}`: {error}"))?;
         let number = child.id();
         thread::Builder::new()
             .name("successor".into())
             .spawn(move || ended(wait(child)))
-            .map_err(|error| format!("a thread cannot be started: {error}"))?;
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(number)
     }
 }

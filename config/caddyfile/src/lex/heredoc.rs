@@ -36,10 +36,10 @@ impl Lexer<'_> {
             return self.skip_heredoc(start, opening_end, marker.trim_matches(['<', ' ', '\t']));
         }
         let Some(closing) = self.closing_line(opening_end + 1, marker) else {
-            let title = format!("the heredoc `<<{marker}` has no end");
+            let title = format!("the heredoc `<<{marker}` is not closed");
             let found = Diagnostic::error("unterminated-heredoc", title)
                 .at(self.text.span(start..start + opening.len()), "opened here")
-                .help(format!("write {marker} alone on the line behind the text"));
+                .help(format!("write {marker} alone on the line after the text"));
             self.say(found);
             self.silence_rest(start);
             self.at = self.text.text.len();
@@ -128,19 +128,16 @@ fn marker_mistake(marker: &str) -> Option<(&'static str, &'static str)> {
     if marker.is_empty() {
         Some((
             "no marker follows",
-            "name the end of the text, for example <<END",
+            "name the end marker, for example <<END",
         ))
     } else if marker.starts_with('<') {
         Some(("more than two `<`", "write two, for example <<END"))
     } else if marker.trim_end() != marker {
-        Some((
-            "white space follows",
-            "end the line right behind the marker",
-        ))
+        Some(("white space follows", "end the line right after the marker"))
     } else if !marker.chars().all(allowed) {
         Some((
             "other than letters, digits, `-` and `_`",
-            "name it plainly, for example <<END",
+            "use a plain name, for example <<END",
         ))
     } else {
         None

@@ -81,7 +81,7 @@ fn parse(word: &Token) -> Result<SiteAddress, Box<Diagnostic>> {
     match scheme.as_str() {
         "" | "http" | "https" => {}
         "ws" | "wss" => {
-            return Err(Box::new(refusal(word, "a scheme for browsers").help(
+            return Err(Box::new(refusal(word, "a WebSocket scheme").help(
                 "WebSocket needs no scheme of its own: use `http://` or `https://`",
             )));
         }

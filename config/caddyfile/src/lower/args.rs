@@ -132,8 +132,8 @@ impl Lowering<'_> {
         };
         let diagnostic = first.name.error(
             "unexpected-block",
-            format!("`{}` takes no block", line.name.text),
-            "belongs to no directive",
+            format!("`{}` does not take a block", line.name.text),
+            "not expected here",
         );
         let diagnostic = self.with_usage(diagnostic, line);
         self.refuse(diagnostic)

@@ -153,7 +153,7 @@ impl Lowering<'_> {
     fn certificates_in_file(&mut self, line: &Directive) -> Option<Vec<String>> {
         let word = self.single(line)?;
         let refuse = |why: String| {
-            let title = format!("`{}` gives no certificate", word.text);
+            let title = format!("cannot read certificates from `{}`", word.text);
             word.error("unreadable-file", title, why)
         };
         let bytes = match self.loader.read(&word.text) {
@@ -162,7 +162,9 @@ impl Lowering<'_> {
         };
         let certificates = certificates_in(&String::from_utf8_lossy(&bytes));
         match certificates.as_slice() {
-            [] => self.refuse(refuse("no whole `CERTIFICATE` stands in it".into())),
+            [] => self.refuse(refuse(
+                "the file has no complete `CERTIFICATE` block".into(),
+            )),
             [..] => Some(certificates),
         }
     }

@@ -50,9 +50,9 @@ impl Verdict {
             | Verdict::Always(_)
             | Verdict::NoEffect(_)
             | Verdict::Renamed(_) => return None,
-            Verdict::Unsupported(instead) => ("known, but not built", instead),
-            Verdict::Unreleased(instead) => ("in no released Caddy", instead),
-            Verdict::Plugin(instead) => ("needs a plugin in Caddy, too", instead),
+            Verdict::Unsupported(instead) => ("not supported by sluice", instead),
+            Verdict::Unreleased(instead) => ("not in any released version of Caddy", instead),
+            Verdict::Plugin(instead) => ("needs a plugin in Caddy as well", instead),
         };
         Some(Refused { why, instead })
     }

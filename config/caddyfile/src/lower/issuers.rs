@@ -209,7 +209,7 @@ static ZEROSSL: Options<ZeroSslIssuer> = Options::new(
 );
 
 const ALIASES: &str =
-    "`exec` and `cloudflare`; the other services set no CNAME records yet and are refused";
+    "`exec` and `cloudflare`; the other services cannot set CNAME records and are refused";
 
 /// `issuer internal`.
 static INTERNAL: Options<InternalIssuer> = Options::new(

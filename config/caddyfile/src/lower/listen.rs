@@ -138,7 +138,7 @@ impl Lowering<'_> {
                     .error(
                         "conflicting-schemes",
                         format!(
-                            "site `{}` has the port of the other scheme",
+                            "site `{}` uses the port of the other scheme",
                             address.word.text
                         ),
                         format!("`{}://` on port {port}", address.scheme),

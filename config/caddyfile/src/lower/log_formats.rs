@@ -132,7 +132,7 @@ impl Lowering<'_> {
     fn wrapped(&mut self, line: &Directive) -> Option<Box<LogEncoder>> {
         match inner_line(line) {
             Some(inner) => self.log_encoder(&inner).map(Box::new),
-            None => self.missing(line, "the format that writes"),
+            None => self.missing(line, "the format to wrap"),
         }
     }
 
@@ -268,9 +268,9 @@ impl Lowering<'_> {
         let is_pattern = |module: &RawModule| module.get("filter") == Some(&json!("regexp"));
         let is_joined = first.get("filter") == Some(&json!("multi_regexp"));
         if !is_pattern(&module) || !(is_pattern(first) || is_joined) {
-            let title = format!("field `{field}` has a filter already");
+            let title = format!("field `{field}` already has a filter");
             let diagnostic = line.name.error("duplicate-option", title, "a second one");
-            return self.refuse(diagnostic.help("only `regexp` may stand there several times"));
+            return self.refuse(diagnostic.help("only `regexp` may be used several times"));
         }
         let operation =
             |module: &RawModule| json!({"regexp": module["regexp"], "value": module["value"]});

@@ -310,7 +310,7 @@ impl Lowering<'_> {
 
     fn log_writer(&mut self, line: &Directive) -> Option<LogWriter> {
         let Some((name, args)) = line.args.split_first() else {
-            return self.missing(line, "a place such as `stdout` or `file <path>`");
+            return self.missing(line, "an output such as `stdout` or `file <path>`");
         };
         let plain = PlainWriter::default();
         match name.text.as_str() {

@@ -224,6 +224,9 @@ impl Reading {
     }
 }
 
+const TRY_POLICY: &str = "try_policy first_exist|first_exist_fallback|smallest_size|largest_size|\
+    most_recently_modified";
+
 /// The options of the matcher `file`.
 static FILE: Options<FileMatcher> = Options::new(
     "file matcher",
@@ -236,7 +239,7 @@ static FILE: Options<FileMatcher> = Options::new(
         ),
         option(
             "try_policy",
-            "try_policy first_exist|first_exist_fallback|smallest_size|largest_size|most_recently_modified",
+            TRY_POLICY,
             Choice(&TRY_POLICIES, |file| &mut file.try_policy),
         ),
         option(
@@ -356,7 +359,7 @@ impl Lowering<'_> {
             )
             .did_you_mean(guess);
         if word.starts_with('@') {
-            diagnostic = diagnostic.help("a matcher cannot name another; repeat its condition");
+            diagnostic = diagnostic.help("a matcher cannot refer to another; repeat its condition");
         }
         self.refuse(diagnostic)
     }
@@ -463,7 +466,7 @@ impl Lowering<'_> {
             let title = format!("header condition `{}` has no value", field.text);
             let diagnostic = field.error("missing-argument", title, "no value follows");
             let help = format!(
-                "write `{0} *` for any value, `!{0}` for a missing field",
+                "write `{0} *` for any value, `!{0}` for a missing header",
                 field.text
             );
             return self.refuse(diagnostic.help(help));
@@ -651,7 +654,8 @@ impl Lowering<'_> {
             Ok(number) => Some(number),
             Err(_) => {
                 let title = format!("invalid status `{}`{}", word.text, self.about());
-                let diagnostic = word.error("invalid-status", title, "neither code nor class");
+                let diagnostic =
+                    word.error("invalid-status", title, "neither a status code nor a class");
                 self.refuse(diagnostic.help("write a code such as `404`, or a class such as `4xx`"))
             }
         }

@@ -90,8 +90,8 @@ fn title(names: Names, entry: &Entry) -> String {
 }
 
 fn warning(word: &Token, what: &str, holds: &str) -> Diagnostic {
-    let title = format!("{what} has no effect yet");
-    word.warning("no-effect", title, "is read and changes nothing")
+    let title = format!("{what} has no effect");
+    word.warning("no-effect", title, "accepted, but ignored")
         .help(holds)
 }
 
@@ -160,7 +160,7 @@ mod tests {
             "&(named) {\n$\n}",
         ] {
             let titles = warnings(&around.replace('$', "push /a"));
-            assert_eq!(titles, ["directive `push` has no effect yet"], "{around}");
+            assert_eq!(titles, ["directive `push` has no effect"], "{around}");
         }
         for around in [
             ":80 {\nphp_fastcgi {\n$\n}\n}",
@@ -168,7 +168,7 @@ mod tests {
             ":80 {\nreverse_proxy {\n$\n}\n}",
         ] {
             let titles = warnings(&around.replace('$', "dynamic a b {\ndial_fallback_delay 1s\n}"));
-            let title = "option `dial_fallback_delay` of `dynamic` has no effect yet";
+            let title = "option `dial_fallback_delay` of `dynamic` has no effect";
             assert_eq!(titles, [title], "{around}");
         }
     }
@@ -185,8 +185,8 @@ mod tests {
     fn protocols_that_are_not_spoken_are_named() {
         let text = "{\nservers {\nprotocols h1 h2 h2c h3\n}\n}\n\
             a.example {\nbind 127.0.0.1 {\nprotocols h3\n}\ntls {\nalpn h2 spdy/3 http/1.1\n}\n}";
-        let h3 = "protocol `h3` has no effect yet";
-        let spdy = "application protocol `spdy/3` has no effect yet";
+        let h3 = "protocol `h3` has no effect";
+        let spdy = "application protocol `spdy/3` has no effect";
         assert_eq!(warnings(text), [h3, h3, spdy]);
     }
 

@@ -79,8 +79,8 @@ impl Lowering<'_> {
             line.name
                 .error(
                     "misplaced-directive",
-                    format!("`{name}` cannot stand inside another directive"),
-                    "belongs to the site itself",
+                    format!("`{name}` is not allowed inside another directive"),
+                    "only allowed at the top of a site",
                 )
                 .help(format!(
                     "move `{name}` to the top of the site: it sets {what} of the site"

@@ -420,10 +420,7 @@ impl Lowering<'_> {
         }
         if let (Some((false, address)), false) = (first, server.tls_connection_policies.is_empty())
         {
-            let title = format!(
-                "site `{}` speaks plain HTTP and has `tls`",
-                address.word.text
-            );
+            let title = format!("site `{}` uses plain HTTP and has `tls`", address.word.text);
             let diagnostic = address
                 .word
                 .error("conflicting-schemes", title, "without TLS");

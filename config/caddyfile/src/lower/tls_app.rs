@@ -186,7 +186,7 @@ impl Lowering<'_> {
 
     fn refuse_catch_all(&mut self, address: &SiteAddress) {
         let title = format!(
-            "the issuer of site `{}` is not the global one",
+            "the issuer of site `{}` differs from the global issuer",
             address.word.text
         );
         self.report.push(
@@ -206,12 +206,12 @@ impl Lowering<'_> {
                 continue;
             }
             if name.starts_with('.') || name.ends_with('.') || name.contains(odd) {
-                let title = format!("no certificate can be made for `{name}`");
+                let title = format!("cannot issue a certificate for `{name}`");
                 self.report.push(
                     address
                         .word
-                        .error("invalid-address", title, "not a name for a certificate")
-                        .help("write a plain host name, or `http://` in front"),
+                        .error("invalid-address", title, "not a valid host name")
+                        .help("write a plain host name, or `http://` before it"),
                 );
             }
         }
@@ -297,7 +297,7 @@ impl Lowering<'_> {
                 let (Some(first), Some(last)) = (places.next(), places.next_back()) else {
                     continue;
                 };
-                let title = format!("the sites of `{name}` want different certificates");
+                let title = format!("the sites of `{name}` need different certificates");
                 self.report.push(
                     last.word
                         .error("conflicting-issuers", title, "certificates of one kind")

@@ -20,7 +20,7 @@ impl Service {
             .iter()
             .map(|setting| setting.trim_end_matches('?'));
         let names: Vec<&str> = bare.collect();
-        format!("its settings stand in a block: {}", names.join(", "))
+        format!("write its settings in a block: {}", names.join(", "))
     }
 }
 
@@ -133,9 +133,9 @@ impl Lowering<'_> {
     fn unknown_service<T>(&mut self, name: &Token) -> Option<T> {
         let names: Vec<&str> = SERVICES.iter().map(|known| known.name).collect();
         let title = format!("DNS provider `{}` is not built in", name.text);
-        let label = "neither `exec` nor a service that is known";
+        let label = "neither `exec` nor a built-in service";
         let help = format!(
-            "set the records with a program: `exec <command>`; there are {}",
+            "run a program: `exec <command>`, or use one of {}",
             names.join(", ")
         );
         self.refuse(name.error("unsupported-option", title, label).help(help))
@@ -157,7 +157,7 @@ impl Lowering<'_> {
             }
             [extra, ..] => {
                 let title = format!("unexpected argument `{}` for `{}`", extra.text, known.name);
-                let diagnostic = extra.error("unexpected-argument", title, "one too many");
+                let diagnostic = extra.error("unexpected-argument", title, "one argument too many");
                 return self.refuse(diagnostic.help(known.help()));
             }
         }

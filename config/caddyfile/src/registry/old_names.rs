@@ -24,13 +24,13 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("import_once", "write `import`"),
     (
         "listen",
-        "write the address in front of the site block, or `bind`",
+        "write the address before the site block, or `bind`",
     ),
     ("location", "write `handle <path>` or `route <path>`"),
     ("mime", "write `header <matcher> Content-Type <type>`"),
     ("proxy", "write `reverse_proxy`"),
     ("proxy_pass", "write `reverse_proxy`"),
-    ("server_name", "write the name in front of the site block"),
+    ("server_name", "write the name before the site block"),
     ("status", "write `respond <status>`"),
     (
         "websocket",

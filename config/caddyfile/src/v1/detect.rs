@@ -40,7 +40,7 @@ pub(super) const ORDER: &[&str] = &[
     "browse",
 ];
 
-/// Directives of plug-ins for Caddy 1. They tell nothing: Caddy 2 has plug-ins of the same names.
+/// Directives of plugins for Caddy 1. They do not identify the language: Caddy 2 has plugins of the same names.
 const PLUGINS: &[&str] = &[
     "authz",
     "awslambda",

@@ -66,7 +66,7 @@ impl Translation<'_> {
                 );
             }
             _ => {
-                let title = format!("option `{}` of `fastcgi` has no equal", at.text);
+                let title = format!("option `{}` of `fastcgi` has no equivalent", at.text);
                 self.cannot(at, title, "remove it");
             }
         }

@@ -49,16 +49,15 @@ impl Translation<'_> {
     /// Adds a file server with directory listings; returns whether it handles all requests.
     fn browse(&mut self, old: &Directive) -> bool {
         if let [_, template, ..] = old.args.as_slice() {
-            let help =
-                "write a template in the language of Caddy 2: `file_server { browse <file> }`";
+            let help = "rewrite the template for Caddy 2: `file_server { browse <file> }`";
             self.cannot(
                 template,
-                "templates of `browse` are written otherwise",
+                "`browse` templates have another syntax in Caddy 2",
                 help,
             );
         }
         if let Some(inner) = old.lines().first() {
-            let title = format!("option `{}` of `browse` has no equal", inner.name.text);
+            let title = format!("option `{}` of `browse` has no equivalent", inner.name.text);
             self.cannot(&inner.name, title, "remove it");
         }
         let path = old.args.first().map_or("/", Token::as_str);
@@ -90,7 +89,7 @@ impl Translation<'_> {
         for path in &old.args {
             self.differs(
                 path,
-                "`internal` hides files, and opens them for no upstream",
+                "`internal` hides files, but does not open them for upstreams",
                 "an upstream that responds with X-Accel-Redirect needs `handle_response`",
             );
             self.error_on(&old.name, path.as_str(), "404");
@@ -153,7 +152,7 @@ impl Translation<'_> {
     pub(super) fn templates(&mut self, old: &Directive) {
         self.differs(
             &old.name,
-            "templates call other functions in Caddy 2",
+            "templates have other functions in Caddy 2",
             "`{{.Include \"a\"}}` is `{{include \"a\"}}` now; see the guide on templates",
         );
         let mut path = old.args.first().map_or("/", Token::as_str);
@@ -213,8 +212,8 @@ impl Translation<'_> {
         if let Some(field) = old.args.first() {
             self.differs(
                 field,
-                "`{request_id}` is always a new one",
-                "the client's own stays in its header field",
+                "`{request_id}` is always a new ID",
+                "the ID that the client sent stays in its header",
             );
         }
     }

@@ -19,8 +19,8 @@ impl Translation<'_> {
             _ => return self.malformed(old, USAGE),
         };
         if let Some(format) = format {
-            let note = "entries are JSON, or text for people with `format console`";
-            let title = format!("log format `{}` has no equal", format.text);
+            let note = "entries are JSON, or readable text with `format console`";
+            let title = format!("log format `{}` has no equivalent", format.text);
             self.differs(format, title, note);
         }
         let mut lines = self.output(&old.name, file, "access.log", old.lines());
@@ -76,7 +76,7 @@ impl Translation<'_> {
                 || name.starts_with("syslog:") =>
             {
                 let help = "write to a file or to stderr, and let a log shipper read it";
-                self.cannot(at, "logs do not go to syslog", help);
+                self.cannot(at, "logging to syslog is not supported", help);
                 return Vec::new();
             }
             _ => {}

@@ -99,9 +99,9 @@ pub(crate) fn adapt_tree(file: &File, mut report: Report, loader: &dyn Loader) -
 
 /// Warns that a file is in the old language, at the word that shows it.
 pub(crate) fn warn_of_dialect(word: &tree::Token, report: &mut Report) {
-    let title = "this Caddyfile is in the language of Caddy 0 and 1";
-    let found: Diagnostic = word.warning("caddy1-dialect", title, "only that language has it so");
-    let help = "`sluice adapt --from caddy1 --to caddyfile` prints it in the language of Caddy 2";
+    let title = "this Caddyfile uses the syntax of Caddy 0 and 1";
+    let found: Diagnostic = word.warning("caddy1-dialect", title, "not valid in Caddy 2");
+    let help = "`sluice adapt --from caddy1 --to caddyfile` converts it to the syntax of Caddy 2";
     report.push(found.help(help));
 }
 
@@ -137,11 +137,8 @@ fn pages(file: &File, report: &mut Report, loader: &dyn Loader, purpose: Purpose
     let mut globals = globals::Globals::default();
     let mut sites = Vec::new();
     if let Some(global) = &file.global {
-        let found = Diagnostic::error(
-            "caddy1-untranslated",
-            "a block of global options stands in a Caddyfile of Caddy 1",
-        );
-        let found = found.at(global.span, "that language has none");
+        let found = Diagnostic::error("caddy1-untranslated", "Caddy 1 has no global options");
+        let found = found.at(global.span, "not valid in Caddy 1");
         report.push(found.help("remove it, or translate the rest of the file first"));
     }
     for site in &file.sites {
@@ -168,7 +165,7 @@ fn put_variables(lines: &mut [Directive], loader: &dyn Loader, report: &mut Repo
                 let value = loader.variable(name);
                 if value.is_none() {
                     let title = format!("environment variable `{name}` is not set");
-                    report.push(word.warning("unset-variable", title, "stands for nothing"));
+                    report.push(word.warning("unset-variable", title, "expands to nothing"));
                 }
                 // A value is not searched again: it could name itself.
                 let value = value.unwrap_or_default().replace("{%", "{ %");

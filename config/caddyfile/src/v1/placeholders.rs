@@ -50,7 +50,7 @@ const AS_IT_CAME: &[(&str, &str)] = &[
     ("dir", "orig_dir"),
 ];
 
-/// What the words around a placeholder tell about it.
+/// What the words around a placeholder show about it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Setting<'a> {
     /// Whether `{uri}` and its parts stand for what came rather than for what it was rewritten to.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ones_are_told() {
+    fn unknown_ones_are_reported() {
         let (text, unknown) = translate("{mitm} {a} {3}", Setting::default());
         assert_eq!(text, "{mitm} {a} {3}");
         assert_eq!(unknown, ["mitm", "a"]);

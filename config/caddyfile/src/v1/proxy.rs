@@ -161,8 +161,8 @@ impl Translation<'_> {
             return proxy.options.push(source);
         }
         if text.starts_with("quic://") || text.starts_with("srv+https://") {
-            let title = format!("upstream `{text}` has no equal");
-            return self.cannot(old, title, "name it with `https://`");
+            let title = format!("upstream `{text}` has no equivalent");
+            return self.cannot(old, title, "use `https://`");
         }
         let (scheme, rest) = match text.split_once("://") {
             Some((scheme, rest)) => (format!("{scheme}://"), rest),
@@ -246,7 +246,7 @@ impl Translation<'_> {
             }
             ("tls_client", [_, _]) => proxy.transport.push(same("tls_client_auth")),
             _ => {
-                let title = format!("option `{}` of `proxy` has no equal", at.text);
+                let title = format!("option `{}` of `proxy` has no equivalent", at.text);
                 self.cannot(at, title, "remove it");
             }
         }

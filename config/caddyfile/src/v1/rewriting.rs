@@ -181,7 +181,7 @@ impl Translation<'_> {
             [from, to] => (Some(from), to, block_code),
             [from, to, code] if is_code(code.as_str()) => (Some(from), to, Some(code)),
             _ => {
-                let title = "`redir` is not written as Caddy 1 has it";
+                let title = "`redir` does not have the form of Caddy 1";
                 return self.cannot(at, title, "write it as `redir [<from>] <to> [<code>]`");
             }
         };

@@ -88,12 +88,12 @@ impl Translation<'_> {
                 "start programs with a service manager such as systemd, and remove it"
             }
             "pprof" | "expvar" => "remove it; the admin endpoint shows what the server does",
-            "websocket" => "run the program as a server of its own and name it with `proxy`",
+            "websocket" => "run the program as a server of its own and use `proxy`",
             _ => "turn the pages into HTML before they are served, or use `templates`",
         };
         self.cannot(
             &line.name,
-            format!("`{name}` of Caddy 1 has no equal"),
+            format!("`{name}` of Caddy 1 has no equivalent"),
             help,
         );
     }
@@ -101,7 +101,7 @@ impl Translation<'_> {
     fn unknown(&mut self, line: &Directive) {
         let name = line.name.text.as_str();
         let title = match is_plugin(name) {
-            true => format!("`{name}` came with a plug-in of Caddy 1"),
+            true => format!("`{name}` is a directive of a Caddy 1 plugin"),
             false => format!("`{name}` is not a directive of Caddy 1"),
         };
         let help = match old_name(name) {

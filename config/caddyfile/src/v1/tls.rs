@@ -94,7 +94,7 @@ impl Translation<'_> {
             ("clients", files @ [_, ..]) => lines.push(client_auth(at, files)),
             ("max_certs", [_]) => {
                 let note = "Caddy 2 asks an endpoint whether a name may have a certificate";
-                self.differs(at, "`max_certs` limits nothing any more", note);
+                self.differs(at, "`max_certs` no longer has an effect", note);
                 on_demand(lines);
             }
             ("ask", [endpoint]) => {
@@ -103,10 +103,14 @@ impl Translation<'_> {
             }
             ("must_staple" | "wildcard", []) => {
                 let title = format!("`{}` is left out", at.text);
-                self.differs(at, title, "certificates are those of the names of the site");
+                self.differs(
+                    at,
+                    title,
+                    "certificates are issued for the names of the site",
+                );
             }
             _ => {
-                let title = format!("option `{}` of `tls` has no equal", at.text);
+                let title = format!("option `{}` of `tls` has no equivalent", at.text);
                 self.cannot(at, title, "remove it");
             }
         }
@@ -116,8 +120,8 @@ impl Translation<'_> {
         let mut words = Vec::new();
         for version in versions {
             if matches!(version.as_str(), "ssl3.0" | "tls1.0" | "tls1.1") {
-                let title = format!("`{}` is no longer spoken", version.text);
-                self.differs(version, title, "TLS 1.2 is the oldest version");
+                let title = format!("`{}` is no longer supported", version.text);
+                self.differs(version, title, "TLS 1.2 is the oldest supported version");
                 words.push("tls1.2");
             } else {
                 words.push(version.as_str());
@@ -142,7 +146,7 @@ impl Translation<'_> {
             match found {
                 Some((_, new)) => words.push(*new),
                 None => {
-                    let title = format!("`{}` has no equal in `tls {}`", name.text, at.text);
+                    let title = format!("`{}` has no equivalent in `tls {}`", name.text, at.text);
                     self.differs(name, title, "it is left out");
                 }
             }

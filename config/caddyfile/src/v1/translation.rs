@@ -88,13 +88,13 @@ impl<'a> Translation<'a> {
     pub fn differs(&mut self, at: &Token, title: impl Into<String>, note: &str) {
         let title = title.into();
         self.comments.push(format!("{title}: {note}."));
-        let found: Diagnostic = at.warning("caddy1-differs", title, "translated, not the same");
+        let found: Diagnostic = at.warning("caddy1-differs", title, "translated with a difference");
         self.report.push(found.note(note));
     }
 
     /// Refuses words that the old language would not take either.
     pub fn malformed(&mut self, line: &Directive, usage: &str) {
-        let title = format!("`{}` is not written as Caddy 1 has it", line.name.text);
+        let title = format!("`{}` does not have the form of Caddy 1", line.name.text);
         self.cannot(&line.name, title, &format!("write it as `{usage}`"));
     }
 
@@ -119,7 +119,7 @@ impl<'a> Translation<'a> {
     pub fn text_in(&mut self, word: &Token, setting: Setting<'_>) -> String {
         let (text, unknown) = placeholders::translate(&word.text, setting);
         for name in unknown {
-            let title = format!("placeholder `{{{name}}}` has no equal");
+            let title = format!("placeholder `{{{name}}}` has no equivalent");
             self.differs(word, title, "it stays as it is");
         }
         text

@@ -62,7 +62,7 @@ pub fn not_always<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("add_header") {
         let name = line.arg(0).unwrap_or_default().to_ascii_lowercase();
         if PROTECTING.contains(&&*name) && line.arg(2) != Some("always") {
-            found.at(line, "not there with 404 and 500");
+            found.at(line, "missing with 404 and 500");
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn several_lines<'t>(file: &File<'t>, found: &mut Found<'t>) {
                 .iter()
                 .any(|word| word.text.contains(['\n', '\r']))
             {
-                found.at(line, "it goes over several lines");
+                found.at(line, "it spans several lines");
             }
         }
     }
@@ -87,7 +87,7 @@ pub fn content_type_added<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .arg(0)
             .is_some_and(|name| name.eq_ignore_ascii_case("content-type"))
         {
-            found.at(line, "added beside the type that is there");
+            found.at(line, "added to the existing type");
         }
     }
 }
@@ -109,14 +109,14 @@ pub fn splitting<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .arg(0)
             .is_some_and(|first| first.starts_with('3') || line.args.len() == 1);
         if is_redirect && line.args.last().is_some_and(|word| is_decoded(&word.text)) {
-            found.at(line, "a decoded path in an address");
+            found.at(line, "a decoded path in a URL");
         }
     }
     for (_, line) in file.all("rewrite") {
         let is_redirect = matches!(line.arg(2), Some("redirect" | "permanent"))
             || line.arg(1).is_some_and(|to| to.starts_with("http"));
         if is_redirect && line.arg(1).is_some_and(is_decoded) {
-            found.at(line, "a decoded path in an address");
+            found.at(line, "a decoded path in a URL");
         }
     }
     for name in ["add_header", "proxy_set_header", "proxy_pass"] {
@@ -166,7 +166,7 @@ pub fn origin_check_open<'t>(file: &File<'t>, found: &mut Found<'t>) {
 pub fn referer_none<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("valid_referers") {
         if line.args.iter().any(|word| word.text == "none") {
-            found.at(line, "`none` lets them in");
+            found.at(line, "`none` admits them");
         }
     }
 }
@@ -174,7 +174,7 @@ pub fn referer_none<'t>(file: &File<'t>, found: &mut Found<'t>) {
 pub fn real_ip_from_anyone<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("set_real_ip_from") {
         if matches!(line.arg(0), Some("0.0.0.0/0" | "::/0")) {
-            found.at(line, "that is everybody");
+            found.at(line, "this includes everyone");
         }
     }
 }

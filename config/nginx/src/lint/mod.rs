@@ -107,187 +107,187 @@ macro_rules! rules {
 #[rustfmt::skip]
 pub const RULES: &[Rule] = rules![
     "few-worker-connections" process::few_connections:
-        "few connections for each worker",
-        "clients and upstreams count together, and a worker that has no more closes idle ones without an error in its log",
+        "few connections per worker",
+        "client and upstream connections count together; a worker at the limit closes idle ones without an error in its log",
         "write `worker_connections 10000;` or more";
     "connections-above-files" process::connections_above_files:
         "more connections than open files",
         "each connection is an open file, and a proxied request needs two",
         "set `worker_rlimit_nofile` to at least twice `worker_connections`";
     "connections-below-keepalive" process::connections_below_keepalive:
-        "connections that upstreams use up",
-        "what `keepalive` names is kept by each worker while nobody uses it, and counts like the connections of clients",
+        "idle upstream connections use up the limit",
+        "each worker keeps the idle connections of `keepalive`, which count like those of clients",
         "write `worker_connections 10000;` or more, or a smaller `keepalive`";
     "one-worker" process::one_worker:
-        "one worker only",
-        "without `worker_processes` nginx uses one processor, whatever the machine has",
+        "only one worker",
+        "without `worker_processes` nginx uses a single CPU",
         "write `worker_processes auto;`";
     "error-log-off" process::error_log_off:
         "`error_log off` writes to a file called `off`",
-        "`off` is a word of `access_log` only",
+        "only `access_log` accepts `off`",
         "write `error_log /dev/null crit;`";
     "no-media-types" process::no_media_types:
         "no media types",
-        "only .html, .gif and .jpg have a type of their own, so scripts and styles are sent as text/plain",
+        "without `types` only .html, .gif and .jpg have their own type; scripts and styles are sent as text/plain",
         "add `include mime.types;` to `http`";
     "duplicate-media-type" process::duplicate_media_type:
         "an extension with two media types",
-        "the last one counts, which is easily overlooked",
-        "keep one of both";
+        "the last one wins, which is easily overlooked",
+        "keep one of them";
     "gzip-types-html" process::gzip_types_html:
         "`gzip_types` names text/html",
-        "text/html is always compressed; nginx warns of it as a duplicate",
-        "leave it out";
+        "text/html is always compressed; nginx warns about the duplicate",
+        "remove it";
 
     "upstream-without-keepalive" upstreams::without_keepalive:
-        "an upstream whose connections are not kept",
-        "nginx before 1.29.7 opens a connection for each request then, and a busy site runs out of ports",
+        "an upstream without keep-alive",
+        "nginx before 1.29.7 then opens a connection for each request, and a busy site runs out of ports",
         "add `keepalive 32;` to the `upstream`";
     "keepalive-without-http11" upstreams::without_http11:
-        "idle connections that are not used",
-        "nginx before 1.29.7 speaks HTTP/1.0 to upstreams and says `Connection: close`, so nothing is kept",
+        "keep-alive has no effect",
+        "nginx before 1.29.7 sends HTTP/1.0 requests with `Connection: close`, so no connection stays open",
         "add `proxy_http_version 1.1;` and `proxy_set_header Connection \"\";`";
     "fastcgi-keepalive-unused" upstreams::fastcgi_keepalive_unused:
-        "idle connections that FastCGI does not use",
+        "keep-alive has no effect for FastCGI",
         "the application closes each connection unless the request asks to keep it open",
         "add `fastcgi_keep_conn on;`";
     "cache-without-validity" upstreams::cache_without_validity:
-        "a cache that may store nothing",
+        "the cache may stay empty",
         "without `proxy_cache_valid` only responses that declare their own freshness are cached",
-        "add `proxy_cache_valid 200 10m;` or what fits";
+        "add `proxy_cache_valid 200 10m;` or another lifetime";
     "resolver-missing" upstreams::resolver_missing:
-        "a name that nobody can look up",
-        "an address with variables is resolved for each request, which needs a `resolver`; without one nginx responds with 502",
+        "the name cannot be resolved",
+        "an address with variables is resolved at request time, which needs a `resolver`; without one nginx responds with 502",
         "add `resolver 127.0.0.53;` or the address of a name server";
     "upstream-from-request" upstreams::from_request:
         "the client chooses the upstream",
         "a client can make the server proxy its request to any address in the network",
         "choose from fixed names with a `map`";
     "path-lost-in-regex" upstreams::path_in_regex:
-        "`proxy_pass` with a path where no part of the path can be replaced",
-        "in a location by a pattern, in a named one and in `if` nginx refuses such a path",
-        "leave the path out and use `rewrite … break` in front of it";
+        "`proxy_pass` with a path is not allowed here",
+        "in a regular expression location, a named location or an `if`, nginx cannot tell which part of the path to replace",
+        "remove the path and use `rewrite … break` before it";
     "proxy-without-host" upstreams::without_host:
-        "the upstream is not told the name that the client asked for",
-        "without `proxy_set_header Host` it sees the name in `proxy_pass`, and makes links and cookies for that",
+        "the upstream does not get the client's host name",
+        "without `proxy_set_header Host` it gets the name in `proxy_pass`, and creates links and cookies for that name",
         "add `proxy_set_header Host $host;`";
     "http-host-passed-on" upstreams::http_host:
         "the client's `Host` header is forwarded unchanged",
-        "`$http_host` may differ from the name that chose the server, where the request names a host in its target",
+        "`$http_host` may differ from the name that selected the server, if the request target contains a host",
         "write `$host`";
 
     "add-header-lost" fields::add_header_lost:
-        "fields of the block around are lost",
-        "`add_header` is inherited only where a block has none of its own",
+        "headers of the outer block are lost",
+        "a block inherits `add_header` only if it has none itself",
         "repeat them in this block, or include a common file in both";
     "proxy-set-header-lost" fields::set_header_lost:
-        "fields for the upstream are lost",
-        "`proxy_set_header` is inherited only where a block has none of its own",
+        "headers for the upstream are lost",
+        "a block inherits `proxy_set_header` only if it has none itself",
         "repeat them in this block, or include a common file in both";
     "fastcgi-param-lost" fields::param_lost:
         "parameters of the application are lost",
-        "`fastcgi_param` is inherited only where a block has none of its own",
-        "include `fastcgi_params` in this block, too";
+        "a block inherits `fastcgi_param` only if it has none itself",
+        "include `fastcgi_params` in this block as well";
     "security-header-not-always" fields::not_always:
-        "a protecting field that errors do not have",
-        "without `always` error responses lack it, and they too can show what a client sent",
-        "add `always` at its end";
+        "a security header is missing on error responses",
+        "without `always` error responses lack it, although they can also contain client input",
+        "add `always` at the end";
     "field-of-several-lines" fields::several_lines:
-        "a field with a line break",
-        "folded fields are obsolete (RFC 9112, section 5.2): clients refuse them, or take the rest for another field",
+        "a header with a line break",
+        "folded headers are obsolete (RFC 9112, section 5.2): clients reject them, or read the rest as another header",
         "write it on one line";
     "content-type-added" fields::content_type_added:
-        "`add_header Content-Type`",
-        "the response then has two types, because the one that nginx chose stays",
+        "`add_header Content-Type` adds a second type",
+        "the response also keeps the type that nginx chose",
         "write `default_type` instead";
     "response-splitting" fields::splitting:
-        "a decoded path in a field or an address",
-        "`$uri` is decoded: a line break that a client wrote as %0d%0a begins a new line of the response or of the request",
+        "a decoded path in a header or URL",
+        "`$uri` is decoded: a client can use %0d%0a to add lines to the response or request",
         "write `$request_uri`";
     "origin-check-open" fields::origin_check_open:
-        "a check of the origin that others pass",
-        "a pattern without `^` and `$` is met by any name that contains the wanted one, such as site.test.evil.example",
+        "an origin check that other sites pass",
+        "a pattern without `^` and `$` matches any name that contains the expected one, such as site.test.evil.example",
         "begin it with `^https?://` and end it with `$`";
     "referer-none" fields::referer_none:
-        "requests without a referer pass",
-        "a request without the header passes the check: pages with `Referrer-Policy: no-referrer` send none",
-        "leave `none` out, or do not rely on `valid_referers`";
+        "requests without a `Referer` header pass",
+        "`none` admits requests without the header, and pages with `Referrer-Policy: no-referrer` send none",
+        "remove `none`, or do not rely on `valid_referers`";
     "real-ip-from-anyone" fields::real_ip_from_anyone:
-        "anyone may say which address he has",
-        "rules and limits by address go by a field that the client wrote",
+        "clients can choose their own address",
+        "rules and limits by address use a header that any client can send",
         "name only the addresses of your own proxies in `set_real_ip_from`";
 
     "alias-traversal" paths::alias_traversal:
-        "a path that leads out of the folder",
-        "the location has no slash at its end but its `alias` has, so nginx serves `/name../file` from beside the folder",
+        "path traversal through `alias`",
+        "the location does not end with a slash but its `alias` does, so `/name../file` reaches files outside of the folder",
         "end the location with a slash as well";
     "alias-without-slash" paths::alias_without_slash:
-        "a folder and a file name grow together",
-        "the location ends with a slash but its `alias` does not, so `/name/file` is looked up as `folderfile`",
+        "`alias` joins a folder and a file name without a slash",
+        "the location ends with a slash but its `alias` does not, so `/name/file` becomes `folderfile`",
         "end the `alias` with a slash as well";
     "root-in-location" paths::root_in_location:
-        "`root` in `location /` only",
-        "other locations then look for their files in the folder that nginx was built with",
+        "`root` is set only in `location /`",
+        "other locations use the folder compiled into nginx",
         "move it to the `server`";
     "if-in-location" paths::if_in_location:
-        "`if` with more than rewriting in it",
-        "an `if` of a location is a location of its own: what stands beside it in other `if`s or in `try_files` is lost",
+        "`if` contains more than rewriting",
+        "an `if` in a location is a separate location: directives of other `if`s and `try_files` next to it have no effect",
         "use `map`, `error_page` or a location; only `return`, `rewrite`, `set` and `break` are safe in `if`";
     "if-host" paths::if_host:
-        "`if` chooses a name",
-        "it is tried for each request of the server, after the server has been chosen by that very name",
-        "write a `server` with that `server_name` and `return` in it";
+        "`if` selects a host name",
+        "it is evaluated for each request, although that name has already selected the server",
+        "write a separate `server` with that `server_name` and the `return`";
     "php-without-check" paths::php_without_check:
-        "scripts that are not there reach the application",
+        "missing scripts reach the application",
         "PHP may run the part of the path that exists, such as an uploaded picture in /picture.jpg/x.php",
-        "add `try_files $uri =404;`, or with a path behind the script `try_files $fastcgi_script_name =404;`";
+        "add `try_files $uri =404;`, or `try_files $fastcgi_script_name =404;` if a path follows the script";
     "try-files-circle" paths::try_files_circle:
-        "`try_files` ends with a candidate",
-        "the last word is where the request goes in any case, so this one loops until nginx responds with 500",
-        "add `=404` or another address at its end";
+        "`try_files` has no fallback",
+        "the last argument is always used, even if the file does not exist, so the request loops until nginx responds with 500",
+        "add `=404` or another target at the end";
     "unreachable-location" paths::unreachable:
-        "a location that is never chosen",
-        "patterns are tried in the order of the file, and win against paths that are not marked with `=` or `^~`",
-        "mark it with `^~`, or put it in front";
+        "a location that is never selected",
+        "regular expressions are tried in file order, and take precedence over prefixes without `=` or `^~`",
+        "add `^~`, or move it before the other one";
     "return-before-locations" paths::return_before_locations:
         "a `return` that handles every request",
-        "what a `server` returns without a condition comes before all of its locations",
+        "an unconditional `return` of a `server` runs before all of its locations",
         "move it to `location /`";
     "merge-slashes-off" paths::merge_slashes_off:
-        "paths with several slashes stay distinct",
-        "rules for `/admin/` do not hold for `//admin/`, which files and applications often take for the same",
+        "paths with repeated slashes stay distinct",
+        "rules for `/admin/` do not apply to `//admin/`, which file systems and many applications treat as the same path",
         "leave `merge_slashes` on";
     "hidden-files-listed" paths::hidden_files:
-        "a listed folder whose hidden files can be had",
+        "hidden files of a listed folder are served",
         "the listing hides `.git` and `.env`, but the server still serves them",
         "add `location ~ /\\. { deny all; }`";
     "allow-without-deny" paths::allow_without_deny:
-        "`allow` that keeps nobody out",
-        "who is met by no rule comes in",
+        "`allow` without `deny`",
+        "clients that match no rule are admitted",
         "end the rules with `deny all;`";
 
     "server-name-underscore" servers::underscore:
-        "`server_name _` catches nothing by itself",
-        "`_` is only a name that nobody asks for; the default server is the one that says so, or the first of its address",
+        "`server_name _` is not a catch-all",
+        "`_` is just a name that no client requests; the default server is the one with `default_server`, or the first of its address",
         "add `default_server` to its `listen`";
     "no-default-server" servers::no_default:
         "the first server handles unknown names",
-        "several servers share an address and none is the default: the order of files decides which one handles unknown names",
+        "several servers share an address and none has `default_server`, so the order of the files decides which one handles unknown names",
         "add a server with `listen … default_server;` and `return 444;`";
     "old-tls" servers::old_tls:
-        "old versions of TLS",
-        "SSLv3, TLS 1.0 and 1.1 are broken or forbidden (RFC 8996), and sluice never speaks them",
+        "obsolete TLS versions",
+        "SSLv3, TLS 1.0 and 1.1 are broken or deprecated (RFC 8996), and sluice does not support them",
         "write `ssl_protocols TLSv1.2 TLSv1.3;`";
     "listen-http2" servers::listen_http2:
-        "`http2` as a word of `listen`",
-        "since 1.25.1 that is old; HTTP/2 is switched for each server",
+        "`http2` as a parameter of `listen`",
+        "deprecated since nginx 1.25.1: the directive `http2` enables HTTP/2 for each server",
         "write `http2 on;`";
     "body-without-limit" servers::body_without_limit:
         "bodies of any size",
         "one client can fill the disk or the memory of the application",
-        "write the largest size that is needed, in the location that needs it";
+        "set the largest size that is needed, in the location that needs it";
     "open-status-page" servers::open_status:
-        "a page of statistics that is open to all",
-        "`stub_status` tells strangers how busy the server is",
+        "the status page is open to everyone",
+        "`stub_status` shows everyone how busy the server is",
         "add `allow 127.0.0.1;` and `deny all;`";
 ];

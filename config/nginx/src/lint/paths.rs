@@ -21,9 +21,9 @@ pub fn alias_traversal<'t>(file: &File<'t>, found: &mut Found<'t>) {
             let block = spot.block().unwrap_or(line);
             found.with(
                 line,
-                format!("`{path}../` leads beside it"),
+                format!("`{path}../` leaves the folder"),
                 block,
-                "no slash at its end",
+                "does not end with a slash",
             );
         }
     }
@@ -36,7 +36,7 @@ pub fn alias_without_slash<'t>(file: &File<'t>, found: &mut Found<'t>) {
                 .arg(0)
                 .is_some_and(|alias| !alias.ends_with('/') && !alias.contains('$'))
             {
-                found.at(line, "no slash at its end");
+                found.at(line, "does not end with a slash");
             }
         }
     }
@@ -83,7 +83,7 @@ pub fn if_host<'t>(file: &File<'t>, found: &mut Found<'t>) {
     {
         let subject = spot.block().and_then(|block| block.arg(0));
         if let (Some("($host" | "($http_host"), Some(block)) = (subject, spot.block()) {
-            found.at(block, "the name chose the server already");
+            found.at(block, "the name has already selected the server");
         }
     }
 }
@@ -124,7 +124,7 @@ pub fn try_files_circle<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .last()
             .is_some_and(|last| matches!(&*last.text, "$uri" | "$uri/" | "$request_uri"))
         {
-            found.at(line, "the last word is tried no more");
+            found.at(line, "the last argument is not checked");
         }
     }
 }
@@ -207,7 +207,7 @@ pub fn merge_slashes_off<'t>(file: &File<'t>, found: &mut Found<'t>) {
         .all("merge_slashes")
         .filter(|(_, line)| line.arg(0) == Some("off"))
     {
-        found.at(line, "slashes stay as they came");
+        found.at(line, "slashes are not merged");
     }
 }
 
@@ -245,7 +245,7 @@ pub fn allow_without_deny<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .filter(|last| last.name() == "allow" && last.arg(0) != Some("all"))
             && !rules.iter().any(|rule| rule.name() == "deny")
         {
-            found.at(last, "all others come in as well");
+            found.at(last, "all others are admitted as well");
         }
     }
 }

@@ -96,7 +96,7 @@ pub fn duplicate_media_type<'t>(file: &File<'t>, found: &mut Found<'t>) {
 pub fn gzip_types_html<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("gzip_types") {
         if line.args.iter().any(|word| word.text == "text/html") {
-            found.at(line, "named once more");
+            found.at(line, "listed again");
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn underscore<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .first()
             .filter(|_| is_only && !spot.own("listen").any(is_default))
         {
-            found.at(line, "no `listen` of it says `default_server`");
+            found.at(line, "none of its `listen` lines has `default_server`");
         }
     }
 }
@@ -81,7 +81,7 @@ pub fn old_tls<'t>(file: &File<'t>, found: &mut Found<'t>) {
 pub fn listen_http2<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("listen") {
         if line.args.iter().skip(1).any(|word| word.text == "http2") {
-            found.at(line, "said of the address");
+            found.at(line, "set for the whole address");
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn open_status<'t>(file: &File<'t>, found: &mut Found<'t>) {
             .iter()
             .any(|name| spot.find(name).is_some());
         if !guarded {
-            found.at(line, "nobody is kept out");
+            found.at(line, "nobody is denied");
         }
     }
 }

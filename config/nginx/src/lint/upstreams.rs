@@ -27,7 +27,7 @@ pub fn without_keepalive<'t>(file: &File<'t>, found: &mut Found<'t>) {
         let is_asked = passes(file).any(|(_, _, address)| host(address) == name);
         match own(block, "keepalive") {
             None if is_asked => found.at(block, "no `keepalive` in it"),
-            Some(line) if line.arg(0) == Some("0") => found.at(line, "none are kept"),
+            Some(line) if line.arg(0) == Some("0") => found.at(line, "keep-alive is off"),
             Some(_) | None => {}
         }
     }
@@ -49,11 +49,11 @@ pub fn without_http11<'t>(file: &File<'t>, found: &mut Found<'t>) {
                 line,
                 "no `proxy_http_version 1.1` holds here",
                 keepalive,
-                "kept here",
+                "keep-alive is set here",
             );
         } else if connection.is_none_or(|field| field.arg(1) == Some("close")) {
-            let label = "no `proxy_set_header Connection \"\"` holds here";
-            found.with(line, label, keepalive, "kept here");
+            let label = "no `proxy_set_header Connection \"\"` applies here";
+            found.with(line, label, keepalive, "keep-alive is set here");
         }
     }
 }
@@ -71,7 +71,12 @@ pub fn fastcgi_keepalive_unused<'t>(file: &File<'t>, found: &mut Found<'t>) {
         if let Some(keepalive) = group.and_then(|group| own(group, "keepalive"))
             && !keeps
         {
-            found.with(line, "connections are closed", keepalive, "kept here");
+            found.with(
+                line,
+                "connections are closed",
+                keepalive,
+                "keep-alive is set here",
+            );
         }
     }
 }
@@ -83,7 +88,7 @@ pub fn cache_without_validity<'t>(file: &File<'t>, found: &mut Found<'t>) {
             // What is set inside of the block counts for the places below it.
             let is_inside = file.all(&valid).any(|(other, _)| is_below(other, spot));
             if line.arg(0) != Some("off") && spot.find(&valid).is_none() && !is_inside {
-                found.at(line, format!("no `{valid}` holds here"));
+                found.at(line, format!("no `{valid}` applies here"));
             }
         }
     }
@@ -100,7 +105,7 @@ fn is_below(inner: &Spot<'_>, outer: &Spot<'_>) -> bool {
 pub fn resolver_missing<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (spot, line, address) in passes(file) {
         if host(address).contains('$') && spot.find("resolver").is_none() {
-            found.at(line, "no `resolver` holds here");
+            found.at(line, "no `resolver` applies here");
         }
     }
 }
@@ -137,7 +142,7 @@ pub fn path_in_regex<'t>(file: &File<'t>, found: &mut Found<'t>) {
             None => spot.kind() == "if" && spot.within("location").is_some(),
         };
         if has_path && is_without && !address.starts_with("unix:") {
-            found.at(line, "nginx does not start with this");
+            found.at(line, "nginx rejects this");
         }
     }
 }
@@ -162,7 +167,7 @@ fn is_local(host: &str) -> bool {
 pub fn http_host<'t>(file: &File<'t>, found: &mut Found<'t>) {
     for (_, line) in file.all("proxy_set_header") {
         if named(line, "host") && line.arg(1) == Some("$http_host") {
-            found.at(line, "may be another name than that of the server");
+            found.at(line, "may differ from the name of the server");
         }
     }
 }

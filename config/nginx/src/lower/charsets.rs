@@ -15,7 +15,7 @@ pub struct Charsets {
     /// The tables between them.
     pub maps: Vec<CharsetMap>,
     /// Pairs without a table that were already reported, because blocks inherit them.
-    pub told: BTreeSet<(String, String)>,
+    pub reported: BTreeSet<(String, String)>,
 }
 
 impl Charsets {

@@ -319,7 +319,7 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
         "so_keepalive" => match probes(value) {
             Some(probes) => entry.socket.probes = Some(probes),
             None => {
-                let wanted = "`on`, `off` or `idle:interval:count`, each of which may be left out";
+                let wanted = "`on`, `off` or `idle:interval:count`, each of them optional";
                 let _: Option<()> = cx.invalid(param, "listen", wanted);
             }
         },

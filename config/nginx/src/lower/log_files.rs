@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use sluice_model::Duration;
-use sluice_model::logging::{FileWriter, Log, LogEncoder, LogWriter, NginxEncoder, PlainWriter};
+use sluice_model::logging::{FileWriter, Log, LogEncoder, LogWriter, PlainWriter};
+use sluice_model::nginx::ErrorLogEncoder;
 
 use super::syslog;
 
@@ -95,7 +96,7 @@ impl ErrorLog {
             exclude: softer
                 .map(|level| format!("{logger}.{}", LEVELS[level]))
                 .collect(),
-            ..log(&self.path, LogEncoder::Nginx(NginxEncoder {}))
+            ..log(&self.path, LogEncoder::Nginx(ErrorLogEncoder {}))
         }
     }
 }

@@ -121,11 +121,11 @@ impl Lowering<'_> {
             }
             logs.insert(name, log);
         }
-        let told = &self.invocation.error_log;
+        let given = &self.invocation.error_log;
         let own = self.error_logs.first().map_or(&[][..], |set| &set.logs);
         let mut process: Vec<Log> = own.iter().map(|errors| errors.log(REQUESTS)).collect();
-        if process.is_empty() && !told.is_empty() {
-            let path = self.prefixed(told);
+        if process.is_empty() && !given.is_empty() {
+            let path = self.prefixed(given);
             process.push(ErrorLog { path, level: ERROR }.log(REQUESTS));
         }
         if process.is_empty() && logs.is_empty() {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn invalid_syslog_settings_are_refused() {
         assert!(parse("server=a,facility=local3,severity=debug,tag=a_1,nohostname").is_ok());
         for wrong in [
             "",

@@ -272,7 +272,7 @@ fn of_variable(
             )
             .at(word.span, "this variable has no value here")
             .imported(word.import)
-            .help("leave it out, or serve this with nginx until then"),
+            .help("remove it, or keep serving this with nginx for now"),
         );
     }
     found

@@ -24,16 +24,17 @@ pub const DIRECTIVES: &[Definition] = &[
     once("account_key", Words(1, 1)).but(OnlyAs(&["ecdsa", "ecdsa:256"])),
     many("acme_certificate", Words(1, MANY)),
     many("acme_issuer", Block(1, 1)).holding(|_| Context::AcmeIssuer),
-    once("acme_shared_zone", Words(1, 1)).but(Always("tables grow by themselves")),
+    once("acme_shared_zone", Words(1, 1)).but(Always("tables grow as needed")),
     once("challenge", Words(1, 1)),
     once("common_name_in_csr", Flag).but(OnlyAs(&["off"])),
-    many("contact", Words(1, 1)).but(Partly("one address of mail")),
+    many("contact", Words(1, 1)).but(Partly("one e-mail address")),
     once("preferred_chain", Words(1, 1)),
     once("profile", Words(1, 2)).but(Partly("always as with `require`")),
     once("ssl_trusted_certificate", Words(1, 1)),
     once("ssl_verify", Flag).but(OnlyAs(&["on"])),
-    once("state_path", Words(1, 1))
-        .but(Partly("one folder for all; without it that of the program")),
+    once("state_path", Words(1, 1)).but(Partly(
+        "one folder for all servers; the default is that of sluice",
+    )),
     once("uri", Words(1, 1)),
 ];
 

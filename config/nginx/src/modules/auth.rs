@@ -19,7 +19,7 @@ pub const BASIC: &[Definition] = &[
     once("auth_basic", Words(1, 1)),
     once("auth_basic_user_file", Words(1, 1)).but(Partly(
         "hashes of bcrypt, `$apr1$`, `$1$`, `$5$`, `$6$`, `{SHA}`, `{SSHA}` and \
-         `{PLAIN}`; those of DES and yescrypt let nobody in",
+         `{PLAIN}`; DES and yescrypt hashes never match",
     )),
 ];
 
@@ -36,7 +36,7 @@ pub fn basic(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<
     let Some(file) = level.find("auth_basic_user_file") else {
         cx.report.push(
             Diagnostic::warning("no-effect", "`auth_basic` without a file of users")
-                .at(line.span(), "nobody is asked for a password, as in nginx")
+                .at(line.span(), "no password is requested, as in nginx")
                 .imported(line.name.import)
                 .help("add `auth_basic_user_file`"),
         );

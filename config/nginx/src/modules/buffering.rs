@@ -1,7 +1,8 @@
 //! `*_buffering`, `*_buffers`, `*_busy_buffers_size`, `client_body_buffer_size` and `client_body_temp_path`: buffering
 //! of bodies. Each module with upstreams has its directives under its own prefix.
 
-use sluice_model::proxy::{BodyBuffers, NginxProxy};
+use sluice_model::nginx::NginxProxy;
+use sluice_model::proxy::BodyBuffers;
 
 use crate::arguments;
 use crate::definition::Takes::{Flag, Size, Words};
@@ -14,24 +15,23 @@ use crate::lower::values;
 
 /// What holds for `*_temp_path`.
 pub const FOLDER: Verdict =
-    Partly("the folder; levels have no effect, as temporary files have no names");
+    Partly("the folder; levels have no effect, because temporary files have no names");
 /// What holds for `client_body_buffer_size`.
-pub const REQUEST: Verdict = Partly("64k where nothing is said");
+pub const REQUEST: Verdict = Partly("default: 64k");
 /// What holds for `client_body_in_single_buffer`.
-pub const PIECES: Verdict = Always("bodies wait in buffers of 64 KiB");
+pub const PIECES: Verdict = Always("bodies are read in buffers of 64 KiB");
 
 /// The directives of modules whose responses wait in buffers.
 pub const DIRECTIVES: &[Definition] = &[
     once("buffer_size", Size).but(Partly(
-        "counts among the memory in which a response waits; heads may have 32 KiB",
+        "is part of the memory that buffers a response; heads may have 32 KiB",
     )),
     once("buffering", Flag),
     once("buffers", Words(2, 2)).checked(arguments::buffers),
-    once("busy_buffers_size", Size)
-        .but(Always("what is being sent, up to 64 KiB, stays in memory")),
+    once("busy_buffers_size", Size).but(Always("up to 64 KiB stay in memory while they are sent")),
     once("max_temp_file_size", Size),
     once("request_buffering", Flag),
-    once("temp_file_write_size", Size).but(Partly("from 4k to 1m, and 64k where nothing is said")),
+    once("temp_file_write_size", Size).but(Partly("from 4k to 1m (default: 64k)")),
     once("temp_path", Words(1, 4)).but(FOLDER),
 ];
 
@@ -42,7 +42,7 @@ pub const HEAD_SIZE: Definition = once("buffer_size", Size).but(Always(
 
 /// `*_send_lowat`.
 pub const SEND_LOWAT: Definition =
-    once("send_lowat", Size).but(Always("what is at hand is sent together"));
+    once("send_lowat", Size).but(Always("available data is sent together"));
 
 /// nginx's usual page.
 const PAGE: u64 = 4096;

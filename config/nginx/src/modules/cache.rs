@@ -18,7 +18,7 @@ use crate::tree::{Directive, Word};
 
 /// The directives; modules add `cache_use_stale` with their failures.
 pub const DIRECTIVES: &[Definition] = &[
-    once("cache", Words(1, 1)).but(Partly("a zone that is named without variables")),
+    once("cache", Words(1, 1)).but(Partly("zone names without variables")),
     once("cache_background_update", Flag),
     many("cache_bypass", Words(1, MANY)),
     once("cache_key", Words(1, 1)),
@@ -37,9 +37,7 @@ pub const DIRECTIVES: &[Definition] = &[
     }),
     once("cache_min_uses", Number),
     many("cache_path", Words(2, MANY)).but(Partly(
-        "files are written in the folder itself, as with `use_temp_path=off`; \
-         `manager_` and `purger_` settings have no effect, as a thread of its own \
-         removes files at once; `loader_threshold` neither",
+        "files are written directly to the folder, as with `use_temp_path=off`; `manager_`, `purger_` and `loader_threshold` have no effect, because a separate thread removes files at once",
     )),
     many("cache_purge", Words(1, MANY)),
     once("cache_revalidate", Flag),
@@ -234,8 +232,8 @@ pub fn around(
     });
     let Key {
         text: key,
-        tells_clients,
-        tells_methods,
+        varies_by_client,
+        varies_by_method,
     } = key;
     Some(Handler::Cache(Box::new(Cache {
         store,
@@ -253,10 +251,10 @@ pub fn around(
         revalidate: level.is_on(&of("cache_revalidate"), false),
         background_update: level.is_on(&of("cache_background_update"), false),
         keep_head: !level.is_on(&of("cache_convert_head"), true),
-        store_head: tells_methods,
+        store_head: varies_by_method,
         max_range_offset: offset(level, &of("cache_max_range_offset")),
         ignore: ignored(level, &of("ignore_headers")),
-        ignore_authorization: tells_clients || hides_authorization(level, module),
+        ignore_authorization: varies_by_client || hides_authorization(level, module),
         origin,
     })))
 }
@@ -268,9 +266,9 @@ const FIVE: Duration = Duration::seconds(5);
 struct Key {
     text: String,
     /// Credentials are in it.
-    tells_clients: bool,
+    varies_by_client: bool,
     /// The method is.
-    tells_methods: bool,
+    varies_by_method: bool,
 }
 
 fn key(
@@ -303,8 +301,8 @@ fn key(
     };
     Some(Key {
         text: cx.text(&word, facts),
-        tells_clients: has("http_authorization") || has("remote_user"),
-        tells_methods: has("request_method"),
+        varies_by_client: has("http_authorization") || has("remote_user"),
+        varies_by_method: has("request_method"),
     })
 }
 

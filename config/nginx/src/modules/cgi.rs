@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sluice_model::proxy::NginxProxy;
+use sluice_model::nginx::NginxProxy;
 
 use super::{forwarding, next_upstream};
 use crate::arguments;

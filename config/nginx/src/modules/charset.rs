@@ -195,7 +195,7 @@ fn check_pair(cx: &mut Lowering<'_>, source: &Text, target: &Text) {
     if is_open || from.eq_ignore_ascii_case(to) || cx.charsets.has_table(from, to) {
         return;
     }
-    if !cx.charsets.told.insert((from.clone(), to.clone())) {
+    if !cx.charsets.reported.insert((from.clone(), to.clone())) {
         return;
     }
     cx.report.push(

@@ -16,7 +16,7 @@ use crate::modules::browser;
 /// Those of `stub_status`.
 pub const STUB_STATUS: &[Definition] = &[once("stub_status", Words(0, 1))
     .but(Partly(
-        "connections that send a head count among the waiting ones",
+        "connections that are sending a head count as waiting",
     ))
     .content(lower)];
 
@@ -25,8 +25,8 @@ pub const EMPTY_GIF: &[Definition] = &[once("empty_gif", Nothing).content(lower)
 
 /// Those of `valid_referers`.
 pub const REFERER: &[Definition] = &[
-    once("referer_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    once("referer_hash_max_size", Size).but(Always("tables grow by themselves")),
+    once("referer_hash_bucket_size", Size).but(Always("tables grow as needed")),
+    once("referer_hash_max_size", Size).but(Always("tables grow as needed")),
     many("valid_referers", Words(1, MANY)),
 ];
 
@@ -169,7 +169,7 @@ pub fn rate(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<H
         let mut text = |word: Option<&crate::tree::Word>| {
             word.map_or_else(|| literal("0"), |word| cx.text(word, facts))
         };
-        Handler::NginxRate(sluice_model::nginx::AnswerRate {
+        Handler::NginxRate(sluice_model::nginx::ResponseRate {
             rate: text(rate),
             after: text(after),
         })

@@ -20,56 +20,51 @@ use crate::tree::Directive;
 
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
-    once("accept_mutex", Flag).but(Always("each worker has a socket of its own")),
-    once("accept_mutex_delay", Time).but(Always("each worker has a socket of its own")),
+    once("accept_mutex", Flag).but(Always("each worker has its own socket")),
+    once("accept_mutex_delay", Time).but(Always("each worker has its own socket")),
     once("daemon", Flag).but(Partly(
-        "`sluice nginx` goes to the background, or not; `sluice run` stays, `sluice \
-         start` goes",
+        "only `sluice nginx` follows it; `sluice run` stays in the foreground, `sluice start` runs in the background",
     )),
     many("debug_connection", Words(1, 1))
-        .but(Idle("`error_log … debug` shows all connections"))
+        .but(Idle("`error_log … debug` logs all connections"))
         .checked(realip::check_network),
     once("debug_points", Choice(&["abort", "stop"])).but(Idle("there are none")),
     many("env", Words(1, 1)).but(Partly(
-        "`NAME=value` sets a variable at the start; the others are all kept",
+        "`NAME=value` sets a variable at the start; all other variables are kept",
     )),
     once("events", Block(0, 0)).holding(|_| Context::Events),
     many("error_log", Words(1, 2))
         .but(Partly(
-            "files, `stderr` and `syslog:`, several in one block; a log in memory \
-         (`memory:`) is read and left alone; what has no word in our log has none \
-         there: there is little at `info` and `debug`",
+            "files, `stderr` and `syslog:`, several in one block; `memory:` has no effect; sluice logs less than nginx at `info` and `debug`",
         ))
         .of(&LEVELS)
         .checked(error_log),
     many("include", Words(1, 1)),
-    many("load_module", Words(1, 1)).but(Idle("modules are part of the program")),
-    once("lock_file", Words(1, 1)).but(Always("nothing has to be locked")),
+    many("load_module", Words(1, 1)).but(Idle("modules are compiled in")),
+    once("lock_file", Words(1, 1)).but(Always("no lock is needed")),
     once("master_process", Flag).but(Always(
-        "workers are threads of one process, which is its own master",
+        "workers are threads of one process without a master",
     )),
-    once("multi_accept", Flag).but(Always("whatever waits is accepted")),
-    once("pcre_jit", Flag).but(Always("patterns are compiled; most run in linear time")),
+    once("multi_accept", Flag).but(Always("all waiting connections are accepted")),
+    once("pcre_jit", Flag).but(Always("regular expressions are compiled; most run in linear time")),
     once("pid", Words(1, 1)),
-    once("ssl_engine", Words(1, 1)).but(Refused("TLS is that of the program")),
+    once("ssl_engine", Words(1, 1)).but(Refused("sluice has its own TLS library")),
     once("ssl_object_cache_inheritable", Flag).but(Always("files are read with each reload")),
     many("thread_pool", Words(2, 3))
-        .but(Always("files are sent without threads"))
+        .but(Always("files are sent without separate threads"))
         .checked(thread_pool)
         .repeated(OncePerName),
-    once("timer_resolution", Time).but(Always("the clock is read once a round")),
-    once("use", Choice(&["epoll"])).but(Partly("`epoll`, which is what Linux has")),
+    once("timer_resolution", Time).but(Always("the clock is read once per event loop iteration")),
+    once("use", Choice(&["epoll"])).but(Partly("`epoll`, the method on Linux")),
     once("user", Words(1, 2)).but(Partly(
-        "the threads that serve are this user, if root starts the server; the thread \
-         that reads configuration and keys and binds addresses stays root, as nginx's \
-         master does, and so do those that write logs",
+        "if root starts the server, the threads that serve run as this user; the threads that read configuration and keys, bind addresses and write logs stay root, as nginx's master does",
     )),
-    once("worker_aio_requests", Number).but(Always("there is no such queue")),
+    once("worker_aio_requests", Number).but(Always("sluice has no such queue")),
     once("worker_connections", Number),
     once("worker_cpu_affinity", Words(1, MANY)),
     once("worker_priority", Words(1, 1)),
     once("worker_processes", Words(1, 1)).but(Partly(
-        "workers are threads; a reload does not change their number",
+        "workers are threads; a reload does not change how many there are",
     )),
     once("worker_rlimit_core", Size),
     once("worker_rlimit_nofile", Number),

@@ -19,7 +19,9 @@ pub const DIRECTIVES: &[Definition] = &[
     many("catch_stderr", Words(1, 1)),
     forwarding::IGNORE_HEADERS,
     once("index", Words(1, 1)),
-    once("keep_conn", Flag).but(Partly("`on`; with `off` a connection is kept for a moment")),
+    once("keep_conn", Flag).but(Partly(
+        "`on`; with `off` a connection stays open for a moment",
+    )),
     cgi::PASS.content(lower),
     buffering::SEND_LOWAT,
     once("split_path_info", Words(1, 1)),
@@ -105,7 +107,7 @@ fn pass_to(
         transport: Some(Transport::FastCgi(Box::new(transport))),
         load_balancing: balancing,
         upstreams,
-        nginx: Some(cgi::proxying(cx, level, facts, "fastcgi")),
+        dialect: Some(cgi::proxying(cx, level, facts, "fastcgi")),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "fastcgi", facts, proxy)

@@ -1,6 +1,6 @@
 //! What modules with upstreams forward of requests and responses. Each has these directives under its own prefix.
 
-use sluice_model::proxy::NginxProxy;
+use sluice_model::nginx::NginxProxy;
 
 use super::{buffering, http_core, next_upstream};
 use crate::definition::Takes::{Flag, Words};

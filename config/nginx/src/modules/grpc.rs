@@ -1,7 +1,8 @@
 //! `ngx_http_grpc_module`: proxying of gRPC calls over HTTP/2.
 
 use sluice_model::Handler;
-use sluice_model::proxy::{HttpTransport, NginxProxy, Resolver, ReverseProxy, Transport};
+use sluice_model::nginx::NginxProxy;
+use sluice_model::proxy::{HttpTransport, Resolver, ReverseProxy, Transport};
 
 use super::proxy::{self, grpc_by_variable};
 use super::upstream::Group;
@@ -21,7 +22,7 @@ pub const DIRECTIVES: &[Definition] = &[
     buffering::HEAD_SIZE,
     forwarding::IGNORE_HEADERS.but(Partly(
         "`X-Accel-Buffering`, `X-Accel-Charset`, `X-Accel-Redirect` and \
-         `X-Accel-Limit-Rate`; of the others none has an effect here anyway",
+         `X-Accel-Limit-Rate`; the others have no effect in sluice",
     )),
     next_upstream::NEXT_UPSTREAM.of(&next_upstream::OF_HTTP),
     once("pass", Words(1, 1)).content(lower),
@@ -94,7 +95,7 @@ fn pass_to(
         load_balancing: group.balancing,
         upstreams: group.upstreams,
         headers: proxy::headers(fields),
-        nginx: Some(NginxProxy {
+        dialect: Some(NginxProxy {
             host,
             trailers: true,
             naming: http_core::redirects(level, &facts.server_name),

@@ -16,7 +16,7 @@ use crate::tree::Directive;
 pub const DIRECTIVES: &[Definition] = &[
     once("gzip", Flag),
     once("gzip_buffers", Words(2, 2))
-        .but(Always("buffers are those of the program"))
+        .but(Always("sluice sizes its own buffers"))
         .checked(buffers),
     once("gzip_comp_level", Words(1, 1)).checked(check_level),
     many("gzip_disable", Words(1, MANY)),
@@ -54,7 +54,7 @@ pub const STATIC: &[Definition] = &[once("gzip_static", Choice(&["on", "off", "a
 pub const GUNZIP: &[Definition] = &[
     once("gunzip", Flag),
     once("gunzip_buffers", Words(2, 2))
-        .but(Always("buffers are those of the program"))
+        .but(Always("sluice sizes its own buffers"))
         .checked(buffers),
 ];
 

@@ -20,7 +20,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("add_header", Words(2, 3)),
     once("add_header_inherit", Choice(&["on", "off", "merge"])),
     many("add_trailer", Words(2, 3)).but(Partly(
-        "variables have the values of when the response begins",
+        "variables have the values at the start of the response",
     )),
     once("add_trailer_inherit", Choice(&["on", "off", "merge"])),
     once("expires", Words(1, 2)),

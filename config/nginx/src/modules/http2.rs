@@ -10,39 +10,37 @@ use crate::lower::values::size;
 use crate::tree::Directive;
 
 const CONNECTIONS: &str =
-    "nginx no longer has it either: `keepalive_timeout` and `keepalive_requests` hold";
-const HEADS: &str = "nginx no longer has it either: `large_client_header_buffers` holds";
-const PUSHES: &str = "nginx no longer has it either: browsers take no pushes";
+    "removed from nginx too; `keepalive_timeout` and `keepalive_requests` apply";
+const HEADS: &str = "removed from nginx too; `large_client_header_buffers` applies";
+const PUSHES: &str = "removed from nginx too: browsers do not support server push";
 
 /// Those of HTTP/2.
 pub const V2: &[Definition] = &[
     once("http2", Flag).but(Partly(
-        "of a server whose names are patterns that of the default server counts, as its \
-         certificate does",
+        "for a server with regular expressions as names, the setting of the default server applies, as its certificate does",
     )),
     once("http2_body_preread_size", Size).but(Partly(
-        "64 to 256 KiB: clients may send the first of that before they hear of less \
-         (RFC 9113, section 6.9.2)",
+        "64 to 256 KiB: clients may send 64 KiB before they learn of a smaller limit (RFC 9113, section 6.9.2)",
     )),
     once("http2_chunk_size", Size)
         .but(Always(
-            "frames have 16 KiB at most, and what is more urgent goes between them",
+            "frames have at most 16 KiB, so that more urgent responses can be sent in between",
         ))
         .checked(chunk_size),
     once("http2_idle_timeout", Time).but(Idle(CONNECTIONS)),
     once("http2_max_concurrent_pushes", Number).but(Idle(PUSHES)),
     once("http2_max_concurrent_streams", Number)
-        .but(Partly("up to 128, nginx's number where nothing is said")),
+        .but(Partly("up to 128 (nginx's default)")),
     once("http2_max_field_size", Size).but(Idle(HEADS)),
     once("http2_max_header_size", Size).but(Idle(HEADS)),
     once("http2_max_requests", Number).but(Idle(CONNECTIONS)),
     many("http2_push", Words(1, 1)).but(Idle(PUSHES)),
     once("http2_push_preload", Flag).but(Idle(PUSHES)),
     once("http2_recv_buffer_size", Size).but(Always(
-        "buffers are taken while something is read, and given back",
+        "buffers are allocated while data is read and released afterwards",
     )),
     once("http2_recv_timeout", Time).but(Idle(
-        "nginx no longer has it either: `client_header_timeout` holds",
+        "removed from nginx too; `client_header_timeout` applies",
     )),
 ];
 

@@ -31,18 +31,18 @@ use crate::lower::reached::Reached;
 use crate::lower::text::Facts;
 use crate::tree::{Directive, Word as Text};
 
-const BUFFERS: Verdict = Always("buffers are those of the program");
-const TABLES: Verdict = Always("tables grow by themselves");
+const BUFFERS: Verdict = Always("sluice sizes its own buffers");
+const TABLES: Verdict = Always("tables grow as needed");
 
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     once("absolute_redirect", Flag),
     once("aio", Words(1, 1))
         .but(Always(
-            "the kernel sends files by itself, without waiting for a disk being seen",
+            "the kernel sends files; workers do not wait for the disk",
         ))
         .checked(aio),
-    once("aio_write", Flag).but(Always("a thread of its own writes temporary files")),
+    once("aio_write", Flag).but(Always("a separate thread writes temporary files")),
     once("alias", Words(1, 1)).repeated(Repeats::NotBeside("root")),
     once("auth_delay", Time),
     once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
@@ -57,11 +57,11 @@ pub const DIRECTIVES: &[Definition] = &[
     once("connection_pool_size", Size).but(BUFFERS),
     once("default_type", Words(1, 1)),
     once("directio", Words(1, 1))
-        .but(Idle("files are read through the cache of the system"))
+        .but(Idle("files are read through the page cache"))
         .checked(directio),
     once("directio_alignment", Size).but(BUFFERS),
     once("disable_symlinks", Words(1, 2)).but(Partly(
-        "for files, indexes, `try_files` and `if (-f …)`; not for files of logs and users",
+        "for files, indexes, `try_files` and `if (-f …)`; not for log files and user files",
     )),
     many("early_hints", Words(1, MANY)),
     many("error_page", Words(2, MANY)),
@@ -69,8 +69,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("http", Block(0, 0)).holding(|_| Context::Http),
     once("if_modified_since", Choice(&["off", "exact", "before"])),
     once("ignore_invalid_headers", Flag).but(Partly(
-        "with `off` names have the characters of RFC 9110; a name that could be taken \
-         for one that frames the message gets 400, and in HTTP/2 every invalid one",
+        "with `off` names must still be tokens (RFC 9110); a name that could be mistaken for a framing header gets 400, and over HTTP/2 any invalid name",
     )),
     once("internal", Nothing),
     once("keepalive_disable", Words(1, MANY)).of(&KEEPALIVE_DISABLE),
@@ -80,7 +79,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("keepalive_timeout", Words(1, 2)).checked(keepalive_timeout),
     once("large_client_header_buffers", Words(2, 2))
         .but(Partly(
-            "the product of both is the most that a head may have",
+            "the product of both limits the size of a head",
         ))
         .checked(buffers),
     once("limit_except", Block(1, MANY)).holding(|_| Context::LimitExcept),
@@ -91,9 +90,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("lingering_timeout", Time),
     many("listen", Words(1, MANY))
         .but(Partly(
-            "all but `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and \
-         `reuseport` hold anyway, probes come after 15 s where `so_keepalive` gives no \
-         time",
+            "all except `quic`, `multipath`, `setfib=` and `accept_filter=`; `bind` and `reuseport` are always in effect; keep-alive probes start after 15 s unless `so_keepalive` sets a time",
         ))
         .checked(listen),
     many("location", Block(1, 2))
@@ -102,29 +99,29 @@ pub const DIRECTIVES: &[Definition] = &[
     once("log_not_found", Flag),
     once("log_subrequest", Flag).but(OnlyAs(&["off"])),
     once("max_headers", Number).but(Partly(
-        "at most 65534; in HTTP/2 each piece of a cookie counts",
+        "at most 65534; over HTTP/2 each part of a cookie counts",
     )),
     once("max_ranges", Number),
     once("merge_slashes", Flag),
     once("min_data_rate", Words(1, 2)),
-    once("msie_padding", Flag).but(Always("no such browser is left")),
-    once("msie_refresh", Flag).but(Always("no such browser is left")),
+    once("msie_padding", Flag).but(Always("such browsers no longer exist")),
+    once("msie_refresh", Flag).but(Always("such browsers no longer exist")),
     once("open_file_cache", Words(1, 2))
         .but(Always(
-            "open files are kept, and looked at anew after a second",
+            "open files are cached and checked again after a second",
         ))
         .checked(open_file_cache),
     once("open_file_cache_errors", Flag).but(Always(
-        "open files are kept, and looked at anew after a second",
+        "open files are cached and checked again after a second",
     )),
     once("open_file_cache_events", Flag).but(Always(
-        "open files are kept, and looked at anew after a second",
+        "open files are cached and checked again after a second",
     )),
     once("open_file_cache_min_uses", Number).but(Always(
-        "open files are kept, and looked at anew after a second",
+        "open files are cached and checked again after a second",
     )),
     once("open_file_cache_valid", Time).but(Always(
-        "open files are kept, and looked at anew after a second",
+        "open files are cached and checked again after a second",
     )),
     once("output_buffers", Words(2, 2))
         .but(BUFFERS)
@@ -135,7 +132,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("recursive_error_pages", Flag),
     once("request_pool_size", Size).but(BUFFERS),
     once("reset_timedout_connection", Flag).but(Partly(
-        "of HTTP/1: in HTTP/2 it would reset other streams, too",
+        "only over HTTP/1: over HTTP/2 it would reset other streams too",
     )),
     once("resolver", Words(1, MANY))
         .but(resolver::VERDICT)
@@ -148,18 +145,18 @@ pub const DIRECTIVES: &[Definition] = &[
     once("sendfile", Flag).but(Always(
         "large files are sent by the kernel, small ones from memory",
     )),
-    once("sendfile_max_chunk", Size).but(Always("no connection keeps the others waiting")),
+    once("sendfile_max_chunk", Size).but(Always("connections do not block each other")),
     many("server", Block(0, 0)).holding(|_| Context::Server),
     many("server_name", Words(1, MANY)).checked(server_name),
     once("server_name_in_redirect", Flag),
     once("server_names_hash_bucket_size", Size).but(TABLES),
     once("server_names_hash_max_size", Size).but(TABLES),
     once("server_tokens", Words(1, 1)).but(Partly(
-        "the field `Server` and pages say `sluice`; a text in quotes says what it says",
+        "the `Server` header and error pages show `sluice`, or a text in quotes",
     )),
     once("subrequest_output_buffer_size", Size).but(BUFFERS),
-    once("tcp_nodelay", Flag).but(Always("small pieces are sent at once")),
-    once("tcp_nopush", Flag).but(Always("head and body leave together")),
+    once("tcp_nodelay", Flag).but(Always("small pieces are sent immediately")),
+    once("tcp_nopush", Flag).but(Always("head and body are sent together")),
     once("try_files", Words(2, MANY)),
     many("types", Block(0, 0)),
     once("types_hash_bucket_size", Size).but(TABLES),
@@ -232,7 +229,7 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         }
         browsers
     });
-    let told = level.find("keepalive_timeout").and_then(|directive| {
+    let announced = level.find("keepalive_timeout").and_then(|directive| {
         let word = directive.args.get(1)?;
         let Some(time) = crate::lower::values::time(&word.text) else {
             return cx.invalid(
@@ -249,7 +246,7 @@ pub fn client_limits(cx: &mut Lowering<'_>, level: &Level<'_>) -> u32 {
         send_timeout: level.time("send_timeout"),
         min_data_rate: min_data_rate(cx, level),
         keepalive_timeout: level.time("keepalive_timeout"),
-        keepalive_told: told.unwrap_or_default(),
+        keepalive_announced: announced.unwrap_or_default(),
         keepalive_min: level.time("keepalive_min_timeout").unwrap_or_default(),
         keepalive_requests: number("keepalive_requests"),
         keepalive_time: level.time("keepalive_time"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::handler::{RateLimit, RateZone};
 use sluice_model::nginx::{ConnectionLimit, ConnectionLimits};
-use sluice_model::{Duration, Handler};
+use sluice_model::{Dialect, Duration, Handler};
 
 use crate::arguments::{ZONE_BYTES_MIN, not_in};
 use crate::definition::Repeats::{OncePerName, OncePerZone};
@@ -24,7 +24,7 @@ const LEVELS: crate::definition::Takes = Choice(&["info", "notice", "warn", "err
 /// Those of requests.
 pub const REQUESTS: &[Definition] = &[
     many("limit_req", Words(1, 4))
-        .but(Partly("refusals tell when to come back, too"))
+        .but(Partly("rejections also contain `Retry-After`"))
         .checked(limit_req)
         .repeated(OncePerZone),
     once("limit_req_dry_run", Flag),
@@ -32,7 +32,7 @@ pub const REQUESTS: &[Definition] = &[
     once("limit_req_status", Number).checked(check_status),
     many("limit_req_zone", Words(3, 4))
         .but(Partly(
-            "a zone has up to 64 MiB, whatever its size says; `sync` changes nothing",
+            "a zone uses up to 64 MiB regardless of its size; `sync` has no effect",
         ))
         .checked(zone)
         .repeated(OncePerZone)
@@ -48,7 +48,7 @@ pub const CONNECTIONS: &[Definition] = &[
     once("limit_conn_log_level", LEVELS),
     once("limit_conn_status", Number).checked(check_status),
     many("limit_conn_zone", Words(2, 2))
-        .but(Partly("a zone is as large as what is counted"))
+        .but(Partly("the size of the zone grows with its entries"))
         .checked(zone)
         .repeated(OncePerZone)
         .named(),
@@ -83,7 +83,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<Han
                 0 => 503,
                 status => status,
             },
-            nginx: true,
+            dialect: Dialect::Nginx,
             dry_run: level.is_on("limit_req_dry_run", false),
             log_level: log_level(level, "limit_req_log_level"),
             ..RateLimit::default()

@@ -19,8 +19,8 @@ use crate::tree::{Directive, Word as Text};
 /// Those of `map`.
 pub const MAP: &[Definition] = &[
     many("map", Block(2, 2)),
-    once("map_hash_bucket_size", Number).but(Always("tables grow by themselves")),
-    once("map_hash_max_size", Number).but(Always("tables grow by themselves")),
+    once("map_hash_bucket_size", Number).but(Always("tables grow as needed")),
+    once("map_hash_max_size", Number).but(Always("tables grow as needed")),
 ];
 
 /// Those of `geo`.

@@ -2,7 +2,8 @@
 
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
-use sluice_model::proxy::{MemcachedTransport, NginxProxy, ReverseProxy, Transport};
+use sluice_model::nginx::NginxProxy;
+use sluice_model::proxy::{MemcachedTransport, ReverseProxy, Transport};
 
 use super::{buffering, next_upstream, upstream, upstream_connection};
 use crate::arguments;
@@ -18,7 +19,7 @@ pub const DIRECTIVES: &[Definition] = &[
     buffering::HEAD_SIZE,
     once("gzip_flag", Number),
     once("next_upstream", Words(1, MANY))
-        .but(Partly("all but `denied`"))
+        .but(Partly("all except `denied`"))
         .of(&FAILURES),
     once("pass", Words(1, 1))
         .checked(arguments::address)
@@ -76,7 +77,7 @@ fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
         transport: Some(Transport::Memcached(Box::new(transport))),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
-        nginx: Some(NginxProxy {
+        dialect: Some(NginxProxy {
             // A value that is not there is an error of ours, with its page.
             intercept: vec![404],
             drop_body: true,

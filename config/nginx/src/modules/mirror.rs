@@ -14,7 +14,7 @@ use crate::lower::lowering::Lowering;
 pub const DIRECTIVES: &[Definition] = &[
     many("mirror", Words(1, 1)),
     once("mirror_request_body", Flag).but(Partly(
-        "bodies of up to 1 MiB; a request with a longer one is handled, but not mirrored",
+        "bodies of up to 1 MiB; requests with longer bodies are served but not mirrored",
     )),
 ];
 

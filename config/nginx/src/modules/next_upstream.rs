@@ -1,7 +1,7 @@
 //! `*_next_upstream`, `*_next_upstream_timeout` and `*_next_upstream_tries`: when a request is sent to the next upstream.
 //! Each module with upstreams has these directives under its own prefix.
 
-use sluice_model::proxy::NginxProxy;
+use sluice_model::nginx::NginxProxy;
 
 use crate::definition::Takes::{Number, Time, Words};
 use crate::definition::Verdict::Partly;
@@ -18,7 +18,7 @@ pub const DIRECTIVES: &[Definition] = &[
 
 /// `*_next_upstream`, to which modules add their failures.
 pub const NEXT_UPSTREAM: Definition = once("next_upstream", Words(1, MANY)).but(Partly(
-    "a body that waited here as a whole is sent again; one that did not, if it has up to 64 KiB",
+    "completely buffered bodies are sent again, others if they have at most 64 KiB",
 ));
 
 /// The failures of upstreams that are spoken to over HTTP.

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use sluice_diag::Diagnostic;
 use sluice_model::Handler;
 use sluice_model::handler::{HeaderOps, Headers};
-use sluice_model::proxy::{
-    HttpTransport, KeepAlive, LocationChange, NginxProxy, Resolver, ReverseProxy, Target, Transport,
-};
+use sluice_model::nginx::{LocationChange, NginxProxy, Target};
+use sluice_model::proxy::{HttpTransport, KeepAlive, Resolver, ReverseProxy, Transport};
 
 mod by_variable;
 mod cookies;
@@ -40,8 +39,8 @@ pub const DIRECTIVES: &[Definition] = &[
         .of(&cookies::FLAGS)
         .checked(cookies::flagged),
     many("cookie_path", Words(1, 2)).checked(cookies::changed),
-    once("headers_hash_bucket_size", Size).but(Always("tables grow by themselves")),
-    once("headers_hash_max_size", Size).but(Always("tables grow by themselves")),
+    once("headers_hash_bucket_size", Size).but(Always("tables grow as needed")),
+    once("headers_hash_max_size", Size).but(Always("tables grow as needed")),
     once("http_version", Choice(&["1.0", "1.1", "2"])),
     forwarding::IGNORE_HEADERS,
     once("method", Words(1, 1)),
@@ -176,7 +175,7 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
         load_balancing: balancing,
         upstreams,
         headers: headers(fields),
-        nginx: Some(proxying),
+        dialect: Some(proxying),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, "proxy", facts, proxy)
@@ -356,7 +355,7 @@ pub fn misplaced_redirects(
             ("proxy_redirect", Some("default")) if !is_passed => found.push((
                 directive,
                 "no `proxy_pass` stands before it, from which it would follow",
-                "put it behind `proxy_pass`, or leave it out: it holds where nothing is said",
+                "put it after `proxy_pass`, or remove it: it is the default",
             )),
             ("proxy_redirect", Some("off")) if is_several => found.push((
                 directive,

@@ -19,7 +19,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("real_ip_recursive", Flag),
     many("set_real_ip_from", Words(1, 1))
         .but(Partly(
-            "addresses, networks and `unix:`; names are not looked up",
+            "addresses, networks and `unix:`; host names are not resolved",
         ))
         .checked(check_network),
 ];

@@ -11,7 +11,7 @@ use crate::lower::values;
 use crate::tree::Directive;
 
 /// What does not hold of `resolver`.
-pub const VERDICT: Verdict = Partly("all but `status_zone=`, which only nginx Plus has");
+pub const VERDICT: Verdict = Partly("all except `status_zone=`, which is only in nginx Plus");
 
 /// Checks the arguments of `resolver`.
 pub fn check(directive: &Directive) -> Option<Wrong> {

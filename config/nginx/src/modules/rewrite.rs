@@ -3,7 +3,7 @@
 
 use sluice_diag::Diagnostic;
 use sluice_model::nginx::{
-    Action, Condition, IfHolds, Nothing, ReturnAnswer, RewriteTarget, SetVariable,
+    Action, Condition, IfHolds, Nothing, ReturnResponse, RewriteTarget, SetVariable,
 };
 
 use crate::arguments;
@@ -30,7 +30,7 @@ pub const DIRECTIVES: &[Definition] = &[
     many("rewrite", Words(2, 3)).checked(check_rewrite),
     once("rewrite_log", Flag),
     many("set", Words(2, 2)),
-    once("uninitialized_variable_warn", Flag).but(Always("a variable that nothing set is empty")),
+    once("uninitialized_variable_warn", Flag).but(Always("an unset variable is empty")),
 ];
 
 /// The actions that stand in a block. `branch` makes the place that an `if` block stands for and gives its number.
@@ -47,7 +47,7 @@ pub fn lower(
                 origin: cx.origin(directive),
             })),
             "set" => set(cx, directive, facts),
-            "return" => answer(cx, directive, facts),
+            "return" => return_response(cx, directive, facts),
             "rewrite" => rewrite(cx, directive, facts),
             "if" => condition(cx, directive, facts).map(|condition| {
                 Action::If(IfHolds {
@@ -94,7 +94,7 @@ fn set(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Ac
     }))
 }
 
-fn answer(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
+fn return_response(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option<Action> {
     let first = directive.args.first()?;
     let (status, text) = match (first.text.parse::<u16>(), directive.args.get(1)) {
         (Ok(status), text) if status <= 999 => (status, text),
@@ -108,7 +108,7 @@ fn answer(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Option
         }
     };
     let text = text.map(|text| cx.text(text, facts));
-    Some(Action::Return(ReturnAnswer {
+    Some(Action::Return(ReturnResponse {
         status,
         text,
         origin: cx.origin(directive),

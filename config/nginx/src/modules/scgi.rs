@@ -27,7 +27,7 @@ pub const UWSGI: &[Definition] = &[
     once("modifier2", Number).checked(check_modifier),
     cgi::PASS
         .but(Partly(
-            "with variables `suwsgi://` has to stand in front of them",
+            "an address with variables must begin with `suwsgi://` for TLS",
         ))
         .content(lower_uwsgi),
 ];
@@ -131,7 +131,7 @@ fn pass_to(
         transport: Some(transport),
         load_balancing: group.balancing,
         upstreams: group.upstreams,
-        nginx: Some(cgi::proxying(cx, level, facts, prefix)),
+        dialect: Some(cgi::proxying(cx, level, facts, prefix)),
         ..ReverseProxy::default()
     };
     cache::around(cx, level, prefix, facts, proxy)
@@ -148,8 +148,8 @@ fn transport(
     let mut modifiers = [0; 2];
     if prefix == "scgi" {
         // Requests of SCGI begin with them.
-        for told in ["CONTENT_LENGTH", "SCGI"] {
-            env.remove(told);
+        for name in ["CONTENT_LENGTH", "SCGI"] {
+            env.remove(name);
         }
     } else {
         for (name, modifier) in ["uwsgi_modifier1", "uwsgi_modifier2"]

@@ -17,12 +17,10 @@ use crate::registry::variables::{FAMILIES, VARIABLES, Variable};
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     once("ssi", Flag).but(Partly(
-        "`$request_body` has no value in pages, and times of upstreams only where \
-         another text asks for them; an empty variable of the request counts as one \
-         that is not there",
+        "`$request_body` is empty in pages, and upstream times have a value only if another setting uses them; an empty request variable counts as missing",
     )),
     once("ssi_last_modified", Flag),
-    once("ssi_min_file_chunk", Size).but(Always("buffers are those of the program")),
+    once("ssi_min_file_chunk", Size).but(Always("sluice sizes its own buffers")),
     once("ssi_silent_errors", Flag),
     many("ssi_types", Words(1, MANY)),
     once("ssi_value_length", Size),
@@ -93,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_says_what_its_pages_are() {
+    fn ssi_settings_are_lowered() {
         let conf = "events {} http { server { ssi on; ssi_types text/plain; ssi_value_length 1k; ssi_silent_errors on; ssi_last_modified on; } }";
         let adapted = crate::adapt("nginx.conf", conf, &crate::MemoryLoader::default());
         let config = adapted.config.expect("it is right");

@@ -21,56 +21,52 @@ use crate::lower::values::size;
 use crate::tree::{Directive, Word};
 
 const NAMED: Verdict =
-    Partly("a file, `data:` and a text, with or without variables; not `engine:` and `store:`");
+    Partly("a file, or `data:` with a text, with or without variables; not `engine:` and `store:`");
 
 /// Those of TLS.
 pub const DIRECTIVES: &[Definition] = &[
     once("ssl", Flag).but(Partly(
-        "as it was until nginx 1.25: TLS at all addresses of the server",
+        "as before nginx 1.25.1: TLS on all addresses of the server",
     )),
-    once("ssl_buffer_size", Size).but(Always("records grow with the response")),
+    once("ssl_buffer_size", Size).but(Always("TLS records grow with the response")),
     many("ssl_certificate", Words(1, 1)).but(NAMED),
     many("ssl_certificate_key", Words(1, 1)).but(NAMED),
     once("ssl_ciphers", Words(1, 1)).but(Partly(
-        "of TLS 1.2 there are six, all of them with forward secrecy; a list without any \
-         leaves TLS 1.3",
+        "six suites of TLS 1.2, all with forward secrecy; a list without any of them leaves only TLS 1.3",
     )),
     once("ssl_client_certificate", Words(1, 1)),
     many("ssl_conf_command", Words(2, 2)).but(Partly(
-        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
-         `MaxProtocol`, and what holds anyway",
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and options that are always in effect",
     )),
     once("ssl_crl", Words(1, 1)),
-    once("ssl_dhparam", Words(1, 1)).but(Idle("only cipher suites that are not offered need it")),
+    once("ssl_dhparam", Words(1, 1)).but(Idle("needed only for cipher suites that sluice does not offer")),
     once("ssl_early_data", Flag).but(Partly(
-        "requests that change something wait for the end of the handshake, or get 425; \
-         not with `ssl_verify_client`",
+        "only for requests with safe methods; others wait for the handshake or get 425; not with `ssl_verify_client`",
     )),
     once("ssl_ecdh_curve", Words(1, 1)).but(Partly(
-        "of X25519MLKEM768, X25519, prime256v1 and secp384r1 those that are named",
+        "X25519MLKEM768, X25519, prime256v1 and secp384r1",
     )),
     once("ssl_password_file", Words(1, 1)).but(upstream_tls::PASSWORDS),
     once("ssl_prefer_server_ciphers", Flag).but(Partly(
-        "with `on` the order of `ssl_ciphers` counts; without it what costs both sides \
-         least",
+        "with `on` the order of `ssl_ciphers` decides; otherwise the cheapest suite for both sides",
     )),
     once("ssl_protocols", Words(1, MANY))
         .but(Partly(
-            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+            "`TLSv1.2` and `TLSv1.3`; older versions are not supported",
         ))
         .of(&upstream_tls::VERSIONS),
     once("ssl_reject_handshake", Flag),
     once("ssl_session_cache", Words(1, MANY))
         .but(Partly(
-            "sessions are kept in memory only without tickets, ten thousand for each server",
+            "sessions are cached in memory only without tickets, 10,000 for each server",
         ))
         .checked(session_cache),
     many("ssl_session_ticket_key", Words(1, 1)).but(Partly(
-        "instances of this server share sessions by it, others do not",
+        "only sluice instances can share the sessions",
     )),
     once("ssl_session_tickets", Flag),
     once("ssl_session_timeout", Time).but(Partly(
-        "tickets last for that long, and up to half as long again; a minute at least",
+        "tickets last for this time to one and a half times of it, at least one minute",
     )),
     once("ssl_ocsp", Flag).but(OnlyAs(&["off"])),
     once("ssl_ocsp_cache", Words(1, 1)).but(Always("only `ssl_ocsp` needs it")),
@@ -78,12 +74,12 @@ pub const DIRECTIVES: &[Definition] = &[
     once("ssl_certificate_cache", Words(1, 3)),
     once("ssl_certificate_compression", Flag).but(OnlyAs(&["off"])),
     once("ssl_stapling", Flag).but(Always(
-        "OCSP responses are stapled where certificates name a responder",
+        "OCSP responses are stapled if the certificate names a responder",
     )),
     once("ssl_stapling_file", Words(1, 1)),
     once("ssl_stapling_responder", Words(1, 1))
         .but(Partly("for certificates whose chain includes the issuer")),
-    once("ssl_stapling_verify", Flag).but(Always("what is stapled was verified")),
+    once("ssl_stapling_verify", Flag).but(Always("stapled responses are always verified")),
     once("ssl_trusted_certificate", Words(1, 1)),
     once(
         "ssl_verify_client",

@@ -3,8 +3,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    KeepAlive, LoadBalancing, NginxGroup, NginxServer, Resolver, SelectionPolicy, Sticky,
-    StickyCookie, StickyLearn, Upstream,
+    GroupServer, KeepAlive, LoadBalancing, Resolver, SelectionPolicy, Sticky, StickyCookie,
+    StickyLearn, Upstream, UpstreamGroup,
 };
 
 use super::resolver;
@@ -25,8 +25,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("hash", Words(1, 2)),
     once("ip_hash", Nothing),
     once("keepalive", Words(1, 2)).but(Partly(
-        "so many connections for each server and worker; they are shared by all \
-         locations, also with `local`",
+        "the number applies to each server and worker; all locations share the connections, also with `local`",
     )),
     once("keepalive_requests", Number),
     once("keepalive_time", Time),
@@ -40,18 +39,15 @@ pub const DIRECTIVES: &[Definition] = &[
     once("resolver_timeout", Time),
     many("server", Words(1, 16))
         .but(Partly(
-            "all parameters but those of nginx Plus; names without `resolve` are looked up \
-         by the system, and anew every ten seconds; one without an address leaves the \
-         other servers, and does not stop the start; `localhost` is one server, at \
-         whichever of its addresses somebody listens",
+            "all parameters except those of nginx Plus; the system resolves names without `resolve`, again every ten seconds; a name without an address is skipped and does not prevent the start; `localhost` is one server, at the address that accepts connections",
         ))
         .checked(address),
-    once("sticky", Words(2, 16)).but(Partly("all but `sync`, which only nginx Plus has")),
+    once("sticky", Words(2, 16)).but(Partly("all except `sync`, which is only in nginx Plus")),
     many("upstream", Block(1, 1))
         .repeated(OncePerName)
         .holding(|_| Context::Upstream),
     once("zone", Words(1, 2))
-        .but(Always("workers share what they know of servers"))
+        .but(Always("workers share the state of servers"))
         .checked(upstream_zone),
 ];
 
@@ -88,14 +84,14 @@ impl Group {
     pub fn at(address: &str, port: u16) -> Group {
         let dial = dial(address, port);
         let balancing = is_name(&dial).then(|| {
-            balancing(NginxGroup {
+            balancing(UpstreamGroup {
                 name: dial.clone(),
                 method: "round_robin".to_owned(),
-                servers: vec![NginxServer {
+                servers: vec![GroupServer {
                     name: dial.clone(),
                     ..usual_server()
                 }],
-                ..NginxGroup::default()
+                ..UpstreamGroup::default()
             })
         });
         Group {
@@ -146,7 +142,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     kept.max_age = time("keepalive_time").unwrap_or(Duration::seconds(3600));
     let requests = own(directive, "keepalive_requests").and_then(|line| line.arg(0)?.parse().ok());
     kept.max_requests = requests.unwrap_or(1000);
-    let is_plain = |(upstream, server): (&Upstream, &NginxServer)| {
+    let is_plain = |(upstream, server): (&Upstream, &GroupServer)| {
         !server.down && upstream.max_requests == 0 && !is_name(&upstream.dial)
     };
     // The only server of a group is asked in any case, so nothing is to be remembered of it.
@@ -154,7 +150,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     let is_one =
         sticky.is_none() && upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
     let (method, key) = method;
-    let group = NginxGroup {
+    let group = UpstreamGroup {
         name: directive.arg(0).unwrap_or_default().to_owned(),
         method: method.to_owned(),
         key,
@@ -173,9 +169,9 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     }
 }
 
-fn balancing(group: NginxGroup) -> LoadBalancing {
+fn balancing(group: UpstreamGroup) -> LoadBalancing {
     LoadBalancing {
-        selection_policy: Some(SelectionPolicy::Nginx(Box::new(group))),
+        selection_policy: Some(SelectionPolicy::Group(Box::new(group))),
         ..LoadBalancing::default()
     }
 }
@@ -199,12 +195,12 @@ fn is_name(dial: &str) -> bool {
         && !host.eq_ignore_ascii_case("localhost")
 }
 
-fn usual_server() -> NginxServer {
-    NginxServer {
+fn usual_server() -> GroupServer {
+    GroupServer {
         weight: 1,
         max_fails: 1,
         fail_timeout: Duration::seconds(10),
-        ..NginxServer::default()
+        ..GroupServer::default()
     }
 }
 
@@ -387,7 +383,7 @@ fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sti
             "sync" => {
                 cx.report.push(
                     Diagnostic::error("unsupported-directive", "`sticky learn` with `sync`")
-                        .at(param.span, "only nginx Plus has it")
+                        .at(param.span, "only in nginx Plus")
                         .imported(param.import)
                         .help("remove it: each server learns its own sessions"),
                 );
@@ -442,13 +438,13 @@ fn server(
     cx: &mut Lowering<'_>,
     line: &Directive,
     method: &(&'static str, String),
-) -> Option<(Upstream, NginxServer)> {
+) -> Option<(Upstream, GroupServer)> {
     let (address, params) = line.args.split_first()?;
     let mut upstream = Upstream {
         dial: dial(&address.text, PORT),
         ..Upstream::default()
     };
-    let mut server = NginxServer {
+    let mut server = GroupServer {
         name: address.text.clone(),
         ..usual_server()
     };
@@ -477,7 +473,7 @@ fn service_stands_right(
     cx: &mut Lowering<'_>,
     line: &Directive,
     upstream: &Upstream,
-    server: &NginxServer,
+    server: &GroupServer,
 ) -> Option<()> {
     let mut words = line.args.iter();
     let Some(word) = words.find(|word| word.text.starts_with("service=")) else {
@@ -506,7 +502,7 @@ fn service_stands_right(
 
 fn parameter(
     cx: &mut Lowering<'_>,
-    (upstream, server): (&mut Upstream, &mut NginxServer),
+    (upstream, server): (&mut Upstream, &mut GroupServer),
     param: &Text,
 ) {
     let number = |text: &str| text.parse::<u32>().ok();
@@ -538,7 +534,7 @@ fn parameter(
                     "unsupported-directive",
                     format!("`{name}` of a `server` is not built yet"),
                 )
-                .at(param.span, "only nginx Plus has it")
+                .at(param.span, "only in nginx Plus")
                 .imported(param.import)
                 .help("remove it"),
             );
@@ -591,7 +587,7 @@ mod tests {
     use super::{dial, is_name};
 
     #[test]
-    fn names_are_told_from_addresses() {
+    fn names_are_distinguished_from_addresses() {
         for name in ["a.example:80", "app:8080"] {
             assert!(is_name(name), "{name}");
         }

@@ -19,7 +19,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("connect_timeout", Time),
     once("read_timeout", Time),
     once("send_timeout", Time),
-    once("socket_keepalive", Flag).but(Always("connections are probed")),
+    once("socket_keepalive", Flag).but(Always("TCP keep-alive is always on")),
 ];
 
 /// Those of modules that also set the buffers of sockets.

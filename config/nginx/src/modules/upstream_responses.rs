@@ -2,7 +2,8 @@
 //! these directives under its own prefix.
 
 use sluice_diag::Diagnostic;
-use sluice_model::proxy::{KeepFile, ReverseProxy};
+use sluice_model::nginx::KeepFile;
+use sluice_model::proxy::ReverseProxy;
 
 use crate::definition::Takes::{Flag, Words};
 use crate::definition::{Definition, once};
@@ -28,7 +29,7 @@ pub fn shape(
     facts: &Facts,
     origin: &mut ReverseProxy,
 ) -> Option<()> {
-    let Some(proxying) = &mut origin.nginx else {
+    let Some(proxying) = &mut origin.dialect else {
         return Some(());
     };
     let cache = format!("{module}_cache");

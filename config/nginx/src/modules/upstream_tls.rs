@@ -15,35 +15,34 @@ use crate::lower::text::has_variables;
 
 /// The verdict on `ssl_password_file`, `proxy_ssl_password_file` and the same directive of other modules.
 pub const PASSWORDS: Verdict = Partly(
-    "keys that are protected by AES or triple DES: in PKCS#8 with PBKDF2, and in OpenSSL's older form; not by scrypt",
+    "keys encrypted with AES or triple DES, in PKCS#8 with PBKDF2 or in OpenSSL's traditional format; not with scrypt",
 );
 
 /// The directives.
 pub const DIRECTIVES: &[Definition] = &[
     once("ssl_certificate", Words(1, 1)),
     once("ssl_certificate_cache", Words(1, 3))
-        .but(Always("certificates are read once, with the configuration")),
+        .but(Always("certificates are read when the configuration is loaded")),
     once("ssl_certificate_key", Words(1, 1)),
     once("ssl_ciphers", Words(1, 1)).but(Partly(
-        "of TLS 1.2 there are six suites; a list without any of them leaves TLS 1.3",
+        "six suites of TLS 1.2; a list without any of them leaves only TLS 1.3",
     )),
     many("ssl_conf_command", Words(2, 2)).but(Partly(
-        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, \
-         `MaxProtocol`, and what holds anyway",
+        "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and options that are always in effect",
     )),
-    once("ssl_crl", Words(1, 1)).but(Partly("version 2 CRLs, one for each CA but the root")),
+    once("ssl_crl", Words(1, 1)).but(Partly("version 2 CRLs, one for each CA except the root")),
     once("ssl_name", Words(1, 1)).but(Partly("a name without variables, or `$proxy_host`")),
     once("ssl_password_file", Words(1, 1)).but(PASSWORDS),
     once("ssl_protocols", Words(1, MANY))
         .but(Partly(
-            "`TLSv1.2` and `TLSv1.3`; older ones are never spoken",
+            "`TLSv1.2` and `TLSv1.3`; older versions are not supported",
         ))
         .of(&VERSIONS),
-    once("ssl_server_name", Flag).but(Partly("SNI is sent unless it is `off`, nginx's default")),
+    once("ssl_server_name", Flag).but(Partly("SNI is sent unless this is `off`, nginx's default")),
     once("ssl_session_reuse", Flag),
     once("ssl_trusted_certificate", Words(1, 1)),
     once("ssl_verify", Flag),
-    once("ssl_verify_depth", Number).but(Idle("chains are verified as far as they go")),
+    once("ssl_verify_depth", Number).but(Idle("chains of any length are verified")),
 ];
 
 /// The versions that nginx knows.

@@ -41,7 +41,7 @@ impl Entry {
             .find(|(module, _)| self.module.starts_with(module));
         match reason {
             Some((_, reason)) => Verdict::Refused(reason),
-            None if self.is_commercial => Verdict::Refused("only nginx Plus has it"),
+            None if self.is_commercial => Verdict::Refused("only in nginx Plus"),
             None => Verdict::NotYet,
         }
     }
@@ -62,42 +62,42 @@ impl Entry {
 
 /// Modules that will not come, by the beginnings of their names, with the reasons.
 const REFUSED_MODULES: &[(&str, &str)] = &[
-    ("ngx_http_perl", "no Perl runs inside of this server"),
-    ("ngx_http_js", "no JavaScript runs inside of this server"),
-    ("ngx_stream_js", "no JavaScript runs inside of this server"),
+    ("ngx_http_perl", "sluice does not run Perl"),
+    ("ngx_http_js", "sluice does not run JavaScript"),
+    ("ngx_stream_js", "sluice does not run JavaScript"),
     (
         "ngx_http_xslt",
-        "no XSLT is done here; let the application do it",
+        "sluice does not process XSLT; let the application do it",
     ),
     (
         "ngx_http_image_filter",
-        "no images are changed here; let the application do it",
+        "sluice does not transform images; let the application do it",
     ),
-    ("ngx_mail", "this is not a mail proxy"),
+    ("ngx_mail", "sluice is not a mail proxy"),
     (
         "ngx_http_mp4",
-        "players ask for ranges of plain files, which are served",
+        "players request ranges of plain files, which sluice serves",
     ),
     (
         "ngx_http_flv",
-        "players ask for ranges of plain files, which are served",
+        "players request ranges of plain files, which sluice serves",
     ),
-    ("ngx_http_f4f", "only nginx Plus has it"),
-    ("ngx_http_hls", "only nginx Plus has it"),
+    ("ngx_http_f4f", "only in nginx Plus"),
+    ("ngx_http_hls", "only in nginx Plus"),
     (
         "ngx_http_geoip",
-        "its databases are no longer made; use `geo` or `map`",
+        "its databases are no longer published; use `geo` or `map`",
     ),
     (
         "ngx_stream_geoip",
-        "its databases are no longer made; use `geo` or `map`",
+        "its databases are no longer published; use `geo` or `map`",
     ),
-    ("ngx_mgmt", "it reports to the maker of nginx Plus"),
+    ("ngx_mgmt", "it reports usage to the vendor of nginx Plus"),
     (
         "ngx_http_status_module",
-        "it was removed from nginx; use `stub_status`",
+        "removed from nginx; use `stub_status`",
     ),
-    ("ngx_http_upstream_conf", "it was removed from nginx"),
+    ("ngx_http_upstream_conf", "removed from nginx"),
 ];
 
 /// All documented directives.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_told_apart() {
+    fn contexts_are_distinguished() {
         let may = |name: &str, context| entries(name).any(|entry| entry.may_stand_in(context));
         assert!(may("server", Context::Http) && may("server", Context::Upstream));
         assert!(may("return", Context::IfInServer) && !may("root", Context::IfInServer));

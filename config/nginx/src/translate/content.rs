@@ -53,7 +53,7 @@ impl Writer<'_> {
                 (early, None) if early.starts_with('-') => {
                     self.line("header Cache-Control no-cache")
                 }
-                _ => self.untold(line),
+                _ => self.not_translated(line),
             }
         }
         for line in level.nearest(&["add_header"]) {
@@ -64,7 +64,7 @@ impl Writer<'_> {
                 (Some(name), Some(value)) => {
                     self.line(format!("header +{} {}", word(name), word(&value)))
                 }
-                _ => self.untold(line),
+                _ => self.not_translated(line),
             }
         }
         if level.is_on("gzip", false) {
@@ -91,7 +91,7 @@ impl Writer<'_> {
         let folder = place.folder().filter(|(_, cut)| cut.is_none());
         let texts: Option<Vec<String>> = files.iter().map(|file| place.text(&file.text)).collect();
         let (Some((root, _)), Some(texts)) = (folder, texts) else {
-            self.untold(line);
+            self.not_translated(line);
             return self.content(place);
         };
         if texts.iter().any(|text| text == "{path}/") {
@@ -137,7 +137,7 @@ impl Writer<'_> {
                     let inner = around.within(block.body());
                     self.location(&inner, place.site, Some(("@", last)), &[]);
                 }
-                _ => self.untold(line),
+                _ => self.not_translated(line),
             };
         }
         match place.text(last) {
@@ -157,8 +157,8 @@ impl Writer<'_> {
                 self.close();
                 self.line("error * 500");
             }
-            Some(_) => self.untold(line),
-            None => self.untold(line),
+            Some(_) => self.not_translated(line),
+            None => self.not_translated(line),
         }
     }
 
@@ -195,7 +195,7 @@ impl Writer<'_> {
         let address = line.arg(0).unwrap_or_default();
         let url = Url::parse(address).filter(|_| !address.contains('$'));
         let Some(url) = url.filter(|url| !url.path.is_some_and(|path| path.contains('?'))) else {
-            self.untold(line);
+            self.not_translated(line);
             return self.line("error * 502");
         };
         if let Some(path) = url.path {
@@ -211,7 +211,7 @@ impl Writer<'_> {
                     let pattern = format!("^{}", escaped(prefix));
                     self.line(format!("uri path_regexp {} {}", word(&pattern), word(path)));
                 }
-                (_, None) => self.untold(line),
+                (_, None) => self.not_translated(line),
             }
         }
         let group = place
@@ -237,7 +237,7 @@ impl Writer<'_> {
         match place.level.find("proxy_redirect") {
             None => {}
             Some(line) if matches!(line.arg(0), Some("off" | "default")) => {}
-            Some(line) => self.untold(line),
+            Some(line) => self.not_translated(line),
         }
         self.transport(place, url.is_tls);
         self.close();
@@ -257,9 +257,7 @@ impl Writer<'_> {
         }
         self.open("transport http");
         if is_tls && !place.level.is_on("proxy_ssl_verify", false) {
-            self.line(
-                "# nginx does not look at certificates unless `proxy_ssl_verify on` says so.",
-            );
+            self.line("# nginx verifies certificates only with `proxy_ssl_verify on`.");
             self.line("tls_insecure_skip_verify");
         }
         for (time, ours) in found {
@@ -296,7 +294,7 @@ impl Writer<'_> {
                 ("host", "$proxy_host") => self.line(format!("header_up Host {}", word(host))),
                 (_, value) => match place.text(value) {
                     Some(value) => self.line(format!("header_up {name} {}", word(&value))),
-                    None => self.untold(line),
+                    None => self.not_translated(line),
                 },
             }
         }
@@ -332,7 +330,7 @@ impl Writer<'_> {
                 .skip(1)
                 .any(|word| !known.iter().any(|name| word.text.starts_with(name)))
             {
-                self.untold(line);
+                self.not_translated(line);
             }
         }
         for line in group.body() {
@@ -340,7 +338,7 @@ impl Writer<'_> {
                 line.name(),
                 "hash" | "random" | "sticky" | "least_time" | "queue"
             ) {
-                self.untold(line);
+                self.not_translated(line);
             }
         }
     }
@@ -357,7 +355,7 @@ impl Writer<'_> {
             None => vec![dial(address, 9000)],
         };
         if address.contains('$') {
-            self.untold(line);
+            self.not_translated(line);
             return self.line("error * 502");
         }
         self.open(format!("reverse_proxy {}", upstreams.join(" ")));
@@ -376,7 +374,7 @@ impl Writer<'_> {
             match place.text(value) {
                 _ if USUAL_PARAMS.contains(&name) || name == "REDIRECT_STATUS" => {}
                 Some(value) => self.line(format!("env {name} {}", word(&value))),
-                None => self.untold(line),
+                None => self.not_translated(line),
             }
         }
         self.close();
@@ -389,7 +387,7 @@ impl Writer<'_> {
     fn files(&mut self, place: &Place<'_, '_>) {
         let Some((root, cut)) = place.folder() else {
             for line in place.level.own("alias").chain(place.level.own("root")) {
-                self.untold(line);
+                self.not_translated(line);
             }
             return self.line("error * 404");
         };

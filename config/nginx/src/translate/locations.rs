@@ -45,7 +45,7 @@ impl Writer<'_> {
         if level.own("return").next().is_none() {
             for choice in in_order(level) {
                 if choice.modifier.starts_with('~') && !is_in_both(choice.path) {
-                    self.untold(choice.block);
+                    self.not_translated(choice.block);
                     continue;
                 }
                 let matcher = self.matcher(&choice, level);
@@ -112,18 +112,18 @@ impl Writer<'_> {
             self.leftovers(level.directives(), Context::Location, READ);
         }
         for block in level.own("location") {
-            self.untold(block);
+            self.not_translated(block);
         }
         let groups = of.filter(|(modifier, _)| modifier.starts_with('~'));
         let groups = groups.map(|_| format!("m{}", self.names));
         self.fields(level, &facts, groups.as_deref());
         if of.is_some() {
             if let Some(line) = level.own("internal").next() {
-                self.untold(line);
+                self.not_translated(line);
                 return self.line("error * 404");
             }
             for line in level.own("error_page") {
-                self.untold(line);
+                self.not_translated(line);
             }
             self.rewrites(level.directives(), &facts);
         }
@@ -133,7 +133,7 @@ impl Writer<'_> {
             false => level.own("return").next(),
         };
         if let Some(line) = returned {
-            return self.answer(line, level, &facts, groups.as_deref());
+            return self.respond(line, level, &facts, groups.as_deref());
         }
         if !self.access(level) {
             return;
@@ -159,11 +159,11 @@ impl Writer<'_> {
                 && !words().any(|word| word.starts_with('='))
         };
         for line in lines.iter().filter(|line| !is_plain(line)) {
-            self.untold(line);
+            self.not_translated(line);
         }
         let plain: Vec<&&Directive> = lines.iter().filter(is_plain).collect();
         let Some(root) = level.word("root").filter(|_| !plain.is_empty()) else {
-            return plain.iter().for_each(|line| self.untold(line));
+            return plain.iter().for_each(|line| self.not_translated(line));
         };
         // A page that a location handles is more than a file.
         let files = |path: &str| {
@@ -179,7 +179,7 @@ impl Writer<'_> {
                 continue;
             };
             if !files(&page.text) || page.text.ends_with(".php") {
-                self.untold(line);
+                self.not_translated(line);
                 continue;
             }
             let name = self.name();
@@ -203,14 +203,14 @@ impl Writer<'_> {
         for line in directives {
             match line.name() {
                 // One that ends the phase keeps those behind it from being tried, which only a redirect does here.
-                "rewrite" if has_ended => self.untold(line),
+                "rewrite" if has_ended => self.not_translated(line),
                 "rewrite" => {
                     has_ended |= matches!(line.arg(2), Some("last" | "break"));
                     if !self.rewrite(line, facts) {
-                        self.untold(line);
+                        self.not_translated(line);
                     }
                 }
-                "if" if !self.condition(line, facts) => self.untold(line),
+                "if" if !self.condition(line, facts) => self.not_translated(line),
                 _ => {}
             }
         }
@@ -255,8 +255,8 @@ impl Writer<'_> {
 
     /// An `if` that returns, where its condition has a matcher.
     fn condition(&mut self, line: &Directive, facts: &Facts) -> bool {
-        let [answer] = line.body() else { return false };
-        if answer.name() != "return" {
+        let [respond] = line.body() else { return false };
+        if respond.name() != "return" {
             return false;
         }
         let words: Vec<&str> = line
@@ -297,7 +297,7 @@ impl Writer<'_> {
         let before = self.text.len();
         let not = if test.starts_with('!') { "not " } else { "" };
         self.line(format!("@{name} {not}{matcher}"));
-        match self.returned(answer, facts, Some(&name), &format!("@{name} ")) {
+        match self.returned(respond, facts, Some(&name), &format!("@{name} ")) {
             true => true,
             false => {
                 self.text.truncate(before);
@@ -307,7 +307,13 @@ impl Writer<'_> {
     }
 
     /// `return` as the content of a block.
-    fn answer(&mut self, line: &Directive, level: &Level<'_>, facts: &Facts, groups: Option<&str>) {
+    fn respond(
+        &mut self,
+        line: &Directive,
+        level: &Level<'_>,
+        facts: &Facts,
+        groups: Option<&str>,
+    ) {
         let is_text =
             line.args.len() == 2 && !line.arg(0).is_some_and(|code| code.starts_with('3'));
         if is_text {
@@ -315,7 +321,7 @@ impl Writer<'_> {
             self.line(format!("header Content-Type {}", word(media_type)));
         }
         if !self.returned(line, facts, groups, "* ") {
-            self.untold(line);
+            self.not_translated(line);
         }
     }
 
@@ -385,7 +391,7 @@ impl Writer<'_> {
                 }
             }
             ("allow", _) if denied.is_empty() => {}
-            _ => rules.iter().for_each(|rule| self.untold(rule)),
+            _ => rules.iter().for_each(|rule| self.not_translated(rule)),
         }
         true
     }

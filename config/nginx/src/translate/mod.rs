@@ -27,7 +27,7 @@ pub struct Translated {
 }
 
 /// What a line begins with that says what is missing.
-pub const UNTOLD: &str = "# not translated";
+pub const NOT_TRANSLATED: &str = "# not translated";
 
 const HEAD: &str = "\
 # Translated from an nginx.conf by `sluice adapt --to caddyfile`. Review each line that begins with \"# not translated\".
@@ -66,7 +66,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
         let (maps, others): (Vec<&Directive>, Vec<&Directive>) =
             level.own("map").partition(|map| has_words(map));
         for map in others {
-            writer.untold(map);
+            writer.not_translated(map);
         }
         let servers: Vec<&Directive> = level.own("server").collect();
         for server in &servers {
@@ -177,7 +177,7 @@ impl Writer<'_> {
     }
 
     /// Says that a directive is missing.
-    fn untold(&mut self, directive: &Directive) {
+    fn not_translated(&mut self, directive: &Directive) {
         let place = self.report.sources.place(directive.span());
         let place = place.rsplit_once(':').map_or(&*place, |(line, _)| line);
         let words: Vec<String> = std::iter::once(&directive.name)
@@ -189,7 +189,10 @@ impl Writer<'_> {
         } else {
             ";"
         };
-        self.line(format!("{UNTOLD} ({place}): {}{end}", words.join(" ")));
+        self.line(format!(
+            "{NOT_TRANSLATED} ({place}): {}{end}",
+            words.join(" ")
+        ));
     }
 
     /// Says of each directive of a block that it is missing, but for those that are read elsewhere and those that have
@@ -205,7 +208,7 @@ impl Writer<'_> {
             if !matches!(verdict, Some(Verdict::Always(_) | Verdict::Idle(_)))
                 && !is_usual(directive)
             {
-                self.untold(directive);
+                self.not_translated(directive);
             }
         }
     }
@@ -221,7 +224,7 @@ impl Writer<'_> {
         self.line("");
         let addresses = self.addresses(server, level, servers);
         if addresses.is_empty() {
-            return self.untold(server);
+            return self.not_translated(server);
         }
         let first = level.own("server_name").next().and_then(|line| line.arg(0));
         let facts = Facts {
@@ -287,7 +290,7 @@ impl Writer<'_> {
         if [pair.0, pair.1].into_iter().flatten().any(is_named) {
             for name in ["ssl_certificate", "ssl_certificate_key"] {
                 let lines = level.nearest(&[name]);
-                lines.into_iter().for_each(|line| self.untold(line));
+                lines.into_iter().for_each(|line| self.not_translated(line));
             }
         } else if let (Some(certificate), Some(key), true) = (pair.0, pair.1, is_tls) {
             self.line(
@@ -299,7 +302,9 @@ impl Writer<'_> {
             None | Some("off") => {}
             // Caddy's logs go to one file each, and to syslog by another name.
             Some(path) if has_variables(path) || path.starts_with("syslog:") => {
-                level.own("access_log").for_each(|line| self.untold(line));
+                level
+                    .own("access_log")
+                    .for_each(|line| self.not_translated(line));
             }
             Some(path) => {
                 self.open("log");
@@ -315,7 +320,7 @@ impl Writer<'_> {
             return;
         };
         let Some(source) = text::expanded(source, facts, None) else {
-            return self.untold(map);
+            return self.not_translated(map);
         };
         self.open(format!(
             "map {source} {{{}}}",
@@ -369,7 +374,7 @@ impl Writer<'_> {
         };
         for (listen, is_ssl) in listens {
             let Some(port) = port(listen) else {
-                self.untold(server);
+                self.not_translated(server);
                 continue;
             };
             let scheme = if is_ssl { "https" } else { "http" };
@@ -377,7 +382,7 @@ impl Writer<'_> {
                 match name.text.as_str() {
                     "_" | "" => {}
                     name if name.starts_with('~') || name.ends_with(".*") || name.contains('$') => {
-                        let line = format!("{UNTOLD}: the name {name} of the next server");
+                        let line = format!("{NOT_TRANSLATED}: the name {name} of the next server");
                         if !self.text.trim_end().ends_with(&line) {
                             self.line(line);
                         }

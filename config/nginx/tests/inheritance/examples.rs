@@ -201,7 +201,7 @@ const INHERITED: &[Row] = &[
 
 const ACTS: &str =
     "the documentation of the rewrite module runs them in the block where they stand";
-const ANSWERS: &str =
+const RESPONDS: &str =
     "it names the handler of its own location (development guide, \"content phase\")";
 
 /// What holds in a location itself only.
@@ -212,14 +212,14 @@ const NOT_INHERITED: &[(&str, &str, &str, &str)] = &[
     ("return", "200 a", "200 b", ACTS),
     ("rewrite", "^ /a", "^ /b", ACTS),
     ("set", "$v 1", "$v 2", ACTS),
-    ("empty_gif", "", "", ANSWERS),
-    ("stub_status", "", "", ANSWERS),
-    ("proxy_pass", "http://127.0.0.1:1", "http://127.0.0.1:2", ANSWERS),
-    ("fastcgi_pass", "127.0.0.1:1", "127.0.0.1:2", ANSWERS),
-    ("grpc_pass", "127.0.0.1:1", "127.0.0.1:2", ANSWERS),
-    ("memcached_pass", "127.0.0.1:1", "127.0.0.1:2", ANSWERS),
-    ("scgi_pass", "127.0.0.1:1", "127.0.0.1:2", ANSWERS),
-    ("uwsgi_pass", "127.0.0.1:1", "127.0.0.1:2", ANSWERS),
+    ("empty_gif", "", "", RESPONDS),
+    ("stub_status", "", "", RESPONDS),
+    ("proxy_pass", "http://127.0.0.1:1", "http://127.0.0.1:2", RESPONDS),
+    ("fastcgi_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
+    ("grpc_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
+    ("memcached_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
+    ("scgi_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
+    ("uwsgi_pass", "127.0.0.1:1", "127.0.0.1:2", RESPONDS),
     ("limit_except", "GET { deny all; }", "POST { deny all; }", "it limits \"allowed HTTP methods inside a location\"; nginx 1.22 lets a POST into a nested one"),
     ("try_files", "a =404", "b =404", "it is tried \"in the current context\"; nginx 1.22 does not look in a nested one"),
 ];

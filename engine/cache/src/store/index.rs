@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_the_longest_goes_first() {
+    fn the_least_recently_used_entry_goes_first() {
         let mut index = Index::new(usize::MAX);
         for number in 1..=3 {
             index.store(digest(number), entry("k", u64::from(number), 10), 100);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_for_a_time_and_never_in_place_of_an_answer() {
+    fn cached_failures_expire_and_never_replace_a_response() {
         let mut index = Index::new(usize::MAX);
         index.fail(digest(1), 502, 10, 5);
         assert_eq!(index.look(digest(1), b"k", 9), Look::Failed(502));
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_found_by_their_keys() {
+    fn cached_responses_are_found_by_their_keys() {
         let mut index = Index::new(usize::MAX);
         for (number, key) in [(1, "/a/1"), (2, "/a/2"), (3, "/b"), (4, "/a/1")] {
             index.store(digest(number), entry(key, 1, 1), 1);

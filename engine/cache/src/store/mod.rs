@@ -54,7 +54,7 @@ pub struct Settings {
 }
 
 /// Receives errors that do not affect a request, for the log.
-pub type Tell = Box<dyn Fn(&str, &Path, &io::Error) + Send + Sync>;
+pub type Report = Box<dyn Fn(&str, &Path, &io::Error) + Send + Sync>;
 
 /// Counters of a cache.
 #[derive(Debug, Default)]
@@ -112,8 +112,8 @@ pub struct Store {
     /// Files to be removed.
     doomed: Mutex<Vec<Digest>>,
     signal: Arc<Signal>,
-    tell: Tell,
-    told: Mutex<Option<Instant>>,
+    report: Report,
+    last_report: Mutex<Option<Instant>>,
     /// Its counters.
     pub counts: Counts,
 }
@@ -169,7 +169,7 @@ impl Store {
     /// # Errors
     ///
     /// The directory cannot be created or written to, or the thread cannot be started.
-    pub fn open(settings: &Settings, tell: Tell) -> io::Result<Arc<Store>> {
+    pub fn open(settings: &Settings, report: Report) -> io::Result<Arc<Store>> {
         static STORES: AtomicU64 = AtomicU64::new(0);
         std::fs::create_dir_all(settings.path.join(fill::FOLDER))?;
         let store = Arc::new(Store {
@@ -184,8 +184,8 @@ impl Store {
             renewing: Mutex::default(),
             doomed: Mutex::default(),
             signal: Arc::default(),
-            tell,
-            told: Mutex::default(),
+            report,
+            last_report: Mutex::default(),
             counts: Counts::default(),
         });
         keeper::start(&store)?;
@@ -540,10 +540,10 @@ impl Store {
     fn trouble(&self, what: &str, path: &Path, error: &io::Error) {
         self.counts.failures.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
-        let mut told = lock(&self.told);
-        if told.is_none_or(|told| now.duration_since(told) >= TROUBLE_PAUSE) {
-            *told = Some(now);
-            (self.tell)(what, path, error);
+        let mut last_report = lock(&self.last_report);
+        if last_report.is_none_or(|last_report| now.duration_since(last_report) >= TROUBLE_PAUSE) {
+            *last_report = Some(now);
+            (self.report)(what, path, error);
         }
     }
 }
@@ -614,13 +614,13 @@ impl Stores {
     /// # Errors
     ///
     /// See [`Store::open`].
-    pub fn open(&self, settings: &Settings, tell: Tell) -> io::Result<Option<Arc<Store>>> {
+    pub fn open(&self, settings: &Settings, report: Report) -> io::Result<Option<Arc<Store>>> {
         let mut known = lock(&self.known);
         known.retain(|_, store| store.strong_count() > 0);
         if let Some(store) = known.get(&settings.path).and_then(std::sync::Weak::upgrade) {
             return Ok(store.change(settings).then_some(store));
         }
-        let store = Store::open(settings, tell)?;
+        let store = Store::open(settings, report)?;
         if let Some(own) = self.own.get() {
             own(&settings.path)?;
             own(&settings.path.join(fill::FOLDER))?;

@@ -93,8 +93,8 @@ impl Record {
         if Record::block_len(block)? != block.len() {
             return None;
         }
-        let told = block.get(8..16)?.first_chunk::<8>()?;
-        if u64::from_le_bytes(*told) != sum(&block[16..]) {
+        let checksum = block.get(8..16)?.first_chunk::<8>()?;
+        if u64::from_le_bytes(*checksum) != sum(&block[16..]) {
             return None;
         }
         let mut fixed = Reader(&block[20..FIXED]);

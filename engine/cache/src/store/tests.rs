@@ -116,7 +116,7 @@ fn content(stored: &Stored) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_stored_is_found_again_also_by_the_next_process() {
+fn cached_responses_are_found_again_after_a_restart() {
     let folder = Folder::new("again");
     let store = folder.open();
     let large = vec![7; CONTENT_BYTES_MAX as usize * 3 + 1];
@@ -167,7 +167,7 @@ fn what_is_not_finished_is_not_there() {
 }
 
 #[test]
-fn answers_that_vary_stand_side_by_side() {
+fn variants_are_stored_side_by_side() {
     let folder = Folder::new("vary");
     let store = folder.open();
     for accept in ["a", "b"] {
@@ -381,14 +381,14 @@ fn a_validation_changes_the_beginning_of_the_file() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_breaks_nothing_and_is_told_once() {
+fn an_unwritable_folder_is_reported_once_and_breaks_nothing() {
     let folder = Folder::new("unwritable");
-    let told = Arc::new(AtomicUsize::new(0));
-    let count = told.clone();
-    let tell = Box::new(move |_: &str, _: &Path, _: &io::Error| {
+    let reports = Arc::new(AtomicUsize::new(0));
+    let count = reports.clone();
+    let report = Box::new(move |_: &str, _: &Path, _: &io::Error| {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let store = Store::open(&folder.settings(), tell).unwrap();
+    let store = Store::open(&folder.settings(), report).unwrap();
     // A file in place of the directory: that fails for root, too.
     let filling = folder.0.join(fill::FOLDER);
     fs::remove_dir(&filling).unwrap();
@@ -398,7 +398,7 @@ fn a_folder_that_cannot_be_written_breaks_nothing_and_is_told_once() {
         assert!(begin(&store, "a", b"", &Fields::new()).is_none());
     }
     assert_eq!(store.counts.failures.load(Ordering::Relaxed), 3);
-    assert_eq!(told.load(Ordering::Relaxed), 1);
+    assert_eq!(reports.load(Ordering::Relaxed), 1);
 }
 
 #[test]

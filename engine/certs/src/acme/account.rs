@@ -234,10 +234,10 @@ pub(super) fn pkcs8(text: &[u8]) -> Result<PrivatePkcs8KeyDer<'static>, CertsErr
     let key = PrivateKeyDer::from_pem_slice(text).map_err(|e| refuse(&e.to_string()))?;
     let pair =
         EcdsaKeyPair::from_private_key_der(&ECDSA_P256_SHA256_FIXED_SIGNING, key.secret_der())
-            .map_err(|_| refuse("only ECDSA keys on P-256 sign for an account"))?;
+            .map_err(|_| refuse("account keys must be ECDSA keys on P-256"))?;
     let pkcs8 = pair
         .to_pkcs8v1()
-        .map_err(|_| refuse("the key cannot be written again"))?;
+        .map_err(|_| refuse("the account key cannot be encoded"))?;
     Ok(PrivatePkcs8KeyDer::from(pkcs8.as_ref().to_vec()))
 }
 

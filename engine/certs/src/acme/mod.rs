@@ -146,7 +146,7 @@ impl Authority {
             Some(until) if now < until => Err(CertsError::Authority {
                 issuer: self.key.clone(),
                 fault: Fault::Busy,
-                what: "it asked to wait before".to_owned(),
+                what: "it asked to retry later".to_owned(),
                 retry_at: Some(until),
             }),
             Some(_) | None => Ok(()),
@@ -236,7 +236,7 @@ impl AcmeIssuer {
         let mut failed = CertsError::Setting {
             name: "challenges",
             what: format!(
-                "none that is enabled can prove that `{}` is ours{}",
+                "no enabled challenge can prove control of `{}`{}",
                 request.subject,
                 if request.subject.is_wildcard() {
                     "; a wildcard needs the DNS challenge"
@@ -355,7 +355,11 @@ pub fn run<T>(future: impl Future<Output = T>) -> Result<T, CertsError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| CertsError::Signing(format!("no runtime for an order: {error}")))?;
+        .map_err(|error| {
+            CertsError::Signing(format!(
+                "cannot start a runtime for the ACME order: {error}"
+            ))
+        })?;
     Ok(runtime.block_on(future))
 }
 

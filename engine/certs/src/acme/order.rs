@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_asks_for_the_feature_where_it_is_wanted() {
+    fn a_request_asks_for_must_staple_if_configured() {
         let key = crate::KeyType::default().generate().unwrap();
         let subject = Subject::parse("a.test").unwrap();
         for must_staple in [false, true] {

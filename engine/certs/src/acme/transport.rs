@@ -48,8 +48,8 @@ impl Transport {
     }
 
     fn send(&self, request: Request<Vec<u8>>) -> Result<BytesResponse, Error> {
-        let (answer, body) = self.exchange(request)?;
-        let (parts, ()) = answer.into_parts();
+        let (response, body) = self.exchange(request)?;
+        let (parts, ()) = response.into_parts();
         Ok(BytesResponse {
             parts,
             body: Box::new(Bytes::from(body)),
@@ -62,11 +62,11 @@ impl Transport {
         request: Request<Vec<u8>>,
     ) -> Result<(Response<()>, Vec<u8>), Error> {
         self.notes().unreachable = true;
-        let answer = self
+        let response = self
             .fetcher
             .send(request)
             .map_err(|what| Error::Other(what.into()))?;
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let mut notes = self.notes();
         notes.retry_at = retry_at(&parts.headers, SystemTime::now());
         notes.unreachable = parts.status.is_server_error();

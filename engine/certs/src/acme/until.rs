@@ -39,15 +39,15 @@ impl AcmeIssuer {
             let request = Request::post(orders)
                 .header("Content-Type", "application/jose+json")
                 .body(signed(&key, &head, &wish)?)?;
-            let (answer, body) = transport.exchange(request)?;
-            if answer.status() == 201 {
+            let (response, body) = transport.exchange(request)?;
+            if response.status() == 201 {
                 let url =
-                    header(&answer, "location").ok_or(Error::Str("the address of an order"))?;
+                    header(&response, "location").ok_or(Error::Str("the address of an order"))?;
                 return account.order(url).await;
             }
             tries += 1;
             let mut problem: Problem = serde_json::from_slice(&body)?;
-            problem.status.get_or_insert(answer.status().as_u16());
+            problem.status.get_or_insert(response.status().as_u16());
             let is_stale = problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:badNonce");
             if !is_stale || tries > STALE_NONCES_MAX {
                 return Err(Error::Api(problem));
@@ -88,8 +88,8 @@ fn get(transport: &Transport, url: &str) -> Result<(Response<()>, Vec<u8>), Erro
     transport.exchange(Request::get(url).body(Vec::new())?)
 }
 
-fn header(answer: &Response<()>, name: &str) -> Option<String> {
-    let value = answer.headers().get(name)?;
+fn header(response: &Response<()>, name: &str) -> Option<String> {
+    let value = response.headers().get(name)?;
     value.to_str().ok().map(str::to_owned)
 }
 

@@ -134,9 +134,11 @@ pub enum Job {
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Job::Upkeep { issuer } => write!(f, "upkeep of issuer `{issuer}`"),
+            Job::Upkeep { issuer } => write!(f, "maintenance of issuer `{issuer}`"),
             Job::Renew { subject, .. } => write!(f, "renewal of the certificate for `{subject}`"),
-            Job::Ask { subject, .. } => write!(f, "advice on the certificate for `{subject}`"),
+            Job::Ask { subject, .. } => {
+                write!(f, "renewal information of the certificate for `{subject}`")
+            }
         }
     }
 }
@@ -423,7 +425,7 @@ impl Maintainer {
     }
 
     /// Queues a notice and wakes the thread that logs it.
-    pub(crate) fn tell(&self, notice: Notice) {
+    pub(crate) fn notify(&self, notice: Notice) {
         self.notice(notice);
         self.bell.ring();
     }

@@ -79,7 +79,7 @@ impl Maintainer {
                     maintainer.replace(pair, now);
                 }
                 for notice in round.notices {
-                    maintainer.tell(notice);
+                    maintainer.notify(notice);
                 }
                 drop(under_way);
             });

@@ -319,7 +319,7 @@ fn an_order_holds_nobody_up_and_its_name_gets_no_other_certificate_meanwhile() {
 }
 
 #[test]
-fn nothing_is_ordered_that_could_not_be_kept_unless_that_is_wanted() {
+fn no_certificate_is_ordered_that_could_not_be_stored_unless_allowed() {
     let s = setup(&[]);
     let orders = Arc::new(AtomicU32::new(0));
     let counted = orders.clone();

@@ -200,7 +200,7 @@ fn stapled(store: &CertStore, name: &str) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn an_answer_is_stapled_kept_and_asked_for_again_half_way() {
+fn an_ocsp_response_is_stapled_cached_and_refreshed_half_way() {
     let (folder, authority) = (TempFolder::new(), Authority::new());
     let storage = Storage::new(folder.path());
     let store = CertStore::new([authority.pair("a.test")]);
@@ -236,7 +236,7 @@ fn an_answer_is_stapled_kept_and_asked_for_again_half_way() {
 }
 
 #[test]
-fn who_may_not_sign_is_not_believed() {
+fn certificates_without_signing_rights_are_not_trusted() {
     let (folder, authority) = (TempFolder::new(), Authority::new());
     for (manner, is_believed) in [
         (GOOD, true),
@@ -259,7 +259,7 @@ fn who_may_not_sign_is_not_believed() {
 }
 
 #[test]
-fn a_revoked_certificate_is_told_and_responders_can_be_replaced() {
+fn a_revoked_certificate_is_reported_and_responders_can_be_overridden() {
     let (folder, authority) = (TempFolder::new(), Authority::new());
     authority.manner.store(REVOKED, Ordering::SeqCst);
     let pair = authority.pair("a.test");

@@ -53,7 +53,7 @@ impl SourceOptions {
     pub fn http(url: &str) -> Result<SourceOptions, String> {
         let uri: Uri = url
             .parse()
-            .map_err(|error| format!("`{url}` is not an address: {error}"))?;
+            .map_err(|error| format!("`{url}` is not a URL: {error}"))?;
         match uri.scheme_str() {
             Some("http" | "https") if uri.host().is_some_and(|host| !host.is_empty()) => {
                 Ok(SourceOptions::Http(url.to_owned()))
@@ -113,7 +113,7 @@ impl Source {
             },
         )?;
         if pair.lifetime.has_ended(now) {
-            return Err(refuse("the certificate has ended".to_owned()));
+            return Err(refuse("the certificate has expired".to_owned()));
         }
         let wildcard = wildcard_of(subject);
         let is_for_it = |other: &Subject| other == subject || Some(other) == wildcard.as_ref();
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_endpoint_is_told_what_caddy_tells_it() {
+    fn the_endpoint_gets_the_parameters_that_caddy_sends() {
         let subject = Subject::parse("A.test").unwrap();
         let hello = Hello {
             signature_schemes: vec![0x0403, 0x0804],

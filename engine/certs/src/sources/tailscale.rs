@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Deserialize;
-use sluice_dns::limits::ANSWER_BYTES_MAX;
+use sluice_dns::limits::RESPONSE_BYTES_MAX;
 
 use crate::limits::TAILSCALE_TIMEOUT;
 use crate::subject::Subject;
@@ -41,7 +41,7 @@ pub(super) fn ask(socket: &Path, subject: &Subject) -> Result<Option<Vec<u8>>, S
     match get(socket, &format!("/localapi/v0/cert/{name}?type=pair"))? {
         (200, text) => Ok(Some(text)),
         (403, _) => Err(
-            "the daemon denies it (status 403); it permits the user whom TS_PERMIT_CERT_UID names"
+            "the daemon denied the request (status 403); set TS_PERMIT_CERT_UID to the user that sluice runs as"
                 .to_owned(),
         ),
         (status, _) => Err(format!("the daemon responded with status {status}")),
@@ -96,7 +96,7 @@ fn exchange(socket: &Path, path: &str) -> io::Result<Vec<u8>> {
             0 => return Ok(response),
             count => response.extend_from_slice(&buf[..count]),
         }
-        if response.len() as u64 > ANSWER_BYTES_MAX {
+        if response.len() as u64 > RESPONSE_BYTES_MAX {
             return Err(io::Error::other("the response is too large"));
         }
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_fails_is_told() {
+    fn a_failing_daemon_is_reported() {
         let folder = TempFolder::new();
         let gone = folder.path().join("nobody");
         assert!(asked_for("me.tail.ts.net", &gone).is_err());

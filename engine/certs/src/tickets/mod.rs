@@ -168,7 +168,7 @@ pub(crate) struct NoRandom;
 
 impl fmt::Display for NoRandom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the system has no randomness")
+        f.write_str("the system's random number generator failed")
     }
 }
 
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_nobody_used_for_long_are_not_used_either() {
+    fn unused_old_keys_are_not_used() {
         let sealer = hourly(3);
         let ticket = sealer.seal(b"session", 0).unwrap();
         assert!(sealer.open(&ticket, 100 * HOUR).is_none());
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_never_changes_is_told_to_live_for_a_week() {
+    fn a_fixed_ticket_key_announces_a_lifetime_of_a_week() {
         let sealer = own(Rotation::never());
         let ticket = sealer.seal(b"session", 0).unwrap();
         assert!(sealer.open(&ticket, 1_000_000_000).is_some());
@@ -542,14 +542,17 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_how_long_a_ticket_may_be_good_for() {
-        let told = |tickets| ticketer(&tickets, "").unwrap().lifetime();
-        assert_eq!(told(Tickets::default()), 3 * 6 * 3600);
+    fn tickets_announce_their_lifetime_to_clients() {
+        let lifetime_of = |tickets| ticketer(&tickets, "").unwrap().lifetime();
+        assert_eq!(lifetime_of(Tickets::default()), 3 * 6 * 3600);
         let rotation = |seconds, keys| Rotation::new(Duration::from_secs(seconds), keys);
-        assert_eq!(told(Tickets::Own(rotation(3600, 2))), 2 * 3600);
+        assert_eq!(lifetime_of(Tickets::Own(rotation(3600, 2))), 2 * 3600);
         let shortest = u32::try_from(TICKET_ROTATION_MIN.as_secs()).unwrap();
-        assert_eq!(told(Tickets::Own(rotation(0, 0))), shortest);
-        assert_eq!(told(Tickets::Own(rotation(1 << 40, 9))), 7 * 24 * 3600);
+        assert_eq!(lifetime_of(Tickets::Own(rotation(0, 0))), shortest);
+        assert_eq!(
+            lifetime_of(Tickets::Own(rotation(1 << 40, 9))),
+            7 * 24 * 3600
+        );
         assert!(!ticketer(&Tickets::Off, "").unwrap().enabled());
     }
 

@@ -134,7 +134,7 @@ impl SharedKeys {
         };
         decode(&text).ok_or_else(|| CertsError::Damaged {
             path: self.storage.path(FILE),
-            what: "these are not session ticket keys; without the file new ones are made"
+            what: "the file does not contain session ticket keys; remove it to create new ones"
                 .to_owned(),
         })
     }

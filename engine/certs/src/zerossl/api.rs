@@ -54,7 +54,7 @@ impl Api<'_> {
         };
         match read {
             // Errors may have any status, including 200.
-            Some(read) if is_refusal(&read) => Err(refused(told(&read))),
+            Some(read) if is_refusal(&read) => Err(refused(reason(&read))),
             Some(read) if status.is_success() => Ok(read),
             Some(_) | None => Err(refused(format!("it responded with status {status}"))),
         }
@@ -76,12 +76,12 @@ fn is_refusal(read: &Value) -> bool {
 }
 
 /// The message of an error.
-fn told(read: &Value) -> String {
+fn reason(read: &Value) -> String {
     let error = &read["error"];
     let kind = error["type"].as_str().unwrap_or("no reason given");
-    let mut told = match error["code"].as_i64() {
-        Some(code) => format!("it refuses with {code}: {kind}"),
-        None => format!("it refuses: {kind}"),
+    let mut reason = match error["code"].as_i64() {
+        Some(code) => format!("it refused with code {code}: {kind}"),
+        None => format!("it refused: {kind}"),
     };
     let is_empty = |details: &Value| {
         details.as_array().is_some_and(Vec::is_empty)
@@ -89,8 +89,8 @@ fn told(read: &Value) -> String {
     };
     if !error["details"].is_null() && !is_empty(&error["details"]) {
         let details = error["details"].to_string();
-        told.push(' ');
-        told.extend(details.chars().take(ZEROSSL_DETAILS_MAX));
+        reason.push(' ');
+        reason.extend(details.chars().take(ZEROSSL_DETAILS_MAX));
     }
-    told
+    reason
 }

@@ -135,16 +135,16 @@ fn a_certificate_comes_by_a_record_that_is_removed_again() {
     });
     let _ = std::fs::remove_file(&said);
     issue(options, "*.a.test").unwrap();
-    let told = std::fs::read_to_string(&said).unwrap();
+    let output = std::fs::read_to_string(&said).unwrap();
     let _ = std::fs::remove_file(&said);
     assert_eq!(
-        told,
+        output,
         "present _AB12.a.test CD.EF.comodoca.com CNAME\ncleanup _AB12.a.test CD.EF.comodoca.com CNAME\n"
     );
 }
 
 #[test]
-fn a_refusal_is_told_and_the_order_cancelled() {
+fn a_refusal_is_reported_and_the_order_cancelled() {
     let fake = Fake::start(whole("a.test", |_| {
         r#"{"success":0,"error":{"code":0,"type":"domain_control_validation_failed",
             "details":{"a.test":{"x":{"error_info":"404 k3y+ LONG"}}}}}"#
@@ -185,7 +185,7 @@ fn an_order_ends_in_time_and_with_any_other_status() {
 }
 
 #[test]
-fn who_cannot_answer_is_told_apart_from_who_refuses() {
+fn an_unreachable_ca_is_distinguished_from_a_refusal() {
     for (status, wanted) in [
         (429, Fault::Busy),
         (503, Fault::Unreachable),
@@ -212,7 +212,7 @@ fn nothing_but_what_belongs_to_the_name_is_shown() {
 }
 
 #[test]
-fn a_wildcard_needs_dns_and_nobody_is_asked_without() {
+fn a_wildcard_without_dns_contacts_no_ca() {
     let fake = Fake::start(|_| (200, "{}".to_owned()));
     let error = issue(options(&fake, 0), "*.a.test").unwrap_err();
     assert!(error.to_string().contains("needs the DNS check"), "{error}");

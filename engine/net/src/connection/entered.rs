@@ -25,7 +25,7 @@ pub(crate) async fn enter<S: Service>(
 ) {
     let binding = slot.binding();
     let mut ends = (remote, stream.local_addr());
-    let (mut told, mut is_plain) = (None, false);
+    let (mut addresses, mut is_plain) = (None, false);
     if let Some(wrapper) = &binding.wrapper {
         let reading = read(&shared.worker, &mut stream, remote, wrapper, &binding);
         // In a separate allocation, freed before the connection is served.
@@ -39,7 +39,7 @@ pub(crate) async fn enter<S: Service>(
                 if let Some((client, destination)) = found.heard.ends {
                     ends = (client, Some(destination));
                 }
-                told = found.heard.told;
+                addresses = found.heard.addresses;
                 is_plain = found.is_plain;
             }
         }
@@ -49,8 +49,8 @@ pub(crate) async fn enter<S: Service>(
         true => Connection::plain(stream, ends, slot, shared, open),
         false => Connection::new(stream, ends, slot, shared, open),
     };
-    if let Some(told) = told {
-        connection.note(told);
+    if let Some(addresses) = addresses {
+        connection.note(addresses);
     }
     connection.run().await;
 }

@@ -27,7 +27,7 @@ use crate::service::{
 use crate::tunnel::{self, Tunnel};
 
 impl<S: Service> Asker for Connection<S> {
-    fn tell(&self, interim: &Interim) {
+    fn send_interim(&self, interim: &Interim) {
         let ahead = &self.link.ahead;
         ahead.push(|out| wire::encode_interim(interim.status, &interim.fields, out));
     }
@@ -264,7 +264,13 @@ impl<S: Service> Connection<S> {
             min_rate: limits.min_rate,
             until: service.write_until(exchange),
         };
-        Sending::new(&self.link, timeouts, limits.keep_alive_told, exchange, body)
+        Sending::new(
+            &self.link,
+            timeouts,
+            limits.keep_alive_announced,
+            exchange,
+            body,
+        )
     }
 
     fn is_body_finished(&self) -> bool {
@@ -387,7 +393,7 @@ mod tests {
     use super::{first_line, head_bytes};
 
     #[test]
-    fn of_what_is_refused_its_line_and_its_length_are_known() {
+    fn refused_requests_have_their_line_and_length_logged() {
         assert_eq!(first_line(b"\r\nGET /\x01 x\r\nA: b"), b"GET /\x01 x");
         assert_eq!(first_line(b""), b"");
         assert_eq!(first_line(&[b'x'; 9000]).len(), 8192);

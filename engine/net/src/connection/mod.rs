@@ -219,8 +219,8 @@ impl<S: Service> Connection<S> {
     }
 
     /// Records the addresses from a PROXY protocol header that is not trusted.
-    pub(crate) fn note(&mut self, told: ProxiedAddresses) {
-        Rc::make_mut(&mut self.info).facts.told = Some(Box::new(told));
+    pub(crate) fn note(&mut self, addresses: ProxiedAddresses) {
+        Rc::make_mut(&mut self.info).facts.proxied = Some(Box::new(addresses));
     }
 
     /// Whether the connection should close after the current request: the process drains, or the listener was removed.

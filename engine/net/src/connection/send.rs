@@ -72,12 +72,12 @@ pub(super) struct Ended {
 }
 
 impl<'a> Sending<'a> {
-    /// Encodes the head and appends a short body. `told` is the timeout for the `Keep-Alive` header in seconds, 0 for
+    /// Encodes the head and appends a short body. `keep_alive_seconds` is the timeout for the `Keep-Alive` header in seconds, 0 for
     /// none. Sets `exchange.close` if the framing requires it.
     pub(super) fn new<C>(
         link: &'a Link,
         timeouts: SendTimeouts,
-        told: u32,
+        keep_alive_seconds: u32,
         exchange: &mut Exchange<C>,
         body: Body,
     ) -> Sending<'a> {
@@ -86,7 +86,7 @@ impl<'a> Sending<'a> {
             sender.encode_head(exchange, BodyFraming::None, ConnectionHeader::Upgrade);
             return sender.bytes(exchange, Source::None, Some(peer));
         }
-        let framing = sender.frame(exchange, &body, told);
+        let framing = sender.frame(exchange, &body, keep_alive_seconds);
         let silent = exchange.req.method == Method::Head || exchange.res.status.is_bodiless();
         match body {
             _ if silent => sender.bytes(exchange, Source::None, None),
@@ -217,7 +217,12 @@ impl<'a> Sender<'a> {
     }
 
     /// Decides the framing and encodes the head.
-    fn frame<C>(&mut self, exchange: &mut Exchange<C>, body: &Body, told: u32) -> BodyFraming {
+    fn frame<C>(
+        &mut self,
+        exchange: &mut Exchange<C>,
+        body: &Body,
+        keep_alive_seconds: u32,
+    ) -> BodyFraming {
         let framing = match body.len(exchange.inline.len()) {
             _ if exchange.res.status.is_bodiless() => BodyFraming::None,
             // For HEAD, an empty body may mean that the handler made none: declare no length.
@@ -229,7 +234,9 @@ impl<'a> Sender<'a> {
         exchange.close |= framing == BodyFraming::UntilClose && exchange.req.method != Method::Head;
         let connection = match (exchange.close, exchange.req.version) {
             (true, _) => ConnectionHeader::Close,
-            (false, _) if told > 0 => ConnectionHeader::KeepAliveFor(told),
+            (false, _) if keep_alive_seconds > 0 => {
+                ConnectionHeader::KeepAliveFor(keep_alive_seconds)
+            }
             (false, Version::Http10) => ConnectionHeader::KeepAlive,
             (false, Version::Http11 | Version::Http2 | Version::Http3) => ConnectionHeader::None,
         };
@@ -446,7 +453,7 @@ impl<'a> Sender<'a> {
         let mut expected = stream.len();
         loop {
             let step = poll_fn(|cx| self.poll_stream(cx, stream, chunked, expected)).await;
-            match self.told(step).await? {
+            match self.keep_alive_seconds(step).await? {
                 Streamed::Pause => {
                     let mut done = 0;
                     poll_fn(|cx| self.poll_flush_beside(cx, stream, &mut done)).await?;
@@ -461,7 +468,7 @@ impl<'a> Sender<'a> {
                 Streamed::Small(count) => self.note_content(count, &mut expected)?,
                 Streamed::End => {
                     if expected.is_some_and(|left| left > 0) {
-                        self.told(Err(shrunk())).await?;
+                        self.keep_alive_seconds(Err(shrunk())).await?;
                     }
                     if chunked {
                         let trailers = stream.trailers().unwrap_or_default();
@@ -475,7 +482,10 @@ impl<'a> Sender<'a> {
 
     /// If the stream fails, sends what came before: a connection closed without any response would make the client
     /// retry as if the request had not been processed (RFC 9110, section 9.2.2), and the status would be lost.
-    async fn told(&mut self, step: Result<Streamed, Failure>) -> Result<Streamed, Failure> {
+    async fn keep_alive_seconds(
+        &mut self,
+        step: Result<Streamed, Failure>,
+    ) -> Result<Streamed, Failure> {
         if step.is_err() && !self.out.is_empty() {
             let _ = self.flush().await;
         }

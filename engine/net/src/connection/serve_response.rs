@@ -17,7 +17,7 @@ use crate::worker::Worker;
 /// The recipient of a response: an HTTP/1 connection or an HTTP/2 stream.
 pub(super) trait Asker {
     /// Sends an interim response.
-    fn tell(&self, interim: &Interim);
+    fn send_interim(&self, interim: &Interim);
 
     /// Polled whenever the service is pending: ready once the client no longer waits for the response.
     fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<Failure>;
@@ -88,7 +88,7 @@ fn poll_step<T>(
     asker: &impl Asker,
 ) -> Poll<Result<Option<T>, Failure>> {
     let (polled, left) = worker.interims.during(|| guarded(|| future.poll(cx)));
-    left.iter().for_each(|interim| asker.tell(interim));
+    left.iter().for_each(|interim| asker.send_interim(interim));
     let stays = worker.stays.take();
     match polled {
         // Interim responses not yet sent go before the head of the response.

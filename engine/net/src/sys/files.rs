@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_appended_to_what_is_there_and_its_end_is_told() {
+    fn appending_to_a_file_reports_its_end() {
         let dir = folder("append");
         let path = dir.join("some");
         std::fs::write(&path, "0123456789").unwrap();

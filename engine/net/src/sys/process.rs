@@ -130,7 +130,7 @@ pub fn set_variables(variables: &[(String, String)]) -> io::Result<()> {
     for (name, value) in variables {
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
             return Err(io::Error::other(
-                "a name or value holds what no variable can hold",
+                "a name or value contains bytes that an environment variable cannot hold",
             ));
         }
         // SAFETY: this is the only thread, so nothing else reads or writes the environment.
@@ -189,7 +189,7 @@ pub enum Half {
 #[derive(Debug)]
 pub struct Watch {
     child: libc::pid_t,
-    told: io::PipeReader,
+    reports: io::PipeReader,
 }
 
 /// Reports to the original process that this one is ready.
@@ -200,15 +200,15 @@ pub struct Ready(io::PipeWriter);
 /// its memory and locks without the thread.
 pub fn split() -> io::Result<Half> {
     be_alone()?;
-    let (told, tell) = io::pipe()?;
+    let (reports, report) = io::pipe()?;
     // SAFETY: this is the only thread, so the new process has no half-finished state in memory.
     match unsafe { libc::fork() } {
         0 => {
-            drop(told);
+            drop(reports);
             leave_terminal()?;
-            Ok(Half::Behind(Ready(tell)))
+            Ok(Half::Behind(Ready(report)))
         }
-        child if child > 0 => Ok(Half::Before(Watch { child, told })),
+        child if child > 0 => Ok(Half::Before(Watch { child, reports })),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -216,7 +216,7 @@ pub fn split() -> io::Result<Half> {
 impl Watch {
     /// Waits until the new process is ready or has exited; in the latter case, returns its exit code.
     pub fn wait(mut self) -> io::Result<Result<(), i32>> {
-        if io::Read::read(&mut self.told, &mut [0])? > 0 {
+        if io::Read::read(&mut self.reports, &mut [0])? > 0 {
             return Ok(Ok(()));
         }
         let mut status = 0;
@@ -239,7 +239,7 @@ impl Watch {
 
 impl Ready {
     /// Reports readiness. The original process may be gone, which changes nothing here.
-    pub fn tell(mut self) {
+    pub fn report(mut self) {
         let _ = io::Write::write_all(&mut self.0, &[1]);
     }
 }

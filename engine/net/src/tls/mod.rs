@@ -7,7 +7,7 @@ mod stream;
 
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity,
-    Preparation, Resumes, RustlsAcceptor, ServerTrust, Signatures, TellsName, Versions,
+    Preparation, Resumes, RustlsAcceptor, SendsName, ServerTrust, Signatures, Versions,
     certificates_from_pem, revoked_from_pem, system_certificates,
 };
 pub use session::{Acceptor, Ends, Session, SessionError};

@@ -184,7 +184,7 @@ fn a_hello_in_records_of_one_byte_is_understood() {
 }
 
 #[test]
-fn a_large_answer_leaves_in_full_records_by_one_call() {
+fn a_large_response_is_written_in_full_tls_records_by_one_call() {
     let (acceptor, connector) = pair();
     let (mut client, mut server) = joined(&acceptor, &connector);
     let (head, body) = (vec![b'h'; 200], vec![b'b'; 64 * 1024]);
@@ -239,7 +239,7 @@ fn a_session_trimmed_at_any_point_goes_on() {
 }
 
 #[test]
-fn tickets_wait_for_the_first_answer_in_tls_1_3_only() {
+fn tickets_wait_for_the_first_response_in_tls_1_3_only() {
     for (versions, waits) in [(&version::TLS13, true), (&version::TLS12, false)] {
         let (acceptor, connector) = pair_of(&[versions]);
         let (_client, server) = joined(&acceptor, &connector);
@@ -330,14 +330,14 @@ fn plaintext_before_the_servers_handshake_ends_the_session() {
 }
 
 #[test]
-fn a_certificate_nobody_vouches_for_is_refused_unless_anyone_is_believed() {
+fn an_untrusted_certificate_is_refused_unless_verification_is_off() {
     let (acceptor, _) = pair();
     let (_, stranger) = pair();
     let (mut client, mut server) = (stranger.connect("localhost").unwrap(), acceptor.accept());
     let failed = join(&mut *client, &mut *server, usize::MAX).unwrap_err();
     assert!(failed.to_string().contains("certificate"), "{failed}");
-    let told = input(&mut *server, &output(&mut *client), usize::MAX).unwrap_err();
-    assert!(told.to_string().contains("alert"), "{told}");
+    let error = input(&mut *server, &output(&mut *client), usize::MAX).unwrap_err();
+    assert!(error.to_string().contains("alert"), "{error}");
 
     let options = ConnectorOptions {
         trust: ServerTrust::Anyone,
@@ -536,7 +536,7 @@ fn a_peer_that_does_not_read_stops_the_writer_and_all_arrives_in_the_end() {
 }
 
 #[test]
-fn plain_http_leaves_a_socket_to_answer_on() {
+fn plain_http_leaves_a_socket_to_respond_on() {
     run(async {
         let (acceptor, _) = pair();
         let (mut client, b) = UnixStream::pair().unwrap();
@@ -558,7 +558,7 @@ fn plain_http_leaves_a_socket_to_answer_on() {
 }
 
 #[test]
-fn a_refused_client_is_told_by_an_alert_and_a_silent_end_is_named() {
+fn a_refused_client_gets_an_alert_and_a_silent_close_is_named() {
     run(async {
         let (acceptor, _) = pair();
         let (mut client, b) = UnixStream::pair().unwrap();

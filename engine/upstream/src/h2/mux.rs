@@ -153,7 +153,7 @@ impl Gone {
         match self {
             Gone::Refused => failure(FailureKind::Closed)
                 .with_retry(Retry::Always)
-                .because("it did not look at the request (REFUSED_STREAM)"),
+                .because("it did not process the request (REFUSED_STREAM)"),
             Gone::Reset(code) => {
                 failure(FailureKind::Closed).because(format!("it reset the stream ({code})"))
             }

@@ -70,7 +70,7 @@ pub(crate) async fn obtain(
     let waited = within(worker, limit, find(worker, endpoint, &shelf, since));
     waited.await.unwrap_or_else(|| {
         let failure = Failure::new(Side::Upstream, FailureKind::Limit).with_retry(Retry::Always);
-        Err(failure.because("no connection has had room in time"))
+        Err(failure.because("timed out waiting for a free stream"))
     })
 }
 

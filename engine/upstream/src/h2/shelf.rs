@@ -40,11 +40,11 @@ pub struct Shelf<C> {
     /// Whether the upstream chose HTTP/1.1 at the last dial: then calls do not wait for connections of others.
     http1: Cell<bool>,
     failures: Cell<u64>,
-    last_failure: RefCell<Option<Told>>,
+    last_failure: RefCell<Option<LastFailure>>,
 }
 
 /// A failure to connect, for the calls that waited for the connection.
-struct Told {
+struct LastFailure {
     kind: FailureKind,
     text: String,
 }
@@ -149,7 +149,7 @@ impl<C: Shared> Shelf<C> {
         let before = self.failures.get();
         self.changed().await;
         match &*self.last_failure.borrow() {
-            Some(told) if self.failures.get() != before => Err(told.failure()),
+            Some(last) if self.failures.get() != before => Err(last.failure()),
             Some(_) | None => Ok(()),
         }
     }
@@ -170,7 +170,7 @@ impl<C: Shared> Shelf<C> {
 
     /// Records that a connection could not be established.
     pub(super) fn note_failure(&self, failure: &Failure) {
-        *self.last_failure.borrow_mut() = Some(Told {
+        *self.last_failure.borrow_mut() = Some(LastFailure {
             kind: failure.kind,
             text: match &failure.source {
                 Some(source) => source.to_string(),
@@ -197,7 +197,7 @@ impl<C: Shared> Shelf<C> {
     }
 }
 
-impl Told {
+impl LastFailure {
     fn failure(&self) -> Failure {
         Failure::new(sluice_net::failure::Side::Upstream, self.kind)
             .with_retry(Retry::Always)

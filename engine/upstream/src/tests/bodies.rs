@@ -87,7 +87,7 @@ fn every_framing_gives_the_same_body() {
 }
 
 #[test]
-fn answers_without_content_leave_the_connection_usable() {
+fn responses_without_a_body_leave_the_connection_usable() {
     for (method, response) in [
         (
             Method::Head,

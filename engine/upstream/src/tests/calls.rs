@@ -9,7 +9,7 @@ fn failing(response: &'static str) -> Failure {
 }
 
 #[test]
-fn garbage_instead_of_an_answer_is_a_protocol_error() {
+fn garbage_instead_of_a_response_is_a_protocol_error() {
     for garbage in [
         "garbage\r\n\r\n",
         "220 mail.example ESMTP\r\n",
@@ -46,7 +46,7 @@ fn an_endless_head_is_given_up_at_the_limit() {
 }
 
 #[test]
-fn interim_answers_are_taken_up_to_the_limit() {
+fn interim_responses_are_accepted_up_to_the_limit() {
     const FEW: &str = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
         HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
     let fake = Fake::responding(FEW);
@@ -90,7 +90,7 @@ fn a_head_in_single_bytes_is_read_like_one_in_one_piece() {
 }
 
 #[test]
-fn silence_ends_after_the_answer_timeout() {
+fn silence_ends_after_the_response_timeout() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         read_head(&mut socket);
@@ -169,7 +169,7 @@ impl BodyStream for Never {
 }
 
 #[test]
-fn nobody_listening_may_always_be_retried() {
+fn a_refused_connection_may_always_be_retried() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);

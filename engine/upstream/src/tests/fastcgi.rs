@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use sluice_wire::fastcgi::{Params, WhenDone, encode_begin};
 
 use super::*;
-use crate::limits::{KEPT_BRIEFLY, PATIENCE};
+use crate::limits::{END_RECORD_TIMEOUT, KEPT_BRIEFLY};
 use sluice_net::failure::{FailureKind, Retry};
 
 const STDOUT: u8 = 6;
@@ -99,7 +99,7 @@ fn outcome(fake: Fake) -> Result<Got, Failure> {
 }
 
 #[test]
-fn an_answer_is_read_out_of_its_records() {
+fn a_response_is_read_from_its_records() {
     let bytes = [
         record(STDOUT, b"Status: 404 X\r\nA"),
         record(STDERR, b"notice"),
@@ -116,7 +116,7 @@ fn an_answer_is_read_out_of_its_records() {
 
 /// With the time from before the wait, an application that responds at once would seem to be overloaded.
 #[test]
-fn patience_begins_when_the_wait_does() {
+fn the_end_timer_starts_with_the_wait() {
     let fake = sending(Vec::new());
     let (worker, endpoint) = (Worker::new(0, 1), fake.endpoint_with(options()));
     let before = worker.clock.coarse();
@@ -133,20 +133,22 @@ fn patience_begins_when_the_wait_does() {
         let mut records = super::super::fastcgi::Records::new(Default::default());
         let mut cx = Context::from_waker(std::task::Waker::noop());
         records.wait(&mut cx, &worker, &link);
-        worker.timers.sweep(before + PATIENCE);
+        worker.timers.sweep(before + END_RECORD_TIMEOUT);
         records.wait(&mut cx, &worker, &link);
         assert!(
-            !endpoint.is_crowded(before),
+            !endpoint.is_at_capacity(before),
             "it has not waited for so long"
         );
-        worker.timers.sweep(worker.clock.coarse() + PATIENCE);
+        worker
+            .timers
+            .sweep(worker.clock.coarse() + END_RECORD_TIMEOUT);
         records.wait(&mut cx, &worker, &link);
-        assert!(endpoint.is_crowded(worker.clock.coarse()), "now it has");
+        assert!(endpoint.is_at_capacity(worker.clock.coarse()), "now it has");
     });
 }
 
 #[test]
-fn an_answer_may_come_byte_by_byte() {
+fn a_response_may_arrive_byte_by_byte() {
     let bytes = [
         record(STDOUT, b"A: b\n\n"),
         record(STDOUT, b"hello"),
@@ -166,7 +168,7 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
-fn large_answers_come_as_they_were_sent() {
+fn large_responses_arrive_unchanged() {
     let part: Vec<u8> = (0..60_000_u32).map(|at| (at % 251) as u8).collect();
     let mut bytes = record(STDOUT, b"Content-Length: 600000\r\n\r\n");
     for _ in 0..10 {
@@ -207,7 +209,7 @@ fn bodies_of_requests_are_sent_in_records() {
 }
 
 #[test]
-fn what_is_no_whole_answer_fails() {
+fn an_incomplete_response_fails() {
     let cut_off = response("Status: 200\r\n\r\nbody");
     let cases: [(Vec<u8>, FailureKind); 10] = [
         (b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), FailureKind::Protocol),
@@ -229,7 +231,7 @@ fn what_is_no_whole_answer_fails() {
 }
 
 #[test]
-fn a_length_that_was_told_has_to_be_kept() {
+fn a_body_shorter_than_its_content_length_is_an_error() {
     let short = response("Content-Length: 9\r\n\r\nbody");
     assert_eq!(
         outcome(sending(short)).err().unwrap().kind,
@@ -244,7 +246,7 @@ fn a_length_that_was_told_has_to_be_kept() {
 }
 
 #[test]
-fn answers_without_content_have_none() {
+fn responses_without_a_body_have_none() {
     for (method, content) in [
         (Method::Head, "Content-Length: 9\r\n\r\n"),
         (Method::Head, "A: b\r\n\r\nbody"),
@@ -295,8 +297,8 @@ fn connections_are_kept_for_a_moment_only() {
 
 /// An application whose content is complete before its responses are: it sends the rest on request.
 fn ending_late() -> (Fake, Sender<Vec<u8>>, Receiver<()>) {
-    let ((late, told), (sender, sent)) = (channel::<Vec<u8>>(), channel());
-    let state = Mutex::new((told, sender));
+    let ((late, received), (sender, sent)) = (channel::<Vec<u8>>(), channel());
+    let state = Mutex::new((received, sender));
     let fake = Fake::new(move |mut socket| {
         while read_request(&mut socket).is_some() {
             let content = record(STDOUT, b"Content-Length: 2\r\n\r\nok");
@@ -311,7 +313,7 @@ fn ending_late() -> (Fake, Sender<Vec<u8>>, Receiver<()>) {
 }
 
 #[test]
-fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() {
+fn a_response_ending_after_its_body_leaves_the_connection_reusable() {
     let (fake, late, sent) = ending_late();
     let whole = [record(STDOUT, b""), record(STDERR, b"bye"), end(0)].concat();
     let stray = [record(STDOUT, b"!"), end(0)].concat();
@@ -338,7 +340,7 @@ fn an_answer_that_ends_after_its_content_leaves_a_connection_that_can_be_used() 
 }
 
 #[test]
-fn an_answer_that_does_not_end_has_its_connection_for_itself() {
+fn an_unfinished_response_keeps_its_connection_to_itself() {
     let (fake, late, sent) = ending_late();
     on_worker(|worker| async move {
         let endpoint = fake.endpoint_with(options_of(Duration::from_secs(60)));
@@ -396,7 +398,7 @@ fn a_kept_connection_does_not_lock_others_out() {
 }
 
 #[test]
-fn complaints_are_told_once_with_the_status() {
+fn stderr_records_are_reported_once_with_the_status() {
     let bytes = [
         record(STDERR, b"PHP Warning"),
         record(STDOUT, b"Status: 500\r\n\r\nbody"),
@@ -404,12 +406,12 @@ fn complaints_are_told_once_with_the_status() {
         end(0),
     ];
     let fake = sending(bytes.concat());
-    let told = on_worker(|worker| async move {
+    let received = on_worker(|worker| async move {
         let endpoint = fake.endpoint_with(options());
         let link = obtain(&worker, &endpoint, Wanted::Any, b"").await.unwrap();
         let mut call = Call::new(link, request(RequestBody::None), None);
-        let told = Rc::new(std::cell::RefCell::new(Vec::new()));
-        let notes = told.clone();
+        let received = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let notes = received.clone();
         call.listen(Box::new(move |stderr, status| {
             let text = String::from_utf8(stderr.text.clone()).unwrap();
             notes.borrow_mut().push((text, status.map(|s| s.code())));
@@ -417,9 +419,9 @@ fn complaints_are_told_once_with_the_status() {
         let response = call.response(&worker, &Method::Get).await.ok().unwrap();
         let mut inline = Vec::new();
         drop(call.into_body(&worker, response.framing, &mut inline));
-        told.take()
+        received.take()
     });
-    assert_eq!(told, [("PHP Warning: x".to_owned(), Some(500))]);
+    assert_eq!(received, [("PHP Warning: x".to_owned(), Some(500))]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_connection_closed_while_unused_is_passed_over() {
 }
 
 #[test]
-fn bytes_nobody_asked_for_make_an_unused_connection_unusable() {
+fn unexpected_bytes_make_an_idle_connection_unusable() {
     let fake = Fake::new(|mut socket| {
         while read_head(&mut socket).is_some() {
             socket.write_all(HI.as_bytes()).unwrap();

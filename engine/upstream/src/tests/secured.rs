@@ -89,7 +89,7 @@ fn requests_go_over_one_verified_connection() {
 }
 
 #[test]
-fn an_upstream_that_nobody_vouches_for_is_not_spoken_to() {
+fn an_untrusted_upstream_gets_no_request() {
     let (fake, _) = secured(|mut socket| assert!(read_head(&mut socket).is_none()));
     let (_, other) = secured(|_| {});
     on_worker(|worker| async move {
@@ -108,7 +108,7 @@ fn an_upstream_that_nobody_vouches_for_is_not_spoken_to() {
 
 /// Attack row 13: data before the handshake is not accepted as a response.
 #[test]
-fn plain_bytes_before_the_handshake_are_no_answer() {
+fn plain_bytes_before_the_handshake_are_not_a_response() {
     let fake = Fake::new(|mut socket| {
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged");
         let _ = socket.read(&mut [0; 1024]);

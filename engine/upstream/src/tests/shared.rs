@@ -183,7 +183,7 @@ impl<S: Read + Write> Frames<S> {
 }
 
 /// An upstream that responds to each request with its path.
-fn telling_paths(socket: impl Read + Write) {
+fn echo_paths(socket: impl Read + Write) {
     let mut frames = Frames::begin(socket, &[]);
     while let Some((id, fields, _)) = frames.request() {
         let path = fields.iter().find(|(name, _)| name == ":path").unwrap();
@@ -300,13 +300,13 @@ async fn gets(worker: &Rc<Worker>, endpoint: &Arc<Endpoint>, count: usize) -> Ve
 
 #[test]
 fn many_requests_share_one_connection() {
-    let fake = Fake::new(telling_paths);
+    let fake = Fake::new(echo_paths);
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         for _ in 0..3 {
-            let told = gets(&worker, &endpoint, 100).await;
+            let received = gets(&worker, &endpoint, 100).await;
             let expected: Vec<String> = (0..100).map(|number| format!("/{number}")).collect();
-            assert_eq!(told, expected);
+            assert_eq!(received, expected);
         }
         assert_eq!((fake.accepted(), Pool::of(&worker).shared()), (1, 1));
     });
@@ -314,7 +314,7 @@ fn many_requests_share_one_connection() {
 
 /// Responses are never mixed up, in whatever order the upstream sends them.
 #[test]
-fn answers_come_in_any_order_and_in_turns() {
+fn responses_arrive_in_any_order_and_interleaved() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let ids: Vec<u32> = (0..5).map(|_| frames.request().unwrap().0).collect();
@@ -372,7 +372,7 @@ fn a_further_connection_is_made_when_one_is_full() {
 
 /// The stream's window bounds its unread data, and the connection's window that of all streams together.
 #[test]
-fn an_answer_that_nobody_reads_stops_at_its_window() {
+fn an_unread_response_stops_at_its_window() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
@@ -447,7 +447,7 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
 }
 
 #[test]
-fn bodies_trailers_and_interim_answers_pass_both_ways() {
+fn bodies_trailers_and_interim_responses_pass_both_ways() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
@@ -524,7 +524,7 @@ fn a_body_waits_until_it_is_wanted() {
 
 /// RFC 9113, section 8.7.
 #[test]
-fn what_the_upstream_did_not_look_at_may_always_be_sent_again() {
+fn unprocessed_requests_may_always_be_resent() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let mut streams = 0;
@@ -561,7 +561,7 @@ fn what_the_upstream_did_not_look_at_may_always_be_sent_again() {
 }
 
 #[test]
-fn a_goodbye_lets_the_answers_under_way_end() {
+fn goaway_lets_responses_in_flight_finish() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
@@ -580,7 +580,7 @@ fn a_goodbye_lets_the_answers_under_way_end() {
 }
 
 #[test]
-fn the_end_of_a_connection_ends_each_answer_rightly() {
+fn the_end_of_a_connection_ends_each_response_correctly() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (first, _, _) = frames.request().unwrap();
@@ -694,16 +694,16 @@ fn silence_ends_a_call_and_its_connection_gets_no_more() {
 }
 
 #[test]
-fn a_quiet_connection_is_ended_with_a_goodbye() {
-    let (told, heard) = std::sync::mpsc::channel();
-    let told = Mutex::new(told);
+fn an_idle_connection_ends_with_goaway() {
+    let (received, heard) = std::sync::mpsc::channel();
+    let received = Mutex::new(received);
     let fake = Fake::new(move |socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
         frames.response(id, "");
         let last = frames.next().unwrap();
         assert!(frames.next().is_none());
-        told.lock().unwrap().send(last.kind).unwrap();
+        received.lock().unwrap().send(last.kind).unwrap();
     });
     on_worker(|worker| async move {
         let keep_alive = KeepAlive::Keep {
@@ -726,8 +726,8 @@ fn a_quiet_connection_is_ended_with_a_goodbye() {
 }
 
 #[test]
-fn without_keep_alive_each_call_has_a_connection_of_its_own() {
-    let fake = Fake::new(telling_paths);
+fn without_keep_alive_each_call_opens_a_connection() {
+    let fake = Fake::new(echo_paths);
     on_worker(|worker| async move {
         let keep_alive = KeepAlive::Off;
         let endpoint = prior_with(
@@ -750,7 +750,7 @@ fn without_keep_alive_each_call_has_a_connection_of_its_own() {
 /// Health checks, which are repeated for ever, must not leave connections behind.
 #[test]
 fn a_connection_of_ones_own_is_closed_after_its_call() {
-    let fake = Fake::new(telling_paths);
+    let fake = Fake::new(echo_paths);
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         for count in 1..4 {
@@ -764,7 +764,7 @@ fn a_connection_of_ones_own_is_closed_after_its_call() {
 }
 
 #[test]
-fn no_more_unused_connections_are_kept_than_wanted() {
+fn no_more_idle_connections_are_kept_than_configured() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[(3, 1)]);
         while let Some((id, _, _)) = frames.request() {
@@ -850,14 +850,14 @@ fn connections_are_limited_and_calls_wait_for_room() {
                 ..Options::default()
             },
         );
-        let told = gets(&worker, &endpoint, 20).await;
-        assert!(told.iter().all(|body| body == "one by one"));
+        let received = gets(&worker, &endpoint, 20).await;
+        assert!(received.iter().all(|body| body == "one by one"));
         assert_eq!(fake.accepted(), 1);
     });
 }
 
 #[test]
-fn the_failure_of_one_dial_is_told_to_all_who_waited_for_it() {
+fn the_failure_of_one_dial_fails_all_requests_waiting_for_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -945,7 +945,7 @@ fn hostile_upstreams_are_a_protocol_error_and_nothing_more() {
 }
 
 #[test]
-fn what_is_no_http2_is_refused() {
+fn non_http2_is_refused() {
     for (bytes, kind) in [
         (
             &b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"[..],
@@ -1017,8 +1017,8 @@ fn the_handshake_chooses_the_version() {
             }
         }
         match socket.conn.alpn_protocol() {
-            Some(b"h2") => telling_paths(socket),
-            _ => telling_heads(socket),
+            Some(b"h2") => echo_paths(socket),
+            _ => echo_heads(socket),
         }
     });
     on_worker(|worker| async move {
@@ -1032,11 +1032,11 @@ fn the_handshake_chooses_the_version() {
         assert_eq!(new.accepted(), 2);
     });
     for offer in [&[b"http/1.1".as_slice()][..], &[]] {
-        let (old, trust) = secured_offering(offer, telling_heads);
+        let (old, trust) = secured_offering(offer, echo_heads);
         on_worker(|worker| async move {
             let endpoint = negotiated(&old, trust);
-            let told = gets(&worker, &endpoint, 5).await;
-            assert!(told[3].starts_with("GET /3 HTTP/1.1\r\n"));
+            let received = gets(&worker, &endpoint, 5).await;
+            assert!(received[3].starts_with("GET /3 HTTP/1.1\r\n"));
             let accepted = old.accepted();
             for _ in 0..3 {
                 settle().await;
@@ -1048,7 +1048,7 @@ fn the_handshake_chooses_the_version() {
 }
 
 /// Responds to each HTTP/1.1 request with its head.
-fn telling_heads(mut socket: impl Read + Write) {
+fn echo_heads(mut socket: impl Read + Write) {
     while let Some(head) = read_head(&mut socket) {
         let length = head.len();
         write!(

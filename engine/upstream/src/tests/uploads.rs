@@ -63,7 +63,7 @@ fn a_body_of_known_length_is_sent_as_it_is() {
 }
 
 #[test]
-fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
+fn an_early_response_is_used_and_its_connection_is_not_reused() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         socket
@@ -87,7 +87,7 @@ fn an_early_answer_is_taken_and_the_connection_is_not_used_again() {
 }
 
 #[test]
-fn an_early_answer_before_a_reset_is_still_taken() {
+fn an_early_response_before_a_reset_is_still_used() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
         socket
@@ -216,7 +216,7 @@ fn a_body_waits_for_100_continue_but_not_for_ever() {
 }
 
 #[test]
-fn what_can_still_be_sent_comes_back_from_a_failed_call() {
+fn a_replayable_body_comes_back_from_a_failed_call() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
     });

@@ -159,9 +159,9 @@ fn said(fields: &Fields, rules: &Rules) -> ResponseDirectives {
 /// Age of a response in seconds when it was received (RFC 9111, section 4.2.3). The response delay counts as 0, because
 /// caches keep time in seconds.
 fn age(given: Given<'_>) -> u32 {
-    let told = given.fields.first(FieldId::Age).and_then(delta_seconds);
+    let given_age = given.fields.first(FieldId::Age).and_then(delta_seconds);
     let apparent = date(given, FieldId::Date).map_or(0, |date| seconds_between(date, given.at));
-    told.unwrap_or(0).max(apparent)
+    given_age.unwrap_or(0).max(apparent)
 }
 
 /// RFC 9111, section 5.3: an invalid date is treated as one in the past.

@@ -40,7 +40,7 @@ fn http_date(seconds: u64) -> String {
 }
 
 #[test]
-fn an_answer_says_how_long_it_is_fresh() {
+fn a_response_declares_its_freshness() {
     let none = Rules::default();
     for (response, expected) in [
         ("Cache-Control: max-age=60", Ok(60)),
@@ -90,7 +90,7 @@ fn an_answer_says_how_long_it_is_fresh() {
 }
 
 #[test]
-fn expires_counts_from_the_date_of_the_answer() {
+fn expires_is_relative_to_the_date_of_the_response() {
     let response = |date: i64, expires: u64| {
         let date = NOW.checked_add_signed(date).unwrap();
         format!(
@@ -134,7 +134,7 @@ fn a_configuration_fills_in_and_overrides() {
 }
 
 #[test]
-fn answers_for_whoever_showed_credentials_say_that_they_are_for_all() {
+fn responses_to_authorized_requests_are_stored_only_if_public() {
     let asked = "Authorization: Basic eDp5";
     let none = Rules::default();
     let refused = Err(Refused::Credentials);
@@ -173,7 +173,7 @@ fn requests_can_forbid_it_and_parts_are_not_stored() {
 }
 
 #[test]
-fn stale_answers_may_be_used_where_they_say_so() {
+fn stale_responses_may_be_used_if_they_allow_it() {
     let lifetime = |response: &str| {
         let response = format!("Cache-Control: max-age=10, {response}");
         stored("", &response, Rules::default()).unwrap()
@@ -201,7 +201,7 @@ fn stale_answers_may_be_used_where_they_say_so() {
 }
 
 #[test]
-fn variants_are_told_apart_by_the_named_fields() {
+fn variants_are_distinguished_by_the_headers_that_vary_names() {
     let names = match vary(&fields("Vary: Accept-Encoding , X-B\nVary: x-b")) {
         Vary::Names(names) => names,
         other => panic!("{other:?}"),
@@ -238,7 +238,7 @@ fn variants_are_told_apart_by_the_named_fields() {
 }
 
 #[test]
-fn an_answer_to_a_validation_updates_what_is_stored() {
+fn a_304_response_updates_the_cached_response() {
     let mut stored = fields(
         "Content-Type: text/plain\nContent-Length: 4\nEtag: \"a\"\nX-A: 1\nX-A: 2\nX-B: kept\nCache-Control: max-age=1",
     );

@@ -1,6 +1,7 @@
 //! Routes and their handlers. A handler may have routes of its own, so the large ones are modules in here: the reverse
 //! proxy, the cache, and those of nginx.
 
+mod body_buffers;
 pub mod cache;
 pub mod nginx;
 pub mod proxy;
@@ -14,14 +15,16 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::dialect::Dialect;
 use crate::matcher::{MatcherSet, ResponseMatcher};
 use crate::object::{RawModule, objects, tagged};
 use crate::route_origin::RouteOrigin;
 use crate::value::{Duration, WeakString};
+use crate::walk::walk_fields;
 use cache::Cache;
 use nginx::{
-    AccessLines, AccessRules, Addition, AnswerRate, Charset, ConnectionLimits, Expires, Gunzip,
-    Gzip, Mirror, Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, Slice, Ssi,
+    AccessLines, AccessRules, Addition, Charset, ConnectionLimits, Expires, Gunzip, Gzip, Mirror,
+    Nginx, NginxFiles, OwnContent, PassByVariable, Ranges, RealIp, ResponseRate, Slice, Ssi,
     Substitutions, Trailers, TryFiles, UserId,
 };
 use proxy::ReverseProxy;
@@ -101,7 +104,7 @@ tagged! {
         /// `Range` requests for responses that other handlers may change. sluice's own module.
         NginxRanges(Ranges) = "nginx_ranges",
         /// Limits the rate at which responses are sent, as nginx does. sluice's own module.
-        NginxRate(AnswerRate) = "nginx_limit_rate",
+        NginxRate(ResponseRate) = "nginx_limit_rate",
         /// Determines the client address behind trusted proxies, as nginx does. sluice's own module.
         NginxRealIp(RealIp) = "nginx_realip",
         /// The `Expires` header, as in nginx. sluice's own module.
@@ -198,10 +201,10 @@ objects! {
         pub log_key: bool,
         /// The status of refusals, 429 when zero. Our own word.
         pub status: u16,
-        /// Counts as nginx does: not where a key is empty, and a request once, wherever it is sent within the server. Our own
-        /// word.
+        /// In nginx's dialect a request with an empty key is not counted, and any other is counted once, wherever it is sent
+        /// within the server. sluice's own setting.
         #[serde(rename = "as_nginx")]
-        pub nginx: bool,
+        pub dialect: Dialect,
         /// Refuses nobody and holds nobody back. Our own word.
         pub dry_run: bool,
         /// The level at which rejections are logged, `debug` when empty. sluice's own setting.
@@ -687,6 +690,11 @@ tagged! {
         /// Argon2id.
         Argon2id(Argon2id) = "argon2id",
     }
+}
+
+walk_fields! {
+    Account { username, password }
+    Tracing { span, span_attributes }
 }
 
 /// One account.

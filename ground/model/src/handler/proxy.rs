@@ -5,7 +5,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::nginx::Redirects;
+pub use super::body_buffers::BodyBuffers;
+use super::nginx::NginxProxy;
 use super::{FieldValues, Headers, ResponseHandler, Rewrite};
 use crate::matcher::MatcherSet;
 use crate::object::{RawModule, objects, tagged};
@@ -54,125 +55,10 @@ objects! {
         pub verbose_logs: bool,
         /// Combines identical concurrent requests into one upstream request. sluice's own setting.
         pub coalesce: bool,
-        /// Proxies as nginx does, if present. sluice's own setting.
+        /// The settings of another dialect than Caddy's, which then decides how requests are proxied. sluice's own
+        /// setting.
         #[serde(rename = "as_nginx")]
-        pub nginx: Option<NginxProxy>,
-    }
-
-    /// How nginx proxies requests: it adds no headers of its own and sends the upstream's name as the host.
-    pub struct NginxProxy {
-        /// The `Host` header, with placeholders.
-        pub host: String,
-        /// What replaces the first bytes of the request target; the target is forwarded as received when absent.
-        pub target: Option<Target>,
-        /// Whether a client may upgrade to another protocol.
-        pub upgrade: bool,
-        /// Response headers that are not forwarded to the client.
-        pub hide: Vec<String>,
-        /// Response statuses that are handled as errors of this server.
-        pub intercept: Vec<u16>,
-        /// Changes to `Location` headers of the upstream; the first match applies.
-        pub redirects: Vec<LocationChange>,
-        /// How this server refers to itself in `Location` headers.
-        pub naming: Redirects,
-        /// When the request is retried with the next server: `error`, `timeout`, `invalid_header`, a status such as
-        /// `http_502`, `non_idempotent`. Never when empty.
-        pub next_upstream: Vec<String>,
-        /// Maximum number of servers to try; all of them when zero.
-        pub next_upstream_tries: i64,
-        /// How long further servers may be tried; no limit when zero.
-        pub next_upstream_timeout: Duration,
-        /// The method of the upstream request, with placeholders; the client's when empty.
-        pub method: String,
-        /// What is sent instead of the request body, with placeholders.
-        pub body: Option<String>,
-        /// Continues the upstream request after the client has disconnected, until the response begins.
-        pub ignore_client_abort: bool,
-        /// Does not forward the request headers.
-        pub drop_fields: bool,
-        /// Does not forward the request body.
-        pub drop_body: bool,
-        /// Uses HTTP/1.0: a request has a `Content-Length`.
-        pub http10: bool,
-        /// Sends `TE: trailers`, as gRPC requires.
-        pub trailers: bool,
-        /// Forwards 103 (Early Hints) responses if one of these is neither empty nor `0`, with placeholders; never when
-        /// there are none.
-        pub early_hints: Vec<String>,
-        /// Response headers without effect: `X-Accel-Redirect`, `X-Accel-Limit-Rate`.
-        pub ignore: Vec<String>,
-        /// Changes to the `Domain` attribute of cookies; the first match applies.
-        pub cookie_domains: Vec<LocationChange>,
-        /// Changes to the `Path` attribute of cookies; the first match applies.
-        pub cookie_paths: Vec<LocationChange>,
-        /// Flags to set or remove in cookies; the first match applies.
-        pub cookie_flags: Vec<CookieFlags>,
-        /// Bytes per second at which a response is read, in nginx's notation, with placeholders; `0` for no limit.
-        pub limit_rate: String,
-        /// Supports `Range` requests whether or not the upstream does.
-        pub force_ranges: bool,
-        /// Stores responses as files (`proxy_store`).
-        pub keep: Option<KeepFile>,
-        /// Buffering of request bodies until they are complete.
-        pub request_buffers: BodyBuffers,
-        /// Buffering of responses for clients that are slower than the upstream.
-        pub response_buffers: BodyBuffers,
-    }
-
-    /// Buffering of bodies, in memory and then in a temporary file.
-    pub struct BodyBuffers {
-        /// Disables buffering.
-        pub off: bool,
-        /// Bytes in memory; the default when zero.
-        pub memory: u64,
-        /// Bytes per write to the file; the default when zero.
-        pub write: u64,
-        /// Maximum bytes in the file; the default when absent, no file when zero.
-        pub file_max: Option<u64>,
-        /// The directory of the file; the system's temporary directory when empty.
-        pub folder: String,
-        /// Where it was written in the source; not part of the JSON.
-        #[serde(skip)]
-        pub origin: RouteOrigin,
-    }
-
-    /// Stores responses as files.
-    pub struct KeepFile {
-        /// The path of the file, with placeholders.
-        pub path: String,
-        /// The permission bits of the file.
-        pub mode: u32,
-    }
-
-    /// Flags to set or remove in a cookie.
-    pub struct CookieFlags {
-        /// Its name, with placeholders.
-        pub name: String,
-        /// The pattern that its name matches, where `name` is empty.
-        pub pattern: String,
-        /// The flags: `secure`, `nosecure`, `httponly`, `nohttponly`, `samesite=strict`, `samesite=lax`,
-        /// `samesite=none`, `nosamesite`.
-        pub flags: Vec<String>,
-    }
-
-    /// What stands in a target in place of its beginning.
-    pub struct Target {
-        /// The new beginning, with placeholders.
-        pub path: String,
-        /// How many bytes of the path it replaces.
-        pub cut: u32,
-        /// It is all of the target, query included; where it is empty the target stays as it is.
-        pub whole: bool,
-    }
-
-    /// A redirect of the upstream that is changed.
-    pub struct LocationChange {
-        /// What it begins with, with placeholders.
-        pub from: String,
-        /// The pattern that it matches, where `from` is empty.
-        pub pattern: String,
-        /// What stands there instead, with placeholders.
-        pub to: String,
+        pub dialect: Option<NginxProxy>,
     }
 
     /// One upstream.
@@ -248,8 +134,8 @@ objects! {
         pub fallback: Option<Box<SelectionPolicy>>,
     }
 
-    /// As in a group of servers of an nginx.conf. Our own.
-    pub struct NginxGroup {
+    /// A group of servers that handlers share. sluice's own policy, with the methods of nginx's `upstream` blocks.
+    pub struct UpstreamGroup {
         /// The name of the group: handlers of one name share what is known of its servers.
         pub name: String,
         /// How it chooses: `round_robin`, `least_conn`, `ip_hash`, `hash`, `consistent_hash`, `random`, `random_two`; `least_time_header`
@@ -258,7 +144,7 @@ objects! {
         /// What is hashed, with placeholders.
         pub key: String,
         /// What each of the upstreams is in it.
-        pub servers: Vec<NginxServer>,
+        pub servers: Vec<GroupServer>,
         /// Session affinity.
         pub sticky: Option<Sticky>,
         /// The DNS servers that resolve the names of servers with `resolve`; the system's when absent.
@@ -308,7 +194,7 @@ objects! {
     }
 
     /// An upstream as a server of a group.
-    pub struct NginxServer {
+    pub struct GroupServer {
         /// Its address as the group writes it, from which its place on the ring follows.
         pub name: String,
         /// Its share beside the others.
@@ -696,8 +582,8 @@ tagged! {
         Header(HeaderHash) = "header",
         /// By a cookie.
         Cookie(CookieHash) = "cookie",
-        /// As in a group of servers of an nginx.conf. Our own.
-        Nginx(Box<NginxGroup>) = "nginx",
+        /// A group of servers that handlers share. sluice's own policy.
+        Group(Box<UpstreamGroup>) = "nginx",
     }
 }
 

@@ -231,7 +231,7 @@ fn who_is_left_out_comes_after_who_stands_by_and_is_no_busier_than_allowed() {
 }
 
 #[test]
-fn some_failures_are_forgiven_and_none_count_where_none_are_wanted() {
+fn max_fails_allows_some_failures_and_0_ignores_all() {
     let mut list = servers(&EQUAL);
     list[0].max_fails = 3;
     list[1].max_fails = 0;
@@ -251,7 +251,7 @@ fn some_failures_are_forgiven_and_none_count_where_none_are_wanted() {
 }
 
 #[test]
-fn who_stands_by_comes_last() {
+fn backup_upstreams_come_last() {
     let mut list = servers(&EQUAL);
     list[2].is_backup = true;
     list[3].is_backup = true;
@@ -315,7 +315,7 @@ fn chance_goes_by_weight() {
 }
 
 #[test]
-fn nobody_is_chosen_where_nobody_can_be() {
+fn no_upstream_is_chosen_from_an_empty_group() {
     for method in [
         Method::RoundRobin,
         Method::LeastConn,
@@ -371,8 +371,11 @@ fn servers_that_stay_keep_their_failures_and_their_turns() {
     assert_eq!(chosen, Some(1));
 }
 
-fn timed(unanswered: Unanswered) -> Group {
-    group(Method::LeastTime(Timed::Header, unanswered), &EQUAL[..2])
+fn timed(waiting_counts: Waiting) -> Group {
+    group(
+        Method::LeastTime(Timed::Header, waiting_counts),
+        &EQUAL[..2],
+    )
 }
 
 fn next(group: &Group, now: Moment) -> Option<usize> {
@@ -381,7 +384,7 @@ fn next(group: &Group, now: Moment) -> Option<usize> {
 
 #[test]
 fn the_one_that_is_expected_to_be_done_first_is_chosen() {
-    let group = timed(Unanswered::Ignored);
+    let group = timed(Waiting::Ignored);
     // Before anything is known they take turns; and so do those that are about as fast.
     let first = [next(&group, at(100)), next(&group, at(100))];
     assert_eq!(first, [Some(0), Some(1)]);
@@ -403,7 +406,7 @@ fn the_one_that_is_expected_to_be_done_first_is_chosen() {
 
 #[test]
 fn a_slow_one_gets_another_chance_and_weights_count() {
-    let group = timed(Unanswered::Ignored);
+    let group = timed(Waiting::Ignored);
     assert_eq!(next(&group, at(100)), Some(0));
     group.note_time(0, Duration::from_millis(100));
     for seconds in 101..110 {
@@ -415,7 +418,7 @@ fn a_slow_one_gets_another_chance_and_weights_count() {
         .collect();
     assert!(later.contains(&Some(0)), "{later:?}");
     let heavy = self::group(
-        Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
+        Method::LeastTime(Timed::LastByte, Waiting::Ignored),
         &[5, 1],
     );
     heavy.note_time(0, Duration::from_millis(70));
@@ -424,12 +427,12 @@ fn a_slow_one_gets_another_chance_and_weights_count() {
 }
 
 #[test]
-fn a_server_that_hangs_is_slow_before_it_answers() {
-    for (unanswered, expected) in [(Unanswered::Count, Some(1)), (Unanswered::Ignored, Some(0))] {
-        let group = timed(unanswered);
+fn a_hanging_server_counts_as_slow_before_its_response() {
+    for (waiting_counts, expected) in [(Waiting::Count, Some(1)), (Waiting::Ignored, Some(0))] {
+        let group = timed(waiting_counts);
         group.note_time(1, Duration::from_millis(30));
         group.wait(0, at(1));
-        assert_eq!(next(&group, at(4)), expected, "{unanswered:?}");
+        assert_eq!(next(&group, at(4)), expected, "{waiting_counts:?}");
         group.end_wait(0, at(1));
         assert_eq!(next(&group, at(4)), Some(0));
     }

@@ -44,7 +44,7 @@ fn without_a_duration_nothing_is_counted() {
 }
 
 #[test]
-fn passive_health_is_what_a_list_of_failures_says() {
+fn passive_health_follows_a_list_of_failures() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let max_fails = 1 + random.below(5) as u32;
@@ -72,7 +72,7 @@ fn passive_health_is_what_a_list_of_failures_says() {
 }
 
 #[test]
-fn answers_fail_by_status_or_latency() {
+fn responses_count_as_failures_by_status_or_latency() {
     let policy = PassivePolicy {
         unhealthy_statuses: vec![429, 5],
         unhealthy_latency: Duration::from_millis(100),

@@ -62,7 +62,7 @@ fn tokens_come_back_evenly_and_are_saved_up_to_the_burst() {
 }
 
 #[test]
-fn a_bucket_tells_how_far_ahead_events_are() {
+fn a_bucket_reports_how_far_ahead_events_are() {
     let mut zone = Zone::new(Rate::bucket(10, secs(1), 4).unwrap(), 1 << 20);
     let ahead: Vec<u128> = (0..4)
         .map(|_| zone.take(b"a", at(0)).ahead.as_millis())
@@ -156,7 +156,7 @@ fn keys_are_counted_apart() {
 }
 
 #[test]
-fn memory_is_bounded_and_those_who_come_back_are_remembered() {
+fn memory_is_bounded_and_returning_clients_are_remembered() {
     const BYTES_MAX: usize = 64 * 1024;
     let mut zone = Zone::new(Rate::sliding(2, secs(3_600)).unwrap(), BYTES_MAX);
     let (mut forgotten, mut refused) = (0, 0);

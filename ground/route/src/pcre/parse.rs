@@ -271,7 +271,7 @@ impl Parser<'_> {
         if min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX) {
             return Err(PatternError::malformed(
                 start,
-                "no more than 65535 repetitions can be asked for",
+                "at most 65535 repetitions are allowed",
             ));
         }
         if max.is_some_and(|max| max < min) {

@@ -23,7 +23,7 @@ fn groups(pattern: &str, text: &[u8]) -> Option<Vec<Option<String>>> {
 }
 
 #[test]
-fn what_looks_around_and_refers_back_matches() {
+fn lookarounds_and_backreferences_match() {
     for (pattern, text, expected) in [
         (r"/\.(?!well-known).*", "/.git/x", Some("/.git/x")),
         (r"/\.(?!well-known).*", "/.well-known/x", None),
@@ -128,7 +128,7 @@ fn mistakes_are_found_where_they_are() {
 }
 
 #[test]
-fn what_needs_no_trying_is_matched_in_linear_time() {
+fn plain_patterns_match_in_linear_time() {
     for pattern in [
         r"\.php$",
         "^/a/(.+?)(/.*)?$",

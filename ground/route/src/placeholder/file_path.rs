@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_configuration_writes_is_left_alone() {
+    fn headers_from_the_configuration_are_left_alone() {
         let own = "/srv/../{env.X}/./x{http.request.host}";
         assert_eq!(path(own, "", "").as_deref(), Some("/srv/../../own/././x"));
     }

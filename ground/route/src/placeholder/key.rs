@@ -319,6 +319,31 @@ impl Key {
 }
 
 impl ProxyKey {
+    /// Whether it stands for a duration of the proxying or for the load of the upstream.
+    pub fn is_fact(&self) -> bool {
+        match self {
+            ProxyKey::UpstreamRequests
+            | ProxyKey::UpstreamMaxRequests
+            | ProxyKey::UpstreamFails
+            | ProxyKey::UpstreamLatency
+            | ProxyKey::UpstreamLatencyMs
+            | ProxyKey::UpstreamDuration
+            | ProxyKey::UpstreamDurationMs
+            | ProxyKey::Duration
+            | ProxyKey::DurationMs => true,
+            ProxyKey::UpstreamAddress
+            | ProxyKey::UpstreamHostPort
+            | ProxyKey::UpstreamHost
+            | ProxyKey::UpstreamPort
+            | ProxyKey::Retries
+            | ProxyKey::StatusCode
+            | ProxyKey::StatusText
+            | ProxyKey::Header(_)
+            | ProxyKey::TransportError
+            | ProxyKey::ActiveTarget => false,
+        }
+    }
+
     fn kind(&self) -> Kind {
         match self {
             ProxyKey::UpstreamRequests

@@ -133,29 +133,10 @@ impl Template {
     /// Parses `text`.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
         let mut parts = Parts::default();
-        let bytes = text.as_bytes();
-        let (mut at, mut close) = (0, closing_brace(bytes, 0));
-        while at < bytes.len() {
-            let escaped = bytes[at] == b'\\' && matches!(bytes.get(at + 1), Some(b'{' | b'}'));
-            if escaped {
-                parts.literal.push(bytes[at + 1]);
-                at += 2;
-                continue;
-            }
-            // Looked for only once it is passed, so that braces which nothing closes cost no search
-            // each.
-            if close.is_some_and(|close| close < at) {
-                close = closing_brace(bytes, at);
-            }
-            match close.filter(|_| bytes[at] == b'{') {
-                Some(end) => {
-                    parts.push_placeholder(&text[at..=end])?;
-                    at = end + 1;
-                }
-                None => {
-                    parts.literal.push(bytes[at]);
-                    at += 1;
-                }
+        for piece in Pieces::of(text) {
+            match piece {
+                Piece::Byte(byte) => parts.literal.push(byte),
+                Piece::Placeholder(text) => parts.push_placeholder(text)?,
             }
         }
         parts.end_literal();
@@ -163,6 +144,20 @@ impl Template {
             source: text.into(),
             parts: parts.list,
         })
+    }
+
+    /// The template of one placeholder, `name` without its braces.
+    pub fn of_placeholder(name: &str) -> Template {
+        let source = alloc::format!("{{{name}}}");
+        let placeholder = Placeholder {
+            text: source.as_bytes().into(),
+            key: Key::parse(name),
+            inner: None,
+        };
+        Template {
+            source,
+            parts: [Part::Placeholder(placeholder)].into(),
+        }
     }
 
     /// A template that is `text` as it stands, braces included.
@@ -271,6 +266,28 @@ impl fmt::Display for Template {
 }
 
 impl Placeholder {
+    /// Parses `text`, a placeholder with its braces.
+    fn parse(text: &str) -> Placeholder {
+        let name = &text[1..text.len() - 1];
+        let mut kept = Vec::with_capacity(text.len());
+        let mut inner = None;
+        for (at, byte) in text.bytes().enumerate() {
+            let braced = at > 1 && text.as_bytes()[at - 1] == b'\\' && matches!(byte, b'{' | b'}');
+            if braced {
+                kept.pop();
+            } else if at > 0 && byte == b'{' {
+                inner = Some((kept.len(), at));
+            }
+            kept.push(byte);
+        }
+        let inner = inner.map(|(kept_at, at)| (kept_at, Key::parse(&name[at..])));
+        Placeholder {
+            text: kept,
+            key: Key::parse(name),
+            inner,
+        }
+    }
+
     fn expand(
         &self,
         values: &dyn Values,
@@ -295,6 +312,75 @@ impl Placeholder {
             out.truncate(start);
         }
         out.extend_from_slice(&self.text);
+    }
+}
+
+/// Calls `visit` with the key of each placeholder in `text`, however many there are, and with the innermost keys of
+/// texts like `{"a": "{key}`. For those who only need to know what a text refers to.
+pub fn each_key(text: &str, mut visit: impl FnMut(&Key)) {
+    for piece in Pieces::of(text) {
+        match piece {
+            Piece::Byte(_) => {}
+            Piece::Placeholder(text) => {
+                let placeholder = Placeholder::parse(text);
+                visit(&placeholder.key);
+                placeholder.inner.iter().for_each(|(_, key)| visit(key));
+            }
+        }
+    }
+}
+
+/// The pieces of a text, from the start.
+struct Pieces<'t> {
+    text: &'t str,
+    at: usize,
+    /// The first closing brace from `at` on. Looked for only once it is passed, so that braces which nothing closes cost
+    /// no search each.
+    close: Option<usize>,
+}
+
+enum Piece<'t> {
+    /// A byte outside of placeholders.
+    Byte(u8),
+    /// A placeholder with its braces.
+    Placeholder(&'t str),
+}
+
+impl<'t> Pieces<'t> {
+    fn of(text: &'t str) -> Pieces<'t> {
+        Pieces {
+            text,
+            at: 0,
+            close: closing_brace(text.as_bytes(), 0),
+        }
+    }
+}
+
+impl<'t> Iterator for Pieces<'t> {
+    type Item = Piece<'t>;
+
+    fn next(&mut self) -> Option<Piece<'t>> {
+        let (bytes, at) = (self.text.as_bytes(), self.at);
+        let byte = *bytes.get(at)?;
+        if byte == b'\\'
+            && let Some(escaped @ (b'{' | b'}')) = bytes.get(at + 1)
+        {
+            self.at += 2;
+            return Some(Piece::Byte(*escaped));
+        }
+        if self.close.is_some_and(|close| close < at) {
+            self.close = closing_brace(bytes, at);
+        }
+        match self.close.filter(|_| byte == b'{') {
+            Some(end) => {
+                self.at = end + 1;
+                Some(Piece::Placeholder(&self.text[at..=end]))
+            }
+            None => {
+                self.at += 1;
+                Some(Piece::Byte(byte))
+            }
+        }
     }
 }
 
@@ -325,28 +411,10 @@ impl Parts {
     fn push_placeholder(&mut self, text: &str) -> Result<(), TemplateError> {
         self.end_literal();
         self.placeholders += 1;
-        let name = &text[1..text.len() - 1];
-        let mut kept = Vec::with_capacity(text.len());
-        let mut inner = None;
-        for (at, byte) in text.bytes().enumerate() {
-            let braced = at > 1 && text.as_bytes()[at - 1] == b'\\' && matches!(byte, b'{' | b'}');
-            if braced {
-                kept.pop();
-            } else if at > 0 && byte == b'{' {
-                inner = Some((kept.len(), at));
-            }
-            kept.push(byte);
-        }
         if self.placeholders > PLACEHOLDERS_MAX {
             return Err(TemplateError::TooManyPlaceholders);
         }
-        let inner = inner.map(|(kept_at, at)| (kept_at, Key::parse(&name[at..])));
-        let placeholder = Placeholder {
-            text: kept,
-            key: Key::parse(name),
-            inner,
-        };
-        self.list.push(Part::Placeholder(placeholder));
+        self.list.push(Part::Placeholder(Placeholder::parse(text)));
         Ok(())
     }
 }

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_told_apart() {
+    fn variable_names_are_distinguished() {
         for (name, key) in [
             ("nginx.host/a.example", NginxKey::Host("a.example".into())),
             ("nginx.host/", NginxKey::Host("".into())),

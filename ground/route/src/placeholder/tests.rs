@@ -124,7 +124,7 @@ fn edits_see_each_value_where_it_stands() {
 }
 
 #[test]
-fn a_lone_placeholder_is_told_apart() {
+fn a_lone_placeholder_is_distinguished() {
     assert_eq!(
         Template::parse("{http.request.host}").unwrap().single(),
         Some(&Key::Host)
@@ -258,4 +258,36 @@ fn names_beyond_the_request_become_keys() {
     ] {
         assert_eq!(Key::parse(name), key, "{name}");
     }
+}
+
+#[test]
+fn keys_are_found_wherever_they_stand() {
+    let keys = |text: &str| {
+        let mut keys = Vec::new();
+        each_key(text, |key| keys.push(key.clone()));
+        keys
+    };
+    for text in [
+        "{http.request.body}",
+        "a{http.request.body}b",
+        "{\"a\": {http.request.body}}",
+        "{'a': 1, 'b': {http.request.body} == ''}",
+        "'{' + {http.request.body}",
+        "path_regexp('a{2}') && {http.request.body} != ''",
+    ] {
+        assert!(keys(text).contains(&Key::Body), "{text}");
+    }
+    for text in [
+        "http.request.body",
+        r"\{http.request.body}",
+        "{http.request.body",
+    ] {
+        assert!(!keys(text).contains(&Key::Body), "{text}");
+    }
+    let many = "{http.request.host}".repeat(PLACEHOLDERS_MAX + 1);
+    assert_eq!(keys(&many).len(), PLACEHOLDERS_MAX + 1);
+    assert_eq!(
+        Template::of_placeholder("http.request.host"),
+        Template::parse("{http.request.host}").unwrap()
+    );
 }

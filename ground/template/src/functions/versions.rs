@@ -21,7 +21,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     function("semverCompare", 2, 2, compare),
 ];
 
-const MALFORMED: Fault = Fault::Syntax("a version that is none");
+const MALFORMED: Fault = Fault::Syntax("an invalid version");
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Version {

@@ -7,7 +7,7 @@ use crate::value::Value;
 
 /// The value of a number.
 pub(super) fn value(text: &str) -> Result<Value, Fault> {
-    const WRONG: Fault = Fault::Syntax("a number that is none");
+    const WRONG: Fault = Fault::Syntax("an invalid number");
     if text.contains("__") || text.ends_with('_') {
         return Err(WRONG);
     }

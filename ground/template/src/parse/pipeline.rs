@@ -85,7 +85,9 @@ impl Parser<'_> {
 
     fn plain(&mut self, value: Value, piped: bool) -> Result<Head, Fault> {
         if piped {
-            return Err(Fault::Syntax("a constant takes no value from a pipeline"));
+            return Err(Fault::Syntax(
+                "a constant cannot receive a value from a pipeline",
+            ));
         }
         self.emit(Op::Push(value))?;
         Ok(Head::Plain)
@@ -97,7 +99,7 @@ impl Parser<'_> {
         match head {
             Head::Plain if count == 0 && !piped => Ok(()),
             Head::Plain => Err(Fault::Syntax(
-                "a value that is not a function takes no values",
+                "a value that is not a function cannot have arguments",
             )),
             Head::Field => {
                 // The field was emitted without its arguments, which stand behind it in the source.

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports_are_told_from_everything_else() {
+    fn hosts_and_ports_are_distinguished_from_everything_else() {
         for text in [
             "a",
             "A.b-c_d:80",

@@ -400,7 +400,7 @@ impl BodyDecoder {
             | State::UntilClose
             | State::Chunk { .. }
             | State::Trailer { .. }
-            | State::Done => unreachable!("these states take no single byte of framing"),
+            | State::Done => unreachable!("these states do not read framing byte by byte"),
         }
     }
 

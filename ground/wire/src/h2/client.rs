@@ -144,7 +144,7 @@ impl Client {
         input: &'a [u8],
         head: &mut ResponseHead,
     ) -> Result<ClientReceived<'a>, Closed> {
-        if let Some(event) = self.tell_lost() {
+        if let Some(event) = self.take_lost() {
             return Ok(ClientReceived {
                 consumed: 0,
                 event: Some(event),
@@ -166,7 +166,7 @@ impl Client {
                     self.lost = Some(self.lost.map_or(last, |lost| lost.min(last)));
                     Some(ClientEvent::GoAway { code })
                 }
-                step => told(step),
+                step => event_of(step),
             };
             if event.is_some() {
                 break event;
@@ -319,7 +319,7 @@ impl Client {
     }
 
     /// PINGs sent by [`Client::ping`] and not yet acknowledged.
-    pub fn pings_unanswered(&self) -> u32 {
+    pub fn pings_pending(&self) -> u32 {
         self.conn.pings_open
     }
 
@@ -352,7 +352,7 @@ impl Client {
     }
 
     /// The next of the streams that the server will not look at.
-    fn tell_lost(&mut self) -> Option<ClientEvent<'static>> {
+    fn take_lost(&mut self) -> Option<ClientEvent<'static>> {
         let last = self.lost?;
         let mut streams = self.conn.streams.iter_mut();
         let Some((id, stream)) = streams.find(|(id, s)| id.number() > last && s.is_live()) else {
@@ -387,7 +387,7 @@ impl Client {
             .look(id)
             .and_then(|stream| stream.inbound());
         if inbound != Some(Inbound::AwaitHead) {
-            return Ok(self.conn.take_trailers(id, end, block)?.and_then(told));
+            return Ok(self.conn.take_trailers(id, end, block)?.and_then(event_of));
         }
         let limits = self.conn.limits.clone();
         let mut reader = ResponseReader::new(&limits, head);
@@ -427,7 +427,7 @@ impl Client {
 }
 
 /// The event that reports a step to the owner, if the step needs no further processing.
-fn told(step: Step<'_>) -> Option<ClientEvent<'_>> {
+fn event_of(step: Step<'_>) -> Option<ClientEvent<'_>> {
     match step {
         Step::Data { id, data, end } => Some(ClientEvent::Data { id, data, end }),
         Step::Trailers { id, fields } => Some(ClientEvent::Trailers { id, fields }),

@@ -74,7 +74,7 @@ pub(super) enum Ending {
     /// The first GOAWAY was sent; streams that the peer opens until it acknowledges the PING are served.
     Announced,
     /// The peer knows the last stream.
-    Told { last: u32 },
+    Final { last: u32 },
 }
 
 /// What happened on a connection, for `server` and `client`.
@@ -194,7 +194,7 @@ impl Conn {
     fn highest_peer(&self) -> u32 {
         match (self.us, self.ending) {
             (Role::Client, _) => 0,
-            (Role::Server, Ending::Told { last }) => last,
+            (Role::Server, Ending::Final { last }) => last,
             (Role::Server, _) => self.highest,
         }
     }
@@ -235,7 +235,7 @@ impl Conn {
     /// Adds a stream that either side opened.
     pub fn open(&mut self, number: u32, inbound: Inbound, outbound: Outbound) -> StreamId {
         self.budget.expect_updates();
-        let unanswered = match self.us {
+        let reset_code = match self.us {
             Role::Client => ErrorCode::CANCEL,
             Role::Server => ErrorCode::INTERNAL_ERROR,
         };
@@ -247,7 +247,7 @@ impl Conn {
             unread: 0,
             receive_left: Left::Unknown,
             send_left: Left::Unknown,
-            unanswered,
+            reset_code,
             priority: Priority::default(),
             turn: self.turn,
             head_bytes: 0,
@@ -305,7 +305,7 @@ impl Conn {
             (_, Outbound::Ended) if self.us == Role::Server => {
                 self.refuse(id.number(), ErrorCode::NO_ERROR);
             }
-            _ => self.refuse(id.number(), stream.unanswered),
+            _ => self.refuse(id.number(), stream.reset_code),
         }
     }
 
@@ -522,16 +522,16 @@ impl Conn {
 
     /// Sends the peer the ID of the last stream (GOAWAY).
     pub fn go_away(&mut self, code: ErrorCode) {
-        if self.over.is_some() || matches!(self.ending, Ending::Told { .. }) {
+        if self.over.is_some() || matches!(self.ending, Ending::Final { .. }) {
             return;
         }
         let last = self.highest_peer();
         encode_goaway(last, code.0, &mut self.out);
-        self.ending = Ending::Told { last };
+        self.ending = Ending::Final { last };
     }
 
     pub fn is_done(&self) -> bool {
-        let ends = self.peer_leaves || matches!(self.ending, Ending::Told { .. });
+        let ends = self.peer_leaves || matches!(self.ending, Ending::Final { .. });
         self.over.is_some() || ends && self.streams.len() == self.tails
     }
 

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_to_receive_are_given_back_by_halves_and_bound_what_is_held() {
+    fn receive_windows_are_returned_by_halves_and_bound_buffers() {
         let mut window = ReceiveWindow::new(100, 100);
         assert_eq!(window.take(101), Err(Overflow));
         assert_eq!(window.take(100), Ok(()));

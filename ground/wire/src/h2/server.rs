@@ -63,7 +63,7 @@ impl Server {
                         Err(reason) => return Err(self.conn.fail(reason)),
                     }
                 }
-                step => told(step),
+                step => event_of(step),
             };
             if event.is_some() {
                 break event;
@@ -231,13 +231,13 @@ impl Server {
         self.conn.streams.len()
     }
 
-    /// Sends a PING to learn whether the client is there. [`Server::pings_unanswered`] tells.
+    /// Sends a PING to learn whether the client is there. [`Server::pings_pending`] tells.
     pub fn ping(&mut self) {
         self.conn.ping();
     }
 
     /// PINGs sent by [`Server::ping`] and not yet acknowledged.
-    pub fn pings_unanswered(&self) -> u32 {
+    pub fn pings_pending(&self) -> u32 {
         self.conn.pings_open
     }
 
@@ -286,7 +286,7 @@ impl Server {
             return Err(Reason::StreamNumber);
         }
         if let Some(id) = self.conn.streams.find(number) {
-            return Ok(self.conn.take_trailers(id, end, block)?.and_then(told));
+            return Ok(self.conn.take_trailers(id, end, block)?.and_then(event_of));
         }
         if self.conn.is_after_goodbye(number) {
             self.conn.highest = self.conn.highest.max(number);
@@ -361,7 +361,7 @@ impl Server {
             }
             Err(fault) => {
                 if fault.status().is_none() {
-                    stream.unanswered = ErrorCode::PROTOCOL_ERROR;
+                    stream.reset_code = ErrorCode::PROTOCOL_ERROR;
                 }
                 self.conn.glitch(cost::REFUSED)?;
                 Event::Refused { id, fault, end }
@@ -387,7 +387,7 @@ impl Server {
 }
 
 /// The event that reports a step to the owner, if the step needs no further processing.
-fn told(step: Step<'_>) -> Option<Event<'_>> {
+fn event_of(step: Step<'_>) -> Option<Event<'_>> {
     match step {
         Step::Data { id, data, end } => Some(Event::Data { id, data, end }),
         Step::Trailers { id, fields } => Some(Event::Trailers { id, fields }),

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_what_is_read() {
+    fn sent_bytes_equal_read_bytes() {
         let ours = Settings {
             table_bytes_max: 100,
             streams_max: 7,

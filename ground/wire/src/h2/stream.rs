@@ -123,7 +123,7 @@ pub(super) struct Stream {
     /// The content that we declared.
     pub send_left: Left,
     /// The error code sent to the peer if the stream is released before our side ended.
-    pub unanswered: ErrorCode,
+    pub reset_code: ErrorCode,
     /// How soon its content is wanted.
     pub priority: Priority,
     /// The turn at which it last sent content.

@@ -145,7 +145,7 @@ impl Conn {
     /// Whether the peer opened a stream after our goodbye: it is not looked at, however many of them there are
     /// (section 6.8).
     pub fn is_after_goodbye(&self, number: u32) -> bool {
-        matches!(self.ending, Ending::Told { last } if self.us == Role::Server && number > last)
+        matches!(self.ending, Ending::Final { last } if self.us == Role::Server && number > last)
     }
 
     /// Whether nobody opened a stream with this number yet.
@@ -202,8 +202,8 @@ impl Conn {
         } else if let Some(whole) = whole {
             self.give_back_padding(id, whole.overhead);
         }
-        let tells = !data.is_empty() || end.is_here();
-        Ok(tells.then_some(Step::Data { id, data, end }))
+        let has_event = !data.is_empty() || end.is_here();
+        Ok(has_event.then_some(Step::Data { id, data, end }))
     }
 
     /// Content of a request whose response was complete before the request was. Resetting its stream would be allowed
@@ -338,8 +338,8 @@ impl Conn {
         self.send_window
             .shift(i64::from(increment))
             .map_err(|_| Reason::WindowOverflow)?;
-        let tells = core::mem::take(&mut self.waits);
-        Ok(tells.then_some(Step::Window { id: None }))
+        let has_event = core::mem::take(&mut self.waits);
+        Ok(has_event.then_some(Step::Window { id: None }))
     }
 
     /// WINDOW_UPDATE for a stream (section 6.9).
@@ -365,13 +365,13 @@ impl Conn {
         if stream.send_window.shift(i64::from(increment)).is_err() {
             return self.break_off(id, ErrorCode::FLOW_CONTROL_ERROR);
         }
-        let tells = stream.waits && stream.send_window.available() > 0;
-        if tells {
+        let has_event = stream.waits && stream.send_window.available() > 0;
+        if has_event {
             stream.waits = false;
             // With the connection's window closed as well, the stream waits for that now.
             self.waits |= !open;
         }
-        Ok((tells && open).then_some(Step::Window { id: Some(id) }))
+        Ok((has_event && open).then_some(Step::Window { id: Some(id) }))
     }
 
     /// PRIORITY_UPDATE (RFC 9218, section 7.1).

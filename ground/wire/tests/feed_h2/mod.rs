@@ -137,7 +137,7 @@ pub struct Session {
     pub server: Server,
     pub head: RequestHead,
     /// The events that the owner received, one line each; content that follows other content is joined to it.
-    pub told: Vec<String>,
+    pub events: Vec<String>,
     /// The streams that were reported and not released, by number.
     pub open: Vec<StreamId>,
     pub over: Option<Closed>,
@@ -152,7 +152,7 @@ impl Session {
         Session {
             server: Server::new(limits, true),
             head: RequestHead::default(),
-            told: Vec::new(),
+            events: Vec::new(),
             open: Vec::new(),
             over: None,
             consumes: true,
@@ -237,7 +237,7 @@ impl Session {
                         }
                         Event::GoAway { code } => format!("goaway {code}"),
                     };
-                    self.told.push(line);
+                    self.events.push(line);
                     self.consume(given);
                 }
             }
@@ -257,15 +257,15 @@ impl Session {
         if data.is_empty() {
             return;
         }
-        match self.told.last_mut() {
+        match self.events.last_mut() {
             Some(line) if line.starts_with(&start) => *line += &text(data),
-            _ => self.told.push(start + &text(data)),
+            _ => self.events.push(start + &text(data)),
         }
     }
 
     /// The events since the last call.
-    pub fn told(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.told)
+    pub fn events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
     }
 
     /// The stream with that number.
@@ -386,7 +386,7 @@ pub fn server_transcript(limits: &Limits, parts: &[&[u8]]) -> String {
             }
         }
     }
-    format!("{:?}\n{lines:#?}\n{:?}", session.told, session.over)
+    format!("{:?}\n{lines:#?}\n{:?}", session.events, session.over)
 }
 
 /// Checks that events and output do not depend on how the bytes are split.
@@ -423,7 +423,7 @@ pub fn client_transcript(parts: &[&[u8]]) -> String {
         request.method = sluice_message::Method::from_token(method.as_bytes()).expect("a token");
         let _ = client.open(&request, true, BodyFraming::None, End::Here);
     }
-    let (mut head, mut told) = (ResponseHead::default(), Vec::<String>::new());
+    let (mut head, mut events) = (ResponseHead::default(), Vec::<String>::new());
     client.output().clear();
     for part in parts {
         let mut rest = *part;
@@ -431,7 +431,7 @@ pub fn client_transcript(parts: &[&[u8]]) -> String {
             client.output().clear();
             let received = match client.receive(rest, &mut head) {
                 Ok(received) => received,
-                Err(closed) => return format!("{told:#?} {closed:?}"),
+                Err(closed) => return format!("{events:#?} {closed:?}"),
             };
             rest = &rest[received.consumed..];
             let Some(event) = received.event else {
@@ -440,25 +440,25 @@ pub fn client_transcript(parts: &[&[u8]]) -> String {
             match event {
                 ClientEvent::Data { id, data, end } => {
                     let start = format!("{} data ", id.number());
-                    match told.last_mut() {
+                    match events.last_mut() {
                         Some(line) if line.starts_with(&start) => *line += &text(data),
-                        _ => told.push(start + &text(data)),
+                        _ => events.push(start + &text(data)),
                     }
                     if end.is_here() {
-                        told.push("end".to_string());
+                        events.push("end".to_string());
                     }
                     client.consumed(id, data.len());
                 }
-                ClientEvent::Head { .. } | ClientEvent::Interim { .. } => told.push(format!(
+                ClientEvent::Head { .. } | ClientEvent::Interim { .. } => events.push(format!(
                     "{event:?} {}{}",
                     head.status.code(),
                     fields_text(&head.fields)
                 )),
-                event => told.push(format!("{event:?}")),
+                event => events.push(format!("{event:?}")),
             }
         }
     }
-    format!("{told:#?}")
+    format!("{events:#?}")
 }
 
 /// As [`check_server`] for what a server says.

@@ -194,7 +194,7 @@ impl<'a> Reader<'a> {
     fn figure(&mut self, name: String, start: usize) -> Result<Figure, String> {
         if !is_figure(&name) {
             return Err(format!(
-                "column {}: `{name}` is no figure; known are {FIGURES}",
+                "column {}: unknown figure `{name}` (known: {FIGURES})",
                 start + 1
             ));
         }
@@ -261,15 +261,15 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
-        for (text, told) in [
+    fn mistakes_are_reported_with_their_column() {
+        for (text, message) in [
             (
                 "rate()",
                 "column 7: expected a comparison: <, <=, >, >= or ==, found the end",
             ),
             (
                 "speed() > 1",
-                "column 1: `speed` is no figure; known are rate, ",
+                "column 1: unknown figure `speed` (known: rate, ",
             ),
             (
                 "rate(=a) > 1",
@@ -286,7 +286,7 @@ mod tests {
             ),
         ] {
             let error = Statement::parse(text).unwrap_err();
-            assert!(error.starts_with(told), "{text}: {error}");
+            assert!(error.starts_with(message), "{text}: {error}");
         }
         let deep = format!("{}1{} > 0", "(".repeat(100), ")".repeat(100));
         assert!(

@@ -32,27 +32,27 @@ pub fn read(text: &str) -> Result<Sheet, String> {
 }
 
 fn row(lines: &[&str]) -> Option<Row> {
-    let answers = number_after(lines, "Complete requests:")?;
+    let responses = number_after(lines, "Complete requests:")?;
     let failed = number_after(lines, "Failed requests:").unwrap_or(0.0);
     let wrong = number_after(lines, "Non-2xx responses:").unwrap_or(0.0);
     Some(Row {
         clients: number_after(lines, "Concurrency Level:"),
         seconds: number_after(lines, "Time taken for tests:"),
-        answers: Some(answers),
+        responses: Some(responses),
         // A response may count in both: of another length and not 2xx.
-        failed_share: Some(failed.max(wrong) / answers.max(1.0)),
+        failed_share: Some(failed.max(wrong) / responses.max(1.0)),
         rate: Some(number_after(lines, "Requests per second:")?),
-        answer_bytes: number_after(lines, "Total transferred:")
-            .map(|bytes| bytes / answers.max(1.0)),
+        response_bytes: number_after(lines, "Total transferred:")
+            .map(|bytes| bytes / responses.max(1.0)),
         latency: latency(lines),
-        contradictions: contradictions(lines, answers, failed.max(wrong)),
+        contradictions: contradictions(lines, responses, failed.max(wrong)),
         failures: failures(lines, failed, wrong),
         ..Row::default()
     })
 }
 
 /// Inconsistent figures: the rate against the count, and failures against requests.
-fn contradictions(lines: &[&str], answers: f64, failed: f64) -> Vec<String> {
+fn contradictions(lines: &[&str], responses: f64, failed: f64) -> Vec<String> {
     let mut found = Vec::new();
     let time = after(lines, "Time taken for tests:").unwrap_or("");
     let seconds = number_after(lines, "Time taken for tests:").unwrap_or(0.0);
@@ -61,13 +61,13 @@ fn contradictions(lines: &[&str], answers: f64, failed: f64) -> Vec<String> {
         found.extend(rate_breach(
             "Requests per second",
             rate,
-            answers,
+            responses,
             seconds,
             room,
         ));
     }
-    if failed > answers {
-        found.push(format!("{failed} requests failed of {answers}"));
+    if failed > responses {
+        found.push(format!("{failed} of {responses} requests failed"));
     }
     found
 }
@@ -143,8 +143,8 @@ fn failures(lines: &[&str], failed: f64, wrong: f64) -> Vec<(FailureClass, u64)>
     if wrong > 0.0 {
         found.push((FailureClass::Status, wrong as u64));
     }
-    let told: u64 = found.iter().map(|(_, count)| count).sum();
-    let rest = (failed as u64).saturating_sub(told);
+    let listed: u64 = found.iter().map(|(_, count)| count).sum();
+    let rest = (failed as u64).saturating_sub(listed);
     if rest > 0 {
         found.push((FailureClass::Length, rest));
     }

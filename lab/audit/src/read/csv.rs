@@ -70,10 +70,12 @@ fn sheet<'a>(
         if requests.len() == REQUEST_LINES_MAX {
             return Err(format!("more than {REQUEST_LINES_MAX} requests"));
         }
-        requests.push(
-            request(line)
-                .ok_or_else(|| format!("line {}: `{line}` is no request of {tool}", at + 1))?,
-        );
+        requests.push(request(line).ok_or_else(|| {
+            format!(
+                "line {}: `{line}` is not a request record of {tool}",
+                at + 1
+            )
+        })?);
     }
     if requests.is_empty() {
         return Err("no requests in it".into());
@@ -105,13 +107,13 @@ fn row(tool: &str, requests: &[Request]) -> Row {
         let rank = (times.len() as f64 * q).ceil() as usize;
         carries(q, times.len() as u64).then(|| (q, times[rank.clamp(1, times.len()) - 1]))
     };
-    let answers = requests.len() as f64;
+    let responses = requests.len() as f64;
     Row {
         name: tool.into(),
         seconds: (end > begin).then_some(end - begin),
-        answers: Some(answers),
-        failed_share: Some(failed as f64 / answers),
-        rate: (end > begin).then(|| answers / (end - begin)),
+        responses: Some(responses),
+        failed_share: Some(failed as f64 / responses),
+        rate: (end > begin).then(|| responses / (end - begin)),
         latency: Latency {
             rounding: 0.0,
             min: times.first().copied(),

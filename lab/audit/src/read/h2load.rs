@@ -81,14 +81,14 @@ fn row(lines: &[&str], streams_asked: Option<f64>) -> Option<Row> {
         seconds: rate
             .filter(|rate| *rate > 0.0 && good > 0.0)
             .map(|rate| good / rate),
-        answers: Some(done),
+        responses: Some(done),
         failed_share: Some(if done > 0.0 {
             (done - good).max(0.0) / done
         } else {
             0.0
         }),
         rate,
-        answer_bytes: traffic.map(|bytes| bytes / done.max(1.0)),
+        response_bytes: traffic.map(|bytes| bytes / done.max(1.0)),
         latency: latency(
             find("time for request:")
                 .or_else(|| find("request     :"))
@@ -182,9 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn failures_beside_only_successes_are_told() {
+    fn failures_beside_only_successes_are_reported() {
         assert!(row(TEXT).contradictions.is_empty());
-        let told = row(&TEXT.replace("0 failed", "7 failed")).contradictions;
-        assert_eq!(told, ["5000 succeeded and 7 failed of 5000 that were done"]);
+        let breaches = row(&TEXT.replace("0 failed", "7 failed")).contradictions;
+        assert_eq!(
+            breaches,
+            ["5000 succeeded and 7 failed of 5000 that were done"]
+        );
     }
 }

@@ -52,10 +52,10 @@ fn row(lines: &[&str]) -> Option<Row> {
     Some(Row {
         name: "hey".into(),
         seconds: number_after(lines, "Total:"),
-        answers: (all > 0.0).then_some(all),
+        responses: (all > 0.0).then_some(all),
         failed_share: (all > 0.0).then(|| (all - good) / all),
         rate: Some(number_after(lines, "Requests/sec:")?),
-        answer_bytes: number_after(lines, "Size/request:"),
+        response_bytes: number_after(lines, "Size/request:"),
         latency: latency(lines),
         failures,
         ..Row::default()

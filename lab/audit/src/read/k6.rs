@@ -21,7 +21,7 @@ pub fn read(text: &str) -> Result<Sheet, String> {
     let duration = good
         .or(metric("http_req_duration"))
         .ok_or("a summary of k6 without `http_req_duration`")?;
-    let answers = figure("http_reqs", "count");
+    let responses = figure("http_reqs", "count");
     let rate = figure("http_reqs", "rate");
     let failed = figure("http_req_failed", "rate").or_else(|| figure("http_req_failed", "value"));
     let ran = root
@@ -31,19 +31,19 @@ pub fn read(text: &str) -> Result<Sheet, String> {
     let mut row = Row {
         name: "k6".into(),
         clients: figure("vus_max", "value").or_else(|| figure("vus", "max")),
-        seconds: ran.or_else(|| Some(answers? / rate?)),
-        answers,
+        seconds: ran.or_else(|| Some(responses? / rate?)),
+        responses,
         failed_share: failed,
         rate,
         latency: latency(duration),
         ..Row::default()
     };
-    row.answer_bytes = figure("data_received", "count")
-        .zip(answers)
+    row.response_bytes = figure("data_received", "count")
+        .zip(responses)
         .map(|(bytes, n)| bytes / n.max(1.0));
     if let Some(dropped) = figure("dropped_iterations", "count").filter(|n| *n > 0.0) {
         row.marks
-            .push(format!("k6 left out {dropped} iterations that were due"));
+            .push(format!("k6 dropped {dropped} iterations that were due"));
     }
     let mut sheet = Sheet {
         tool: "k6".into(),

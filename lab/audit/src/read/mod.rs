@@ -129,7 +129,7 @@ pub fn read(text: &str, format: Option<Format>, hints: &Hints) -> Result<Sheet, 
     let Some(format) = format.or_else(|| Format::detect(text)) else {
         let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
         return Err(format!(
-            "this is no output that is known here; known are a result of `sluice-lab`, {}",
+            "unknown format: expected a result of `sluice-lab`, {}",
             names.join(", ")
         ));
     };

@@ -45,10 +45,10 @@ pub fn read(text: &str) -> Result<Sheet, String> {
     let row = Row {
         name: "oha".into(),
         seconds: figure("total"),
-        answers: (all > 0.0).then_some(all),
+        responses: (all > 0.0).then_some(all),
         failed_share: (all > 0.0).then(|| (all - good) / all),
         rate: figure("requestsPerSec"),
-        answer_bytes: figure("sizePerRequest"),
+        response_bytes: figure("sizePerRequest"),
         latency: latency(&root, figure),
         failures: those_seen(classes),
         ..Row::default()

@@ -24,7 +24,7 @@ fn row(lines: &[&str]) -> Option<Row> {
     let first = lines[0];
     let behind = |label: &str| first.split_once(label).map(|(_, rest)| rest.trim());
     let word = |label: &str| behind(label).and_then(|rest| rest.split_whitespace().next());
-    let answers: f64 = word("Num Queries:")?.parse().ok()?;
+    let responses: f64 = word("Num Queries:")?.parse().ok()?;
     let data = behind("Data:")?.split('[').next().and_then(bytes)?;
     let (seconds, rate) = behind("[")?.split_once('@')?;
     let latencies: Vec<&str> = lines
@@ -40,15 +40,15 @@ fn row(lines: &[&str]) -> Option<Row> {
     Some(Row {
         name: "rpc-bench".into(),
         seconds: milliseconds(seconds).map(|ms| ms / 1000.0),
-        answers: Some(answers),
+        responses: Some(responses),
         failed_share: Some(
             word("Num 429:")
                 .and_then(|n| n.parse::<f64>().ok())
                 .unwrap_or(0.0)
-                / answers.max(1.0),
+                / responses.max(1.0),
         ),
         rate: rate.split_whitespace().next()?.parse().ok(),
-        answer_bytes: Some(data / answers.max(1.0)),
+        response_bytes: Some(data / responses.max(1.0)),
         bytes_room: word("Data:").map_or(0.0, rounding),
         latency: Latency {
             min: number_after(&latencies, "Min value:"),

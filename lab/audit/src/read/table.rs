@@ -175,7 +175,7 @@ fn row(columns: &[Column], cells: &[String], clients: Option<f64>) -> Option<Row
             Column::Quantile(q, scale) => {
                 row.latency.quantiles.extend(scaled(scale).map(|v| (*q, v)))
             }
-            Column::Requests => row.answers = number,
+            Column::Requests => row.responses = number,
             Column::Rate => row.rate = number,
             Column::Errors => {
                 // Whether these are counts or per cent is decided once the whole column is known.
@@ -218,10 +218,10 @@ fn settle_errors(rows: &mut [Row]) {
         .any(|row| row.marks.iter().any(|mark| mark == PERCENT));
     for row in rows {
         row.marks.retain(|mark| mark != PERCENT);
-        row.failed_share = match (row.failed_share, percent, row.answers) {
+        row.failed_share = match (row.failed_share, percent, row.responses) {
             (Some(value), true, _) => Some(value / 100.0),
             (Some(0.0), false, _) => Some(0.0),
-            (Some(value), false, Some(answers)) if answers > 0.0 => Some(value / answers),
+            (Some(value), false, Some(responses)) if responses > 0.0 => Some(value / responses),
             _ => None,
         };
     }
@@ -241,7 +241,10 @@ mod tests {
         let sheet = read(text).unwrap();
         assert_eq!(sheet.rows.len(), 2);
         let row = &sheet.rows[0];
-        assert_eq!((row.clients, row.answers), (Some(1000.0), Some(344_427.0)));
+        assert_eq!(
+            (row.clients, row.responses),
+            (Some(1000.0), Some(344_427.0))
+        );
         assert!((row.failed_share.unwrap() - 0.9738).abs() < 1e-9);
         assert_eq!(row.latency.quantile(0.95), Some(31.72));
         let text = "| Configuration | Requests/sec | Avg Latency (ms) | P99 Latency (ms) |\n|---|---|---|---|\n| Flask | 1,759 | 56.68 | 72.67 |\n";
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_no_tables() {
+    fn other_texts_are_not_tables() {
         assert!(!has_table("This is prose, with commas, and | bars |"));
         assert!(!has_table("| a | b |\n|---|---|\n| 1 | 2 |"));
         assert!(read("test | min | max |\n---|---|---|\n").is_err());

@@ -9,20 +9,20 @@ use sluice_load::result::FailureClass;
 pub fn read(text: &str) -> Result<Sheet, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
     let figure = |path: &str| root.pointer(path).and_then(Value::as_f64);
-    let answers = figure("/requests").ok_or("a report of vegeta without `requests`")?;
+    let responses = figure("/requests").ok_or("a report of vegeta without `requests`")?;
     let success = figure("/success").unwrap_or(1.0);
     let milliseconds = |key: &str| figure(&format!("/latencies/{key}")).map(|ns| ns / 1e6);
     let quantile = |(quantile, key): (f64, &str)| milliseconds(key).map(|value| (quantile, value));
     let quantiles = [(0.5, "50th"), (0.9, "90th"), (0.95, "95th"), (0.99, "99th")];
-    let failed = (answers * (1.0 - success)).round();
+    let failed = (responses * (1.0 - success)).round();
     let row = Row {
         name: "vegeta".into(),
         offered: figure("/rate"),
         seconds: figure("/duration").map(|ns| ns / 1e9),
-        answers: Some(answers),
+        responses: Some(responses),
         failed_share: Some(1.0 - success),
         rate: figure("/rate"),
-        answer_bytes: figure("/bytes_in/mean"),
+        response_bytes: figure("/bytes_in/mean"),
         latency: Latency {
             rounding: 0.0,
             min: milliseconds("min"),

@@ -28,9 +28,9 @@ fn row(lines: &[&str]) -> Option<Row> {
     let shape = lines.iter().find(|line| line.contains("threads and"))?;
     let clients = shape.split_whitespace().nth(3)?.parse().ok();
     let total = lines.iter().find(|line| line.contains(" requests in "))?;
-    let (answers, rest) = total.trim().split_once(" requests in ")?;
+    let (responses, rest) = total.trim().split_once(" requests in ")?;
     let (seconds, read) = rest.split_once(',')?;
-    let answers: f64 = answers.parse().ok()?;
+    let responses: f64 = responses.parse().ok()?;
     let failures = failures(lines);
     let wrong = number_after(lines, "Non-2xx or 3xx responses:").unwrap_or(0.0);
     let rate = number_after(lines, "Requests/sec:");
@@ -43,12 +43,17 @@ fn row(lines: &[&str]) -> Option<Row> {
         name: url.to_string(),
         clients: clients.filter(|_| !open),
         offered: rate.filter(|_| open),
-        contradictions: contradictions(lines, answers, (seconds, read), wrong),
+        contradictions: contradictions(lines, responses, (seconds, read), wrong),
         seconds: milliseconds(seconds).map(|ms| ms / 1000.0),
-        answers: Some(answers),
-        failed_share: Some(if answers > 0.0 { wrong / answers } else { 0.0 }),
+        responses: Some(responses),
+        failed_share: Some(if responses > 0.0 {
+            wrong / responses
+        } else {
+            0.0
+        }),
         rate,
-        answer_bytes: bytes(read.trim().trim_end_matches(" read")).map(|b| b / answers.max(1.0)),
+        response_bytes: bytes(read.trim().trim_end_matches(" read"))
+            .map(|b| b / responses.max(1.0)),
         latency: latency(lines),
         failures,
         ..Row::default()
@@ -59,7 +64,7 @@ fn row(lines: &[&str]) -> Option<Row> {
 /// Inconsistent figures: rates against counts, and failures against requests.
 fn contradictions(
     lines: &[&str],
-    answers: f64,
+    responses: f64,
     (time, read): (&str, &str),
     wrong: f64,
 ) -> Vec<String> {
@@ -70,7 +75,7 @@ fn contradictions(
         found.extend(rate_breach(
             "Requests/sec",
             rate,
-            answers,
+            responses,
             seconds,
             rounding(time),
         ));
@@ -82,8 +87,8 @@ fn contradictions(
         let room = rounding(time) + rounding(read) + rounding(text);
         found.extend(rate_breach("Transfer/sec", rate, count, seconds, room));
     }
-    if wrong > answers {
-        found.push(format!("{wrong} responses failed of {answers} requests"));
+    if wrong > responses {
+        found.push(format!("{wrong} of {responses} responses failed"));
     }
     found
 }
@@ -156,9 +161,9 @@ fn socket_errors(row: &Row) -> Option<Remark> {
         .collect();
     (!said.is_empty()).then(|| Remark {
         rule: "A4".into(),
-        title: format!("{}: socket errors stand beside the figures ({})", row.name, said.join(", ")),
-        words: "wrk leaves them out of its requests and latencies, so both look better than what clients saw. A request \
-                that timed out is counted, and may be counted again as an answer that came later."
+        title: format!("{}: socket errors are listed beside the figures ({})", row.name, said.join(", ")),
+        words: "wrk excludes them from its requests and latencies, so both look better than what clients saw. A request \
+                that timed out is counted, and may be counted again if its response arrives later."
             .into(),
         rows: Default::default(),
     })
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_that_are_not_those_of_the_counts_are_told() {
+    fn rates_that_contradict_the_counts_are_reported() {
         assert_eq!(contradictions(TEXT), "");
         let rate = contradictions(&TEXT.replace("49950.05", "51450.05"));
         assert!(
@@ -200,11 +205,11 @@ mod tests {
             "Requests/sec",
             "  Non-2xx or 3xx responses: 1600000\nRequests/sec",
         );
-        assert!(contradictions(&wrong).contains("1600000 responses failed"));
+        assert!(contradictions(&wrong).contains("responses failed"));
     }
 
     #[test]
-    fn a_fixed_rate_is_no_closed_loop() {
+    fn a_fixed_rate_is_not_a_closed_loop() {
         let text = TEXT.replace(
             "  Thread Stats",
             "  Thread calibration: mean lat.: 1.0ms, rate sampling interval: 10ms\n  Thread Stats",

@@ -45,7 +45,10 @@ fn wanted(row: &Row, ceiling: &Ceiling) -> String {
 }
 
 fn explained(sheet: &Sheet, ceiling: &Ceiling, rows: &[usize]) -> Finding {
-    let title = format!("failures begin where a setting ends: {}", ceiling.words);
+    let title = format!(
+        "failures begin at the limit of a setting: {}",
+        ceiling.words
+    );
     let finding = Finding::new("A9", Weight::Limit, title)
         .means("These failures show a limit of the configuration, not how fast the program is.")
         .advise("Raise the limit above the load, or say that the limit is what is measured.");
@@ -62,6 +65,6 @@ fn explained(sheet: &Sheet, ceiling: &Ceiling, rows: &[usize]) -> Finding {
 fn surprising(sheet: &Sheet, ceiling: &Ceiling, rows: &[usize]) -> Finding {
     let title = format!("no failures beyond a setting: {}", ceiling.words);
     let finding = Finding::new("A9", Weight::Note, title)
-        .means("More connections were asked for than the setting allows, and no failure is printed; clients may have waited for each other.");
+        .means("The load used more connections than the setting allows, but no failure is printed; clients may have waited for each other.");
     lines(finding, sheet, rows, |row| wanted(row, ceiling))
 }

@@ -8,14 +8,14 @@ use crate::finding::{Finding, Weight};
 pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let silent = |claim: &&Claim| claim.means.is_none() && claim.words.is_none();
     let claims = &sheet.conditions.claims;
-    let told = claims.iter().filter(|claim| !silent(claim));
-    let mut findings: Vec<Finding> = told.map(|claim| check_one(sheet, claim)).collect();
+    let decidable = claims.iter().filter(|claim| !silent(claim));
+    let mut findings: Vec<Finding> = decidable.map(|claim| check_one(sheet, claim)).collect();
     let silent: Vec<&Claim> = claims.iter().filter(silent).collect();
     match silent[..] {
         [] => {}
         [one] => findings.push(check_one(sheet, one)),
         _ => {
-            let title = format!("{} claims of which no printed figure tells", silent.len());
+            let title = format!("{} claims that no printed figure can decide", silent.len());
             let finding = Finding::new("A11", Weight::Gap, title);
             let lines = silent.iter().map(|claim| claim.says.clone());
             findings.push(lines.fold(finding, Finding::line));
@@ -30,7 +30,7 @@ pub fn check_one(sheet: &Sheet, claim: &Claim) -> Finding {
     let Some(formula) = &claim.means else {
         let word = match claim.tested {
             true => "not comparable here",
-            false => "no figure can tell",
+            false => "no figure decides it",
         };
         return Finding::new("A11", Weight::Gap, format!("{word}: {}", claim.says)).means(words);
     };

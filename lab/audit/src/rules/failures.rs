@@ -22,11 +22,11 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     });
     if !instant.is_empty() {
         let title = format!(
-            "a smallest latency of 0.00 ms in {} with failures",
+            "a minimum latency of 0.00 ms in {} with failures",
             rows_word(instant.len())
         );
         let finding = Finding::new("A4", Weight::Limit, title)
-            .means("Failures are in the latency columns: nothing is answered in no time. Minimum, median and average mix them with answers.")
+            .means("Failures are in the latency columns: a response cannot take 0 ms. Minimum, median and average mix them with responses.")
             .advise("Read errors first; take latencies only from rows without them.");
         let line = |row: &Row| {
             let median = row
@@ -69,12 +69,12 @@ fn same_rate(sheet: &Sheet) -> Option<Finding> {
         return None;
     }
     let title = format!(
-        "{}: failures as fast as another row's answers",
+        "{}: failures as fast as another row's responses",
         rows_word(pairs.len())
     );
     let finding = Finding::new("A4", Weight::Limit, title)
-        .means("The printed rate is that of failures. Only the good answers are work done.")
-        .advise("Compare good answers per second.");
+        .means("The printed rate is that of failures. Only successful responses are work done.")
+        .advise("Compare successful responses per second.");
     let line = |row: &Row| {
         let other = baseline(row).map_or((String::new(), 0.0), |b| {
             (b.label(), b.rate_counted().unwrap_or(0.0))
@@ -112,8 +112,8 @@ fn counted(sheet: &Sheet) -> Option<Finding> {
         rows_word(rows.len())
     );
     let finding = Finding::new("A4", Weight::Limit, title)
-        .means("Requests per second and latency include what failed.")
-        .advise("Compare the good answers per second.");
+        .means("Requests per second and latency include failed requests.")
+        .advise("Compare successful responses per second.");
     let line = |row: &Row| {
         format!(
             "{}/s printed, {} failed: {}/s good",

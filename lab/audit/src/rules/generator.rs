@@ -25,7 +25,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
         let rows = positions(sheet, |row| {
             row.rate_counted().is_some_and(|r| r > CEILING * ceiling)
         });
-        findings.extend(known(sheet, &rows, "near what it can ask for", |row| {
+        findings.extend(known(sheet, &rows, "near its ceiling", |row| {
             let rate = row.rate_counted().unwrap_or(0.0);
             format!(
                 "{}/s is {} of {}/s",
@@ -60,7 +60,7 @@ fn known(
         .means(
             "Rate and latency of these rows are partly the generator's own; they rank no servers.",
         )
-        .advise("Compare processor time per good answer, or give the generator more cores.");
+        .advise("Compare CPU time per successful response, or give the generator more cores.");
     Some(lines(finding, sheet, rows, line))
 }
 
@@ -165,7 +165,7 @@ fn twin_finding(sheet: &Sheet, test: &str, rows: &[usize]) -> Finding {
     let words = "Servers that share no code rarely cost the same; the rate is likely that of the load program.";
     finding
         .means(format!("{words}{together}"))
-        .advise("Calibrate the generator against a server that does nothing; compare processor time per answer.")
+        .advise("Calibrate the generator against a server that does nothing; compare CPU time per response.")
         .about(rows.iter().copied())
 }
 

@@ -49,7 +49,7 @@ fn arithmetic(row: &Row) -> String {
     let (rate, mean) = (row.rate_counted(), row.latency.mean);
     let (rate, mean) = (rate.unwrap_or(0.0), mean.unwrap_or(0.0));
     format!(
-        "{}/s x {} ms = {} under way, {} of {} clients",
+        "{}/s x {} ms = {} in flight, {} of {} clients",
         number(rate),
         number(mean),
         number(rate * mean / 1000.0),
@@ -101,11 +101,11 @@ fn impossible(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     );
     let finding = Finding::new("A1", Weight::Contradiction, title)
         .means(
-            "A closed loop never has more requests under way than it has clients. Rate and average latency cannot both be \
+            "A closed loop never has more requests in flight than it has clients. Rate and average latency cannot both be \
              right; the rate is a count, so the average is the likelier one to be off (some tools rewrite latencies after \
              the run, or take them from a sample).",
         )
-        .advise("Use the rate; take no latency from these rows. Clients divided by rate is the mean that fits.");
+        .advise("Use the rate, and ignore the latencies of these rows. Clients divided by rate is the mean that fits.");
     let line = |row: &Row| {
         let implied = row.clients.unwrap_or(0.0) / row.rate_counted().unwrap_or(1.0) * 1000.0;
         format!(
@@ -127,10 +127,10 @@ fn long_window(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     );
     let finding = Finding::new("A1", Weight::Contradiction, title)
         .means(
-            "The longest answer took longer than the window, so requests were counted that ended after it (k6 waits up to \
-             30 s for them unless told otherwise). Divided by the printed seconds the rate is too high.",
+            "The slowest response took longer than the window, so requests were counted that ended after it (k6 waits up to \
+             30 s for them by default). Divided by the printed seconds, the rate is too high.",
         )
-        .advise("Count what ended inside the window; report what was still under way apart.");
+        .advise("Count requests that ended inside the window; report those still in flight separately.");
     Some(lines(finding, sheet, rows, arithmetic))
 }
 
@@ -148,9 +148,9 @@ fn failures(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
         .means(
             "Clients spent most of their time in something that no latency column shows: connects that failed, waits, \
              requests that ended at once and count as about 0 ms. Median and average of these rows describe the failures, \
-             so they cannot show that good answers stayed fast.",
+             so they cannot show that successful responses stayed fast.",
         )
-        .advise("Keep the latencies of good answers apart from those of failures, and count time to connect.");
+        .advise("Separate the latencies of successful responses from those of failures, and include the time to connect.");
     let line = |row: &Row| {
         let failed = percent(row.failed_share.unwrap_or(0.0));
         format!("{}, failures {failed}", arithmetic(row))
@@ -170,8 +170,8 @@ fn elsewhere(sheet: &Sheet, rows: &[usize]) -> Option<Finding> {
     );
     let finding = Finding::new("A1", Weight::Note, title)
         .means(
-            "The rest passed between an answer and the next request: in the generator, before its clock starts, or while \
-             connections were opened and the last answers awaited. With short latencies, few clients or a short run that \
+            "The rest passed between a response and the next request: in the generator, before its clock starts, or while \
+             connections were opened and the last responses awaited. With short latencies, few clients or a short run that \
              is common; it means that more than the server is in the rate.",
         )
         .advise("Measure the generator against a server that does nothing, with the same clients; run longer.");
@@ -207,7 +207,7 @@ mod tests {
     /// Simulates a closed loop: each client sends its next request when it has its response.
     fn simulated(clients: usize, seed: u64) -> Row {
         let mut random = Random::new(seed);
-        let (window, mut answers, mut total) = (200.0, 0.0, 0.0);
+        let (window, mut responses, mut total) = (200.0, 0.0, 0.0);
         for _ in 0..clients {
             let mut now = 0.0;
             loop {
@@ -216,16 +216,16 @@ mod tests {
                 if now > window {
                     break;
                 }
-                answers += 1.0;
+                responses += 1.0;
                 total += took;
             }
         }
         Row {
             clients: Some(clients as f64),
             seconds: Some(window),
-            answers: Some(answers),
+            responses: Some(responses),
             latency: crate::evidence::Latency {
-                mean: Some(total / answers * 1000.0),
+                mean: Some(total / responses * 1000.0),
                 ..Default::default()
             },
             ..Row::default()

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_really_measured_is_never_impossible() {
+    fn real_measurements_are_never_impossible() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
             let count = 2 + random.below(400);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn each_impossibility_is_told() {
+    fn each_impossible_order_is_reported() {
         let sound = || Latency {
             rounding: 0.0,
             min: Some(1.0),
@@ -171,37 +171,37 @@ mod tests {
             quantiles: vec![(0.5, 2.0), (0.9, 6.0), (0.99, 11.0)],
         };
         assert!(breaches(&sound()).is_empty());
-        let told = |change: fn(&mut Latency)| {
+        let finding_of = |change: fn(&mut Latency)| {
             let mut latency = sound();
             change(&mut latency);
             breaches(&latency).join("; ")
         };
         assert_eq!(
-            told(|l| l.mean = Some(25.0)),
+            finding_of(|l| l.mean = Some(25.0)),
             "the average 25.0 ms is above the maximum 20.0 ms"
         );
         assert_eq!(
-            told(|l| l.mean = Some(0.5)),
+            finding_of(|l| l.mean = Some(0.5)),
             "the average 0.50 ms is below the minimum 1.00 ms"
         );
         assert_eq!(
-            told(|l| l.min = Some(4.0)),
+            finding_of(|l| l.min = Some(4.0)),
             "min 4.00 ms is above p50 2.00 ms; the average 3.00 ms is below the minimum 4.00 ms"
         );
         assert_eq!(
-            told(|l| l.quantiles[1].1 = 12.0),
+            finding_of(|l| l.quantiles[1].1 = 12.0),
             "p90 12.0 ms is above p99 11.0 ms"
         );
         assert_eq!(
-            told(|l| l.mean = Some(1.2)),
+            finding_of(|l| l.mean = Some(1.2)),
             "the average 1.20 ms is below 1.95 ms, the least that the percentiles allow"
         );
         assert_eq!(
-            told(|l| l.mean = Some(5.5)),
+            finding_of(|l| l.mean = Some(5.5)),
             "the average 5.50 ms is above 4.59 ms, the most that the percentiles allow"
         );
         assert_eq!(
-            told(|l| l.deviation = Some(9.0)),
+            finding_of(|l| l.deviation = Some(9.0)),
             "a deviation of 9.00 ms is more than the 5.83 ms possible"
         );
     }

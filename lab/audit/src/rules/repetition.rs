@@ -17,7 +17,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
         ),
         Some(runs) if !conditions.spread => findings.push(
             Finding::new("A8", Weight::Gap, format!("{runs} runs of each row, without an interval"))
-                .means("The runs would have told how sure the figures are; only one number of each is printed.")
+                .means("The runs would have shown how certain the figures are, but only one number of each is printed.")
                 .advise("Print an interval over the runs beside each figure."),
         ),
         _ => {}
@@ -25,7 +25,7 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     if conditions.percentiles_averaged {
         findings.push(
             Finding::new("A8", Weight::Gap, "percentiles are means of percentiles")
-                .means("The mean of ten p99 is no p99 of anything: one run with a bad tail and nine good ones give the same as ten middling ones.")
+                .means("The mean of ten p99 values is not a p99: one run with a bad tail and nine good ones give the same as ten middling ones.")
                 .advise("Merge the histograms of the runs and take the percentile of the sum."),
         );
     }

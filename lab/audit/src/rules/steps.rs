@@ -76,8 +76,8 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
             rows_word(labels.len())
         );
         let finding = Finding::new("A5", Weight::Limit, title)
-            .means("Equal percentiles are the edges of wide steps. They say between which edges an answer lies, not how long it took.")
-            .advise("Compare the means that follow from the rate; measure again with a histogram of three digits.");
+            .means("Equal percentiles are the edges of wide steps. They show between which edges a latency lies, not how long the response took.")
+            .advise("Compare the means that follow from the rate; measure again with a histogram of three significant digits.");
         findings.push(lines(finding, sheet, &labels, line));
     }
     if !coarse.is_empty() {

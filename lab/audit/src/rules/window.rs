@@ -15,7 +15,7 @@ fn longest(row: &Row) -> Option<f64> {
 }
 
 fn mismatch(row: &Row) -> Option<f64> {
-    let counted = row.answers? / row.seconds.filter(|s| *s > 0.0)?;
+    let counted = row.responses? / row.seconds.filter(|s| *s > 0.0)?;
     Some(row.rate? / counted - 1.0)
 }
 
@@ -25,12 +25,12 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
     let beyond = positions(sheet, |row| longest(row).is_some_and(|share| share > LONG));
     if !beyond.is_empty() {
         let title = format!(
-            "{}: the longest answer took most of the run or more",
+            "{}: the slowest response took most of the run or more",
             rows_word(beyond.len())
         );
         let finding = Finding::new("A7", Weight::Limit, title)
-            .means("Some clients waited for one answer from beginning to end. What they would have asked meanwhile is missing, so averages look better than they are; a maximum above the window shows that the tool went on after it.")
-            .advise("Run several times longer than the longest answer, and report what was under way at the end.");
+            .means("Some clients waited for one response from beginning to end. The requests they would have sent meanwhile are missing, so averages look better than they are; a maximum above the window shows that the tool continued after it.")
+            .advise("Run several times longer than the slowest response, and report the requests in flight at the end.");
         let line = |row: &Row| {
             let (max, seconds) = (
                 row.latency.max.unwrap_or(0.0) / 1000.0,
@@ -53,13 +53,13 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
             .means("Either the seconds are rounded or rate and count are of different windows.")
             .advise("Compare rates with rates and counts with counts, not across.");
         let line = |row: &Row| {
-            let (answers, seconds, rate) = (row.answers, row.seconds, row.rate);
-            let (answers, seconds) = (answers.unwrap_or(0.0), seconds.unwrap_or(1.0));
+            let (responses, seconds, rate) = (row.responses, row.seconds, row.rate);
+            let (responses, seconds) = (responses.unwrap_or(0.0), seconds.unwrap_or(1.0));
             format!(
                 "{} in {} s are {}/s; printed {}/s, {} less",
-                crate::finding::count(answers),
+                crate::finding::count(responses),
                 number(seconds),
-                number(answers / seconds),
+                number(responses / seconds),
                 number(rate.unwrap_or(0.0)),
                 percent(-mismatch(row).unwrap_or(0.0))
             )
@@ -75,10 +75,10 @@ fn impossible(sheet: &Sheet) -> Option<Finding> {
     if rows.is_empty() {
         return None;
     }
-    let title = format!("{}: figures that cannot be", rows_word(rows.len()));
+    let title = format!("{}: impossible figures", rows_word(rows.len()));
     let finding = Finding::new("A7", Weight::Contradiction, title)
         .means("Counts, seconds, rates and shares of one text contradict each other by more than rounding explains: it was edited, or put together from several runs.")
-        .advise("Take nothing from these rows; ask for the whole output.");
+        .advise("Do not use these rows; ask for the complete output.");
     Some(lines(finding, sheet, &rows, |row| breaches(row).join("; ")))
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn figures_that_cannot_be_are_contradictions() {
-        let told = |change: fn(&mut Row)| {
+        let finding_of = |change: fn(&mut Row)| {
             let mut row = Row {
                 seconds: Some(10.0),
                 failed_share: Some(0.5),
@@ -127,7 +127,7 @@ mod tests {
             };
             impossible(&sheet).map(|finding| (finding.weight, finding.arithmetic.join("; ")))
         };
-        assert_eq!(told(|_| ()), None);
+        assert_eq!(finding_of(|_| ()), None);
         for (change, words) in [
             (
                 (|row| row.seconds = Some(-1.0)) as fn(&mut Row),
@@ -137,7 +137,7 @@ mod tests {
             (|row| row.latency.mean = Some(-2.0), "a latency of -2 ms"),
             (|row| row.contradictions.push("7 of 5".into()), "7 of 5"),
         ] {
-            let (weight, text) = told(change).unwrap();
+            let (weight, text) = finding_of(change).unwrap();
             assert_eq!(weight, Weight::Contradiction);
             assert!(text.contains(words), "{text}");
         }

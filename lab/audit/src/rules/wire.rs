@@ -59,8 +59,8 @@ fn elsewhere(sheet: &Sheet) -> Option<Finding> {
     (!rows.is_empty()).then(|| {
         let title = format!("{}: more bytes than the network carries", rows_word(rows.len()));
         Finding::new("A2", Weight::Note, title)
-            .means("They did not go through it: over loopback, or they are counted before they are compressed. The network says nothing about these rows.")
-            .advise("Leave out the network, or say what lay between generator and subject.")
+            .means("They did not cross it (loopback), or they were counted before compression. The network does not bound these rows.")
+            .advise("Omit --network, or describe the network between generator and subject.")
             .about(rows)
     })
 }
@@ -85,7 +85,7 @@ fn finding(sheet: &Sheet, test: &str, rows: &[usize], weight: Weight) -> Finding
     let gigabits =
         |rows: &[usize]| -> Vec<f64> { each(bits, rows).iter().map(|bits| bits / 1e9).collect() };
     let title = format!(
-        "{}{}: whatever the server, {} Gbit/s",
+        "{}{}: {} Gbit/s for every server",
         if test.is_empty() {
             String::new()
         } else {
@@ -122,7 +122,7 @@ fn finding(sheet: &Sheet, test: &str, rows: &[usize], weight: Weight) -> Finding
     };
     finding
         .means(meaning)
-        .advise("Compare processor time per answer instead, or use a faster network.")
+        .advise("Compare CPU time per response instead, or use a faster network.")
         .about(rows.iter().copied())
 }
 
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn loopback_is_not_four_times_the_network() {
-        let told = |rate: f64| {
+        let finding_of = |rate: f64| {
             let row = Row {
                 rate: Some(rate),
-                answer_bytes: Some(1_000_000.0),
+                response_bytes: Some(1_000_000.0),
                 ..Row::default()
             };
             let mut sheet = Sheet {
@@ -158,12 +158,12 @@ mod tests {
             let found = check(&sheet).into_iter().map(|f| (f.weight, f.meaning));
             found.collect::<Vec<_>>()
         };
-        let [(weight, meaning)] = &told(500.0)[..] else {
+        let [(weight, meaning)] = &finding_of(500.0)[..] else {
             panic!("one finding")
         };
         assert_eq!(*weight, Weight::Note);
-        assert!(meaning.contains("did not go through it"), "{meaning}");
-        assert_eq!(told(120.0)[0].0, Weight::Limit);
-        assert!(told(10.0).is_empty());
+        assert!(meaning.contains("did not cross it"), "{meaning}");
+        assert_eq!(finding_of(120.0)[0].0, Weight::Limit);
+        assert!(finding_of(10.0).is_empty());
     }
 }

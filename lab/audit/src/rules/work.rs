@@ -25,13 +25,13 @@ pub fn check(sheet: &Sheet) -> Vec<Finding> {
 /// Counted bytes of clean rows of one test.
 fn sizes(sheet: &Sheet) -> Vec<Finding> {
     let counted = positions(sheet, |row| {
-        row.is_clean() && row.answer_bytes.is_some_and(|b| b > 0.0)
+        row.is_clean() && row.response_bytes.is_some_and(|b| b > 0.0)
     });
     let mut findings = Vec::new();
     for (test, rows) in grouped(sheet, &counted, |row| row.dim("test").to_string()) {
         let sizes: Vec<f64> = rows
             .iter()
-            .filter_map(|at| sheet.rows[*at].answer_bytes)
+            .filter_map(|at| sheet.rows[*at].response_bytes)
             .collect();
         let Some((low, high)) = range(&sizes).filter(|_| rows.len() > 1) else {
             continue;
@@ -51,23 +51,23 @@ fn sizes(sheet: &Sheet) -> Vec<Finding> {
             let mut finding = Finding::new(
                 "A10",
                 Weight::Note,
-                format!("answers{of} differ in size by {}", percent(apart)),
+                format!("responses{of} differ in size by {}", percent(apart)),
             );
-            for (size, members) in
-                grouped(sheet, &rows, |row| number(row.answer_bytes.unwrap_or(0.0)))
-            {
+            for (size, members) in grouped(sheet, &rows, |row| {
+                number(row.response_bytes.unwrap_or(0.0))
+            }) {
                 let names: Vec<String> = members.iter().map(|at| sheet.rows[*at].label()).collect();
                 finding = finding.line(format!("{size} B: {}", names.join(", ")));
             }
             findings.push(
                 finding
-                    .means("Subjects did not send the same bytes. With small answers that is a field more or less in the head.")
+                    .means("Subjects did not send the same bytes. For small responses the difference is one header more or less.")
                     .advise("Compare the heads before the run.")
                     .about(rows),
             );
         } else {
             let title = format!(
-                "answers{of} of all rows have the same size within {}",
+                "responses{of} of all rows have the same size within {}",
                 percent(UNEQUAL)
             );
             let finding = Finding::new("A10", Weight::Sound, title);
@@ -95,7 +95,7 @@ fn dials(sheet: &Sheet) -> Vec<Finding> {
             let of = |at: &usize| {
                 let row: &Row = &sheet.rows[*at];
                 format!(
-                    "{} ({} dials per answer)",
+                    "{} ({} dials per response)",
                     row.label(),
                     number(row.upstream_dials.unwrap_or(0.0))
                 )
@@ -106,13 +106,13 @@ fn dials(sheet: &Sheet) -> Vec<Finding> {
             Finding::new(
                 "A10",
                 Weight::Limit,
-                format!("{test}: some subjects keep upstream connections and some do not"),
+                format!("{test}: some subjects reuse upstream connections and some do not"),
             )
             .line(format!("dialling: {}", names(&dialling)))
             .line(format!("keeping: {}", names(&keeping)))
-            .means("Opening a connection for each request is other work than reusing one.")
+            .means("Opening a connection for each request is more work than reusing one.")
             .advise(
-                "Compare with upstream connections kept by all, and say so where a subject cannot.",
+                "Enable upstream keep-alive for all subjects, and name those that cannot use it.",
             )
             .about(rows),
         );

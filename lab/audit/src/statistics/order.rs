@@ -1,6 +1,6 @@
 //! Order statistics: medians, quantiles, spread, and which percentiles a sample supports.
 
-use crate::limits::TAIL_ANSWERS_MIN;
+use crate::limits::TAIL_RESPONSES_MIN;
 
 /// The middle value, or the mean of the two middle values; `None` if empty.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -57,7 +57,7 @@ pub fn outliers(values: &[f64]) -> Vec<usize> {
 /// depends on single requests. p99.9 needs 10,000.
 pub fn carries(quantile: f64, count: u64) -> bool {
     // The small addend is needed because 1 - 0.999 is slightly less than 0.001.
-    count as f64 * (1.0 - quantile) + 1e-6 >= TAIL_ANSWERS_MIN as f64
+    count as f64 * (1.0 - quantile) + 1e-6 >= TAIL_RESPONSES_MIN as f64
 }
 
 #[cfg(test)]

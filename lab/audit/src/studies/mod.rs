@@ -318,11 +318,11 @@ mod tests {
             .find(|row| row.matches(&wanted))
             .unwrap();
         assert_eq!(
-            (row.answers, row.latency.max),
+            (row.responses, row.latency.max),
             (Some(124_604.0), Some(58_944.72))
         );
         assert_eq!(row.bytes(), Some(289_812.0));
-        let total: f64 = hotdogs.rows.iter().filter_map(|row| row.answers).sum();
+        let total: f64 = hotdogs.rows.iter().filter_map(|row| row.responses).sum();
         assert_eq!(total, 37_944_000.0);
         let go = &sheet("001").rows[5];
         assert_eq!((go.rate, go.latency.mean), (Some(74_442.91), Some(336.77)));
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(failing.failed_share, Some(0.970_161));
         assert_eq!(failing.latency.quantile(0.99), Some(970.0));
         let calls = &sheet("003").rows[0];
-        assert_eq!((calls.answers, calls.rate), (Some(25_138.0), Some(411.0)));
-        assert_eq!(calls.answer_bytes.map(f64::round), Some(140_956.0));
+        assert_eq!((calls.responses, calls.rate), (Some(25_138.0), Some(411.0)));
+        assert_eq!(calls.response_bytes.map(f64::round), Some(140_956.0));
     }
 }

@@ -49,18 +49,18 @@ fn run_program(tool: Tool, program: &std::path::Path, task: &Task) -> Result<Loa
         clients: Some(task.asked.connections as f64),
         bytes: None,
     };
-    let sheet =
-        read(&text, Some(tool.format()), &hints).map_err(|error| told(tool, &error, &ran))?;
+    let sheet = read(&text, Some(tool.format()), &hints)
+        .map_err(|error| failure_text(tool, &error, &ran))?;
     let row = sheet
         .rows
         .into_iter()
         .next()
-        .ok_or_else(|| told(tool, "no figures", &ran))?;
+        .ok_or_else(|| failure_text(tool, "no figures", &ran))?;
     let version = process::version(program, tool.version_args());
     Ok(load(tool, version, task, &row, text))
 }
 
-fn told(tool: Tool, error: &str, ran: &Ran) -> String {
+fn failure_text(tool: Tool, error: &str, ran: &Ran) -> String {
     let said: Vec<&str> = ran
         .complaint
         .lines()
@@ -68,22 +68,22 @@ fn told(tool: Tool, error: &str, ran: &Ran) -> String {
         .collect();
     let last = said
         .last()
-        .map_or(String::new(), |line| format!("; it said: {line}"));
+        .map_or(String::new(), |line| format!("; it printed: {line}"));
     format!("{}: {error}{last}", tool.name())
 }
 
 /// Converts a row of a tool's output to a load.
 fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String) -> Load {
-    let answers = row.answers.unwrap_or(0.0);
-    let failed = row.failed_share.unwrap_or(0.0) * answers;
-    let ok = (answers - failed).round().max(0.0) as u64;
+    let responses = row.responses.unwrap_or(0.0);
+    let failed = row.failed_share.unwrap_or(0.0) * responses;
+    let ok = (responses - failed).round().max(0.0) as u64;
     let mut not_measured: Vec<String> = tool
         .not_measured()
         .iter()
         .map(|field| field.to_string())
         .collect();
     if failed > 0.0 && tool.mixes_failures() {
-        not_measured.push("latency of good answers alone (failures are among them)".into());
+        not_measured.push("latency of successful responses alone (failures are included)".into());
     }
     let failures = row.failures.iter().map(|(class, count)| Failures {
         class: *class,
@@ -103,14 +103,14 @@ fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String
         window_s: row.seconds.unwrap_or(task.asked.duration_s),
         ok,
         ended_ok: ok,
-        due: matches!(task.asked.mode, Mode::Open { .. }).then_some(answers as u64),
+        due: matches!(task.asked.mode, Mode::Open { .. }).then_some(responses as u64),
         failures: failures.collect(),
         latency: Latencies {
             total: distribution(row, ok),
             ..Latencies::default()
         },
         transfer: Transfer {
-            received_bytes: (row.answer_bytes.unwrap_or(0.0) * answers) as u64,
+            received_bytes: (row.response_bytes.unwrap_or(0.0) * responses) as u64,
             ..Transfer::default()
         },
         ..Load::default()

@@ -108,11 +108,11 @@ fn once(
     match ended {
         Err(error) => Err(format!("{name}: {error}")),
         Ok(None) => Err(format!(
-            "{name} did not end within {} s and was stopped",
+            "{name} did not exit within {} s and was stopped",
             limit.as_secs()
         )),
         Ok(Some(status)) if !status.success() => {
-            Err(format!("{name} ended with {status}; it said: {last}"))
+            Err(format!("{name} ended with {status} and printed: {last}"))
         }
         Ok(Some(_)) => Ok(ran),
     }
@@ -152,12 +152,12 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String
 
 /// The text of a file that the program wrote.
 pub fn text_of(path: &Path) -> Result<String, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = std::fs::File::open(path).map_err(told)?;
+    let with_path = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = std::fs::File::open(path).map_err(with_path)?;
     let mut text = String::new();
     file.take(TOOL_OUTPUT_BYTES_MAX)
         .read_to_string(&mut text)
-        .map_err(told)?;
+        .map_err(with_path)?;
     Ok(text)
 }
 

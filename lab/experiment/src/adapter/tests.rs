@@ -29,30 +29,30 @@ fn line(tool: Tool, task: &Task) -> String {
 }
 
 #[test]
-fn each_tool_is_told_the_same() {
-    let told = |tool| line(tool, &task());
+fn each_tool_gets_the_same_task() {
+    let command_of = |tool| line(tool, &task());
     assert_eq!(
-        told(Tool::Wrk),
+        command_of(Tool::Wrk),
         "-t2 -c50 -d3s --latency --timeout 10s -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Hey),
+        command_of(Tool::Hey),
         "-z 3000ms -c 50 -t 10 -m GET -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Ab),
+        command_of(Tool::Ab),
         "-q -r -t 3 -n 100000000 -c 50 -s 10 -k -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::H2load),
+        command_of(Tool::H2load),
         "-c 50 -t 2 -m 1 -D 3s --warm-up-time 0s --h1 -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Oha),
+        command_of(Tool::Oha),
         "--no-tui --output-format json -z 3000ms -c 50 -t 10s -m GET -H X-Hotdogs: aplenty http://127.0.0.1:8080/"
     );
     assert_eq!(
-        told(Tool::Vegeta),
+        command_of(Tool::Vegeta),
         "attack -output /tmp/f/attack.bin -duration 3000ms -timeout 10s -max-workers 50 -connections 50 -rate 0 \
          -header X-Hotdogs: aplenty && report -type=json /tmp/f/attack.bin"
     );
@@ -72,7 +72,7 @@ fn each_tool_is_told_the_same() {
 }
 
 #[test]
-fn what_a_tool_cannot_do_is_refused_by_name() {
+fn unsupported_tasks_of_a_tool_are_refused_by_name() {
     let refused = |tool: Tool, change: fn(&mut Task)| {
         let mut task = task();
         change(&mut task);
@@ -87,14 +87,14 @@ fn what_a_tool_cannot_do_is_refused_by_name() {
     };
     assert_eq!(
         refused(Tool::Wrk, open),
-        "wrk cannot send at a fixed rate; the lab's own engine can"
+        "wrk cannot send at a fixed rate; the lab's own load generator can"
     );
     assert!(
         refused(Tool::Ab, |task| task.asked.method = "PUT".into()).contains("ab cannot send PUT")
     );
     assert!(refused(Tool::Hey, |task| task.asked.protocol = "h2".into()).contains("HTTP/2"));
-    assert!(refused(Tool::Oha, |task| task.asked.depth = 4).contains("several requests"));
-    assert!(refused(Tool::K6, |task| task.asked.request_body_bytes = 1).contains("a body"));
+    assert!(refused(Tool::Oha, |task| task.asked.depth = 4).contains("concurrent requests"));
+    assert!(refused(Tool::K6, |task| task.asked.request_body_bytes = 1).contains("a request body"));
     assert!(
         refused(Tool::Wrk, |task| task.asked.requests_per_connection_max =
             Some(1))
@@ -148,7 +148,7 @@ fn figures_become_a_load_and_the_rest_is_not_measured() {
     assert!(
         missing
             .iter()
-            .any(|field| field.contains("failures are among them")),
+            .any(|field| field.contains("failures are included")),
         "{missing:?}"
     );
     assert!(load.engine.raw.is_some() && load.generator.is_none() && load.series.is_none());
@@ -187,14 +187,14 @@ fn every_tool_that_is_read_here_becomes_a_load() {
 }
 
 #[test]
-fn programs_that_fail_are_told_of() {
+fn failing_programs_are_reported() {
     let folder = process::Folder::new().unwrap();
     let run = |commands: &str, task: &Task| {
         run_program(Tool::Wrk, &program(&folder, commands), task).unwrap_err()
     };
     assert!(
         run("echo 'unable to connect' >&2; exit 1", &task())
-            .ends_with("exit status: 1; it said: unable to connect")
+            .ends_with("exit status: 1 and printed: unable to connect")
     );
     assert!(run("echo hello", &task()).contains("wrk: no figures"));
     // Output beyond the limit is still read, so that the program can exit.
@@ -219,7 +219,7 @@ fn a_program_that_does_not_end_is_stopped() {
 }
 
 #[test]
-fn a_warm_up_is_a_run_of_its_own() {
+fn a_warm_up_is_a_separate_run() {
     let folder = process::Folder::new().unwrap();
     let log = folder.path().join("log");
     let tool = program(

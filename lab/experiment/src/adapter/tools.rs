@@ -101,7 +101,7 @@ impl Tool {
     /// What it cannot measure, as names of result fields.
     pub fn not_measured(self) -> Vec<&'static str> {
         let mut fields = vec![
-            "answers checked for length and body",
+            "verification of response length and body",
             "latency.first_byte",
             "latency.connect",
             "latency.tls",
@@ -150,7 +150,7 @@ impl Tool {
         let asked = &task.asked;
         let cannot = |what: &str| {
             Err(format!(
-                "{} cannot {what}; the lab's own engine can",
+                "{} cannot {what}; the lab's own load generator can",
                 self.name()
             ))
         };
@@ -164,13 +164,13 @@ impl Tool {
             return cannot("send at random times");
         }
         if asked.depth > 1 && self != Tool::H2load {
-            return cannot("have several requests under way on a connection");
+            return cannot("send concurrent requests on a connection");
         }
         if h2 && !matches!(self, Tool::H2load) {
-            return cannot("be told to speak HTTP/2");
+            return cannot("use HTTP/2");
         }
         if asked.request_body_bytes > 0 {
-            return cannot("be given a body here");
+            return cannot("send a request body here");
         }
         if asked.method != "GET" && !matches!(self, Tool::Hey | Tool::Oha | Tool::K6 | Tool::Vegeta)
         {
@@ -187,7 +187,7 @@ impl Tool {
             return cannot("close connections after so many requests");
         }
         if task.insecure && matches!(self, Tool::Ab) {
-            return cannot("be told to take any certificate");
+            return cannot("accept any certificate");
         }
         Ok(())
     }

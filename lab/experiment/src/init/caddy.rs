@@ -92,7 +92,7 @@ impl Walk<'_> {
                 "host" if !first.contains(['*', '{']) => own.host = Some(first.to_string()),
                 "path" if asked(first).is_some() => own.path = asked(first),
                 _ => {
-                    if handlers.iter().any(|handler| answers(handler)) {
+                    if handlers.iter().any(|handler| responds(handler)) {
                         let text = format!("{}: a route for `{name}` {value}", self.kind);
                         self.found.leave(text);
                     }
@@ -160,7 +160,7 @@ impl Walk<'_> {
             Some(other) => other.as_str().and_then(|text| text.parse().ok()),
         };
         let Some(status) = status.and_then(|status| u16::try_from(status).ok()) else {
-            let text = format!("{}: a fixed answer whose status varies", self.kind);
+            let text = format!("{}: a fixed response whose status varies", self.kind);
             self.found.leave(text);
             return;
         };
@@ -197,7 +197,7 @@ impl Walk<'_> {
 }
 
 /// Whether a handler, or one nested in it, sends a response.
-fn answers(handler: &Value) -> bool {
+fn responds(handler: &Value) -> bool {
     let name = handler
         .get("handler")
         .and_then(Value::as_str)
@@ -237,7 +237,7 @@ fn copy(config: &Value, name: &str, server: &Value, found: &mut Found) -> String
             if server.remove(part).is_some() {
                 found
                     .changes
-                    .insert(format!("`{part}` of servers is left out"));
+                    .insert(format!("`{part}` of servers is omitted"));
             }
         }
     }
@@ -248,13 +248,13 @@ fn copy(config: &Value, name: &str, server: &Value, found: &mut Found) -> String
         if let Some(apps) = config["apps"].as_object_mut()
             && apps.remove(app).is_some()
         {
-            found.changes.insert(format!("the app `{app}` is left out"));
+            found.changes.insert(format!("the app `{app}` is omitted"));
         }
     }
     if let Some(top) = config.as_object_mut() {
         for part in ["logging", "storage"] {
             if top.remove(part).is_some() {
-                found.changes.insert(format!("`{part}` is left out"));
+                found.changes.insert(format!("`{part}` is omitted"));
             }
         }
     }
@@ -282,7 +282,7 @@ fn behind(value: &mut Value, found: &mut Found) {
                     transport.remove("tls");
                     transport.remove("versions");
                 }
-                let text = "upstreams are the lab's backends, without TLS and health checks";
+                let text = "the lab's upstreams replace yours, without TLS and health checks";
                 found.changes.insert(text.into());
             }
             if has_root && let Some(Value::String(root)) = object.get_mut("root") {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 
 /// Maximum number of places tested; more would make the experiment too long.
@@ -124,7 +124,7 @@ impl Found {
             return;
         }
         if self.places.len() == PLACES_MAX {
-            let text = format!("more than {PLACES_MAX} places: the rest has no test");
+            let text = format!("more than {PLACES_MAX} locations: the rest has no test");
             if self.left_out.last() != Some(&text) {
                 self.left_out.push(text);
             }
@@ -144,13 +144,13 @@ impl Found {
 /// Runs `lab init`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let path = &options.config;
-    let told = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
-    if fs::metadata(path).map_err(told)?.len() > CONFIG_BYTES_MAX {
+    let with_path = |error: std::io::Error| Refused(format!("{}: {error}", path.display()));
+    if fs::metadata(path).map_err(with_path)?.len() > CONFIG_BYTES_MAX {
         let limit = CONFIG_BYTES_MAX >> 20;
         let text = format!("{}: more than {limit} MiB of configuration", path.display());
         return Err(Refused(text));
     }
-    let text = fs::read_to_string(path).map_err(told)?;
+    let text = fs::read_to_string(path).map_err(with_path)?;
     let language = options.adapter.unwrap_or_else(|| guess(path, &text));
     let found = match language {
         Language::Nginx => nginx::read(path, &text).map_err(Refused)?,
@@ -158,7 +158,10 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
         Language::Caddyfile => caddy::read(&adapted(path)?).map_err(Refused)?,
     };
     if found.places.is_empty() {
-        let mut text = format!("{}: nothing in it can be asked", path.display());
+        let mut text = format!(
+            "{}: contains nothing that a client can request",
+            path.display()
+        );
         for reason in &found.left_out {
             text += &format!("\n  {reason}");
         }
@@ -176,22 +179,19 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     }
     save(&files, options.force, live)?;
     for reason in &found.left_out {
-        live.line(&format!("left out: {reason}"));
+        live.line(&format!("omitted: {reason}"));
     }
     live.line(&format!(
-        "{} places; next: sluice-lab run {} --quick",
+        "{} locations; next: sluice-lab run {} --quick",
         found.places.len(),
         options.out.display()
     ));
-    Ok(Answer::Yes)
+    Ok(Completion::Yes)
 }
 
 fn save(files: &[(PathBuf, String)], force: bool, live: &mut dyn Progress) -> Result<(), Refused> {
     if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !force) {
-        let text = format!(
-            "{} is there already; --force writes over it",
-            path.display()
-        );
+        let text = format!("{} already exists; --force overwrites it", path.display());
         return Err(Refused(text));
     }
     for (path, text) in files {
@@ -232,7 +232,7 @@ fn adapted(path: &Path) -> Result<String, Refused> {
     let programs = ["sluice", "caddy"];
     let found = programs.iter().find_map(|name| process::find(name));
     let Some(program) = found else {
-        let text = "a Caddyfile is read by `sluice adapt` or `caddy adapt`, and neither is here; SLUICE_BIN or CADDY_BIN names one";
+        let text = "reading a Caddyfile needs `sluice adapt` or `caddy adapt`, but neither is installed; set SLUICE_BIN or CADDY_BIN";
         return Err(Refused::new(text));
     };
     let output = Command::new(&program)
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_are_told_apart() {
+    fn configuration_formats_are_detected() {
         for (name, text, language) in [
             ("Caddyfile", ":80\nrespond hi\n", Language::Caddyfile),
             ("site.Caddyfile", "{\n}\n", Language::Caddyfile),

@@ -112,19 +112,19 @@ impl Parser<'_> {
     /// Parses directives up to the end of the block, or of the file.
     fn block(&mut self, depth: usize, inner: bool) -> Result<Vec<Directive>, String> {
         if depth > DEPTH_MAX {
-            return Err(self.mistake("blocks too deep within each other"));
+            return Err(self.mistake("blocks are nested too deeply"));
         }
         let (mut found, mut words) = (Vec::new(), Vec::new());
         loop {
             let Some(word) = self.word()? else {
                 return match (inner, words.is_empty()) {
                     (false, true) => Ok(found),
-                    (true, _) => Err(self.mistake("the block does not end")),
+                    (true, _) => Err(self.mistake("the block is not closed")),
                     (false, false) => Err(self.mistake("a directive without `;`")),
                 };
             };
             match word.as_str() {
-                ";" if words.is_empty() => return Err(self.mistake("a `;` of no directive")),
+                ";" if words.is_empty() => return Err(self.mistake("a `;` without a directive")),
                 ";" => {
                     let one = Directive {
                         words: std::mem::take(&mut words),
@@ -135,7 +135,7 @@ impl Parser<'_> {
                         _ => found.push(one),
                     }
                 }
-                "{" if words.is_empty() => return Err(self.mistake("a block of no directive")),
+                "{" if words.is_empty() => return Err(self.mistake("a block without a directive")),
                 "{" => {
                     let block = Some(self.block(depth + 1, true)?);
                     let words = std::mem::take(&mut words);
@@ -189,7 +189,7 @@ impl Parser<'_> {
             self.at += 1;
         }
         if quoted {
-            return Err(self.mistake("a quote does not end"));
+            return Err(self.mistake("unterminated quote"));
         }
         self.at = self.at.min(self.text.len());
         let word = self.text.get(from..self.at);
@@ -256,7 +256,7 @@ fn twins(http: &mut Directive, found: &mut Found) {
     block.retain(|one| {
         let goes = one.name() == "server" && only_sends(one) && real.contains(&names(one));
         if goes {
-            let text = "servers that only send clients to their twin with TLS are left out";
+            let text = "servers that only redirect to their HTTPS counterpart are omitted";
             found.changes.insert(text.into());
         }
         !goes
@@ -362,7 +362,7 @@ fn place(
     }
     for name in ["uwsgi_pass", "scgi_pass", "grpc_pass", "memcached_pass"] {
         if block.find(name).is_some() {
-            let text = format!("location {path}: the lab has no backend for {name}");
+            let text = format!("location {path}: the lab has no upstream for {name}");
             return found.leave(text);
         }
     }
@@ -439,20 +439,20 @@ fn change(one: &mut Directive, found: &mut Found, depth: usize) {
             one.words = vec!["proxy_pass".into(), format!("http://{address}{path}")];
             found
                 .changes
-                .insert("upstreams are the lab's backends, without TLS".into());
+                .insert("the lab's upstreams replace yours, without TLS".into());
         }
         "fastcgi_pass" if one.arg().contains([':', '/', '.']) => {
             let address = format!("127.0.0.1:{}", Backend::Fastcgi.port());
             one.words = vec!["fastcgi_pass".into(), address];
             found
                 .changes
-                .insert("upstreams are the lab's backends, without TLS".into());
+                .insert("the lab's upstreams replace yours, without TLS".into());
         }
         "access_log" if one.arg() != "off" => {
             one.words[1] = format!("{DIR}/access.log");
             found
                 .changes
-                .insert("access logs go to the folder of the run".into());
+                .insert("access logs are written to the folder of the run".into());
         }
         _ => {}
     }
@@ -482,8 +482,8 @@ fn is_left_out(one: &Directive, found: &mut Found) -> bool {
     let goes = NAMES.contains(&name) || tls || name == "mail";
     if goes {
         let text = match tls {
-            true => "directives of TLS are left out".to_string(),
-            false => format!("`{name}` is left out"),
+            true => "TLS directives are omitted".to_string(),
+            false => format!("`{name}` is omitted"),
         };
         found.changes.insert(text);
     }
@@ -535,16 +535,16 @@ mod tests {
 
     #[test]
     fn mistakes_have_their_places() {
-        for (text, told) in [
+        for (text, message) in [
             ("a b", "a.conf:1:4: a directive without `;`"),
-            ("a {\n b;\n", "a.conf:3:1: the block does not end"),
-            ("a 'b;", "a.conf:1:6: a quote does not end"),
+            ("a {\n b;\n", "a.conf:3:1: the block is not closed"),
+            ("a 'b;", "a.conf:1:6: unterminated quote"),
             ("a;}", "a.conf:1:4: a `}` too many"),
-            (";", "a.conf:1:2: a `;` of no directive"),
+            (";", "a.conf:1:2: a `;` without a directive"),
             ("include no-such-file;", "a.conf:1:22: ./no-such-file"),
         ] {
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(message), "{error}");
         }
         assert_eq!(parse("include no-such-folder/*.conf;").unwrap(), []);
     }

@@ -36,7 +36,7 @@ fn write_all(
     writeln!(
         out,
         "# Made by `sluice-lab init` from {}. Run it with `sluice-lab run FILE --quick` (minutes) or without (an hour),\n\
-         # look at it with `sluice-lab report lab-results/{stem}`. It is yours: change what you like.\n#\n\
+         # view it with `sluice-lab report lab-results/{stem}`. Edit it as you like.\n#\n\
          # The servers get copies of the configuration, in which these things differ:",
         from.display()
     )?;
@@ -44,7 +44,7 @@ fn write_all(
         writeln!(out, "#   - {change}")?;
     }
     if !found.left_out.is_empty() {
-        writeln!(out, "#\n# No test was made for:")?;
+        writeln!(out, "#\n# Not covered by a test:")?;
         for reason in &found.left_out {
             writeln!(out, "#   - {}", reason.replace('\n', " "))?;
         }
@@ -57,18 +57,18 @@ fn write_all(
     )?;
     writeln!(
         out,
-        "[matrix]\n# Clients at a time. Beyond the knee more clients only wait: `sluice-lab find-limit` finds it.\n\
+        "[matrix]\n# Concurrent clients. Beyond the server's capacity more clients only wait: `sluice-lab find-limit` finds it.\n\
          clients = [10, 100, 500]\n"
     )?;
     writeln!(
         out,
         "[load]\nduration = \"10s\"\nwarmup = \"2s\"\n\
-         # A fixed rate shows queues that waiting clients hide: rate = 1000.0\n\
+         # A fixed rate reveals queueing that a closed loop hides: rate = 1000.0\n\
          # Idle connections and slow readers beside the load: idle = 1000, slow_readers = 10\n"
     )?;
     writeln!(
         out,
-        "[repeat]\n# Each block starts every server anew. Five are the fewest that give an interval.\nblocks = 5\n"
+        "[repeat]\n# Each block starts every server afresh. An interval needs at least five.\nblocks = 5\n"
     )?;
     for backend in backends(found) {
         let server = match backend {
@@ -77,7 +77,7 @@ fn write_all(
         };
         writeln!(
             out,
-            "# Stands behind in place of your application. Slower as yours is: add `--delay 20ms` (HTTP only), or run yours.\n\
+            "# Upstream in place of your application. To imitate a slow one, add `--delay 20ms` (HTTP only), or run your own.\n\
              [[backend]]\nname = {}\nrun = \"{{lab}} serve {server} --listen 127.0.0.1:{{port}} --counts {{counts}} --body '{BEHIND}'\"\nbody = \"{BEHIND}\"\n",
             quoted(backend.name())
         )?;
@@ -89,7 +89,7 @@ fn write_all(
     subjects(found, language, stem, out)?;
     writeln!(
         out,
-        "# What you promise. A report says whether it holds; `sluice-lab gate` can hold a build to it.\n\
+        "# Your objectives. A report shows whether they are met.\n\
          [claims]\nlatency = \"p99(subject=sluice) < 50\"   # milliseconds\nerrors = \"errors(subject=sluice) == 0\""
     )
 }
@@ -120,7 +120,10 @@ fn test(place: &Place, name: &str, out: &mut String) -> std::fmt::Result {
             )?;
             if *backend == Backend::Http {
                 let claim = "assert = { backend_requests = \"== requests\" }";
-                writeln!(out, "# Take this out if a cache is to answer.\n{claim}")?;
+                writeln!(
+                    out,
+                    "# Remove this line if responses may come from a cache.\n{claim}"
+                )?;
             }
         }
     }
@@ -149,7 +152,7 @@ fn subjects(found: &Found, language: Language, stem: &str, out: &mut String) -> 
     let conf = quoted(&copy_name(stem, kind, language));
     writeln!(
         out,
-        "# Who is asked. One that is not installed is left out of the run. SLUICE_BIN and the like name other programs."
+        "# The servers to measure. A server that is not installed is skipped. Variables such as SLUICE_BIN select other programs."
     )?;
     let adapter = match language {
         Language::Nginx => " --adapter nginx",

@@ -2,7 +2,7 @@
 
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{FailureClass, Load};
 
@@ -45,15 +45,13 @@ impl Manner {
     fn words(self) -> &'static str {
         match self {
             Manner::Holds => {
-                "holds: nothing gave way; the generator or its connections are the limit"
+                "holds: the server never degraded; the generator or its connections are the limit"
             }
-            Manner::Sheds => {
-                "sheds: refuses what is too much and answers the rest as fast as before"
-            }
-            Manner::Queues => "queues: answers everything, later and later",
-            Manner::Drops => "drops: connections break under requests",
-            Manner::Collapses => "collapses: answers less than half of what it could",
-            Manner::Dies => "dies: does not answer any more",
+            Manner::Sheds => "sheds: refuses excess requests and serves the rest as fast as before",
+            Manner::Queues => "queues: serves every request, later and later",
+            Manner::Drops => "drops: closes connections with requests in flight",
+            Manner::Collapses => "collapses: serves less than half of its capacity",
+            Manner::Dies => "dies: no longer responds",
         }
     }
 }
@@ -76,7 +74,9 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     let closed = steps.step(None, asked.step)?;
     let knee = closed.ok_per_s();
     if closed.ended_ok == 0 {
-        return Err(Refused::new("the target gives no right answer under load"));
+        return Err(Refused::new(
+            "the target sends no correct response under load",
+        ));
     }
     steps.line(&format!("closed loop: {}/s", thousands(knee)));
     let mut curve = Vec::new();
@@ -110,8 +110,8 @@ pub fn break_down(asked: &Asked, live: &mut dyn Progress) -> Outcome {
     steps.line(&recovery);
     steps.save(&format!("{}; {recovery}", manner.words()))?;
     Ok(match manner {
-        Manner::Holds | Manner::Sheds | Manner::Queues => Answer::Yes,
-        Manner::Drops | Manner::Collapses | Manner::Dies => Answer::No,
+        Manner::Holds | Manner::Sheds | Manner::Queues => Completion::Yes,
+        Manner::Drops | Manner::Collapses | Manner::Dies => Completion::No,
     })
 }
 
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn each_manner_is_told_from_the_others() {
+    fn each_overload_reaction_is_distinguished() {
         // Successful requests per second, p99 in milliseconds, shares refused, broken and failed; whether it recovered.
         for (goodput, p99_ms, [refused, broken, failed], recovered, manner) in [
             (1_000.0, 2.0, [0.0, 0.0, 0.0], true, Manner::Holds),

@@ -79,7 +79,7 @@ impl<'a> Steps<'a> {
         single::view(&plan, self.live, self.left);
         let live = &mut *self.live;
         let load = generator::run(&plan, &mut |stage| live.look(&stage))
-            .map_err(|error| Refused::new(format!("the load broke off: {error}")))?;
+            .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
         if let Some(rate) = rate {
             self.taken.push((rate, load.clone()));
         }

@@ -36,7 +36,7 @@ impl FromStr for Promise {
         let conditions: Result<Vec<Condition>, String> = parts.map(condition).collect();
         match conditions? {
             empty if empty.is_empty() => {
-                Err("a promise is empty; write p99<50ms,errors<0.1%".into())
+                Err("the objective is empty; write p99<50ms,errors<0.1%".into())
             }
             conditions => Ok(Promise(conditions)),
         }
@@ -44,15 +44,15 @@ impl FromStr for Promise {
 }
 
 fn condition(part: &str) -> Result<Condition, String> {
-    let (name, value) = part
-        .split_once('<')
-        .ok_or_else(|| format!("`{part}`: write a name, < and a value, as in p99<50ms"))?;
+    let (name, value) = part.split_once('<').ok_or_else(|| {
+        format!("invalid objective `{part}`: write a name, < and a value, as in p99<50ms")
+    })?;
     let (name, value) = (name.trim(), value.trim());
     if name == "errors" {
         let number = value.trim_end_matches('%').trim();
         let number: f64 = number
             .parse()
-            .map_err(|_| format!("`{value}` is no share; write 0.1%"))?;
+            .map_err(|_| format!("`{value}` is not a percentage; write 0.1%"))?;
         return Ok(Condition::Errors(number / 100.0));
     }
     let limit = parse_duration(value)?.as_nanos() as f64;
@@ -67,7 +67,7 @@ fn condition(part: &str) -> Result<Condition, String> {
             Ok(Condition::Percentile(percent, limit))
         }
         _ => Err(format!(
-            "`{name}` cannot be promised: p99, mean, max and errors can"
+            "`{name}` cannot be an objective: use p50 p90 p99 …, mean, max or errors"
         )),
     }
 }
@@ -76,18 +76,21 @@ impl Promise {
     /// Why a load violated it; `None` if it was met.
     pub fn broken(&self, load: &Load) -> Option<String> {
         if load.ended_ok == 0 {
-            return Some("no good answer".into());
+            return Some("no successful response".into());
         }
         if let Some(due) = load.due {
             let kept_up = load.ended_ok as f64 / (due.max(1)) as f64;
             if kept_up < KEPT_UP_MIN {
-                return Some(format!("{:.1} % answered in time", kept_up * 100.0));
+                return Some(format!(
+                    "only {:.1} % of requests completed in time",
+                    kept_up * 100.0
+                ));
             }
         }
         let times = &load.latency.total;
         if times.count == 0 {
             // Responses to requests that were due before the window do not count.
-            return Some("nothing was due in the window".into());
+            return Some("no request was due in the window".into());
         }
         self.0.iter().find_map(|condition| {
             let (seen, limit, name) = match condition {
@@ -153,7 +156,12 @@ mod tests {
         // One response arrived, but to a request due earlier: no latency was measured, so the objective is not met.
         let mut early = load(&[], 0);
         (early.ended_ok, early.due) = (1, Some(0));
-        assert!(promise.broken(&early).unwrap().contains("nothing was due"));
+        assert!(
+            promise
+                .broken(&early)
+                .unwrap()
+                .contains("no request was due")
+        );
         let none: Promise = "errors<0.1%,max<10ms".parse().unwrap();
         assert_eq!(none.broken(&load(&[9], 0)), None);
         let mut late = load(&[1; 50], 0);
@@ -162,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_in_promises_are_told() {
+    fn mistakes_in_objectives_are_reported() {
         for (text, word) in [
             ("", "empty"),
             ("p99", "<"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::promise::Promise;
 use super::{Asked, STEP_WARMUP, Steps};
 use crate::progress::Progress;
-use sluice_load::outcome::{Answer, Outcome, Refused};
+use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::Load;
 
@@ -28,7 +28,9 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
     let closed = steps.step(None, asked.step)?;
     let most = closed.ok_per_s() * BEYOND;
     if closed.ended_ok == 0 {
-        return Err(Refused::new("the target gives no right answer under load"));
+        return Err(Refused::new(
+            "the target sends no correct response under load",
+        ));
     }
     steps.line(&format!(
         "closed loop: {}/s; searching below {}/s",
@@ -54,15 +56,15 @@ pub fn find_limit(asked: &Asked, slo: &Promise, live: &mut dyn Progress) -> Outc
         }
     }
     let words = match (found, limit) {
-        (None, _) => "no rate keeps the promise".to_string(),
-        (Some(_), None) => format!("no rate near it keeps the promise for {seconds} s"),
-        (Some(_), Some(rate)) => format!("limit: {}/s, kept for {seconds} s", thousands(rate)),
+        (None, _) => "no rate meets the objective".to_string(),
+        (Some(_), None) => format!("no rate near it meets the objective for {seconds} s"),
+        (Some(_), Some(rate)) => format!("limit: {}/s, sustained for {seconds} s", thousands(rate)),
     };
     steps.line(&words);
     steps.save(&words)?;
     Ok(match limit {
-        Some(_) => Answer::Yes,
-        None => Answer::No,
+        Some(_) => Completion::Yes,
+        None => Completion::No,
     })
 }
 

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn each_question_has_its_answer() {
+    fn each_corpus_query_has_its_response() {
         let corpus = Corpus::make(5);
         for (at, (question, body)) in corpus.questions().enumerate() {
             assert_eq!(corpus.asked(&question), Some(at));

@@ -95,7 +95,7 @@ impl Parser {
 }
 
 /// The response with request id 0, and the offsets at which the id has to be inserted.
-fn answer(body: &[u8], content_type: &str) -> (Vec<u8>, Vec<usize>) {
+fn response(body: &[u8], content_type: &str) -> (Vec<u8>, Vec<usize>) {
     let head = format!(
         "Content-Type: {content_type}\r\nContent-Length: {}\r\n\r\n",
         body.len()
@@ -124,12 +124,12 @@ pub fn serve(
     mut counter: Counter,
 ) -> io::Result<()> {
     let mut poll = Poll::new(listener)?;
-    let (fixed, ids) = answer(body, content_type);
+    let (fixed, ids) = response(body, content_type);
     let mut conns: ByNumber<Conn> = ByNumber::new();
-    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut ready, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {
-        poll.wait(counter.sleep_max(), &mut told)?;
-        for event in &told {
+        poll.wait(counter.sleep_max(), &mut ready)?;
+        for event in &ready {
             if event.who == LISTENER {
                 accept(listener, |socket| {
                     counter.counts.accepted += 1;
@@ -242,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn long_answers_take_several_records() {
-        let (bytes, ids) = answer(&[b'x'; 100_000], "text/plain");
+    fn long_responses_take_several_records() {
+        let (bytes, ids) = response(&[b'x'; 100_000], "text/plain");
         assert_eq!(ids.len(), 4);
         assert!(ids.iter().all(|at| bytes[at - 2] == 1));
         let content: usize = bytes.iter().filter(|byte| **byte == b'x').count();

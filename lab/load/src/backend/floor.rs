@@ -19,17 +19,17 @@ struct Conn {
 /// Serves until the process is terminated.
 pub fn serve(
     listener: &OwnedFd,
-    answer: &[u8],
+    response: &[u8],
     close: bool,
     mut counter: Counter,
 ) -> io::Result<()> {
     let mut poll = Poll::new(listener)?;
     // Indexed by descriptor: the kernel assigns the lowest free one, so a vector is the fastest table.
     let mut conns: Vec<Option<Conn>> = Vec::new();
-    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut ready, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {
-        poll.wait(counter.sleep_max(), &mut told)?;
-        for event in &told {
+        poll.wait(counter.sleep_max(), &mut ready)?;
+        for event in &ready {
             if event.who == LISTENER {
                 accept(listener, |socket| {
                     counter.counts.accepted += 1;
@@ -57,12 +57,12 @@ pub fn serve(
                 conn.at = 0;
                 counter.counts.requests += 1;
             }
-            let Some(sent) = write(&conn.socket, &answer[conn.at..]) else {
+            let Some(sent) = write(&conn.socket, &response[conn.at..]) else {
                 *place = None;
                 continue;
             };
             conn.at += sent;
-            if conn.at < answer.len() {
+            if conn.at < response.len() {
                 poll.watch(&conn.socket, false, true)?;
             } else if close {
                 *place = None;

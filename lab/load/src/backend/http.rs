@@ -56,7 +56,7 @@ pub struct Faults {
 }
 
 /// A complete HTTP/1.1 response.
-pub fn answer(body: &[u8], content_type: &str, status: u16, close: bool) -> Vec<u8> {
+pub fn response(body: &[u8], content_type: &str, status: u16, close: bool) -> Vec<u8> {
     let reason = if status == 200 {
         "OK"
     } else {
@@ -72,7 +72,7 @@ pub fn answer(body: &[u8], content_type: &str, status: u16, close: bool) -> Vec<
 }
 
 /// The responses, serialized once.
-struct Answers {
+struct FixedResponses {
     keep: Arc<[u8]>,
     close: Arc<[u8]>,
     error: Arc<[u8]>,
@@ -144,7 +144,7 @@ impl Take for Request {
 
 struct Server<'a> {
     respond: &'a Respond,
-    answers: Answers,
+    responses: FixedResponses,
     poll: Poll,
     conns: ByNumber<Conn>,
     /// Connections with a delayed response, by due time.
@@ -157,20 +157,20 @@ struct Server<'a> {
 /// Serves until the process is terminated.
 pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Result<()> {
     let (body, kind) = (&respond.body, &respond.content_type);
-    let mut cut = answer(body, kind, 200, false);
+    let mut cut = response(body, kind, 200, false);
     cut.truncate(cut.len() - body.len().div_ceil(2));
     let bodies = respond.corpus.as_ref().map_or(&[][..], Corpus::bodies);
     let numbered = bodies.iter().map(|body| {
-        let written = |close| answer(body, kind, 200, close).into();
+        let written = |close| response(body, kind, 200, close).into();
         [written(respond.close), written(true)]
     });
     let mut server = Server {
         respond,
-        answers: Answers {
+        responses: FixedResponses {
             numbered: numbered.collect(),
-            keep: answer(body, kind, 200, respond.close).into(),
-            close: answer(body, kind, 200, true).into(),
-            error: answer(b"on purpose\n", "text/plain", 500, respond.close).into(),
+            keep: response(body, kind, 200, respond.close).into(),
+            close: response(body, kind, 200, true).into(),
+            error: response(b"on purpose\n", "text/plain", 500, respond.close).into(),
             cut: cut.into(),
         },
         poll: Poll::new(listener)?,
@@ -180,7 +180,7 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
         counter,
         last: LastHead::default(),
     };
-    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut ready, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {
         let nap = server
             .sleepers
@@ -190,8 +190,8 @@ pub fn serve(listener: &OwnedFd, respond: &Respond, counter: Counter) -> io::Res
             .into_iter()
             .flatten()
             .min();
-        server.poll.wait(most, &mut told)?;
-        for event in &told {
+        server.poll.wait(most, &mut ready)?;
+        for event in &ready {
             if event.who == LISTENER {
                 server.accept(listener)?;
             } else {
@@ -321,37 +321,37 @@ impl Server<'_> {
             let _ = socket2::SockRef::from(&conn.socket).set_linger(Some(Duration::ZERO));
             return Ok(false);
         } else if lot < resets + cuts {
-            (self.answers.cut.clone(), Then::Close)
+            (self.responses.cut.clone(), Then::Close)
         } else if lot < resets + cuts + errors {
-            (self.answers.error.clone(), then)
+            (self.responses.error.clone(), then)
         } else if conn.request.sums {
             let digest = conn.request.digest.take().map(Context::finish);
             let hex = digest.iter().flat_map(|digest| digest.as_ref());
             let hex: String = hex.map(|byte| format!("{byte:02x}")).collect();
             let text = format!("{} {hex}", conn.request.uploaded);
             (
-                answer(text.as_bytes(), "text/plain", 200, closes).into(),
+                response(text.as_bytes(), "text/plain", 200, closes).into(),
                 then,
             )
         } else {
-            (self.right_answer(&conn.request, closes), then)
+            (self.expected_response(&conn.request, closes), then)
         };
         conn.out.push_back((bytes, 0, then));
         self.push(conn)
     }
 
     /// The response without any fault. A request for an unknown body gets an error.
-    fn right_answer(&self, request: &Request, closes: bool) -> Arc<[u8]> {
-        let Answers {
+    fn expected_response(&self, request: &Request, closes: bool) -> Arc<[u8]> {
+        let FixedResponses {
             keep, close, error, ..
-        } = &self.answers;
+        } = &self.responses;
         let Some(corpus) = &self.respond.corpus else {
             return if closes { close.clone() } else { keep.clone() };
         };
         let asked = corpus.asked(request.question.as_deref().unwrap_or_default());
         asked.map_or_else(
             || error.clone(),
-            |at| self.answers.numbered[at][usize::from(closes)].clone(),
+            |at| self.responses.numbered[at][usize::from(closes)].clone(),
         )
     }
 

@@ -20,10 +20,10 @@ struct Conn {
 pub fn serve(listener: &OwnedFd, to: &str, mut counter: Counter) -> io::Result<()> {
     let mut poll = Poll::new(listener)?;
     let mut conns: ByNumber<Conn> = ByNumber::new();
-    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut ready, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {
-        poll.wait(counter.sleep_max(), &mut told)?;
-        for event in &told {
+        poll.wait(counter.sleep_max(), &mut ready)?;
+        for event in &ready {
             if event.who == LISTENER {
                 accept(listener, |socket| {
                     counter.counts.accepted += 1;

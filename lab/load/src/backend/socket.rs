@@ -71,7 +71,7 @@ pub struct Poll {
 
 /// Readiness of one socket.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct Ready {
     /// The descriptor, or [`LISTENER`].
     pub who: u64,
     /// Readable, or closed by the peer.
@@ -114,7 +114,7 @@ impl Poll {
 
     /// Waits for at most `most` and returns the ready sockets, the listener last: a descriptor closed in this round is
     /// then not reused within it.
-    pub fn wait(&mut self, most: Option<Duration>, told: &mut Vec<Told>) -> io::Result<()> {
+    pub fn wait(&mut self, most: Option<Duration>, ready: &mut Vec<Ready>) -> io::Result<()> {
         let timeout = most.map(|most| Timespec {
             tv_sec: most.as_secs() as i64,
             tv_nsec: most.subsec_nanos() as _,
@@ -128,16 +128,16 @@ impl Poll {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        told.clear();
+        ready.clear();
         for event in self.events.drain(..) {
             let (data, flags) = (event.data, event.flags);
-            told.push(Told {
+            ready.push(Ready {
                 who: data.u64(),
                 readable: flags.intersects(!epoll::EventFlags::OUT),
                 writable: flags.contains(epoll::EventFlags::OUT),
             });
         }
-        told.sort_by_key(|told| told.who == LISTENER);
+        ready.sort_by_key(|ready| ready.who == LISTENER);
         Ok(())
     }
 }

@@ -71,15 +71,15 @@ pub fn serve(listener: &OwnedFd, stream: &Stream, counter: Counter) -> io::Resul
         due: BTreeSet::new(),
         counter,
     };
-    let (mut told, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
+    let (mut ready, mut buf) = (Vec::new(), vec![0; READ_BYTES]);
     loop {
         let due = server.due.first();
         let nap = due.map(|(at, _)| at.saturating_duration_since(Instant::now()));
         let naps = [nap, server.counter.sleep_max()];
         server
             .poll
-            .wait(naps.into_iter().flatten().min(), &mut told)?;
-        for event in &told {
+            .wait(naps.into_iter().flatten().min(), &mut ready)?;
+        for event in &ready {
             if event.who == LISTENER {
                 server.accept(listener)?;
                 continue;
@@ -177,9 +177,9 @@ impl Server<'_> {
             }
             Stream::Echo => match field(head, "sec-websocket-key") {
                 Some(key) => {
-                    let answer = frame::accept(&String::from_utf8_lossy(key));
+                    let response = frame::accept(&String::from_utf8_lossy(key));
                     let head = format!(
-                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {answer}\r\n\r\n"
+                        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: {response}\r\n\r\n"
                     );
                     conn.out.extend_from_slice(head.as_bytes());
                 }

@@ -54,7 +54,7 @@ impl Expect {
                 format!("every byte of a body of {}", bytes.len())
             }
             BodyExpect::Exact { bytes, every } => format!(
-                "the length, and in every {every}th answer every byte, of a body of {}",
+                "the length of a body of {}, and in every {every}th response all of its bytes",
                 bytes.len()
             ),
         };
@@ -155,7 +155,7 @@ impl Judge {
             return Err(wrong(FailureClass::Length, seen));
         }
         if self.differs {
-            let seen = "a body of the right length with other bytes".to_string();
+            let seen = "a body of the right length with different bytes".to_string();
             return Err(wrong(FailureClass::Body, seen));
         }
         if let Some((name, value)) = usize::from(self.field)
@@ -163,7 +163,7 @@ impl Judge {
             .and_then(|at| expect.fields.get(at))
         {
             let seen = match value {
-                Some(value) => format!("no field `{name}: {value}`"),
+                Some(value) => format!("no header `{name}: {value}`"),
                 None => format!("no field `{name}`"),
             };
             return Err(wrong(FailureClass::Field, seen));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_may_be_compared_in_some_answers_only() {
+    fn bodies_may_be_compared_in_every_nth_response_only() {
         let mut expect = Expect::exactly(200, b"hello");
         if let BodyExpect::Exact { every, .. } = &mut expect.body {
             *every = 4;

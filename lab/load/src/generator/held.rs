@@ -329,7 +329,7 @@ impl Holder<'_> {
                     Err(_) => Err(ended(FailureClass::Malformed)),
                     Ok(Fed::More) => Ok(()),
                     Ok(Fed::Complete(_)) => {
-                        self.found.slow_answers += 1;
+                        self.found.slow_responses += 1;
                         // Requests are short: they fit the socket's empty buffer.
                         let wire = self.plan.greeting();
                         conn.link.write(&[IoSlice::new(wire)]).map(|_| ())

@@ -85,9 +85,7 @@ pub fn websocket(
     seed: u64,
 ) -> Result<(Kind, Prepared), String> {
     if target.protocol.is_h2() {
-        return Err(
-            "WebSocket over HTTP/2 (RFC 8441) is not spoken here: leave out --h2".to_string(),
-        );
+        return Err("WebSocket over HTTP/2 (RFC 8441) is not supported: remove --h2".to_string());
     }
     let mut random = Random::new(seed);
     let key: Vec<u8> = (0..2).flat_map(|_| random.bits().to_be_bytes()).collect();
@@ -123,7 +121,7 @@ pub fn websocket(
 /// A stream of events.
 pub fn events(draft: &Draft, target: &Target) -> Result<(Kind, Prepared), String> {
     if target.protocol.is_h2() {
-        return Err("events are asked for over HTTP/1.1 here: leave out --h2".to_string());
+        return Err("server-sent events need HTTP/1.1: remove --h2".to_string());
     }
     let mut draft = draft.clone();
     draft

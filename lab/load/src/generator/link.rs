@@ -130,7 +130,7 @@ impl Link {
             }
             match tls.read_tls(&mut Socket(self.socket.as_fd())) {
                 Ok(0) => {
-                    let text = "the connection ended in the handshake".into();
+                    let text = "the connection ended during the handshake".into();
                     let class = FailureClass::TlsHandshake;
                     return Err(Fault { class, text });
                 }

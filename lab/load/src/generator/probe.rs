@@ -14,7 +14,7 @@ use super::link::{Dial, Fault, Input, Link, Tls};
 use super::request::Prepared;
 use super::response::{Facts, Fed, LastHead, Reader, Take};
 use super::target::Target;
-use crate::result::{Answered, FailureClass};
+use crate::result::{FailureClass, FirstResponse};
 
 /// A complete response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct Probe {
 
 impl Probe {
     /// The summary for the result.
-    pub fn answered(&self) -> Answered {
-        Answered {
+    pub fn first_response(&self) -> FirstResponse {
+        FirstResponse {
             status: self.status,
             head: String::from_utf8_lossy(&self.head).into_owned(),
             head_bytes: self.head.len() as u64,
@@ -80,11 +80,14 @@ pub fn probe(target: &Target, tls: Option<&Tls>, request: &Prepared) -> Result<P
             Input::End => {
                 return Err(fault(
                     FailureClass::Closed,
-                    "closed before the whole answer",
+                    "closed before the end of the response",
                 ));
             }
             Input::Reset => {
-                return Err(fault(FailureClass::Reset, "reset before the whole answer"));
+                return Err(fault(
+                    FailureClass::Reset,
+                    "reset before the end of the response",
+                ));
             }
         }
     }
@@ -173,7 +176,7 @@ fn probe_h2(
             Input::End | Input::Reset => {
                 return Err(fault(
                     FailureClass::Closed,
-                    "closed before the whole answer",
+                    "closed before the end of the response",
                 ));
             }
         };
@@ -263,7 +266,7 @@ fn poll_once(link: &Link, flags: PollFlags, deadline: Instant) -> io::Result<Pol
     match poll(&mut sockets, Some(&timeout)) {
         Ok(0) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            "no answer in ten seconds",
+            "no response after ten seconds",
         )),
         Ok(_) => Ok(sockets[0].revents()),
         Err(errno) => Err(errno.into()),

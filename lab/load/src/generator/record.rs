@@ -75,7 +75,7 @@ pub struct Recorder {
     /// Open loop: requests due inside the window.
     pub due: u64,
     /// Counts already published to the observer, and intervals of them.
-    told: Box<(Seen, usize)>,
+    published: Box<(Seen, usize)>,
 }
 
 #[derive(Debug, Default)]
@@ -138,20 +138,20 @@ impl Recorder {
             spun_ns: 0,
             censored: Censored::default(),
             due: 0,
-            told: Box::default(),
+            published: Box::default(),
         }
     }
 
     /// Publishes new counts: completed intervals, and failures. If the lock is taken, the next call tries again.
-    pub fn tell(&mut self, now: Ns, seen: &Mutex<Seen>) {
+    pub fn publish(&mut self, now: Ns, seen: &Mutex<Seen>) {
         let Ok(mut seen) = seen.try_lock() else {
             return;
         };
-        let (told, slices) = &mut *self.told;
+        let (published, slices) = &mut *self.published;
         for (class, book) in self.failures.iter().enumerate() {
             let count = book.as_ref().map_or(0, |book| book.count);
-            seen.failed[class] += count - told.failed[class];
-            told.failed[class] = count;
+            seen.failed[class] += count - published.failed[class];
+            published.failed[class] = count;
         }
         let passed = now.saturating_sub(self.window.begin) / SLICE.as_nanos() as u64;
         let passed = usize::try_from(passed)
@@ -199,7 +199,7 @@ impl Recorder {
         };
         let ended_inside = self.window.has(now);
         if done.outcome.is_ok() {
-            self.connections.answered += 1;
+            self.connections.responses += 1;
         }
         if !counts && !ended_inside {
             return;
@@ -336,9 +336,9 @@ impl Recorder {
         *self.connections.clients.get_or_insert(0) += theirs;
         self.connections.failed += other.connections.failed;
         self.connections.closed_by_server += other.connections.closed_by_server;
-        self.connections.answered += other.connections.answered;
+        self.connections.responses += other.connections.responses;
         self.censored.in_flight += other.censored.in_flight;
-        self.censored.unanswered += other.censored.unanswered;
+        self.censored.without_response += other.censored.without_response;
         self.censored.oldest_ns = self.censored.oldest_ns.max(other.censored.oldest_ns);
     }
 
@@ -458,14 +458,14 @@ mod tests {
         // By due time the response that came after the end counts, with its full duration.
         assert_eq!(open.total.count(), 2);
         assert_eq!(
-            closed.connections.answered, 5,
+            closed.connections.responses, 5,
             "those before and after, too"
         );
         assert_eq!(closed.transfer.bodies, 14);
     }
 
     #[test]
-    fn losses_never_enter_the_latency_of_answers() {
+    fn losses_never_enter_the_latency_of_responses() {
         let mut recorder = recorder(CountBy::End);
         recorder.done(&done(1_000_000_000, Ok(1)), 1_000_500_000);
         for status in [502, 502, 404] {

@@ -56,7 +56,7 @@ pub type BadDraft = String;
 impl Draft {
     /// Serializes the request for both protocols.
     pub fn prepare(&self, target: &Target, expect: Expect) -> Result<Prepared, BadDraft> {
-        let bad_method = || format!("`{}` is no method", self.method);
+        let bad_method = || format!("invalid method `{}`", self.method);
         if self.method.is_empty() || !self.method.bytes().all(is_token_byte) {
             return Err(bad_method());
         }
@@ -69,9 +69,11 @@ impl Draft {
         head.set_authority(target.authority.as_bytes());
         for (name, value) in &self.fields {
             let field =
-                FieldName::new(name).ok_or_else(|| format!("`{name}` is no name of a field"))?;
+                FieldName::new(name).ok_or_else(|| format!("invalid header name `{name}`"))?;
             if value.contains(['\r', '\n', '\0']) {
-                return Err(format!("the value of `{name}` has a line break in it"));
+                return Err(format!(
+                    "the value of header `{name}` contains a line break"
+                ));
             }
             head.fields.push_name(&field, value.as_bytes());
         }
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_request_is_refused() {
+    fn headers_that_would_break_the_request_are_refused() {
         for (method, name, value) in [
             ("GE T", "a", "b"),
             ("GET", "a b", "c"),

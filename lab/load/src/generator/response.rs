@@ -36,7 +36,7 @@ pub struct Malformed(pub &'static str);
 /// The beginning of every response.
 const FIRST_BYTES: &[u8] = b"HTTP/1.";
 
-const NOT_HTTP1: Malformed = Malformed("a first line that is none of HTTP/1");
+const NOT_HTTP1: Malformed = Malformed("not a status line of HTTP/1");
 
 /// Receives the parts of a response.
 pub trait Take {
@@ -89,7 +89,7 @@ pub struct Reader {
 /// The kind of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    Answers,
+    Responses,
     Requests,
 }
 
@@ -107,7 +107,7 @@ enum State {
 impl Default for Reader {
     fn default() -> Self {
         Reader {
-            kind: Kind::Answers,
+            kind: Kind::Responses,
             state: State::Head,
             partial: Vec::new(),
             facts: None,
@@ -224,11 +224,11 @@ impl Reader {
         let found = memchr::memmem::find(&self.partial[from..], b"\r\n\r\n");
         let Some(end) = found.map(|end| from + end + 4) else {
             if self.partial.len() > HEAD_BYTES_MAX {
-                return Err(Malformed("a head of more than 64 KiB"));
+                return Err(Malformed("a head larger than 64 KiB"));
             }
             // What is not HTTP from its first byte on may never end a line.
             let seen = self.partial.len().min(FIRST_BYTES.len());
-            if self.kind == Kind::Answers && self.partial[..seen] != FIRST_BYTES[..seen] {
+            if self.kind == Kind::Responses && self.partial[..seen] != FIRST_BYTES[..seen] {
                 return Err(NOT_HTTP1);
             }
             return Ok((rest.len(), false));
@@ -282,14 +282,14 @@ impl Reader {
         let Some(end) = memchr::memchr(b'\n', rest) else {
             self.partial.extend_from_slice(rest);
             if self.partial.len() > CHUNK_LINE_BYTES_MAX {
-                return Err(Malformed("a line of chunked framing of more than 8 KiB"));
+                return Err(Malformed("a chunk-size line longer than 8 KiB"));
             }
             return Ok((rest.len(), false));
         };
         self.partial.extend_from_slice(&rest[..end]);
         let mut line = std::mem::take(&mut self.partial);
         let Some(b'\r') = line.pop() else {
-            return Err(Malformed("a line of chunked framing that ends without CR"));
+            return Err(Malformed("a chunk-size line that ends without CR"));
         };
         let ended = match self.state {
             State::ChunkSize => {
@@ -337,7 +337,7 @@ fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
     let mut lines = raw.split(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
     let (status, old) = match kind {
-        Kind::Answers => status_line(first)?,
+        Kind::Responses => status_line(first)?,
         Kind::Requests => (0, request_line(first)?),
     };
     let (mut length, mut chunked, mut coded, mut closes, mut keeps) =
@@ -348,13 +348,13 @@ fn parse_head(raw: &[u8], kind: Kind) -> Result<Facts, Malformed> {
             continue;
         }
         let Some(colon) = memchr::memchr(b':', line).filter(|colon| *colon > 0) else {
-            return Err(Malformed("a line of the head without a colon"));
+            return Err(Malformed("a header line without a colon"));
         };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.eq_ignore_ascii_case(b"content-length") {
-            let this = decimal(value).ok_or(Malformed("a Content-Length that is no number"))?;
+            let this = decimal(value).ok_or(Malformed("a Content-Length that is not a number"))?;
             if length.is_some_and(|length| length != this) {
-                return Err(Malformed("two lengths that differ"));
+                return Err(Malformed("two different Content-Length values"));
             }
             length = Some(this);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {

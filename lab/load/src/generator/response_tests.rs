@@ -96,7 +96,7 @@ fn reads_lengths_chunks_and_nothing() {
 }
 
 #[test]
-fn an_answer_without_length_ends_with_the_connection() {
+fn a_response_without_a_length_ends_with_the_connection() {
     let text = b"HTTP/1.1 200 OK\r\nServer: a\r\n\r\nall of it";
     let (mut reader, mut taken) = (Reader::default(), Taken::default());
     let fed = reader.feed(text, false, &mut LastHead::default(), &mut taken);
@@ -107,7 +107,7 @@ fn an_answer_without_length_ends_with_the_connection() {
 }
 
 #[test]
-fn progress_tells_what_an_end_would_mean() {
+fn progress_determines_the_class_of_a_failure() {
     let (mut reader, mut taken, mut last) =
         (Reader::default(), Taken::default(), LastHead::default());
     assert_eq!(reader.progress(), Progress::Nothing);
@@ -133,7 +133,7 @@ fn progress_tells_what_an_end_would_mean() {
 }
 
 #[test]
-fn answers_to_head_have_no_body() {
+fn responses_to_head_have_no_body() {
     let (mut reader, mut taken) = (Reader::default(), Taken::default());
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
     let fed = reader.feed(text, true, &mut LastHead::default(), &mut taken);
@@ -141,7 +141,7 @@ fn answers_to_head_have_no_body() {
 }
 
 #[test]
-fn connections_are_kept_unless_told_otherwise() {
+fn connections_are_kept_alive_by_default() {
     for (head, closes) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false),
         (
@@ -155,7 +155,7 @@ fn connections_are_kept_unless_told_otherwise() {
         ),
     ] {
         assert_eq!(
-            parse_head(head.as_bytes(), Kind::Answers).unwrap().closes,
+            parse_head(head.as_bytes(), Kind::Responses).unwrap().closes,
             closes,
             "{head:?}"
         );
@@ -163,7 +163,7 @@ fn connections_are_kept_unless_told_otherwise() {
 }
 
 #[test]
-fn what_frames_in_two_ways_is_refused() {
+fn conflicting_framing_is_refused() {
     for text in [
         "SSH-2.0-OpenSSH\r\n\r\n",
         "HTTP/2 200 OK\r\n\r\n",

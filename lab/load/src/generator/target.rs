@@ -97,7 +97,7 @@ impl Target {
             Some(("http" | "ws", rest)) => (false, rest),
             Some(("https" | "wss", rest)) => (true, rest),
             Some((scheme, _)) => {
-                let text = format!("`{scheme}://` is not loaded here: http:// and https:// are");
+                let text = format!("unsupported scheme `{scheme}://`: use http:// or https://");
                 return Err(mistake(text));
             }
             None => (false, url),
@@ -107,11 +107,12 @@ impl Target {
         let (authority, path) = rest.split_at(cut);
         if authority.is_empty() {
             return Err(mistake(format!(
-                "`{url}` names no host; try http://localhost:8080/"
+                "`{url}` has no host; try http://localhost:8080/"
             )));
         }
         if authority.contains('@') {
-            let text = "a user in the URL is not sent; give --header 'Authorization: …' instead";
+            let text =
+                "credentials in the URL are not sent; use --header 'Authorization: …' instead";
             return Err(mistake(text.into()));
         }
         if let Some(bad) = path
@@ -119,7 +120,7 @@ impl Target {
             .find(|c| c.is_control() || *c == ' ' || !c.is_ascii())
         {
             return Err(mistake(format!(
-                "`{bad}` in the path has to be written in per cent"
+                "`{bad}` in the path must be percent-encoded"
             )));
         }
         let path = match path {
@@ -157,7 +158,7 @@ fn split_authority(authority: &str, tls: bool) -> Result<(String, u16), String> 
         Some(rest) => {
             let (host, after) = rest
                 .split_once(']')
-                .ok_or(format!("`{authority}`: the bracket does not end"))?;
+                .ok_or(format!("`{authority}`: missing closing bracket"))?;
             (host, after.strip_prefix(':'))
         }
         None => match authority.split_once(':') {
@@ -169,7 +170,7 @@ fn split_authority(authority: &str, tls: bool) -> Result<(String, u16), String> 
         None => default,
         Some(port) => port
             .parse()
-            .map_err(|_| format!("`{port}` is no port: 1 to 65535"))?,
+            .map_err(|_| format!("`{port}` is not a port (1 to 65535)"))?,
     };
     // `:8080` is this machine, as in server configurations.
     let host = if host.is_empty() { "localhost" } else { host };
@@ -204,7 +205,7 @@ fn guard(address: &Address, reach: Reach) -> Result<(), NoTarget> {
         return Ok(());
     }
     let text = format!(
-        "{} is not this machine: a load without consent is an attack; --i-own-this-host says that you may",
+        "{} is not this machine: load without consent is an attack; if the host is yours, add --i-own-this-host",
         address.ip()
     );
     Err(NoTarget { class: None, text })
@@ -271,7 +272,7 @@ mod tests {
             ("http:///a", "no host"),
             ("http://a@127.0.0.1/", "Authorization"),
             ("http://127.0.0.1:99999/", "99999"),
-            ("http://127.0.0.1/a b", "per cent"),
+            ("http://127.0.0.1/a b", "percent-encoded"),
             ("http://192.0.2.1/", "--i-own-this-host"),
         ] {
             let error = parse(url).unwrap_err();

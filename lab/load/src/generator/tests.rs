@@ -184,7 +184,7 @@ fn requests_per_connection_are_kept_to() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn pipelined_requests_get_responses_in_order() {
     let server = Faulty::start(|_| Act::Good);
     let mut plan = plan(server.address, Some(500));
     plan.depth = 8;
@@ -259,7 +259,7 @@ fn a_stall_is_seen_by_the_open_loop_and_hidden_from_the_closed_one() {
 }
 
 #[test]
-fn what_no_connection_takes_in_time_was_dropped() {
+fn requests_without_a_connection_in_time_are_dropped() {
     let server = Faulty::start(|nth| if nth == 0 { Act::Good } else { Act::Silent });
     let mut plan = plan(server.address, None);
     plan.mode = Mode::Open {
@@ -320,11 +320,11 @@ fn plain_servers_and_strangers_fail_handshakes() {
 }
 
 #[test]
-fn a_probe_says_what_a_right_answer_is() {
+fn a_probe_records_the_expected_response() {
     let server = Faulty::start(|_| Act::Chunked);
     let plan = plan(server.address, None);
     let Prepared { .. } = &plan.requests[0];
     let found = probe::probe(&plan.target, None, &plan.requests[0]).unwrap();
     assert_eq!((found.status, found.body.as_slice()), (200, BODY));
-    assert_eq!(found.answered().body_sha256, probe::sha256(BODY));
+    assert_eq!(found.first_response().body_sha256, probe::sha256(BODY));
 }

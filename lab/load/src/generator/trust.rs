@@ -37,7 +37,7 @@ pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, Str
         None => rustls::ALL_VERSIONS,
         Some("1.2") => &[&rustls::version::TLS12],
         Some("1.3") => &[&rustls::version::TLS13],
-        Some(other) => return Err(format!("TLS {other} is not spoken here: 1.2 and 1.3 are")),
+        Some(other) => return Err(format!("TLS {other} is not supported: use 1.2 or 1.3")),
     };
     let verifier = verifier(options, &provider)?;
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -54,7 +54,7 @@ pub fn prepare(options: &TlsOptions, target: &Target) -> Result<Option<Tls>, Str
         config.resumption = Resumption::disabled();
     }
     let name = ServerName::try_from(target.name.clone())
-        .map_err(|_| format!("`{}` is no name for a certificate", target.name))?;
+        .map_err(|_| format!("`{}` cannot be the host name of a certificate", target.name))?;
     Ok(Some(Tls {
         config: Arc::new(config),
         name,
@@ -82,8 +82,7 @@ fn verifier(
         }
     }
     if roots.is_empty() {
-        let text =
-            "no certificate is trusted here: name one with --ca FILE, or take any with --insecure";
+        let text = "no trusted certificates found: use --ca FILE, or accept any certificate with --insecure";
         return Err(text.into());
     }
     let built =
@@ -99,7 +98,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let found = found.map_err(|error| format!("{}: {error}", path.display()))?;
     if found.is_empty() {
-        return Err(format!("{}: no certificate in it", path.display()));
+        return Err(format!("{} contains no certificate", path.display()));
     }
     Ok(found)
 }

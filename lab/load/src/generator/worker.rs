@@ -98,7 +98,7 @@ pub struct Worker<'a> {
     next_request: usize,
     phase: Phase,
     next_tick: Ns,
-    told_ok: u64,
+    published_ok: u64,
 }
 
 /// One thread's share of the load.
@@ -160,7 +160,7 @@ impl<'a> Worker<'a> {
             next_request: chance.below(plan.requests.len()),
             phase: Phase::Before,
             next_tick: 0,
-            told_ok: 0,
+            published_ok: 0,
         })
     }
 
@@ -218,7 +218,7 @@ impl<'a> Worker<'a> {
                 self.record.loop_lag.record(self.clock.now() - woke);
             }
         }
-        self.record.censored.unanswered = self.in_flight as u64;
+        self.record.censored.without_response = self.in_flight as u64;
         Ok(self.record)
     }
 
@@ -344,11 +344,11 @@ impl<'a> Worker<'a> {
     fn tick(&mut self, now: Ns) {
         self.next_tick = now + self.plan.tick_ns();
         self.expire(now);
-        let ok = self.record.connections.answered;
+        let ok = self.record.connections.responses;
         self.signals
             .ok
-            .fetch_add(ok - self.told_ok, Ordering::Relaxed);
-        self.told_ok = ok;
-        self.record.tell(now, &self.signals.seen);
+            .fetch_add(ok - self.published_ok, Ordering::Relaxed);
+        self.published_ok = ok;
+        self.record.publish(now, &self.signals.seen);
     }
 }

@@ -46,7 +46,7 @@ pub fn fill(text: &str, names: &Names) -> Result<String, String> {
             None if is_name => {
                 let known: Vec<&str> = names.keys().map(String::as_str).collect();
                 return Err(format!(
-                    "`{{{name}}}` is unknown; known are {}",
+                    "unknown placeholder `{{{name}}}` (known: {})",
                     known.join(", ")
                 ));
             }
@@ -77,7 +77,7 @@ pub fn words(command: &str) -> Result<Vec<String>, String> {
         }
     }
     if quoted {
-        return Err(format!("`{command}`: a quote does not end"));
+        return Err(format!("`{command}`: unterminated quote"));
     }
     if any {
         words.push(word);
@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_filled_in_and_unknown_ones_told() {
+    fn placeholders_are_replaced_and_unknown_ones_reported() {
         let names = Names::from([
             ("port".into(), "81".into()),
             ("backend.hello".into(), "82".into()),
@@ -249,7 +249,7 @@ mod tests {
         assert!(
             fill("{prot}", &names)
                 .unwrap_err()
-                .contains("known are backend.hello, port")
+                .contains("(known: backend.hello, port)")
         );
         assert_eq!(
             fill("{ respond \"x\" }", &names),

@@ -55,7 +55,7 @@ pub fn run(options: &Options) -> Outcome {
     let (program, arguments) = options
         .command
         .split_first()
-        .ok_or_else(|| Refused::new("no program is named"))?;
+        .ok_or_else(|| Refused::new("no program given"))?;
     let error = Command::new(program).args(arguments).exec();
     Err(failed(&program.to_string_lossy(), error))
 }

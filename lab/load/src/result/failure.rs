@@ -104,9 +104,9 @@ impl FailureClass {
             FailureClass::Certificate => "certificate not accepted",
             FailureClass::Downgrade => "other protocol",
             FailureClass::Write => "sending failed",
-            FailureClass::Reset => "reset before the answer",
-            FailureClass::Closed => "closed before the answer",
-            FailureClass::Stale => "kept connection was closed",
+            FailureClass::Reset => "reset before the response",
+            FailureClass::Closed => "closed before the response",
+            FailureClass::Stale => "idle connection was closed",
             FailureClass::HeadCut => "cut inside the head",
             FailureClass::BodyCut => "cut inside the body",
             FailureClass::HeadTimeout => "head timed out",
@@ -116,7 +116,7 @@ impl FailureClass {
             FailureClass::Status => "wrong status",
             FailureClass::Length => "wrong length",
             FailureClass::Body => "wrong body",
-            FailureClass::Field => "wrong field",
+            FailureClass::Field => "wrong header",
             FailureClass::Dropped => "never sent",
         }
     }

@@ -30,8 +30,8 @@ pub struct Load {
     /// Connections of the whole run.
     pub connections: Connections,
     /// The response that all others were compared with.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answer: Option<Answered>,
+    #[serde(default, rename = "answer", skip_serializing_if = "Option::is_none")]
+    pub response: Option<FirstResponse>,
     /// Requests still in flight at the end.
     #[serde(default)]
     pub censored: Censored,
@@ -211,7 +211,8 @@ pub struct Connections {
     /// Closed by the server, cleanly or not.
     pub closed_by_server: u64,
     /// Requests with a response on all of them, warm-up included.
-    pub answered: u64,
+    #[serde(rename = "answered")]
+    pub responses: u64,
     /// TLS version of the first connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_version: Option<String>,
@@ -225,7 +226,7 @@ pub struct Connections {
 
 /// The first valid response, with which all others were compared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct FirstResponse {
     /// The status code.
     pub status: u16,
     /// The head as received.
@@ -257,7 +258,8 @@ pub struct HeldConnections {
     /// Bytes that all of them read.
     pub slow_received_bytes: u64,
     /// Responses they received in full.
-    pub slow_answers: u64,
+    #[serde(rename = "slow_answers")]
+    pub slow_responses: u64,
     /// How many were lost, or never opened, and why: pairs of class and count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<(FailureClass, u64)>,
@@ -297,7 +299,8 @@ pub struct Censored {
     /// Age of the oldest of them.
     pub oldest_ns: u64,
     /// Those still without a response after the drain.
-    pub unanswered: u64,
+    #[serde(rename = "unanswered")]
+    pub without_response: u64,
 }
 
 /// Performance of the load generator itself.

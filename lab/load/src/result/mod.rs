@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use failure::{FailureClass, Failures};
 pub use histogram::{DIGITS, DURATION_MAX_NS, Distribution, Histogram, PERCENTILES};
 pub use load::{
-    Answered, Asked, Censored, Connections, Engine, Generator, HEAT_STEPS, HeldConnections,
+    Asked, Censored, Connections, Engine, FirstResponse, Generator, HEAT_STEPS, HeldConnections,
     Latencies, Load, Mode, Point, Series, Transfer, heat_step, heat_step_ns,
 };
 pub use resources::{BackendCounts, Resources, System, SystemPoint, Tree, TreePoint};

@@ -48,12 +48,12 @@ fn children_belong_to_the_tree_and_keep_their_time_when_they_end() {
     let _ = shell.kill();
     let _ = shell.wait();
     let costs = samples.over(begin, end);
-    let told = costs.subject.cpu_user_s + costs.subject.cpu_system_s;
+    let measured = costs.subject.cpu_user_s + costs.subject.cpu_system_s;
     let whole = truth.own.plus(truth.children);
     let known = whole.user_s() + whole.system_s();
     assert!(
-        told >= known * 0.6 - 0.05 && told <= known * 1.6 + 0.1,
-        "{told} of {known}"
+        measured >= known * 0.6 - 0.05 && measured <= known * 1.6 + 0.1,
+        "{measured} of {known}"
     );
     assert!(
         costs.subject.processes_max >= 2,

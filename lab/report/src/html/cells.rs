@@ -8,7 +8,7 @@ use super::super::view::{Seen, View};
 use super::table_html;
 use crate::limits::REPORT_LIST_LINES_MAX;
 use sluice_audit::finding::{count, number, percent};
-use sluice_load::result::{Answered, Block};
+use sluice_load::result::{Block, FirstResponse};
 
 /// All cells, collapsed.
 pub fn write(view: &View<'_>) -> String {
@@ -20,13 +20,13 @@ pub fn write(view: &View<'_>) -> String {
 /// What the page has already shown and need not repeat.
 #[derive(Default)]
 struct Shown<'a> {
-    answers: Vec<Answer<'a>>,
+    responses: Vec<ShownResponse<'a>>,
     /// Lines of server output, without the parts that differ between runs.
     said: BTreeSet<String>,
 }
 
 /// A response already shown: its head without volatile headers, its digest, and its cell.
-type Answer<'a> = (String, &'a str, String);
+type ShownResponse<'a> = (String, &'a str, String);
 
 fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     let place = [
@@ -61,22 +61,27 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
         "CPU µs",
         "memory",
         "connections",
-        "answers each",
+        "responses each",
     ];
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
     lists(seen, &mut shown.said, &mut out);
     let mut blocks = seen.cell.blocks.iter();
-    if let Some(found) = blocks.find_map(|block| block.load.answer.as_ref()) {
-        answer(found, &place.join(", "), &mut shown.answers, &mut out);
+    if let Some(found) = blocks.find_map(|block| block.load.response.as_ref()) {
+        response(found, &place.join(", "), &mut shown.responses, &mut out);
     }
     out.push_str("</details>\n");
     out
 }
 
 /// The response that all others were compared with; a reference if an earlier cell had the same.
-fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Answer<'a>>, out: &mut String) {
-    let head = answer.head.replace('\r', "");
+fn response<'a>(
+    response: &'a FirstResponse,
+    place: &str,
+    shown: &mut Vec<ShownResponse<'a>>,
+    out: &mut String,
+) {
+    let head = response.head.replace('\r', "");
     let lines = head.lines().map(|line| {
         let name = line.split(':').next().unwrap_or_default();
         let changes = ["date", "last-modified", "etag", "expires"];
@@ -87,20 +92,20 @@ fn answer<'a>(answer: &'a Answered, place: &str, shown: &mut Vec<Answer<'a>>, ou
     });
     let (key, digest) = (
         lines.collect::<Vec<_>>().join("\n"),
-        answer.body_sha256.as_str(),
+        response.body_sha256.as_str(),
     );
     let same = shown
         .iter()
         .find(|(head, body, _)| *head == key && *body == digest);
     if let Some((_, _, first)) = same {
-        let _ = writeln!(out, "<p>Answer: as in {}</p>", escape(first));
+        let _ = writeln!(out, "<p>Response: as in {}</p>", escape(first));
         return;
     }
     let _ = writeln!(
         out,
-        "<p>Answer: {} + {} B, SHA-256 {}…</p><pre>{}</pre>",
-        answer.head_bytes,
-        answer.body_bytes,
+        "<p>Response: {} + {} B, SHA-256 {}…</p><pre>{}</pre>",
+        response.head_bytes,
+        response.body_bytes,
         escape(digest.get(..16).unwrap_or(digest)),
         escape(head.trim_end())
     );
@@ -144,8 +149,8 @@ fn lists(seen: &Seen<'_>, shown: &mut BTreeSet<String>, out: &mut String) {
     let known = all.iter().filter(|(line, _)| shown.contains(&kind(line)));
     match known.count() {
         0 => {}
-        1 => lines.push("1 line like one of a cell above".to_string()),
-        count => lines.push(format!("{count} lines like those of cells above")),
+        1 => lines.push("1 line as in a cell above".to_string()),
+        count => lines.push(format!("{count} lines as in cells above")),
     }
     shown.extend(all.iter().map(|(line, _)| kind(line)));
     list(out, "The server said", lines);
@@ -185,13 +190,13 @@ fn block_row(block: &Block) -> Vec<String> {
         let carries = sluice_audit::statistics::order::carries(percent / 100.0, total.count);
         total.percentile(percent).filter(|_| carries)
     };
-    let told = !load
+    let is_measured = !load
         .engine
         .not_measured
         .iter()
         .any(|field| field == "connections");
-    let or_dash = |text: String| if told { text } else { "–".to_string() };
-    let each = load.connections.answered as f64 / (load.connections.opened.max(1)) as f64;
+    let or_dash = |text: String| if is_measured { text } else { "–".to_string() };
+    let each = load.connections.responses as f64 / (load.connections.opened.max(1)) as f64;
     vec![
         block.number.to_string(),
         number(load.ok_per_s()),
@@ -259,8 +264,8 @@ mod tests {
     #[test]
     fn lines_that_differ_in_numbers_alone_are_one() {
         let texts = [
-            ("others used 1.9 processors", "0"),
-            ("others used 0.4 processors", "2"),
+            ("other processes used 1.9 CPUs", "0"),
+            ("other processes used 0.4 CPUs", "2"),
             ("08:18:31 [alert] 438: not enough", "1"),
             ("08:18:32 [alert] 438: not enough", "1"),
             ("08:18:32 [alert] 440: not enough", "1"),
@@ -269,25 +274,25 @@ mod tests {
         assert_eq!(
             gathered(texts.into_iter()),
             [
-                "others used 1.9 processors (blocks 0, 2)",
+                "other processes used 1.9 CPUs (blocks 0, 2)",
                 "08:18:31 [alert] 438: not enough (block 1, 3 such lines)"
             ]
         );
     }
 
     #[test]
-    fn an_answer_is_shown_once() {
-        let made = |date: &str, server: &str| Answered {
+    fn a_response_is_shown_once() {
+        let made = |date: &str, server: &str| FirstResponse {
             head: format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nServer: {server}\r\n"),
             body_sha256: "ab".repeat(32),
-            ..Answered::default()
+            ..FirstResponse::default()
         };
         let (one, later, other) = (made("1", "a"), made("2", "a"), made("1", "b"));
         let (mut shown, mut out) = (Vec::new(), String::new());
-        answer(&one, "a, 10 clients", &mut shown, &mut out);
-        answer(&later, "a, 20 clients", &mut shown, &mut out);
-        answer(&other, "b, 10 clients", &mut shown, &mut out);
+        response(&one, "a, 10 clients", &mut shown, &mut out);
+        response(&later, "a, 20 clients", &mut shown, &mut out);
+        response(&other, "b, 10 clients", &mut shown, &mut out);
         assert_eq!(out.matches("<pre>").count(), 2);
-        assert!(out.contains("<p>Answer: as in a, 10 clients</p>") && !out.contains('\r'));
+        assert!(out.contains("<p>Response: as in a, 10 clients</p>") && !out.contains('\r'));
     }
 }

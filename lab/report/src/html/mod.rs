@@ -105,7 +105,7 @@ fn section(out: &mut String, id: &str, heading: &str, inside: &str) {
 }
 
 fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
-    let answers: u64 = view
+    let responses: u64 = view
         .cells
         .iter()
         .flat_map(|seen| &seen.cell.blocks)
@@ -127,7 +127,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
         plural(view.subjects.len(), "subject"),
         plural(view.cells.len(), "cell"),
         plural(blocks, "block"),
-        format!("{} good answers", count(answers as f64)),
+        format!("{} successful responses", count(responses as f64)),
     ];
     if failed > 0 {
         facts.push(format!("{} failures", count(failed as f64)));
@@ -159,12 +159,12 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
     {
         let _ = writeln!(
             out,
-            "<button type=\"button\" class=\"s{}\" data-key=\"{1}\" aria-pressed=\"true\" title=\"Shows and hides it in all charts\">{1}</button>",
+            "<button type=\"button\" class=\"s{}\" data-key=\"{1}\" aria-pressed=\"true\" title=\"Show or hide in all charts\">{1}</button>",
             at % 8,
             escape(name)
         );
     }
-    out.push_str("<button id=\"theme\" type=\"button\" title=\"Light, dark, or as the system says (key t)\">theme: system</button>\n</div>\n</header>\n");
+    out.push_str("<button id=\"theme\" type=\"button\" title=\"Light, dark, or as the system (key t)\">theme: system</button>\n</div>\n</header>\n");
 }
 
 /// A filter for one value or all; empty if there is only one.
@@ -199,7 +199,7 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
         .experiment
         .iter()
         .flat_map(|experiment| &experiment.changes);
-    lines.extend(changes.map(|change| format!("Other than the file says: {change}")));
+    lines.extend(changes.map(|change| format!("Overrides of the file: {change}")));
     let missing = result.cells.iter().filter(|cell| cell.blocks.is_empty());
     lines.extend(missing.map(|cell| {
         format!(
@@ -213,7 +213,7 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
         .filter(|f| f.weight <= Weight::Limit && f.rule != "A11");
     lines.extend(heavy.map(|finding| finding.title.clone()));
     if lines.is_empty() {
-        return "<p>Nothing stands against the figures below.</p>\n".to_string();
+        return "<p>The audit has no objection to the figures below.</p>\n".to_string();
     }
     let items: String = lines
         .iter()
@@ -234,16 +234,16 @@ fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
     let groups: [(&str, &str, Vec<Panel>); 5] = [
         (
             "overview",
-            "Answers, cost, failures",
+            "Responses, cost, failures",
             panels::overview(view),
         ),
         ("latency", "Latency", latency),
         (
             "curves",
             if view.is_open() {
-                "Against the offered rate"
+                "By offered rate"
             } else {
-                "Against the number of clients"
+                "By number of clients"
             },
             panels::curves(view),
         ),
@@ -269,7 +269,7 @@ fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
         if hidden > 0 {
             let _ = writeln!(
                 inside,
-                "<p>{hidden} drawings are left out to keep this page small; <code>lab report --full</code> writes a page with all of them, <code>--svg</code> each as a file.</p>"
+                "<p>{hidden} drawings are omitted to keep this page small; <code>lab report --full</code> writes a page with all of them, <code>--svg</code> each as a file.</p>"
             );
         }
         section(out, id, heading, &inside);
@@ -306,7 +306,7 @@ fn figures(view: &View<'_>, shape: Option<&str>) -> String {
             table_html(&table.headings, &table.rows)
         );
     }
-    out + "<p class=\"soft\">± is half the 95 % interval of good answers per second over blocks; with fewer than five blocks half the range. – was not measured, or too few answers carry it.</p>\n"
+    out + "<p class=\"soft\">± is half the 95 % interval of successful responses per second over blocks, or half the range with fewer than five blocks. – means not measured, or too few responses.</p>\n"
 }
 
 /// A table; cells are plain text. Closing tags are omitted where HTML allows it: tables are a large part of a page.

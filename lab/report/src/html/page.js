@@ -122,7 +122,7 @@
           points.push({
             column: column, row: row, x: move[0] + (column + 0.5) * move[2], y: move[1] + found[at + 1] * move[3],
             text: units.s(column * part[0] / 1000) + ': ' + (least === most ? number(least) : number(least) + ' to ' + number(most)) +
-              (most === 1 ? ' answer' : ' answers') + ' in ' + units.ms(stepMs(row)) + ' to ' + units.ms(stepMs(row + 1))
+              (most === 1 ? ' response' : ' responses') + ' in ' + units.ms(stepMs(row)) + ' to ' + units.ms(stepMs(row + 1))
           });
         }
       }

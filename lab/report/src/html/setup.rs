@@ -94,11 +94,11 @@ fn load_facts(result: &RunResult) -> Vec<(String, String)> {
         (
             "Window".to_string(),
             format!(
-                "{} s after {} s of warm-up, time limit {} s",
+                "{} s after {} s of warm-up, timeout {} s",
                 asked.duration_s, asked.warmup_s, asked.timeout_s
             ),
         ),
-        ("Checked of answers".to_string(), asked.verify.clone()),
+        ("Response verification".to_string(), asked.verify.clone()),
     ];
     if !engine.not_measured.is_empty() {
         facts.push((
@@ -139,7 +139,7 @@ fn one(subject: &SubjectFacts) -> String {
             .iter()
             .map(|(before, after)| format!("- {before}\n+ {after}"))
             .collect();
-        paragraph("Changed to run beside others", &changes.join("\n"));
+        paragraph("Changed to run beside other servers", &changes.join("\n"));
     }
     out.push_str("</details>\n");
     out

@@ -17,17 +17,17 @@ pub fn write(view: &View<'_>) -> String {
     let floor = floor(view.result);
     if view.subjects.len() > 1 {
         let floor = floor.map_or(
-            "No subject is there twice, so the noise floor is unknown.".to_string(),
+            "No subject was measured twice, so the noise floor is unknown.".to_string(),
             |floor| {
                 format!(
-                    "One subject against itself differs by up to {:.1} %.",
+                    "One subject compared with itself differs by up to {:.1} %.",
                     (floor - 1.0) * 100.0
                 )
             },
         );
         let _ = writeln!(
             out,
-            "<p>Good answers per second, and processor time for one, against <b>{}</b>, paired within blocks. {floor}</p>",
+            "<p>Successful responses per second, and CPU time per response, compared with <b>{}</b>, paired within blocks. {floor}</p>",
             escape(base)
         );
     }

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use super::jws::{Jwk, Jws, Signer};
 use super::problem::Problem;
 use super::records::{Account, AccountStatus, new_id};
-use super::{AcmeResponse, Answered, Visit};
+use super::{AcmeResponse, AcmeResult, Visit};
 use crate::limits::{ACME_CONTACT_BYTES_MAX, ACME_CONTACTS_MAX};
 
 impl Visit<'_> {
     /// RFC 8555, sections 7.3 and 7.3.1. An external account binding is not required, and ignored if present.
-    pub(super) fn new_account(&mut self, jws: &Jws) -> Answered {
+    pub(super) fn new_account(&mut self, jws: &Jws) -> AcmeResult {
         let Signer::Key(key) = &jws.signer else {
             return Err(Problem::malformed(
                 "a new account is asked for with its key",
@@ -41,7 +41,7 @@ impl Visit<'_> {
     }
 
     /// RFC 8555, sections 7.3.2 and 7.3.6.
-    pub(super) fn update_account(&mut self, mut account: Account, jws: &Jws) -> Answered {
+    pub(super) fn update_account(&mut self, mut account: Account, jws: &Jws) -> AcmeResult {
         if !jws.payload.is_empty() {
             let wish = jws.json()?;
             match wish["status"].as_str() {
@@ -58,7 +58,7 @@ impl Visit<'_> {
     }
 
     /// RFC 8555, section 7.3.5.
-    pub(super) fn change_key(&mut self, mut account: Account, jws: &Jws) -> Answered {
+    pub(super) fn change_key(&mut self, mut account: Account, jws: &Jws) -> AcmeResult {
         let inner = Jws::from_value(&jws.json()?)?;
         let Signer::Key(key) = &inner.signer else {
             return Err(Problem::malformed("the inner request carries the new key"));

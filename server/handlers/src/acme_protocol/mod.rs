@@ -192,10 +192,10 @@ struct Visit<'a> {
     now: SystemTime,
 }
 
-type Answered = Result<AcmeResponse, Problem>;
+type AcmeResult = Result<AcmeResponse, Problem>;
 
 impl Visit<'_> {
-    fn route(&mut self) -> Answered {
+    fn route(&mut self) -> AcmeResult {
         use AcmeMethod::{Get, Head, Post};
         let resource = self.request.resource.as_str();
         match (self.request.method, resource) {
@@ -223,7 +223,7 @@ impl Visit<'_> {
         AcmeResponse::of(200, body)
     }
 
-    fn post(&mut self, resource: &str) -> Answered {
+    fn post(&mut self, resource: &str) -> AcmeResult {
         if !self.request.is_jose {
             let detail = "the body has to be `application/jose+json`";
             return Err(Problem::of("malformed", 415, detail));

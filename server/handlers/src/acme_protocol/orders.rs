@@ -21,7 +21,7 @@ use super::records::{
 };
 use super::rules::ChallengeKind;
 use super::validate::Look;
-use super::{AcmeDesk, AcmeResponse, Answered, Visit};
+use super::{AcmeDesk, AcmeResponse, AcmeResult, Visit};
 use crate::limits::{
     ACME_IDENTIFIERS_MAX, ACME_LIFETIME_MAX, ACME_LIFETIME_MIN, ACME_LOOKS_MAX,
     ACME_ORDER_LIFETIME, ACME_ORDERS_LISTED_MAX,
@@ -31,7 +31,7 @@ use sluice_certs::subject::Subject;
 
 impl Visit<'_> {
     /// RFC 8555, section 7.4.
-    pub(super) fn new_order(&mut self, mut account: Account, jws: &Jws) -> Answered {
+    pub(super) fn new_order(&mut self, mut account: Account, jws: &Jws) -> AcmeResult {
         let wish = jws.json()?;
         let mut authorizations = Vec::new();
         for subject in self.wanted(&wish)? {
@@ -151,7 +151,7 @@ impl Visit<'_> {
         Ok(order)
     }
 
-    pub(super) fn show_order(&mut self, account: &Account, id: &str) -> Answered {
+    pub(super) fn show_order(&mut self, account: &Account, id: &str) -> AcmeResult {
         let mut order = self.order(account, id)?;
         self.resume(account, &mut order)?;
         Ok(self.order_response(&order, 200))
@@ -195,7 +195,7 @@ impl Visit<'_> {
         id: &str,
         place: &str,
         jws: &Jws,
-    ) -> Answered {
+    ) -> AcmeResult {
         let mut order = self.order(account, id)?;
         let place = place_of(&order, place)?;
         if jws.payload.is_empty() {
@@ -234,7 +234,7 @@ impl Visit<'_> {
         place: &str,
         kind: &str,
         jws: &Jws,
-    ) -> Answered {
+    ) -> AcmeResult {
         let mut order = self.order(account, id)?;
         let place = place_of(&order, place)?;
         let number = order.authorizations[place]
@@ -338,7 +338,7 @@ impl Visit<'_> {
     }
 
     /// RFC 8555, section 7.4: issues the certificate immediately.
-    pub(super) fn finalize(&mut self, account: &Account, id: &str, jws: &Jws) -> Answered {
+    pub(super) fn finalize(&mut self, account: &Account, id: &str, jws: &Jws) -> AcmeResult {
         let mut order = self.order(account, id)?;
         if order.status != OrderStatus::Ready {
             return Err(Problem::of("orderNotReady", 403, "the order is not ready"));
@@ -379,7 +379,7 @@ impl Visit<'_> {
     }
 
     /// RFC 8555, section 7.4.2.
-    pub(super) fn certificate(&self, account: &Account, id: &str) -> Answered {
+    pub(super) fn certificate(&self, account: &Account, id: &str) -> AcmeResult {
         let order = self.order(account, id)?;
         let made = order.certificate;
         let made = made.ok_or_else(|| Problem::not_found("certificate"))?;
@@ -392,7 +392,7 @@ impl Visit<'_> {
 
     /// RFC 8555, section 7.6. Relying parties are not informed: there is no revocation list; the certificates are
     /// short-lived instead.
-    pub(super) fn revoke(&mut self, jws: &Jws) -> Answered {
+    pub(super) fn revoke(&mut self, jws: &Jws) -> AcmeResult {
         let account = match &jws.signer {
             Signer::Account(_) => Some(self.signer(jws)?.0),
             Signer::Key(key) => {

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_none_are_told() {
+    fn invalid_rules_are_reported() {
         let parse = |domain: &str, range: &str| {
             Names::parse(&[domain.to_owned()], &[range.to_owned()]).unwrap_err()
         };

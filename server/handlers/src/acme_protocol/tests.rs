@@ -448,7 +448,7 @@ fn an_order_that_waits_too_long_or_is_given_up_is_invalid() {
 }
 
 #[test]
-fn no_more_requests_are_answered_at_once_than_there_are_places() {
+fn concurrent_requests_are_limited() {
     let folder = TempFolder::new();
     let server = Arc::new(start(&folder));
     let places: Vec<_> = (0..ACME_RESPONSES_MAX)

@@ -153,7 +153,7 @@ fn ask_with(handler: &FileServer, target: &str, fields: &[(FieldId, &str)]) -> G
 }
 
 #[test]
-fn a_file_is_answered_with_its_fields() {
+fn a_file_is_sent_with_its_headers() {
     let site = Site::new("fields");
     let got = get(&site.plain(), "/a.txt");
     assert_eq!(got.status(), 200);

@@ -18,9 +18,9 @@ const DEPTH_FIELD: &str = "Caddy-Templates-Include";
 
 /// The number of nested includes that led to `exchange`.
 fn depth(exchange: &Exchange) -> usize {
-    let told = exchange.req.fields.find_first(DEPTH_FIELD.as_bytes());
-    let told = told.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    told.unwrap_or(0)
+    let depth = exchange.req.fields.find_first(DEPTH_FIELD.as_bytes());
+    let depth = depth.and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+    depth.unwrap_or(0)
 }
 
 /// The body of the server's response to `GET uri`. As in Caddy, the subrequest has the client's cookies and

@@ -14,7 +14,7 @@ use sluice_model::nginx::AccessRules as Config;
 use crate::state::NginxContext;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Account, Assumed, Handler, Step, Waiting};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -85,7 +85,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
 impl Handler for Access {
     fn serve(&self, exchange: &mut Exchange) -> Step {
         // A subrequest was authorized together with its parent request.
-        if exchange.context.nginx().subrequest {
+        if exchange.context.nginx().is_subrequest() {
             return Step::Next;
         }
         match (self.rules.rule(exchange), self.more.as_deref()) {
@@ -241,7 +241,7 @@ impl More {
 }
 
 fn forbidden() -> Fault {
-    Fault::new(Status::FORBIDDEN, "access forbidden by rule")
+    Fault::new(Status::FORBIDDEN, "access forbidden by rule").caused_by(Cause::Error)
 }
 
 fn refusal_of(ruling: Ruling) -> Option<Fault> {

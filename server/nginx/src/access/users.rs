@@ -18,7 +18,7 @@ use sluice_handlers::authentication::remembered::Remembered;
 use sluice_handlers::authentication::{Credentials, challenge};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::files;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::{expand_path, expanded};
@@ -119,10 +119,8 @@ impl PasswordFile {
             return Err(Opinion::None);
         }
         let Some(credentials) = Credentials::of(exchange) else {
-            return Err(self.refuse(
-                exchange,
-                "no user/password was provided for basic authentication".into(),
-            ));
+            let why = "no user/password was provided for basic authentication";
+            return Err(self.refuse(exchange, why.into(), Cause::Client));
         };
         let users = self.read(exchange).map_err(Opinion::Failed)?;
         let known = users.accounts.get(credentials.name.as_str());
@@ -135,7 +133,7 @@ impl PasswordFile {
             (Some(None), _) => {
                 let name = sluice_diag::shown(&credentials.name);
                 let why = format!("the hash of `{name}` in the user file is none that is known");
-                Err(self.refuse(exchange, why))
+                Err(self.refuse(exchange, why, Cause::ByStatus))
             }
             (None, Some(decoy)) => Ok(Check {
                 hash: decoy.clone(),
@@ -144,7 +142,7 @@ impl PasswordFile {
             }),
             (None, None) => {
                 let why = self.unknown(exchange, &sluice_diag::shown(&credentials.name));
-                Err(self.refuse(exchange, why))
+                Err(self.refuse(exchange, why, Cause::Error))
             }
         }
     }
@@ -197,7 +195,7 @@ impl PasswordFile {
                 true => format!("user \"{shown}\": password mismatch"),
                 false => self.unknown(exchange, &shown),
             };
-            return self.refuse(exchange, why);
+            return self.refuse(exchange, why, Cause::Error);
         }
         exchange.context.log.user = Some(name);
         Opinion::Allowed
@@ -210,14 +208,14 @@ impl PasswordFile {
         format!("user \"{name}\" was not found in \"{path}\"")
     }
 
-    fn refuse(&self, exchange: &mut Exchange, why: String) -> Opinion {
+    fn refuse(&self, exchange: &mut Exchange, why: String, cause: Cause) -> Opinion {
         let realm = expanded(&self.realm, exchange);
         let challenge = challenge(&String::from_utf8_lossy(&realm));
         exchange
             .res
             .fields
             .set(FieldId::WwwAuthenticate, &challenge);
-        Opinion::Refused(Fault::new(Status::UNAUTHORIZED, why))
+        Opinion::Refused(Fault::new(Status::UNAUTHORIZED, why).caused_by(cause))
     }
 }
 

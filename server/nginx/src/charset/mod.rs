@@ -12,11 +12,11 @@ use sluice_net::{Body, BodyStream, Failure};
 use sluice_route::Template;
 
 use super::TreeRef;
-use super::error_log::Grade;
 use super::types::Kinds;
 use crate::shared::Shared;
 use crate::state::NginxContext;
 use sluice_handlers::filters::encode::{Silence, Source};
+use sluice_observe::log::Severity;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::{Filter, Handler, Step};
@@ -134,7 +134,7 @@ impl Settings {
                 );
                 let why =
                     format!("no \"charset_map\" between the charsets \"{from}\" and \"{name}\"");
-                self.tree.tell(exchange, Grade::Error, &why, "");
+                self.tree.log_error(exchange, Severity::Error, &why, "");
                 Fate::Stays
             }
         }
@@ -155,7 +155,7 @@ impl Settings {
             }
             let wanted = String::from_utf8_lossy(&wanted);
             let why = format!("unknown charset \"{wanted}\" to override");
-            self.tree.tell(exchange, Grade::Error, &why, "");
+            self.tree.log_error(exchange, Severity::Error, &why, "");
             return None;
         }
         if says_own && !self.overrides || !self.types.include(&exchange.res.fields) {

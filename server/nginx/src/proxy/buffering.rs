@@ -1,6 +1,7 @@
 //! Buffering as nginx has it, on unless it is switched off. Where bodies wait is left to `reverse_proxy`.
 
-use sluice_model::proxy::{NginxProxy as Config, ReverseProxy, Transport};
+use sluice_model::nginx::NginxProxy as Config;
+use sluice_model::proxy::{ReverseProxy, Transport};
 
 use crate::limits::BUFFER_RESPONSE_BYTES;
 use sluice_pipeline::build::Builder;

@@ -1,7 +1,7 @@
 //! What nginx changes in an upstream's cookies: `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`. Which
 //! fields are changed at all is left to the parent module.
 
-use sluice_model::proxy::{CookieFlags, LocationChange, NginxProxy as Config};
+use sluice_model::nginx::{CookieFlags, LocationChange, NginxProxy as Config};
 use sluice_route::{Provenance, Template};
 
 use crate::groups::{Case, Pattern, found_or_fails};

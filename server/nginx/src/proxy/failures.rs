@@ -5,20 +5,20 @@ use std::io;
 use sluice_net::{Failure, FailureKind, Retry, Side};
 
 use super::NginxProxy;
-use crate::error_log::Grade;
+use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
-use sluice_proxy::reverse_proxy::dialect::Destination;
+use sluice_proxy::reverse_proxy::dialect::{Destination, Reported};
 use sluice_proxy::reverse_proxy::upstream::Upstream;
 
-/// Reports a failed try; false where nginx says nothing about such a failure.
+/// Logs a failed try, unless nginx says nothing about such a failure.
 pub fn report(
     proxy: &NginxProxy,
     exchange: &mut Exchange,
     failure: &Failure,
     of: &Destination<'_>,
-) -> bool {
-    let Some((grade, what)) = words(failure, of.chosen) else {
-        return false;
+) -> Reported {
+    let Some((severity, what)) = words(failure, of.chosen) else {
+        return Reported::WithRequest;
     };
     let scheme = match of.protocol {
         Some(protocol) => protocol.to_owned(),
@@ -44,12 +44,12 @@ pub fn report(
         },
     };
     let upstream = format!("{scheme}://{address}{uri}");
-    proxy.tree.tell(exchange, grade, &what, &upstream);
-    true
+    proxy.tree.log_error(exchange, severity, &what, &upstream);
+    Reported::AtOnce
 }
 
 /// The log level and message of a failure; `None` if a response was discarded.
-fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Grade, String)> {
+fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Severity, String)> {
     use FailureKind as K;
     let connecting = failure.retry == Retry::Always;
     let reading = "while reading response header from upstream";
@@ -91,14 +91,14 @@ fn words(failure: &Failure, chosen: Option<&Upstream>) -> Option<(Grade, String)
         (Side::Internal, _) => {
             let source = failure.source.as_ref();
             return Some((
-                Grade::Alert,
+                Severity::Alert,
                 source.map_or_else(String::new, |s| s.to_string()),
             ));
         }
         // Failures of the client are logged where its body is read.
         (Side::Client, _) => return None,
     };
-    Some((Grade::Error, what))
+    Some((Severity::Error, what))
 }
 
 fn system_error(failure: &Failure) -> Option<io::ErrorKind> {
@@ -130,7 +130,7 @@ fn cause(failure: &Failure) -> String {
 mod tests {
     use super::*;
 
-    fn told(failure: Failure) -> Option<String> {
+    fn message(failure: Failure) -> Option<String> {
         words(&failure, None).map(|(_, what)| what)
     }
 
@@ -141,18 +141,21 @@ mod tests {
             .with_retry(Retry::Always)
             .because(io::Error::from_raw_os_error(111));
         assert_eq!(
-            told(refused).as_deref(),
+            message(refused).as_deref(),
             Some("connect() failed (111: Connection refused) while connecting to upstream")
         );
         let slow = failure(FailureKind::Timeout);
         let expected = "upstream timed out (110: Connection timed out) while reading response header from upstream";
-        assert_eq!(told(slow).as_deref(), Some(expected));
+        assert_eq!(message(slow).as_deref(), Some(expected));
         let none = failure(FailureKind::Unavailable).with_retry(Retry::Always);
         let expected = "no live upstreams while connecting to upstream";
-        assert_eq!(told(none).as_deref(), Some(expected));
+        assert_eq!(message(none).as_deref(), Some(expected));
         let reset = failure(FailureKind::Closed).because(io::Error::from_raw_os_error(104));
         let expected = "recv() failed (104: Connection reset by peer) while reading response header from upstream";
-        assert_eq!(told(reset).as_deref(), Some(expected));
-        assert_eq!(told(Failure::new(Side::Client, FailureKind::Closed)), None);
+        assert_eq!(message(reset).as_deref(), Some(expected));
+        assert_eq!(
+            message(Failure::new(Side::Client, FailureKind::Closed)),
+            None
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What the builder of a proxy asks an nginx.conf.
 
-use sluice_model::proxy::{NginxProxy as Nginx, ReverseProxy as Config};
+use sluice_model::nginx::NginxProxy as Nginx;
+use sluice_model::proxy::ReverseProxy as Config;
 
 use super::NginxProxy;
 use super::buffering::buffering;
@@ -9,7 +10,7 @@ use sluice_pipeline::refusal::Refusal;
 use sluice_proxy::reverse_proxy::addresses::Sockets;
 use sluice_proxy::reverse_proxy::buffering::Buffering;
 use sluice_proxy::reverse_proxy::dialect::Dialect;
-use sluice_proxy::reverse_proxy::language::{EmptyFields, Language};
+use sluice_proxy::reverse_proxy::language::{EmptyFields, Language, ShownFields};
 use sluice_proxy::reverse_proxy::retry::Sharing;
 
 /// The settings of `proxy_pass` and its siblings that only nginx has.
@@ -40,5 +41,9 @@ impl Language for NginxConf<'_> {
 
     fn sockets(&self) -> Sockets {
         Sockets::Named
+    }
+
+    fn shown_fields(&self) -> ShownFields {
+        ShownFields::AsReceived
     }
 }

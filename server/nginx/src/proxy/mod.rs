@@ -10,7 +10,7 @@ mod next_upstream;
 use std::sync::Arc;
 
 use sluice_message::{FieldId, Fields, Method, Moment, ResponseHead, Status, Uri, Version};
-use sluice_model::proxy::NginxProxy as Config;
+use sluice_model::nginx::NginxProxy as Config;
 use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
@@ -29,7 +29,7 @@ use cookies::{Change, Cookies};
 use next_upstream::NextUpstream;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::Step;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::text::clean_value;
@@ -37,7 +37,7 @@ use sluice_pipeline::values::expanded;
 use sluice_proxy::cache::cached_response::part_by_force;
 use sluice_proxy::limits::REPLAY_BYTES_MAX;
 use sluice_proxy::reverse_proxy::buffering::{Ahead, Rules};
-use sluice_proxy::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original};
+use sluice_proxy::reverse_proxy::dialect::{Destination, Dialect, FailedTry, Original, Reported};
 use sluice_proxy::reverse_proxy::replay::Replay;
 use sluice_proxy::reverse_proxy::tried::Tried;
 use sluice_proxy::reverse_proxy::upstream::Upstream;
@@ -179,8 +179,8 @@ impl NginxProxy {
 
     /// Applies `X-Accel-Limit-Rate`; returns whether the response has it.
     fn heed_rate(&self, exchange: &mut Exchange, fields: &Fields) -> bool {
-        let told = fields.find_first(b"X-Accel-Limit-Rate");
-        let Some(rate) = told.filter(|_| !self.ignores_rate) else {
+        let rate = fields.find_first(b"X-Accel-Limit-Rate");
+        let Some(rate) = rate.filter(|_| !self.ignores_rate) else {
             return false;
         };
         let name: Arc<str> = rate::VARIABLE.into();
@@ -347,12 +347,8 @@ impl Dialect for NginxProxy {
         exchange: &mut Exchange,
         failure: &Failure,
         of: &Destination<'_>,
-    ) -> bool {
+    ) -> Reported {
         failures::report(self, exchange, failure, of)
-    }
-
-    fn gives_up(&self, exchange: &mut Exchange, is_logged: bool) {
-        exchange.context.nginx_mut().is_told = is_logged;
     }
 
     fn replaced_body(&self, exchange: &Exchange) -> Option<Vec<u8>> {
@@ -372,6 +368,7 @@ impl Dialect for NginxProxy {
                     Status::BAD_REQUEST,
                     "the method for the upstream is not a token",
                 )
+                .caused_by(Cause::Client)
             })?),
         };
         let before = self.retarget(exchange);

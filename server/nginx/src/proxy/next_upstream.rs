@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sluice_message::{Method, Moment, Status};
-use sluice_model::proxy::NginxProxy as Config;
+use sluice_model::nginx::NginxProxy as Config;
 use sluice_net::{FailureKind, RequestBody, Retry, Side};
 use sluice_upstream::{Call, CallFailure, Response};
 

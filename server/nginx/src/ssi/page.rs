@@ -18,15 +18,15 @@ use super::parse::{Command, Next, Parser};
 use super::variables::Seen;
 use super::words::{Encoding, Known, expanded, holds, lower};
 use crate::charset;
-use crate::error_log::Grade;
 use crate::limits::{
     SSI_AHEAD_BYTES_MAX, SSI_AHEAD_MAX, SSI_DEPTH_MAX, SSI_KEPT_BYTES_MAX, SSI_SET_BYTES_MAX,
     SSI_TURN_BYTES,
 };
 use crate::state::NginxContext;
-use crate::state::State;
+use crate::state::{Purpose, State};
 use crate::{subrequest, uri};
 use sluice_handlers::filters::encode::Source;
+use sluice_observe::log::Severity;
 use sluice_pipeline::context::Exchange;
 
 /// The default `errmsg`.
@@ -123,7 +123,9 @@ impl Page {
         let mut request = subrequest::apart(exchange, &path, None);
         *request.context.nginx_mut() = State {
             place: exchange.context.nginx().place,
-            depth: exchange.context.nginx().depth,
+            purpose: Purpose::Subrequest {
+                depth: exchange.context.nginx().purpose.depth(),
+            },
             ..*request.context.nginx()
         };
         request.res.status = exchange.res.status;
@@ -231,7 +233,9 @@ impl Page {
     /// Shows and logs an error.
     fn mistake(&mut self, why: &str) {
         let why = format!("{why} {WHILE}");
-        self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+        self.rules
+            .tree
+            .log_error(&self.request, Severity::Error, &why, "");
         if !self.rules.silent {
             say(&mut self.out, &self.errmsg);
         }
@@ -331,7 +335,9 @@ impl Page {
                     let name = String::from_utf8_lossy(name);
                     let why =
                         format!("unknown encoding \"{name}\" in the \"echo\" command {WHILE}");
-                    self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+                    self.rules
+                        .tree
+                        .log_error(&self.request, Severity::Error, &why, "");
                 }
             }
         }
@@ -412,7 +418,7 @@ impl Page {
         }
         let mut clean = Vec::with_capacity(target.len());
         uri::clean(&target, true, &mut clean).map_err(|_| refuse())?;
-        let depth = self.request.context.nginx().depth + 1;
+        let depth = self.request.context.nginx().purpose.depth() + 1;
         if depth > SSI_DEPTH_MAX || !self.shared.count_include() {
             let path = String::from_utf8_lossy(&clean);
             return Err(format!("subrequests cycle while processing \"{path}\""));
@@ -421,7 +427,7 @@ impl Page {
         let mut sub = Box::new(subrequest::apart(&self.request, &clean, None));
         sub.req.uri.set_query(query);
         sub.req.method = Method::Get;
-        sub.context.nginx_mut().depth = depth;
+        sub.context.nginx_mut().purpose = Purpose::Subrequest { depth };
         Ok(Box::pin(async move {
             let body = site.fetch(&mut sub).await;
             (sub, body)
@@ -488,7 +494,9 @@ impl Page {
                 };
                 if let Err(why) = set {
                     let why = format!("{why} {WHILE}");
-                    self.rules.tree.tell(&self.request, Grade::Error, &why, "");
+                    self.rules
+                        .tree
+                        .log_error(&self.request, Severity::Error, &why, "");
                 }
                 Poll::Ready(Ok(First::Ended))
             }
@@ -567,7 +575,9 @@ fn stubbed(
     let mut request = Box::new(subrequest::apart(&sub, &path, None));
     *request.context.nginx_mut() = State {
         place: sub.context.nginx().place,
-        depth: sub.context.nginx().depth,
+        purpose: Purpose::Subrequest {
+            depth: sub.context.nginx().purpose.depth(),
+        },
         ..*request.context.nginx()
     };
     let page = Page::of(request, rules.clone(), shared.clone(), source);

@@ -317,9 +317,9 @@ mod tests {
     use super::*;
 
     /// The elements of a page, one line each.
-    fn told(page: &str, cuts: &[usize]) -> Vec<String> {
+    fn commands(page: &str, cuts: &[usize]) -> Vec<String> {
         let mut parser = Parser::new(32);
-        let (mut told, mut text) = (Vec::new(), String::new());
+        let (mut commands, mut text) = (Vec::new(), String::new());
         let mut from = 0;
         for (index, cut) in cuts.iter().chain([&page.len()]).enumerate() {
             parser.read(&page.as_bytes()[from..*cut]);
@@ -345,15 +345,15 @@ mod tests {
                     Next::Broken(why) => format!("! {why}"),
                 };
                 if !text.is_empty() {
-                    told.push(std::mem::take(&mut text));
+                    commands.push(std::mem::take(&mut text));
                 }
-                told.push(line);
+                commands.push(line);
             }
         }
         if !text.is_empty() {
-            told.push(text);
+            commands.push(text);
         }
-        told
+        commands
     }
 
     #[test]
@@ -415,11 +415,11 @@ mod tests {
             ),
         ];
         for (page, expected) in cases {
-            assert_eq!(told(page, &[]), expected, "{page}");
+            assert_eq!(commands(page, &[]), expected, "{page}");
             for first in 0..=page.len() {
                 for second in first..=page.len() {
                     assert_eq!(
-                        told(page, &[first, second]),
+                        commands(page, &[first, second]),
                         expected,
                         "{page} at {first}, {second}"
                     );

@@ -10,6 +10,7 @@ use sluice_route::{Template, Unknown};
 use super::page_state::Shared;
 use super::words::{self, Known};
 use crate::state::NginxContext;
+use crate::state::Subject;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::At;
@@ -33,7 +34,7 @@ impl Names {
             let template = match text.strip_prefix('=') {
                 Some(text) => Template::parse(text),
                 None if text.starts_with('{') || text.is_empty() => Template::parse(text),
-                None => Template::parse(&format!("{{{text}}}")),
+                None => Ok(Template::of_placeholder(text)),
             };
             let wrong = |_| {
                 Refusal::new(format!(
@@ -66,7 +67,7 @@ impl Names {
             true => rest.replace('_', "-"),
             false => rest.to_owned(),
         };
-        Template::parse(&format!("{{{placeholder}{rest}}}")).ok()
+        Some(Template::of_placeholder(&format!("{placeholder}{rest}")))
     }
 }
 
@@ -133,7 +134,7 @@ impl Known for Seen<'_> {
             && tables.know(name)
         {
             let before = out.len();
-            tables.value(self.page, name, out);
+            tables.value(Subject::Request(self.page), name, out);
             return out.len() > before;
         }
         let mut single = self.names.iter();
@@ -145,5 +146,22 @@ impl Known for Seen<'_> {
             Some(template) => self.push_template(&template, out),
             None => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_route::Key;
+
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_page_stays_one_name() {
+        let families = BTreeMap::from([("arg_".to_owned(), "nginx.arg.".to_owned())]);
+        let names = Names::build(&BTreeMap::new(), &families).expect("they are names");
+        let template = names.of_family("arg_a}{env.HOME").expect("a family");
+        let keys: Vec<_> = template.keys().collect();
+        assert_eq!(keys, [&Key::parse("nginx.arg.a}{env.HOME")]);
+        assert!(names.of_family("arg_").is_none() && names.of_family("other").is_none());
     }
 }

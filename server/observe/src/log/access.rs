@@ -185,7 +185,7 @@ impl AccessLog {
             Level::Info
         };
         let head = Head {
-            level,
+            severity: level.into(),
             logger: &logger.name,
             message: "handled request",
             caller: std::panic::Location::caller(),
@@ -332,12 +332,12 @@ fn push_fields(json: &mut JsonWriter<'_>, lines: &FieldLines, credentials: Crede
     json.begin_object();
     let mut name = Vec::new();
     for (at, field) in lines.iter().enumerate() {
-        let told = matches!(field.id, FieldId::Host | FieldId::TransferEncoding);
+        let is_elsewhere = matches!(field.id, FieldId::Host | FieldId::TransferEncoding);
         let repeated = lines
             .iter()
             .take(at)
             .any(|earlier| same_name(&earlier, &field));
-        if told || repeated {
+        if is_elsewhere || repeated {
             continue;
         }
         name.clear();

@@ -11,6 +11,7 @@ use super::json::{JsonWriter, push_seconds, push_string};
 use super::layers::Layers;
 use super::nginx_line;
 use super::place::{ConnectionSlots, short};
+use super::severity::Severity;
 use super::syslog::Beginning;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
@@ -183,9 +184,9 @@ impl Encoder {
     ) {
         match &self.prefix {
             Prefix::None => {}
-            Prefix::Priority => out.extend_from_slice(priority(head.level)),
+            Prefix::Priority => out.extend_from_slice(priority(head.level())),
             Prefix::Syslog(beginning) => {
-                let level = (self.form != Form::Message).then_some(head.level);
+                let level = (self.form != Form::Message).then_some(head.level());
                 beginning.push(out, time, level);
             }
         }
@@ -211,7 +212,7 @@ impl Encoder {
             json.key(self.keys.level.as_bytes());
             json.value(|out| {
                 out.push(b'"');
-                self.push_level(out, head.level);
+                self.push_level(out, head.level());
                 out.push(b'"');
             });
         }
@@ -252,7 +253,7 @@ impl Encoder {
             out.push(b'\t');
         }
         if !self.keys.level.is_empty() {
-            self.push_level(out, head.level);
+            self.push_level(out, head.level());
             out.push(b'\t');
         }
         if !head.logger.is_empty() && !self.keys.name.is_empty() {
@@ -301,7 +302,7 @@ impl Encoder {
     }
 
     fn stack(&self, head: &Head<'_>) -> Option<String> {
-        let stack = self.places.stack(head.level);
+        let stack = self.places.stack(head.level());
         stack.filter(|_| !self.keys.stack.is_empty())
     }
 
@@ -378,14 +379,21 @@ fn push_column(out: &mut Vec<u8>, text: &str) {
 /// The common fields of an entry, except its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
-    /// The level.
-    pub level: Level,
+    /// The severity, of which most formats show the level.
+    pub severity: Severity,
     /// The logger; may be empty.
     pub logger: &'a str,
     /// The message, a constant text.
     pub message: &'a str,
     /// The source location of the call.
     pub caller: &'static Location<'static>,
+}
+
+impl Head<'_> {
+    /// The level.
+    pub fn level(&self) -> Level {
+        self.severity.level()
+    }
 }
 
 /// The fields specific to one entry.
@@ -445,7 +453,7 @@ mod tests {
     fn line(encoder: &Encoder) -> String {
         let mut out = Vec::new();
         let head = Head {
-            level: Level::Warn,
+            severity: Severity::Warn,
             logger: "admin",
             message: "stopped",
             caller: Location::caller(),
@@ -477,7 +485,7 @@ mod tests {
         );
         let mut out = Vec::new();
         let head = Head {
-            level: Level::Info,
+            severity: Severity::Notice,
             logger: "",
             message: "no\nfields",
             caller: Location::caller(),

@@ -9,6 +9,7 @@ use super::Level;
 use super::encode::{Fields, Head};
 use super::output::Outputs;
 use super::plan::{Plan, for_stream};
+use super::severity::Severity;
 
 /// The handle to all logs; clones are equivalent.
 #[derive(Clone, Debug)]
@@ -60,19 +61,24 @@ impl Log {
         self.shared.outputs.named().reopen();
     }
 
-    /// Writes pending entries and stops, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
-        self.shared.outputs.finish(patience);
+    /// Writes pending entries and stops, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
+        self.shared.outputs.finish(timeout);
     }
 
     /// Starts an entry of `logger` (a dotted name such as `http.log.error`; may be empty). The message is a constant
     /// text; variable data belongs in fields.
     #[track_caller]
-    pub fn entry<'a>(&'a self, level: Level, logger: &'a str, message: &'a str) -> Entry<'a> {
+    pub fn entry<'a>(
+        &'a self,
+        severity: impl Into<Severity>,
+        logger: &'a str,
+        message: &'a str,
+    ) -> Entry<'a> {
         Entry {
             log: self,
             head: Head {
-                level,
+                severity: severity.into(),
                 logger,
                 message,
                 caller: Location::caller(),
@@ -109,7 +115,7 @@ impl Log {
 const NEVER_POISONED: &str = "nothing panics while it holds the plan of the logs";
 
 /// The logger of workers that have reached their connection limit.
-pub const CROWD: &str = "connections";
+pub const CONNECTION_COUNTS: &str = "connections";
 
 /// An entry under construction; [`Entry::send`] writes it.
 #[must_use = "an entry is written by `send`"]
@@ -177,7 +183,7 @@ impl<'a> Entry<'a> {
     /// Writes the entry to all logs that accept it. Never blocks.
     pub fn send(self) {
         let route = self.log.plan().route(self.head.logger);
-        if !route.takes(self.head.level) {
+        if !route.takes(self.head.level()) {
             return;
         }
         let mut line = Vec::new();

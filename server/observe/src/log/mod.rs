@@ -20,6 +20,7 @@ mod output;
 mod place;
 mod plan;
 mod sampling;
+mod severity;
 mod syslog;
 mod time_text;
 mod zone;
@@ -27,7 +28,7 @@ mod zone;
 pub use access::{AccessLog, Credentials, RequestFacts, add_request};
 pub use archive::{Archive, Compression};
 pub use encode::{DurationFormat, Encoder, Fields, Form, Head, Keys, LevelFormat, Prefix};
-pub use entry::{CROWD, Entry, Log};
+pub use entry::{CONNECTION_COUNTS, Entry, Log};
 pub use file::{DirMode, Rotation, Schedule};
 pub use hold::Hold;
 pub use named::{Kept, NamedLine, Target};
@@ -37,6 +38,7 @@ pub use options::{
 pub use output::{Output, Outputs, Pushed};
 pub use place::ConnectionSlots;
 pub use plan::{Plan, Route};
+pub use severity::Severity;
 pub use time_text::TimeFormat;
 pub use zone::Zone;
 

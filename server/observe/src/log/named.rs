@@ -12,11 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::Level;
 use super::entry::Log;
 use super::limits::{
     LOG_GATHER, LOG_NAMED_LINES_MAX, LOG_NAMED_OPEN_MAX, LOG_NOTICE_PAUSE, LOG_QUEUE_BYTES_MAX,
 };
+use super::severity::Severity;
 
 /// Which files stay open (`open_log_file_cache`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ pub struct Target {
     /// Which files stay open; `None` to close them after each write.
     pub kept: Option<Kept>,
     /// When the latest failure was logged.
-    pub told: Mutex<Option<Instant>>,
+    pub last_logged: Mutex<Option<Instant>>,
 }
 
 /// A line and its destination.
@@ -132,11 +132,11 @@ impl Named {
         }
     }
 
-    /// Writes pending lines and ends the thread, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
+    /// Writes pending lines and ends the thread, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
         lock(&self.shared.waiting).finishes = true;
         self.shared.woken.notify_one();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         if let Some(thread) = lock(&self.thread).take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
@@ -221,7 +221,7 @@ impl Scribe {
         }
         for (piece, count) in pieces {
             if let Err((what, path, error)) = self.write_piece(&piece, count) {
-                piece.target.tell(what, path, &error);
+                piece.target.log_failure(what, path, &error);
             }
         }
     }
@@ -258,12 +258,12 @@ enum What {
 
 impl Target {
     /// Logs a failure in nginx's wording, with limited frequency.
-    fn tell(&self, what: What, path: &Path, error: &io::Error) {
-        let mut told = lock(&self.told);
-        if told.is_some_and(|told| told.elapsed() < LOG_NOTICE_PAUSE) {
+    fn log_failure(&self, what: What, path: &Path, error: &io::Error) {
+        let mut last = lock(&self.last_logged);
+        if last.is_some_and(|last| last.elapsed() < LOG_NOTICE_PAUSE) {
             return;
         }
-        *told = Some(Instant::now());
+        *last = Some(Instant::now());
         let reason = match error.raw_os_error() {
             Some(number) => {
                 let text = error.to_string();
@@ -273,13 +273,16 @@ impl Target {
             None => format!("failed ({error})"),
         };
         let path = path.display();
-        let (grade, message) = match what {
-            What::Test => ("error", format!("testing \"{path}\" existence {reason}")),
-            What::Open => ("crit", format!("open() \"{path}\" {reason}")),
+        let (severity, message) = match what {
+            What::Test => (
+                Severity::Error,
+                format!("testing \"{path}\" existence {reason}"),
+            ),
+            What::Open => (Severity::Critical, format!("open() \"{path}\" {reason}")),
         };
-        let logger = format!("{}.{grade}", self.logger);
+        let logger = format!("{}.{}", self.logger, severity.as_str());
         let message = format!("{message} while logging request");
-        self.log.entry(Level::Error, &logger, &message).send();
+        self.log.entry(severity, &logger, &message).send();
     }
 }
 
@@ -390,7 +393,7 @@ mod tests {
                 log: Log::silent(),
                 logger: String::new(),
                 kept,
-                told: Mutex::default(),
+                last_logged: Mutex::default(),
             }),
             path: folder.join(name),
             root: folder.to_owned(),

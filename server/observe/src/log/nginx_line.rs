@@ -5,9 +5,8 @@ use std::time::SystemTime;
 
 use sluice_net::sys::placement::thread_number;
 
-use super::Level;
 use super::encode::Head;
-use super::entry::CROWD;
+use super::entry::CONNECTION_COUNTS;
 use super::node::Node;
 use super::time_text::TimeFormat;
 use super::zone::Zone;
@@ -16,7 +15,7 @@ use super::zone::Zone;
 pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8]) {
     TimeFormat::from_name("wall").push(out, time, Zone::Local);
     let (process, thread) = (std::process::id(), thread_number());
-    out.extend_from_slice(format!(" [{}] {process}#{thread}: ", word(head)).as_bytes());
+    out.extend_from_slice(format!(" [{}] {process}#{thread}: ", head.severity.as_str()).as_bytes());
     let members = match Node::parse(fields) {
         Some(Node::Object(members)) => members,
         _ => Vec::new(),
@@ -27,39 +26,8 @@ pub fn push(out: &mut Vec<u8>, time: SystemTime, head: &Head<'_>, fields: &[u8])
     }
 }
 
-/// nginx's name for the level of an entry.
-fn word(head: &Head<'_>) -> &'static str {
-    if let Some(grade) = grade(head) {
-        return grade;
-    }
-    match head.level {
-        Level::Debug => "debug",
-        Level::Info => "notice",
-        Level::Warn => "warn",
-        // A configuration was refused.
-        Level::Error if head.logger == "config" => "emerg",
-        Level::Error if head.logger == CROWD => "alert",
-        Level::Error => "error",
-    }
-}
-
-/// nginx's levels, which are the last part of the names of request loggers.
-const GRADES: [&str; 8] = [
-    "debug", "info", "notice", "warn", "error", "crit", "alert", "emerg",
-];
-
-/// The level in the name of a request logger.
-fn grade(head: &Head<'_>) -> Option<&'static str> {
-    let last = head
-        .logger
-        .strip_prefix("http.log.error.")?
-        .rsplit('.')
-        .next()?;
-    GRADES.into_iter().find(|grade| *grade == last)
-}
-
 fn of_process(out: &mut Vec<u8>, head: &Head<'_>, members: &[(String, Node)]) {
-    let counted = (head.logger == CROWD).then(|| member(members, "worker_connections"));
+    let counted = (head.logger == CONNECTION_COUNTS).then(|| member(members, "worker_connections"));
     if let Some(Some(count)) = counted {
         push_value(out, count);
         out.push(b' ');
@@ -153,12 +121,13 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
 mod tests {
     use std::panic::Location;
 
+    use super::super::{Level, Severity};
     use super::*;
 
-    fn line(level: Level, logger: &str, message: &str, fields: &str) -> String {
+    fn line(severity: Severity, logger: &str, message: &str, fields: &str) -> String {
         let mut out = Vec::new();
         let head = Head {
-            level,
+            severity,
             logger,
             message,
             caller: Location::caller(),
@@ -184,44 +153,47 @@ mod tests {
         let fields = r#"{"error":"open() \"/a\" failed","server":"a.test","request":{"client_ip":"::1","proto":"HTTP/1.1",
             "method":"GET","host":"a.test:80","uri":"/\u001b","headers":{"Referer":["http://b/"]}},"status":404}"#;
         assert_eq!(
-            line(Level::Error, "http.log.error", "request failed", fields),
+            line(Severity::Error, "http.log.error", "request failed", fields),
             "[error] open() \"/a\" failed, client: ::1, server: a.test, request: \"GET /\\x1B HTTP/1.1\", host: \"a.test:80\", \
              referrer: \"http://b/\""
         );
     }
 
     #[test]
-    fn what_is_told_of_requests_has_nginxs_level_connection_and_upstream() {
+    fn entries_about_requests_have_nginxs_level_connection_and_upstream() {
         let fields = r#"{"error":"none","connection":7,"server":"a","request":{"client_ip":"::1","proto":"HTTP/1.1","method":"GET",
             "host":"b","uri":"/"},"upstream":"http://c/"}"#;
         assert_eq!(
             line(
-                Level::Info,
+                Severity::Notice,
                 "http.log.error.nginx1.notice",
                 "request",
                 fields
             ),
             "[notice] *7 none, client: ::1, server: a, request: \"GET / HTTP/1.1\", upstream: \"http://c/\", host: \"b\""
         );
-        assert!(line(Level::Error, "http.log.error.alert", "", fields).starts_with("[alert] "));
+        assert!(line(Severity::Alert, "http.log.error.alert", "", fields).starts_with("[alert] "));
     }
 
     #[test]
     fn lines_about_the_process_name_what_varies() {
         assert_eq!(
             line(
-                Level::Error,
+                Severity::Emergency,
                 "config",
                 "refused",
                 r#"{"trigger":"SIGHUP","error":"a\nb","n":3,"l":["x","y"]}"#
             ),
             "[emerg] refused, trigger: SIGHUP, error: a; b, n: 3, l: x y"
         );
-        assert_eq!(line(Level::Info, "", "serving", "{}"), "[notice] serving");
+        assert_eq!(
+            line(Level::Info.into(), "", "serving", "{}"),
+            "[notice] serving"
+        );
         assert_eq!(
             line(
-                Level::Error,
-                CROWD,
+                Severity::Alert,
+                CONNECTION_COUNTS,
                 "are too few",
                 r#"{"worker_connections":512}"#
             ),

@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Level;
 use super::encode::{Encoder, Head};
 use super::file::{RollingFile, Rotation};
 use super::hold::Hold;
@@ -21,6 +20,7 @@ use super::limits::{
 use super::named::Named;
 use super::net::Peer;
 use super::options::{NetOptions, OutputOptions};
+use super::severity::Severity;
 
 /// A log output. It is closed when the last handle is dropped, after its queue is written.
 #[derive(Debug)]
@@ -223,7 +223,7 @@ impl Outputs {
         let (peer, failure) = Peer::open(options)?;
         if let Some(error) = failure {
             let message = "a log server is not there yet";
-            tell(
+            report(
                 &self.notices,
                 &self.stderr,
                 message,
@@ -264,15 +264,15 @@ impl Outputs {
         self.files.wake(Wake::Lines);
     }
 
-    /// Writes pending lines and ends the threads, with a timeout of `patience`. Later lines are lost.
-    pub fn finish(&self, patience: Duration) {
+    /// Writes pending lines and ends the threads, with a timeout of `timeout`. Later lines are lost.
+    pub fn finish(&self, timeout: Duration) {
         // First, because its failures are logged to the other outputs.
-        self.named.finish(patience);
+        self.named.finish(timeout);
         let threads = std::mem::take(&mut *lock(&self.threads));
         for (writer, _) in &threads {
             writer.wake(Wake::Finish);
         }
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         for (_, thread) in threads {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
@@ -348,8 +348,8 @@ impl Writer {
         let wake = match due {
             None => self.woken.wait_while(wake, asleep).expect(NEVER_POISONED),
             Some(due) => {
-                let patience = due.saturating_duration_since(Instant::now());
-                let waited = self.woken.wait_timeout_while(wake, patience, asleep);
+                let timeout = due.saturating_duration_since(Instant::now());
+                let waited = self.woken.wait_timeout_while(wake, timeout, asleep);
                 waited.expect(NEVER_POISONED).0
             }
         };
@@ -402,17 +402,17 @@ impl Slot {
 /// Lines lost by an output, and when that was last logged.
 #[derive(Debug, Default)]
 struct Loss {
-    untold: u64,
-    told: Option<Instant>,
+    unreported: u64,
+    reported: Option<Instant>,
 }
 
 impl Loss {
     /// When to log lost lines; `None` if there are none.
     fn due(&self) -> Option<Instant> {
         let next = self
-            .told
-            .map_or_else(Instant::now, |told| told + LOG_LOSS_PAUSE);
-        (self.untold > 0).then_some(next)
+            .reported
+            .map_or_else(Instant::now, |reported| reported + LOG_LOSS_PAUSE);
+        (self.unreported > 0).then_some(next)
     }
 
     /// The number of lost lines to log now; `None` if that has to wait.
@@ -422,8 +422,8 @@ impl Loss {
         if due > now && why != Wake::Finish {
             return None;
         }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.unreported))
     }
 }
 
@@ -487,7 +487,7 @@ impl Scribe {
                 && let Err(error) = file.reopen()
             {
                 let place = slot.place.clone();
-                self.tell_failure(at, &place, &error);
+                self.report_failure(at, &place, &error);
             }
         }
     }
@@ -508,7 +508,7 @@ impl Scribe {
 
     /// Writes the queue of an output, unless its lines may be held back.
     fn write(&mut self, at: usize, why: Wake, is_pressed: bool) {
-        self.tell_loss(at, why);
+        self.report_loss(at, why);
         let slot = &mut self.slots[at];
         // While a peer is unavailable lines stay in the bounded queue. At shutdown there is one last attempt.
         let behind = match &slot.target {
@@ -555,7 +555,7 @@ impl Scribe {
         slot.spare.shrink_to(LOG_SPARE_BYTES_MAX);
         let place = slot.place.clone();
         match written {
-            Err(error) => self.tell_failure(at, &place, &error),
+            Err(error) => self.report_failure(at, &place, &error),
             // Lines that arrived meanwhile are still queued.
             Ok(()) if behind => self.write(at, why, is_pressed),
             Ok(()) => {}
@@ -563,30 +563,30 @@ impl Scribe {
     }
 
     /// Logs dropped lines, at once and then with limited frequency: a full queue loses thousands.
-    fn tell_loss(&mut self, at: usize, why: Wake) {
+    fn report_loss(&mut self, at: usize, why: Wake) {
         let slot = &mut self.slots[at];
-        slot.loss.untold += std::mem::take(&mut lock(&slot.output.queue).lost);
+        slot.loss.unreported += std::mem::take(&mut lock(&slot.output.queue).lost);
         if let Some(lost) = slot.loss.take(why) {
             let place = slot.place.clone();
             let message = "lines were dropped because the output is too slow";
-            self.tell(message, &place, lost, None);
+            self.report(message, &place, lost, None);
         }
     }
 
     /// Logs a write failure with limited frequency: a full disk affects every line.
-    fn tell_failure(&mut self, at: usize, place: &Place, error: &io::Error) {
-        let told = &mut self.slots[at].failing;
-        if told.is_some_and(|told| told.elapsed() < LOG_NOTICE_PAUSE) {
+    fn report_failure(&mut self, at: usize, place: &Place, error: &io::Error) {
+        let reported = &mut self.slots[at].failing;
+        if reported.is_some_and(|reported| reported.elapsed() < LOG_NOTICE_PAUSE) {
             return;
         }
-        *told = Some(Instant::now());
+        *reported = Some(Instant::now());
         if *place != Place::Stderr {
-            self.tell("lines could not be written", place, 0, Some(error));
+            self.report("lines could not be written", place, 0, Some(error));
         }
     }
 
-    fn tell(&self, message: &str, place: &Place, lines: u64, error: Option<&io::Error>) {
-        tell(&self.notices, &self.stderr, message, place, lines, error);
+    fn report(&self, message: &str, place: &Place, lines: u64, error: Option<&io::Error>) {
+        report(&self.notices, &self.stderr, message, place, lines, error);
     }
 
     /// Closes unused outputs. The lock on the map prevents others from finding them meanwhile.
@@ -608,7 +608,7 @@ impl Scribe {
 }
 
 /// Writes a message about an output to standard error.
-fn tell(
+fn report(
     notices: &Encoder,
     stderr: &Output,
     message: &str,
@@ -618,7 +618,7 @@ fn tell(
 ) {
     let mut out = Vec::new();
     let head = Head {
-        level: Level::Warn,
+        severity: Severity::Warn,
         logger: "log",
         message,
         caller: std::panic::Location::caller(),
@@ -728,15 +728,15 @@ mod tests {
 
     /// Messages about lost lines are limited too: the first is immediate, later ones are aggregated.
     #[test]
-    fn lost_lines_are_told_once_in_a_while_and_none_twice() {
+    fn lost_lines_are_reported_once_in_a_while_and_none_twice() {
         let mut loss = Loss::default();
         assert_eq!(loss.take(Wake::Lines), None);
         assert_eq!(loss.due(), None);
-        loss.untold = 3;
+        loss.unreported = 3;
         assert_eq!(loss.take(Wake::Lines), Some(3));
         assert_eq!(loss.take(Wake::Lines), None);
         for _ in 0..5 {
-            loss.untold += 1;
+            loss.unreported += 1;
             assert_eq!(loss.take(Wake::Lines), None);
         }
         assert!(loss.due().is_some_and(|due| due > Instant::now()));

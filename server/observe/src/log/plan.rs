@@ -105,8 +105,8 @@ impl Outlet {
     }
 
     fn takes(&self, head: &Head<'_>, time: SystemTime) -> bool {
-        let sampled = |sampler: &Sampler| sampler.takes(head.level, head.message, time);
-        head.level >= self.options.level && self.sampler.as_ref().is_none_or(sampled)
+        let sampled = |sampler: &Sampler| sampler.takes(head.level(), head.message, time);
+        head.level() >= self.options.level && self.sampler.as_ref().is_none_or(sampled)
     }
 }
 

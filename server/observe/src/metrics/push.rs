@@ -80,10 +80,10 @@ impl Pusher {
         Ok(Pusher { ending, thread })
     }
 
-    /// Exports a last time and ends the thread, with a timeout of `patience`.
-    pub fn finish(mut self, patience: Duration) {
-        self.ending.tell(Last::Message);
-        let until = Instant::now() + patience;
+    /// Exports a last time and ends the thread, with a timeout of `timeout`.
+    pub fn finish(mut self, timeout: Duration) {
+        self.ending.end_with(Last::Message);
+        let until = Instant::now() + timeout;
         if let Some(thread) = self.thread.take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
@@ -94,18 +94,18 @@ impl Pusher {
 
 impl Drop for Pusher {
     fn drop(&mut self) {
-        self.ending.tell(Last::Nothing);
+        self.ending.end_with(Last::Nothing);
     }
 }
 
 impl Ending {
-    fn tell(&self, last: Last) {
+    fn end_with(&self, last: Last) {
         lock(&self.how).get_or_insert(last);
         self.woken.notify_one();
     }
 
     fn work(&self, settings: &PushSettings, client: &CollectorClient, recorder: &Weak<Recorder>) {
-        let mut told: Option<Instant> = None;
+        let mut reported: Option<Instant> = None;
         loop {
             let how = lock(&self.how);
             let waits = |how: &mut Option<Last>| how.is_none();
@@ -121,9 +121,9 @@ impl Ending {
                 Err(error) => Some(error),
             };
             // Values are cumulative, so the next export makes up for this one.
-            let due = told.is_none_or(|told| told.elapsed() >= EXPORT_NOTICE_PAUSE);
+            let due = reported.is_none_or(|reported| reported.elapsed() >= EXPORT_NOTICE_PAUSE);
             if let Some(error) = failed.filter(|_| due) {
-                told = Some(Instant::now());
+                reported = Some(Instant::now());
                 recorder
                     .log()
                     .warn("http.metrics", "the collector took no metrics")

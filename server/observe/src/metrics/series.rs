@@ -213,7 +213,7 @@ impl Table {
                 }
                 (Counts::Requests(_), Total::Responses(_))
                 | (Counts::Responses(_), Total::Requests { .. }) => {
-                    unreachable!("labels tell which counts they have")
+                    unreachable!("labels determine which counts they have")
                 }
             }
         }

@@ -381,7 +381,7 @@ mod tests {
                 {"match":[{"host":["One.test","*.two.test"]}],"handle":[{"handler":"subroute"}]}]}}}"#,
         )
         .expect("it asks for metrics");
-        let names = http.hosts.names().expect("hosts are told apart");
+        let names = http.hosts.names().expect("hosts are counted separately");
         let name = |host: &[u8]| names[usize::from(http.hosts.number(host))].as_str();
         assert_eq!(name(b"one.test"), "one.test");
         assert_eq!(name(b"x.two.test"), OTHER);
@@ -396,7 +396,7 @@ mod tests {
         for number in 0..HOSTS_MAX + 10 {
             http.hosts.number(format!("h{number}").as_bytes());
         }
-        let names = http.hosts.names().expect("hosts are told apart");
+        let names = http.hosts.names().expect("hosts are counted separately");
         assert_eq!(names.len(), HOSTS_MAX + 1);
         assert_eq!(http.hosts.number(b"h0"), 1);
         assert_eq!(http.hosts.number(b"one more"), OTHER_HOST);

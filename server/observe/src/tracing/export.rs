@@ -83,11 +83,11 @@ impl Exporter {
         }
     }
 
-    /// Exports pending spans and ends the thread, with a timeout of `patience`.
-    pub fn finish(&self, patience: Duration) {
+    /// Exports pending spans and ends the thread, with a timeout of `timeout`.
+    pub fn finish(&self, timeout: Duration) {
         lock(&self.queue).finishing = true;
         self.woken.notify_one();
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         if let Some(thread) = lock(&self.thread).take() {
             while !thread.is_finished() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
@@ -96,7 +96,7 @@ impl Exporter {
     }
 
     fn work(&self, client: &CollectorClient, log: &Log) {
-        let mut told = None;
+        let mut reported = None;
         loop {
             let (batch, finishing) = self.next_batch();
             if !batch.is_empty() {
@@ -106,8 +106,8 @@ impl Exporter {
                     Err(error) => {
                         self.hub.spans.dropped.fetch_add(spans, Ordering::Relaxed);
                         let due = |at: &Instant| at.elapsed() >= EXPORT_NOTICE_PAUSE;
-                        if told.as_ref().is_none_or(due) {
-                            told = Some(Instant::now());
+                        if reported.as_ref().is_none_or(due) {
+                            reported = Some(Instant::now());
                             log.warn("http.handlers.tracing", "the collector took no spans")
                                 .text("collector", &client.collector.address)
                                 .integer("spans", spans)

@@ -3,7 +3,7 @@
 use sluice_model::Handler as Config;
 use sluice_route::{MatcherSets, RouteIndex};
 
-use super::{Builder, matchers, trace};
+use super::{Builder, PlaceholderUses, matchers, trace};
 use crate::program::{List, Route};
 use crate::refusal::Refusal;
 
@@ -26,7 +26,7 @@ impl<'m> Builder<'m> {
         let mut sets = Vec::with_capacity(config.r#match.len());
         for (index, set) in config.r#match.iter().enumerate() {
             let built = self.within(&format!(".match[{index}]"), |b| {
-                if b.body_is_asked && asks_for_body(set) {
+                if b.uses.request_body && PlaceholderUses::of(set).request_body {
                     b.refuse(body_in_condition());
                     return None;
                 }
@@ -50,7 +50,7 @@ impl<'m> Builder<'m> {
             match self.recorder.filter(|_| traced) {
                 Some(recorder) => built.extend(
                     done.into_iter()
-                        .map(|done| trace::tell(done, handler, recorder)),
+                        .map(|done| trace::logged(done, handler, recorder)),
                 ),
                 None => built.extend(done),
             }
@@ -66,7 +66,7 @@ impl<'m> Builder<'m> {
 
     /// Whether a placeholder in the configuration of a handler requires the request body.
     pub fn needs_body(&self, config: &Config) -> bool {
-        self.body_is_asked && asks_for_body(config)
+        self.uses.request_body && PlaceholderUses::of(config).request_body
     }
 
     /// Builds a list whose errors are handled by another list.
@@ -80,38 +80,6 @@ impl<'m> Builder<'m> {
         self.lists[number].errors = Some(errors);
         number
     }
-}
-
-/// Whether a part of a configuration uses a placeholder for the request body.
-pub(super) fn asks_for_body(config: &impl serde::Serialize) -> bool {
-    serde_json::to_string(config).is_ok_and(|text| text.contains("{http.request.body"))
-}
-
-/// Whether a part of a configuration uses a placeholder for [`crate::context::ProxyFacts`].
-pub(super) fn asks_for_proxy_facts(config: &impl serde::Serialize) -> bool {
-    const NAMES: [&str; 6] = [
-        "duration",
-        "upstream.duration",
-        "upstream.fails",
-        "upstream.latency",
-        "upstream.max_requests",
-        "upstream.requests",
-    ];
-    let asks = |text: String| {
-        text.match_indices("http.reverse_proxy.")
-            .any(|(at, start)| {
-                let name = &text[at + start.len()..];
-                NAMES.iter().any(|known| name.starts_with(known))
-            })
-    };
-    let shows_tries = |text: &str| text.contains("{nginx.upstream.") || text.contains("_trailer.");
-    serde_json::to_string(config).is_ok_and(|text| shows_tries(&text) || asks(text))
-}
-
-/// Whether a configuration uses a placeholder for upstream response headers.
-pub(super) fn asks_for_upstream_fields(config: &impl serde::Serialize) -> bool {
-    let names = ["{http.reverse_proxy.header.", "{nginx.upstream_cookie."];
-    serde_json::to_string(config).is_ok_and(|text| names.iter().any(|name| text.contains(name)))
 }
 
 fn body_in_condition() -> Refusal {

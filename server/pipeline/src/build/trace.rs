@@ -31,7 +31,7 @@ impl Handler for Traced {
 }
 
 /// Wraps a handler so that each call is logged.
-pub fn tell(
+pub fn logged(
     inner: Box<dyn Handler>,
     config: &Config,
     recorder: &Arc<Recorder>,

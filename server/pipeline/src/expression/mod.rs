@@ -19,6 +19,7 @@ use sluice_model::matcher::Expression;
 use sluice_route::Matcher;
 
 pub use report::report;
+pub use source::placeholder_names;
 
 use node::Node;
 use source::Source;

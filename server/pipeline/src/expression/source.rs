@@ -36,31 +36,24 @@ impl Source {
             }],
         };
         let mut at = 0;
-        while let Some(found) = original[at..].find('{') {
-            let brace = at + found;
+        for Braced {
+            brace,
+            name,
+            escaped,
+        } in braced(original)
+        {
             source.text.push_str(&original[at..brace]);
-            let escaped = original[..brace].ends_with('\\');
-            match name_length(&original[brace + 1..]) {
-                Some(length) => {
-                    let name = &original[brace + 1..brace + 1 + length];
-                    let end = brace + length + 2;
-                    if escaped {
-                        source.text.pop();
-                        source.text.push_str(&original[brace..end]);
-                    } else {
-                        source.push_piece(brace, false);
-                        source
-                            .text
-                            .push_str(&format!("{PLACEHOLDER_FUNCTION}({REQUEST}, \"{name}\")"));
-                    }
-                    source.push_piece(end, true);
-                    at = end;
-                }
-                None => {
-                    source.text.push('{');
-                    at = brace + 1;
-                }
+            at = brace + name.len() + 2;
+            if escaped {
+                source.text.pop();
+                source.text.push_str(&original[brace..at]);
+            } else {
+                source.push_piece(brace, false);
+                source
+                    .text
+                    .push_str(&format!("{PLACEHOLDER_FUNCTION}({REQUEST}, \"{name}\")"));
             }
+            source.push_piece(at, true);
         }
         source.text.push_str(&original[at..]);
         source
@@ -87,6 +80,36 @@ impl Source {
         let mut characters = self.text.char_indices();
         characters.nth(index).map_or(self.text.len(), |(at, _)| at)
     }
+}
+
+/// The names of the placeholders in an expression, in order.
+pub fn placeholder_names(expression: &str) -> impl Iterator<Item = &str> {
+    braced(expression)
+        .filter(|braced| !braced.escaped)
+        .map(|braced| braced.name)
+}
+
+/// A name in braces.
+struct Braced<'t> {
+    /// The position of the opening brace.
+    brace: usize,
+    name: &'t str,
+    /// Whether a backslash stands before the brace.
+    escaped: bool,
+}
+
+/// The names in braces in an expression, in order.
+fn braced(text: &str) -> impl Iterator<Item = Braced<'_>> {
+    text.match_indices('{').filter_map(|(brace, _)| {
+        let rest = &text[brace + 1..];
+        let name = &rest[..name_length(rest)?];
+        let escaped = text[..brace].ends_with('\\');
+        Some(Braced {
+            brace,
+            name,
+            escaped,
+        })
+    })
 }
 
 /// The length of the placeholder name at the start of a text, if it ends with a closing brace.
@@ -118,6 +141,16 @@ mod tests {
         ] {
             assert_eq!(Source::new(original).text, text);
         }
+    }
+
+    #[test]
+    fn names_of_placeholders_are_listed() {
+        let names = |text| placeholder_names(text).collect::<Vec<_>>();
+        assert_eq!(
+            names("{a.b} == '{c.d}' && {'e': 1} && '\\{f.g}'"),
+            ["a.b", "c.d"]
+        );
+        assert!(names("true").is_empty());
     }
 
     #[test]

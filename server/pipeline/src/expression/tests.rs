@@ -335,7 +335,7 @@ fn conjunctions_of_matchers_become_plain_matchers() {
 }
 
 #[test]
-fn hostile_texts_are_refused_or_answered_in_time() {
+fn hostile_expressions_are_refused_or_end_in_time() {
     let long = |piece: &str, end: &str| {
         let mut text = piece.repeat((EXPRESSION_BYTES_MAX - end.len()) / piece.len());
         text.push_str(end);

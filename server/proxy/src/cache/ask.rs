@@ -314,8 +314,8 @@ impl Rule {
 
     /// Whether the response is buffered; nginx does not cache unbuffered responses.
     fn is_buffered(&self, head: &ResponseHead) -> bool {
-        let told = head.fields.find_first(b"X-Accel-Buffering");
-        match told.filter(|_| !self.ignores_buffering) {
+        let buffering = head.fields.find_first(b"X-Accel-Buffering");
+        match buffering.filter(|_| !self.ignores_buffering) {
             Some(word) if word.eq_ignore_ascii_case(b"yes") => true,
             Some(word) if word.eq_ignore_ascii_case(b"no") => false,
             _ => self.is_buffered,

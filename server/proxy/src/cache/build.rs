@@ -128,13 +128,13 @@ fn open(settings: &Settings, builder: &Builder<'_>) -> Result<Option<Arc<Store>>
         return Ok(None);
     };
     let log = recorder.log().clone();
-    let tell = move |what: &str, path: &std::path::Path, error: &std::io::Error| {
+    let log_failure = move |what: &str, path: &std::path::Path, error: &std::io::Error| {
         log.error("http.cache", what)
             .shown("path", path.display())
             .shown("error", error)
             .send();
     };
-    match recorder.stores().open(settings, Box::new(tell)) {
+    match recorder.stores().open(settings, Box::new(log_failure)) {
         Ok(Some(store)) => Ok(Some(store)),
         Ok(None) => Err(Refusal::new(format!(
             "the cache `{}` is in use with other levels of folders",

@@ -20,7 +20,7 @@ pub(super) fn fault(exchange: &mut Exchange, chosen: &Chosen, why: Why) -> Fault
         ),
         Why::Application { stage, .. } => {
             // The worker's traceback is in the log already, in an entry of its own.
-            exchange.context.log.is_told = true;
+            exchange.context.log.is_logged = true;
             Fault::new(
                 Status::INTERNAL_SERVER_ERROR,
                 match stage {
@@ -32,7 +32,7 @@ pub(super) fn fault(exchange: &mut Exchange, chosen: &Chosen, why: Why) -> Fault
             )
         }
         Why::Response(what) => {
-            exchange.context.log.is_told = true;
+            exchange.context.log.is_logged = true;
             let message = format!("the application's response is malformed: {what}");
             Fault::new(Status::BAD_GATEWAY, message)
         }

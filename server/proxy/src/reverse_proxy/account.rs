@@ -14,7 +14,7 @@ use sluice_pipeline::context::Exchange;
 use sluice_pipeline::handler::{Account, Assumed, Step};
 
 /// Maximum number of upstreams to name individually; nobody reads longer lists.
-const UPSTREAMS_TOLD_MAX: usize = 8;
+const UPSTREAMS_SHOWN_MAX: usize = 8;
 
 impl ReverseProxy {
     /// Describes the handling of one request.
@@ -71,8 +71,8 @@ impl ReverseProxy {
             Content::Send => "would be proxied to",
         };
         if let Some(dynamic) = &self.dynamic {
-            let told = self.upstreams.iter().take(UPSTREAMS_TOLD_MAX);
-            let names: Vec<_> = told.map(|one| shown(&one.address)).collect();
+            let shown_upstreams = self.upstreams.iter().take(UPSTREAMS_SHOWN_MAX);
+            let names: Vec<_> = shown_upstreams.map(|one| shown(&one.address)).collect();
             return match &**dynamic {
                 Dynamic::Group(_) => format!(
                     "{does} an address of {}, looked up when a request comes",
@@ -90,9 +90,9 @@ impl ReverseProxy {
                 false => format!("{address} (down or full)"),
             }
         };
-        let told = self.upstreams.iter().take(UPSTREAMS_TOLD_MAX);
-        let mut list = told.map(name).collect::<Vec<_>>().join(", ");
-        if let Some(more @ 1..) = self.upstreams.len().checked_sub(UPSTREAMS_TOLD_MAX) {
+        let shown_upstreams = self.upstreams.iter().take(UPSTREAMS_SHOWN_MAX);
+        let mut list = shown_upstreams.map(name).collect::<Vec<_>>().join(", ");
+        if let Some(more @ 1..) = self.upstreams.len().checked_sub(UPSTREAMS_SHOWN_MAX) {
             list.push_str(&format!(" and {more} more"));
         }
         match (self.upstreams.len(), chosen) {
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_told_by_their_line_and_host() {
+    fn requests_are_described_by_their_line_and_host() {
         let head = b"GET /a HTTP/1.1\r\nA: b\r\nhost: x.test\r\n\r\n";
         assert_eq!(sent(head), Some("as `GET /a`, Host `x.test`".to_owned()));
         assert_eq!(sent(b"\x01\x01"), None);

@@ -42,9 +42,6 @@ pub(super) fn tcp(host: &str, port: u16) -> (Address, String, Option<u16>) {
 
 /// Expands the placeholders of `dial` that are known when the configuration is loaded.
 pub fn at_load(dial: &str) -> Result<String, Refusal> {
-    if !dial.contains('{') {
-        return Ok(dial.to_owned());
-    }
     let mut text = Vec::new();
     template(dial)?.expand(&AtLoad, Unknown::Keep, &mut text);
     String::from_utf8(text).map_err(|_| Refusal::new(format!("upstream `{dial}` is not UTF-8")))

@@ -15,7 +15,7 @@ use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
 use super::intercept::Interception;
-use super::language::{EmptyFields, Language};
+use super::language::{EmptyFields, Language, ShownFields};
 use super::making::{Maker, cookie_key};
 use super::retry::Sharing;
 use super::select::{self, Selection};
@@ -47,7 +47,7 @@ pub fn proxy<'m>(
     language: &dyn Language,
     builder: &mut Builder<'m>,
 ) -> Result<ReverseProxy, Refusal> {
-    let facts = match builder.proxy_facts_are_asked {
+    let facts = match builder.uses.proxy_facts {
         true => Facts::Shown,
         false => Facts::Unused,
     };
@@ -97,7 +97,8 @@ pub fn proxy<'m>(
         header_down,
         dialect: language.dialect(config, servers, sharing, builder)?,
         facts,
-        keeps_fields: config.nginx.is_some() && builder.upstream_fields_are_asked,
+        keeps_fields: builder.uses.upstream_fields
+            && language.shown_fields() == ShownFields::AsReceived,
         verbose: verbose(config, builder),
         streams: streams(config, options.timeouts)?,
         coalescing: coalescing(config)?,
@@ -161,10 +162,10 @@ fn streams(config: &Config, upstream: Timeouts) -> Result<Streams, Refusal> {
     })
 }
 
-/// The nginx upstream group of the directive, if it uses one.
+/// The upstream group of the directive, if it uses one.
 fn group(config: &Config, builder: &Builder<'_>) -> Result<Option<Choosing>, Refusal> {
     let balancing = config.load_balancing.as_ref();
-    let Some(SelectionPolicy::Nginx(group)) = balancing.and_then(|c| c.selection_policy.as_ref())
+    let Some(SelectionPolicy::Group(group)) = balancing.and_then(|c| c.selection_policy.as_ref())
     else {
         return Ok(None);
     };

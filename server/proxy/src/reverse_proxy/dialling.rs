@@ -95,7 +95,7 @@ pub fn resolver(
         },
         lifetime: match (config.valid.and_then(given), config.heeds_lifetimes) {
             (Some(time), _) => Lifetime::For(time),
-            (None, true) => Lifetime::AsTold,
+            (None, true) => Lifetime::Ttl,
             (None, false) => Lifetime::Usual,
         },
     })

@@ -103,11 +103,11 @@ impl FastCgi {
     pub fn build_bare(dialect: Dialect, config: &CgiTransport) -> Result<FastCgi, Refusal> {
         // These protocols declare the length themselves. Where they do not, it may be one of the variables, as the
         // length of the body that is sent.
-        let told: &[&str] = match (dialect, config.only_env) {
+        let reserved: &[&str] = match (dialect, config.only_env) {
             (Dialect::Uwsgi(_), true) => &[],
             _ => &["CONTENT_LENGTH", "SCGI"],
         };
-        if let Some(name) = told.iter().find(|name| config.env.contains_key(**name)) {
+        if let Some(name) = reserved.iter().find(|name| config.env.contains_key(**name)) {
             return Err(Refusal::new(format!("env `{name}` in this transport"))
                 .with_help("remove it: the server sets the content length itself"));
         }

@@ -2,8 +2,8 @@
 //! replacement.
 
 use sluice_message::ResponseHead;
-use sluice_model::Route;
-use sluice_model::handler::ResponseHandler as Config;
+use sluice_model::handler::{CopyResponse, ResponseHandler as Config};
+use sluice_model::walk::contains;
 use sluice_route::matcher::ResponseMatcher;
 use sluice_upstream::{Call, Pool, Response};
 
@@ -45,7 +45,7 @@ impl Interception {
         let then = match StatusText::build(config.status_code.as_str(), builder)? {
             Some(status) => Then::Replace(status),
             None => Then::Enter {
-                keeps: may_copy(&config.routes),
+                keeps: contains::<CopyResponse>(config),
                 list: builder.add_list(&config.routes),
             },
         };
@@ -81,12 +81,6 @@ impl Interception {
             .as_ref()
             .is_none_or(|when| when.matches(head, &exchange.context.scratch))
     }
-}
-
-/// Whether routes contain `copy_response`.
-fn may_copy(routes: &[Route]) -> bool {
-    let text = serde_json::to_string(routes);
-    text.is_ok_and(|text| text.contains(r#""handler":"copy_response""#))
 }
 
 impl ReverseProxy {

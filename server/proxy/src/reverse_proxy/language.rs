@@ -31,6 +31,18 @@ pub trait Language {
 
     /// Whether a placeholder may give the path of a socket.
     fn sockets(&self) -> Sockets;
+
+    /// Which response fields placeholders for those of the upstream show.
+    fn shown_fields(&self) -> ShownFields;
+}
+
+/// Which response fields placeholders for those of the upstream show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownFields {
+    /// Those that the upstream has sent.
+    AsReceived,
+    /// Those that are forwarded.
+    AsForwarded,
 }
 
 /// What becomes of fields that a configuration sets to nothing.

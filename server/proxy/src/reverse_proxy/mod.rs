@@ -51,7 +51,7 @@ pub use build::proxy;
 use active::ActiveChecks;
 use buffering::{Buffering, Rules};
 use coalescing::Coalescing;
-use dialect::{Destination, Dialect, FailedTry};
+use dialect::{Destination, Dialect, FailedTry, Reported};
 use dynamic::Dynamic;
 use fastcgi::FastCgi;
 use intercept::Interception;
@@ -61,7 +61,7 @@ use select::Selection;
 use sluice_handlers::headers::Ops;
 use sluice_pipeline::collect::Text;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::handler::{Account, Handler, Step, Waiting};
 use tried::Tried;
 use upstream::Upstream;
@@ -197,7 +197,7 @@ impl ReverseProxy {
                 },
             };
             tried.add(chosen);
-            let is_told = self.report_failure(exchange, chosen, &failed.failure);
+            let reported = self.report_failure(exchange, chosen, &failed.failure);
             if self.facts == Facts::Shown {
                 upstream_values::failed(exchange, Fault::status_of(&failed.failure));
             }
@@ -215,8 +215,7 @@ impl ReverseProxy {
                     body
                 }
                 (None, _) | (_, None) => {
-                    self.dialect.gives_up(exchange, is_told);
-                    return self.give_up(failed.failure);
+                    return self.give_up(failed.failure, reported);
                 }
             };
         }
@@ -271,14 +270,13 @@ impl ReverseProxy {
         self.dialect.next(exchange, &failed, tried, &mut others)
     }
 
-    /// Reports a failure of `chosen`, or that there is no upstream to ask, to the log that wants each. False where the
-    /// entry about the request reports it.
+    /// Reports a failure of `chosen`, or that there is no upstream to ask.
     fn report_failure(
         &self,
         exchange: &mut Exchange,
         chosen: Option<&Upstream>,
         failure: &Failure,
-    ) -> bool {
+    ) -> Reported {
         let destination = Destination {
             chosen,
             any: chosen.or(self.upstreams.first().map(|upstream| &**upstream)),
@@ -292,13 +290,17 @@ impl ReverseProxy {
     }
 
     /// Fails the request after the last attempt.
-    fn give_up(&self, failure: Failure) -> Step {
+    fn give_up(&self, failure: Failure, reported: Reported) -> Step {
         let is_unavailable =
             failure.side == Side::Upstream && failure.kind == FailureKind::Unavailable;
         let mut fault = Fault::from(failure);
         if is_unavailable {
             fault.status = self.dialect.unavailable();
         }
+        fault.cause = match reported {
+            Reported::AtOnce => Cause::Logged,
+            Reported::WithRequest => Cause::ByStatus,
+        };
         Step::Fail(fault)
     }
 
@@ -373,7 +375,7 @@ impl ReverseProxy {
             None => step,
         };
         let step = self.finish(exchange, upstream, step, ahead);
-        if self.buffering.answer_bytes == 0 {
+        if self.buffering.response_bytes == 0 {
             return Ok(step);
         }
         Ok(Box::pin(self.buffered(step)).await)
@@ -504,7 +506,8 @@ impl ReverseProxy {
                 .call
                 .into_body(&exchange.worker, framing, &mut exchange.inline);
             exchange.inline.clear();
-            return Step::Fail(Fault::new(status, INTERCEPTED));
+            let message = "the upstream responded with an error";
+            return Step::Fail(Fault::new(status, message).caused_by(Cause::UpstreamResponse));
         }
         match self.intercept(exchange, asked.call, response, &asked.switch) {
             Ok((call, response)) => self.pass_back(exchange, call, response, &asked.switch),
@@ -552,9 +555,6 @@ async fn dial(
     let preface = upstream.preface(&exchange.conn);
     obtain(&exchange.worker, endpoint, wanted, &preface).await
 }
-
-/// The reason for failing a request whose response is replaced by an error page.
-pub const INTERCEPTED: &str = "the upstream responded with an error";
 
 /// All upstreams have failed or are at their limit, or a response was discarded.
 fn no_upstream(body: RequestBody) -> Box<CallFailure> {

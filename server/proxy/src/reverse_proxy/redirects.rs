@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn other_answers_are_final_and_methods_stay_where_they_must() {
+    fn other_responses_are_final_and_methods_are_kept_where_required() {
         let (redirects, step) = start();
         assert!(redirects.next(&step, Status::OK, b"/two").is_none());
         assert!(

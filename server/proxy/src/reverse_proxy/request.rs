@@ -15,7 +15,7 @@ use super::upstream::Upstream;
 use sluice_handlers::headers::Of;
 use sluice_observe::random;
 use sluice_pipeline::context::Exchange;
-use sluice_pipeline::failure::Fault;
+use sluice_pipeline::failure::{Cause, Fault};
 use sluice_pipeline::values::At;
 
 /// A request ready to be sent.
@@ -191,7 +191,7 @@ fn unfit(unfit: Unfit) -> Fault {
         Unfit::Name => "a header name for the upstream is not a token",
         Unfit::Value => "a header value for the upstream has a control character",
     };
-    Fault::new(Status::BAD_REQUEST, message)
+    Fault::new(Status::BAD_REQUEST, message).caused_by(Cause::Client)
 }
 
 /// Swaps method and target with the previous ones, if there are any.

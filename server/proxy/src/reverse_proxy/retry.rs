@@ -105,7 +105,7 @@ impl Retries {
         others: impl FnOnce() -> Others,
     ) -> Option<Moment> {
         let progress = match (failure.failure.kind, failure.failure.retry) {
-            (_, Retry::Never) => Progress::Answered,
+            (_, Retry::Never) => Progress::Responded,
             (FailureKind::Unavailable, Retry::IfIdempotent | Retry::Always) => Progress::NoUpstream,
             (_, Retry::Always) => Progress::NotSent,
             (_, Retry::IfIdempotent) => Progress::Sent,
@@ -122,7 +122,7 @@ impl Retries {
         };
         let others = match progress {
             Progress::NotSent => others(),
-            Progress::NoUpstream | Progress::Sent | Progress::Answered => Others::None,
+            Progress::NoUpstream | Progress::Sent | Progress::Responded => Others::None,
         };
         let failed = Failed {
             progress,

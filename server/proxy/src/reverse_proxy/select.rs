@@ -141,7 +141,7 @@ impl Selection {
                 cookie.withdraw(exchange);
             }
             if choice.set_cookie {
-                cookie.tell(exchange, chosen);
+                cookie.set(exchange, chosen);
             }
         }
         Some(chosen)
@@ -527,7 +527,7 @@ impl Cookie {
         fields.retain(|field| field.id != FieldId::SetCookie || !is_ours(field.value));
     }
 
-    fn tell(&self, exchange: &mut Exchange, upstream: &Upstream) {
+    fn set(&self, exchange: &mut Exchange, upstream: &Upstream) {
         let value = upstream.cookie.as_deref().unwrap_or_default();
         let mut text = format!("{}={value}; Path=/", self.name);
         if let Some(max_age) = self.max_age {
@@ -637,7 +637,7 @@ fn policy(config: Option<&SelectionPolicy>, bound: Option<u32>) -> Result<Policy
             fallback: fallback(&config.fallback)?,
         },
         // The group makes the selection.
-        Some(SelectionPolicy::Nginx(_)) => Policy::First,
+        Some(SelectionPolicy::Group(_)) => Policy::First,
         Some(other @ SelectionPolicy::Other(_)) => {
             return Err(Refusal::new(format!(
                 "unknown lb_policy `{}`",

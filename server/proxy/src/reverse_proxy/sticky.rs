@@ -3,7 +3,7 @@
 
 use sluice_message::FieldId;
 use sluice_message::date::format_http;
-use sluice_model::proxy::{NginxGroup, StickyCookie as Config};
+use sluice_model::proxy::{StickyCookie as Config, UpstreamGroup};
 use sluice_route::Template;
 
 use sluice_pipeline::build::Builder;
@@ -49,7 +49,7 @@ const FAR_AWAY: &str = "Thu, 31 Dec 2037 23:55:55 GMT";
 
 impl Sticky {
     /// Parses the settings of a group; `None` without session persistence.
-    pub fn build(config: &NginxGroup, builder: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
+    pub fn build(config: &UpstreamGroup, builder: &Builder<'_>) -> Result<Option<Sticky>, Refusal> {
         let Some(sticky) = &config.sticky else {
             return Ok(None);
         };
@@ -92,7 +92,7 @@ impl Sticky {
     }
 
     /// Sets the cookie for the server with the ID `route`, if there is one and the client does not have it.
-    pub fn tell(&self, exchange: &mut Exchange, route: Option<&[u8]>) {
+    pub fn set_cookie(&self, exchange: &mut Exchange, route: Option<&[u8]>) {
         let (Some(cookie), Some(route)) = (&self.cookie, route) else {
             return;
         };

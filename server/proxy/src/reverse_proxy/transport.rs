@@ -24,6 +24,7 @@ use super::params::Dialect;
 use super::upstream::ProxyHeader;
 use crate::limits::READ_BUFFER_BYTES;
 use sluice_observe::log::Log;
+use sluice_pipeline::build::template;
 use sluice_pipeline::keys::Keys;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -458,7 +459,7 @@ fn connector(
 ) -> Result<Connector, Refusal> {
     let unbuilt = [
         (
-            config.server_name.contains('{'),
+            template(&config.server_name)?.literal().is_none(),
             "a placeholder in `tls_server_name`",
         ),
         (
@@ -488,8 +489,8 @@ fn connector(
         versions,
         revoked,
         name: match config.hides_name {
-            true => tls::TellsName::No,
-            false => tls::TellsName::Yes,
+            true => tls::SendsName::No,
+            false => tls::SendsName::Yes,
         },
         sessions: match config.no_resumption {
             true => tls::Resumes::No,

@@ -60,13 +60,13 @@ impl Question {
         };
         if !matches!(scheme.as_str(), "" | "http" | "https") {
             let problem = format!("`{scheme}` is not an HTTP scheme");
-            return Err(unanswered(problem, "write `http://` or `https://`"));
+            return Err(unexplained(problem, "write `http://` or `https://`"));
         }
         let rest = rest.split('#').next().unwrap_or_default();
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         if !scheme.is_empty() && authority.is_empty() {
-            return Err(unanswered(format!("`{text}` names no host"), ""));
+            return Err(unexplained(format!("`{text}` names no host"), ""));
         }
         let authority = authority.rsplit('@').next().unwrap_or_default();
         let target = match target.starts_with('/') {
@@ -84,8 +84,8 @@ impl Question {
     }
 }
 
-fn unanswered(problem: impl Into<String>, help: impl Into<String>) -> Unexplained {
-    Unexplained::Unanswered {
+fn unexplained(problem: impl Into<String>, help: impl Into<String>) -> Unexplained {
+    Unexplained::Invalid {
         problem: problem.into(),
         help: help.into(),
     }
@@ -256,7 +256,7 @@ fn choose<'m>(doors: &[Door<'m>], scheme: &str, host: &str, port: Option<u16>) -
 /// The reason why no server receives a request.
 fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexplained {
     let Some(port) = port else {
-        return unanswered("this configuration has no server on a TCP port", "");
+        return unexplained("this configuration has no server on a TCP port", "");
     };
     if let Some(door) = doors(config, Some(port)).first() {
         let host = if host.is_empty() { "localhost" } else { host };
@@ -269,7 +269,7 @@ fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexp
             true => String::new(),
             false => format!(":{port}"),
         };
-        return unanswered(
+        return unexplained(
             format!("{} {problem}", listen_text(door)),
             format!("ask for `{other}://{host}{port_text}/`"),
         );
@@ -284,7 +284,7 @@ fn nobody(config: &Config, port: Option<u16>, host: &str, scheme: &str) -> Unexp
         "" => String::new(),
         scheme => format!(", which `{scheme}://` means here"),
     };
-    unanswered(
+    unexplained(
         format!("nobody listens on port {port}{why}"),
         format!("this configuration listens on {}", listens.join(", ")),
     )
@@ -298,8 +298,8 @@ pub(super) fn exchange(found: &Found<'_>, question: &Question) -> Result<Exchang
     let mut decoder = RequestDecoder::new();
     match decoder.decode(&h1::Limits::DEFAULT, &head, &mut exchange.req) {
         Ok(Progress::Complete { .. }) => Ok(exchange),
-        Ok(Progress::Incomplete) => Err(unanswered("this is not a valid request", "")),
-        Err(error) => Err(unanswered(
+        Ok(Progress::Incomplete) => Err(unexplained("this is not a valid request", "")),
+        Err(error) => Err(unexplained(
             format!("a server refuses this request: {error}"),
             format!(
                 "the response is {} {}",
@@ -314,7 +314,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
     let is_visible = |byte: u8| byte > b' ' && byte != 0x7f;
     if !question.target.bytes().all(is_visible) {
         let problem = format!("`{}` holds a space or control character", question.target);
-        return Err(unanswered(
+        return Err(unexplained(
             problem,
             "percent-encode it, for example `%20` for a space",
         ));
@@ -326,7 +326,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
     }
     let is_token = |text: &str| !text.is_empty() && text.bytes().all(is_token_byte);
     if !is_token(&question.method) {
-        return Err(unanswered(
+        return Err(unexplained(
             format!("`{}` is not a valid method", question.method),
             "",
         ));
@@ -334,7 +334,7 @@ fn head(found: &Found<'_>, question: &Question) -> Result<Vec<u8>, Unexplained> 
     for (name, value) in &question.fields {
         // A line break in the value would start another header.
         if !is_token(name) || value.contains(['\r', '\n', '\0']) {
-            return Err(unanswered(
+            return Err(unexplained(
                 format!("`{name}: {value}` is not a valid header"),
                 "write it as `Name: value`",
             ));

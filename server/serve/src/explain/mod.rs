@@ -48,7 +48,7 @@ pub enum Unexplained {
     /// The configuration cannot run.
     Refused(Vec<Refusal>),
     /// The request would not reach any server, or it is invalid.
-    Unanswered {
+    Invalid {
         /// The reason.
         problem: String,
         /// How to fix the question.
@@ -63,8 +63,8 @@ impl fmt::Display for Unexplained {
                 let said: Vec<String> = refusals.iter().map(ToString::to_string).collect();
                 f.write_str(&said.join("\n"))
             }
-            Unexplained::Unanswered { problem, help } if help.is_empty() => f.write_str(problem),
-            Unexplained::Unanswered { problem, help } => write!(f, "{problem}; {help}"),
+            Unexplained::Invalid { problem, help } if help.is_empty() => f.write_str(problem),
+            Unexplained::Invalid { problem, help } => write!(f, "{problem}; {help}"),
         }
     }
 }

@@ -108,7 +108,8 @@ pub enum RemarkKind {
     /// The request failed.
     Error,
     /// The handler produced the response. Its name in JSON is older than the glossary.
-    Answer,
+    #[serde(rename = "answer")]
+    Response,
 }
 
 /// A position in the source text of a configuration.
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn names_in_json_are_those_that_editors_know() {
-        let names = [RemarkKind::Answer, RemarkKind::ResponseField];
+        let names = [RemarkKind::Response, RemarkKind::ResponseField];
         let names = names.map(|kind| serde_json::to_value(kind).expect("a name"));
         assert_eq!(names, ["answer", "response_field"]);
     }

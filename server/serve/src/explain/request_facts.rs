@@ -8,6 +8,7 @@ use sluice_route::placeholder::Unknown;
 use sluice_route::{Template, query};
 
 use sluice_pipeline::context::Exchange;
+use sluice_pipeline::expression::placeholder_names;
 use sluice_pipeline::files::Root;
 use sluice_pipeline::values::{At, client_ip, remote_ip};
 
@@ -135,18 +136,12 @@ fn candidates(file: &FileMatcher, exchange: &Exchange) -> String {
 /// The values of the placeholders in an expression.
 fn placeholders(expression: &str, exchange: &Exchange) -> String {
     let mut said: Vec<String> = Vec::new();
-    let mut rest = expression;
-    while let Some((_, after)) = rest.split_once('{') {
-        let Some((name, behind)) = after.split_once('}') else {
-            break;
-        };
-        rest = behind;
-        let placeholder = format!("{{{name}}}");
-        let text = format!(
-            "{placeholder} is {}",
-            quoted(&expanded(&placeholder, exchange))
-        );
-        if !name.is_empty() && !said.contains(&text) {
+    for name in placeholder_names(expression) {
+        let mut value = Vec::new();
+        let template = Template::of_placeholder(name);
+        template.expand(&At(exchange), Unknown::Empty, &mut value);
+        let text = format!("{template} is {}", quoted(&value));
+        if !said.contains(&text) {
             said.push(text);
         }
     }

@@ -7,9 +7,9 @@ use sluice_route::{Input, MatcherSets, Scratch};
 
 use super::body_words;
 use super::changes::Before;
-use super::report::{Remark, RemarkKind, Spot, Step as Told, StepKind};
+use super::report::{Remark, RemarkKind, Spot, Step as Recorded, StepKind};
 use super::request_facts::{quoted, seen};
-use crate::limits::PASSED_TOLD_MAX;
+use crate::limits::PASSED_RECORDED_MAX;
 use sluice_pipeline::build::Listed;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
@@ -31,13 +31,13 @@ pub(super) struct Watcher<'a> {
     /// The source text of the configuration, if it is known.
     pub(super) written: Option<&'a Written>,
     /// The recorded steps.
-    pub(super) steps: Vec<Told>,
+    pub(super) steps: Vec<Recorded>,
     /// What another program does with the request, if the response comes from there.
     pub(super) elsewhere: Option<String>,
     /// Whether a handler produced the response.
     pub(super) has_response: bool,
     /// The step that added each filter.
-    filters: Vec<Told>,
+    filters: Vec<Recorded>,
     /// Non-matching routes of each list.
     passed: Vec<PassedBy>,
     /// The nginx.conf line recorded last: handlers without an origin belong to it.
@@ -47,7 +47,7 @@ pub(super) struct Watcher<'a> {
 /// Non-matching routes of one list.
 #[derive(Clone, Copy, Default)]
 struct PassedBy {
-    told: usize,
+    recorded: usize,
     /// The step of the last one that was recorded.
     last: usize,
 }
@@ -89,7 +89,7 @@ impl<'a> Watcher<'a> {
         route: usize,
         handler: Option<usize>,
         exchange: &Exchange,
-    ) -> Told {
+    ) -> Recorded {
         let origin = self.origin(list, route, handler.unwrap_or(0));
         let modules = self.route(list, route).map(|route| &route.handle);
         let module = modules.and_then(|modules| modules.get(handler.unwrap_or(0)));
@@ -106,7 +106,7 @@ impl<'a> Watcher<'a> {
         if let Some(handler) = handler {
             place.push_str(&format!(".handle[{handler}]"));
         }
-        Told {
+        Recorded {
             kind,
             name: name.to_owned(),
             place,
@@ -183,7 +183,7 @@ impl<'a> Watcher<'a> {
 
     /// Records the nginx.conf lines that a handler went through; lines without an origin are added to its own step.
     /// Returns whether there were any with one.
-    fn lines(&mut self, lines: Vec<Line>, step: &mut Told) -> bool {
+    fn lines(&mut self, lines: Vec<Line>, step: &mut Recorded) -> bool {
         let before = self.steps.len();
         for line in lines {
             let origin = line.origin.and_then(|id| self.written?.origins.find(id));
@@ -200,7 +200,7 @@ impl<'a> Watcher<'a> {
             };
             let at = self.spot(origin.place);
             self.line = Some((name.to_owned(), at.clone()));
-            self.steps.push(Told {
+            self.steps.push(Recorded {
                 kind: StepKind::Ran,
                 name: name.to_owned(),
                 at,
@@ -215,18 +215,18 @@ impl<'a> Watcher<'a> {
     fn pass(&mut self, exchange: &Exchange, list: usize, route: usize, remarks: Vec<Remark>) {
         let mut step = self.step(StepKind::Passed, list, route, None, exchange);
         step.remarks = remarks;
-        self.passed[list].told += 1;
+        self.passed[list].recorded += 1;
         self.passed[list].last = self.steps.len();
         self.steps.push(step);
     }
 
     /// Whether to record another non-matching route of a list; if not, it is counted at the last one recorded.
-    fn is_told(&mut self, list: usize) -> bool {
-        let PassedBy { told, last } = self.passed[list];
-        if told >= PASSED_TOLD_MAX {
+    fn records_passed(&mut self, list: usize) -> bool {
+        let PassedBy { recorded, last } = self.passed[list];
+        if recorded >= PASSED_RECORDED_MAX {
             self.steps[last].more += 1;
         }
-        told < PASSED_TOLD_MAX
+        recorded < PASSED_RECORDED_MAX
     }
 
     /// The step of a handler, which is not called if it would affect anything outside of the request.
@@ -258,50 +258,54 @@ impl Watch for Watcher<'_> {
     const WAITS: bool = false;
 
     fn serve(&mut self, at: Place, handler: &dyn Handler, exchange: &mut Exchange) -> Step {
-        let mut told = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), exchange);
+        let mut recorded = self.step(StepKind::Ran, at.list, at.route, Some(at.handler), exchange);
         let before = Before::of(exchange);
         let filters = exchange.context.filters.len();
         let (remarks, step) = self.take(handler, exchange);
-        told.remarks = remarks;
-        let lines = self.lines(explained::take(exchange), &mut told);
+        recorded.remarks = remarks;
+        let lines = self.lines(explained::take(exchange), &mut recorded);
         let responses = matches!(step, Step::Done(_)) && self.elsewhere.is_none();
         // Response headers are shown with the response.
         let changes = before.changes(exchange).into_iter();
-        let is_told = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
-        told.remarks.extend(
+        let has_line = |kind| lines && matches!(kind, RemarkKind::Rewrite | RemarkKind::Variable);
+        recorded.remarks.extend(
             changes.filter(|c| {
-                (!responses || c.kind != RemarkKind::ResponseField) && !is_told(c.kind)
+                (!responses || c.kind != RemarkKind::ResponseField) && !has_line(c.kind)
             }),
         );
         if exchange.context.filters.len() > filters {
             let text = "changes the response on its way out";
-            told.remarks.push(Remark::new(RemarkKind::Note, "", text));
+            recorded
+                .remarks
+                .push(Remark::new(RemarkKind::Note, "", text));
         }
         match &step {
             Step::Done(body) if responses => {
                 self.has_response = true;
                 let text = body_words(exchange, body);
-                told.remarks.push(Remark::new(RemarkKind::Answer, "", text));
+                recorded
+                    .remarks
+                    .push(Remark::new(RemarkKind::Response, "", text));
             }
             // Each setting of an nginx.conf location is a handler; most of them do nothing for most requests.
-            Step::Next if told.remarks.is_empty() && self.line.is_none() => {
+            Step::Next if recorded.remarks.is_empty() && self.line.is_none() => {
                 let text = "does nothing to this request";
                 let remark = Remark::new(RemarkKind::Nothing, "", text);
-                told.remarks.push(remark);
+                recorded.remarks.push(remark);
             }
             Step::Done(_) | Step::Next | Step::Fail(_) | Step::Enter(_) | Step::Later => {}
         }
         self.filters
-            .resize(exchange.context.filters.len(), told.clone());
-        if self.line.is_none() || !told.remarks.is_empty() {
-            self.steps.push(told);
+            .resize(exchange.context.filters.len(), recorded.clone());
+        if self.line.is_none() || !recorded.remarks.is_empty() {
+            self.steps.push(recorded);
         }
         step
     }
 
     fn left_out(&mut self, exchange: &Exchange, list: usize, from: usize, to: usize) {
         for route in from..to {
-            if self.is_told(list) {
+            if self.records_passed(list) {
                 let remarks = self.conditions(exchange, list, route, false);
                 self.pass(exchange, list, route, remarks);
             }
@@ -316,13 +320,13 @@ impl Watch for Watcher<'_> {
                 self.steps.push(step);
             }
             Verdict::NotMatched | Verdict::Refused => {
-                if self.is_told(list) {
+                if self.records_passed(list) {
                     let remarks = self.conditions(exchange, list, route, false);
                     self.pass(exchange, list, route, remarks);
                 }
             }
             Verdict::GroupTaken => {
-                if self.is_told(list) {
+                if self.records_passed(list) {
                     let name = self.origin(list, route, 0).map_or("route", |o| &o.name);
                     let text = format!("another `{name}` was taken before");
                     let remark = Remark::new(RemarkKind::Unmet, "group", text);
@@ -369,7 +373,7 @@ impl Watch for Watcher<'_> {
             .filter(|change| change.kind == RemarkKind::ResponseField)
             .collect();
         if let Some(added) = self.filters.get(count).filter(|_| !remarks.is_empty()) {
-            self.steps.push(Told {
+            self.steps.push(Recorded {
                 kind: StepKind::Filtered,
                 remarks,
                 ..added.clone()

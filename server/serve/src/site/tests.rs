@@ -115,8 +115,8 @@ fn a_panic_ends_one_connection_only() {
     workers.apply(vec![listen]).expect("the port is free");
     let connect = || {
         let stream = TcpStream::connect(address).expect("somebody listens");
-        let patience = Some(Duration::from_secs(5));
-        stream.set_read_timeout(patience).expect("it can be set");
+        let timeout = Some(Duration::from_secs(5));
+        stream.set_read_timeout(timeout).expect("it can be set");
         stream
     };
     let mut bystander = connect();

@@ -18,8 +18,8 @@ const LARGE: usize = 8 << 20;
 
 /// An upstream that sends the second half of a large response on demand.
 fn halves() -> (Origin, Sender<()>) {
-    let (go_on, told): (Sender<()>, Receiver<()>) = channel();
-    let told = Mutex::new(told);
+    let (go_on, may_go_on): (Sender<()>, Receiver<()>) = channel();
+    let may_go_on = Mutex::new(may_go_on);
     let origin = Origin::start(move |wire, _, before| {
         let half = vec![b'x'; LARGE / 2];
         let head = format!(
@@ -29,7 +29,7 @@ fn halves() -> (Origin, Sender<()>) {
             return;
         }
         if before == 0 {
-            let _ = told.lock().expect("no test panics in it").recv();
+            let _ = may_go_on.lock().expect("no test panics in it").recv();
         }
         let _ = wire.try_send(&half);
     });
@@ -49,7 +49,7 @@ fn ask_and_leave(server: &Server) {
 }
 
 #[test]
-fn an_answer_is_stored_whole_though_its_client_leaves() {
+fn a_response_is_stored_completely_although_its_client_disconnects() {
     let (origin, go_on) = halves();
     let server = start(caching(origin.upstream.port, ""));
     ask_and_leave(&server);
@@ -62,7 +62,7 @@ fn an_answer_is_stored_whole_though_its_client_leaves() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_not_stored() {
+fn a_truncated_response_is_not_stored() {
     let origin = Origin::start(|wire, _, before| {
         let _ = wire.try_send(
             "HTTP/1.1 200 OK\r\nContent-Length: 10\r\nCache-Control: max-age=600\r\n\r\n",
@@ -76,7 +76,7 @@ fn an_answer_that_breaks_off_is_not_stored() {
     let mut client = Client::connect(server.port);
     client.send("GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n");
     assert!(
-        client.try_answer().is_err(),
+        client.try_response().is_err(),
         "it breaks off for the client, too"
     );
     assert_eq!(seen(&get(&server, "/a")), pair("MISS", "0123456789"));
@@ -95,8 +95,8 @@ fn at(folder: &Folder, origin: u16) -> Server {
 }
 
 #[test]
-fn what_is_stored_outlives_the_process() {
-    let origin = Origin::telling(&[
+fn cached_responses_survive_a_restart() {
+    let origin = Origin::describing(&[
         ("/a", "Cache-Control: max-age=600"),
         ("/b", "Cache-Control: max-age=600|Vary: X-V"),
     ]);
@@ -115,7 +115,7 @@ fn what_is_stored_outlives_the_process() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_no_half_answers() {
+fn a_killed_process_leaves_no_partial_responses() {
     let (origin, go_on) = halves();
     let folder = Folder::new();
     let server = at(&folder, origin.upstream.port);
@@ -138,9 +138,9 @@ fn a_process_that_is_killed_leaves_no_half_answers() {
     assert_eq!(counted(&server, "sluice_cache_entries"), 0);
     go_on.send(()).expect("the upstream is there");
     for had in ["MISS", "HIT"] {
-        let answer = get(&server, "/large");
+        let response = get(&server, "/large");
         assert_eq!(
-            (answer.field("X-Cache"), answer.body.len()),
+            (response.field("X-Cache"), response.body.len()),
             (Some(had), LARGE)
         );
         eventually_stored(&server, 1);
@@ -188,9 +188,13 @@ fn a_disk_that_is_full_or_gone_breaks_no_request() {
         std::fs::write(cache.join(".filling"), "").expect("the folder is writable");
     }
     for _ in 0..3 {
-        let answer = get(&server, "/large");
+        let response = get(&server, "/large");
         assert_eq!(
-            (answer.status, answer.field("X-Cache"), answer.body.len()),
+            (
+                response.status,
+                response.field("X-Cache"),
+                response.body.len()
+            ),
             (200, Some("MISS"), length)
         );
     }
@@ -220,7 +224,7 @@ fn workers_of_another_user_store_what_they_are_sent() {
         skipped("only root can serve as another user");
         return;
     }
-    let origin = Origin::telling(&[("/a", "Cache-Control: max-age=600")]);
+    let origin = Origin::describing(&[("/a", "Cache-Control: max-age=600")]);
     let text = conf("{folder}/cache", origin.upstream.port, "");
     let server = start(setup(&format!("user nobody nogroup;\n{text}")));
     assert_eq!(seen(&get(&server, "/a")), pair("MISS", "/a 0"));

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use super::setup;
-use crate::client::{Answer, Client, exchange};
+use crate::client::{Client, Response, exchange};
 use crate::harness::{Server, Setup, eventually};
 use crate::upstream::Upstream;
 use crate::wire::{Wire, field};
@@ -24,8 +24,8 @@ struct Origin {
 }
 
 impl Origin {
-    /// `answer` gets the request, and how often its target was requested before.
-    fn start(answer: impl Fn(&mut Wire, &[String], usize) + Send + Sync + 'static) -> Origin {
+    /// `response` gets the request, and how often its target was requested before.
+    fn start(response: impl Fn(&mut Wire, &[String], usize) + Send + Sync + 'static) -> Origin {
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let known = asked.clone();
         let upstream = Upstream::start(move |mut wire| {
@@ -42,14 +42,14 @@ impl Origin {
                     known.push(head.clone());
                     same
                 };
-                answer(&mut wire, &head, before);
+                response(&mut wire, &head, before);
             }
         });
         Origin { upstream, asked }
     }
 
     /// One that responds to each target with these headers, and with the target and how often it was requested.
-    fn telling(fields: &[(&str, &str)]) -> Origin {
+    fn describing(fields: &[(&str, &str)]) -> Origin {
         let fields: HashMap<String, String> = fields
             .iter()
             .map(|(target, fields)| ((*target).to_owned(), (*fields).to_owned()))
@@ -116,7 +116,7 @@ fn conf(folder: &str, origin: u16, lines: &str) -> String {
 }
 
 /// Requests a path with these headers, each with its line ending.
-fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Answer {
+fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Response {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n");
     if method != "HEAD" {
@@ -125,21 +125,21 @@ fn ask(server: &Server, method: &str, path: &str, fields: &str) -> Answer {
     let mut client = Client::connect(server.port);
     client.send(request);
     let head = client.head().expect("an answer");
-    Answer {
+    Response {
         status: head[9..12].parse().expect("a status"),
         head,
         body: Vec::new(),
     }
 }
 
-fn get(server: &Server, path: &str) -> Answer {
+fn get(server: &Server, path: &str) -> Response {
     ask(server, "GET", path, "")
 }
 
 /// The cache status, and the body.
-fn seen(answer: &Answer) -> (String, String) {
-    let had = answer.field("X-Cache").unwrap_or("-");
-    (had.to_owned(), answer.text())
+fn seen(response: &Response) -> (String, String) {
+    let had = response.field("X-Cache").unwrap_or("-");
+    (had.to_owned(), response.text())
 }
 
 fn pair(had: &str, text: &str) -> (String, String) {

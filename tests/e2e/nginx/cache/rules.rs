@@ -10,7 +10,7 @@ use crate::nginx::setup;
 use crate::upstream::Upstream;
 
 /// Responses by path, with the headers that decide.
-const ANSWERS: &[(&str, &str)] = &[
+const RESPONSES: &[(&str, &str)] = &[
     ("/fresh", "Cache-Control: max-age=60"),
     ("/shared", "Cache-Control: max-age=0, s-maxage=60"),
     ("/accel", "Cache-Control: private|X-Accel-Expires: 60"),
@@ -33,8 +33,8 @@ const ANSWERS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn answers_are_stored_as_they_and_the_configuration_say() {
-    let origin = Origin::telling(ANSWERS);
+fn responses_are_stored_by_their_headers_and_the_configuration() {
+    let origin = Origin::describing(RESPONSES);
     let usual = format!(
         "location /usual {{ proxy_cache_valid 200 1m; proxy_pass http://127.0.0.1:{0}; }}\n\
          location /ignored {{ proxy_cache_valid 1m; proxy_ignore_headers Cache-Control Set-Cookie; proxy_pass http://127.0.0.1:{0}; }}",
@@ -70,10 +70,10 @@ fn answers_are_stored_as_they_and_the_configuration_say() {
     assert_eq!(seen(&get(&server, "/fresh?a")), pair("MISS", "/fresh?a 0"));
     let private = "Authorization: Basic eDp5\r\n";
     for count in 0..2 {
-        let answer = ask(&server, "GET", "/fresh?b", private);
-        assert_eq!(seen(&answer), pair("MISS", &format!("/fresh?b {count}")));
-        let answer = ask(&server, "GET", "/fresh?c", "Cache-Control: no-store\r\n");
-        assert_eq!(seen(&answer), pair("MISS", &format!("/fresh?c {count}")));
+        let response = ask(&server, "GET", "/fresh?b", private);
+        assert_eq!(seen(&response), pair("MISS", &format!("/fresh?b {count}")));
+        let response = ask(&server, "GET", "/fresh?c", "Cache-Control: no-store\r\n");
+        assert_eq!(seen(&response), pair("MISS", &format!("/fresh?c {count}")));
     }
     ask(&server, "GET", "/public", private);
     assert_eq!(seen(&get(&server, "/public")), pair("HIT", "/public 0"));
@@ -91,7 +91,7 @@ fn answers_are_stored_as_they_and_the_configuration_say() {
 
 #[test]
 fn variants_stand_side_by_side() {
-    let origin = Origin::telling(ANSWERS);
+    let origin = Origin::describing(RESPONSES);
     let server = start(caching(origin.upstream.port, ""));
     let in_language = |language: &str| {
         let fields = format!("Accept-Language: {language}\r\n");
@@ -106,7 +106,7 @@ fn variants_stand_side_by_side() {
 
 #[test]
 fn other_methods_use_what_a_get_has_stored_or_change_it() {
-    let origin = Origin::telling(ANSWERS);
+    let origin = Origin::describing(RESPONSES);
     let post = format!(
         "location /post {{ proxy_cache_methods POST; proxy_cache_valid 1m; proxy_pass http://127.0.0.1:{}; }}",
         origin.upstream.port
@@ -132,22 +132,22 @@ fn other_methods_use_what_a_get_has_stored_or_change_it() {
     for _ in 0..2 {
         let request =
             format!("GET /fresh HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{with_content}");
-        let answer = crate::client::exchange(server.port, request);
+        let response = crate::client::exchange(server.port, request);
         assert_eq!(
-            answer.field("X-Cache"),
+            response.field("X-Cache"),
             None,
             "a GET with content has nothing to do with it"
         );
     }
     for had in ["MISS", "HIT"] {
-        let answer = ask(&server, "POST", "/post", "Content-Length: 0\r\n");
-        assert_eq!(seen(&answer), pair(had, "/post 0"));
+        let response = ask(&server, "POST", "/post", "Content-Length: 0\r\n");
+        assert_eq!(seen(&response), pair(had, "/post 0"));
     }
 }
 
 #[test]
-fn answers_to_head_stand_apart_where_the_key_tells_methods() {
-    let origin = Origin::telling(ANSWERS);
+fn head_responses_are_stored_separately_if_the_key_contains_the_method() {
+    let origin = Origin::describing(RESPONSES);
     let port = origin.upstream.port;
     let lines = format!(
         "proxy_cache_convert_head off;\n\
@@ -160,32 +160,37 @@ fn answers_to_head_stand_apart_where_the_key_tells_methods() {
         ("GET", "MISS"),
         ("GET", "HIT"),
     ] {
-        let answer = ask(&server, method, "/fresh", "");
+        let response = ask(&server, method, "/fresh", "");
         assert_eq!(
-            answer.field("X-Cache"),
+            response.field("X-Cache"),
             Some(had),
             "{method}: {}",
-            answer.head
+            response.head
         );
-        assert_eq!(answer.field("Content-Length"), Some("8"), "{}", answer.head);
+        assert_eq!(
+            response.field("Content-Length"),
+            Some("8"),
+            "{}",
+            response.head
+        );
         if method == "HEAD" {
             eventually_stored(&server, 1);
         } else {
-            assert_eq!(answer.text(), "/fresh 1");
+            assert_eq!(response.text(), "/fresh 1");
         }
     }
     // The usual key does not include the method: a GET would get a response without a body.
     for _ in 0..2 {
-        let answer = ask(&server, "HEAD", "/shared", "");
-        assert_eq!(answer.field("X-Cache"), Some("MISS"));
+        let response = ask(&server, "HEAD", "/shared", "");
+        assert_eq!(response.field("X-Cache"), Some("MISS"));
     }
     assert_eq!(seen(&get(&server, "/shared")), pair("MISS", "/shared 2"));
     assert_eq!(origin.last("/fresh")[0], "GET /fresh HTTP/1.1");
 }
 
 #[test]
-fn parts_and_conditions_are_answered_from_the_whole() {
-    let origin = Origin::telling(ANSWERS);
+fn ranges_and_conditions_are_served_from_the_cached_response() {
+    let origin = Origin::describing(RESPONSES);
     let server = start(caching(origin.upstream.port, ""));
     let with = |path: &str, fields: &str| ask(&server, "GET", path, fields);
     for had in ["MISS", "HIT"] {
@@ -224,8 +229,8 @@ fn parts_and_conditions_are_answered_from_the_whole() {
         assert_eq!(none.field(name), None, "{}", none.head);
     }
     for wrong in ["bytes=x-y", "bytes=5-2"] {
-        let answer = with("/whole", &format!("Range: {wrong}\r\n"));
-        assert_eq!(answer.status, 416, "{wrong}");
+        let response = with("/whole", &format!("Range: {wrong}\r\n"));
+        assert_eq!(response.status, 416, "{wrong}");
     }
     let other = with("/whole", "Range: bytes=1-3\r\nIf-Range: \"other\"\r\n");
     assert_eq!((other.status, other.text().as_str()), (200, "/whole 0"));
@@ -257,7 +262,7 @@ fn parts_and_conditions_are_answered_from_the_whole() {
 
 #[test]
 fn requests_can_pass_by_the_store_and_empty_it() {
-    let origin = Origin::telling(ANSWERS);
+    let origin = Origin::describing(RESPONSES);
     let port = origin.upstream.port;
     let lines = format!(
         "proxy_cache_bypass $arg_bypass; proxy_no_cache $arg_never; proxy_cache_key $uri;\n\
@@ -311,7 +316,7 @@ fn requests_can_pass_by_the_store_and_empty_it() {
 }
 
 #[test]
-fn answers_of_fastcgi_applications_are_stored_as_well() {
+fn responses_of_fastcgi_applications_are_cached() {
     let application = Upstream::start(|mut wire| {
         let mut count = 0;
         while let Some(asked) = read_request(&mut wire) {
@@ -347,17 +352,17 @@ fn answers_of_fastcgi_applications_are_stored_as_well() {
 }
 
 #[test]
-fn answers_of_scgi_and_uwsgi_applications_are_stored_as_well() {
+fn responses_of_scgi_and_uwsgi_applications_are_cached() {
     let count = Arc::new(AtomicUsize::new(0));
-    let tell = move |method: &str| {
+    let describe = move |method: &str| {
         let count = count.fetch_add(1, Ordering::SeqCst);
         format!("Status: 200 OK\r\nContent-Type: text/plain\r\n\r\n{method} {count}")
     };
-    let tell = Arc::new(tell);
-    let other = tell.clone();
+    let describe = Arc::new(describe);
+    let other = describe.clone();
     let scgi = Upstream::start(move |mut wire| {
         if let Some(asked) = read_scgi(&mut wire) {
-            wire.send(tell(asked.param("REQUEST_METHOD").unwrap_or("-")));
+            wire.send(describe(asked.param("REQUEST_METHOD").unwrap_or("-")));
         }
     });
     let uwsgi = Upstream::start(move |mut wire| {

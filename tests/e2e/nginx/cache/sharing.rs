@@ -47,20 +47,20 @@ fn one_asks_and_the_others_wait() {
     }
     eventually("the first request", || origin.count("/a") == 1, String::new);
     gate.open();
-    let mut answers: Vec<_> = clients
+    let mut responses: Vec<_> = clients
         .iter_mut()
-        .map(|client| seen(&client.answer()))
+        .map(|client| seen(&client.response()))
         .collect();
-    answers.sort();
-    assert_eq!(answers[29], pair("MISS", "content 0"));
-    for hit in &answers[..29] {
+    responses.sort();
+    assert_eq!(responses[29], pair("MISS", "content 0"));
+    for hit in &responses[..29] {
         assert_eq!(*hit, pair("HIT", "content 0"));
     }
     assert_eq!(origin.count("/a"), 1);
 }
 
 #[test]
-fn nobody_waits_for_what_is_not_stored_nor_for_long() {
+fn the_cache_lock_ends_when_a_response_is_not_stored_or_takes_long() {
     let gate = Gate::default();
     let closed = gate.clone();
     let origin = Origin::start(move |wire, head, before| {
@@ -102,10 +102,10 @@ fn nobody_waits_for_what_is_not_stored_nor_for_long() {
     }
     gate.open();
     for client in [&mut slow, &mut aged, &mut private] {
-        assert_eq!(seen(&client.answer()), pair("MISS", "content 0"));
+        assert_eq!(seen(&client.response()), pair("MISS", "content 0"));
     }
     for client in &mut waiting {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.response().status, 200);
     }
     assert_eq!(origin.count("/private"), 11);
 }
@@ -129,18 +129,21 @@ fn the_next_one_asks_when_the_first_one_fails() {
     for client in &mut clients {
         client.send(REQUEST);
     }
-    let answers: Vec<_> = clients.iter_mut().map(Client::answer).collect();
-    let failed = answers.iter().filter(|answer| answer.status == 502).count();
+    let responses: Vec<_> = clients.iter_mut().map(Client::response).collect();
+    let failed = responses
+        .iter()
+        .filter(|response| response.status == 502)
+        .count();
     assert_eq!(failed, 1);
-    for answer in answers.iter().filter(|answer| answer.status == 200) {
-        assert_eq!(answer.text(), "content 1");
+    for response in responses.iter().filter(|response| response.status == 200) {
+        assert_eq!(response.text(), "content 1");
     }
     assert_eq!(origin.count("/a"), 2);
 }
 
 /// A waiting request checks the age as well, not only later ones.
 #[test]
-fn one_who_waits_asks_when_the_first_takes_too_long() {
+fn a_waiting_request_proceeds_when_the_first_takes_too_long() {
     let gate = Gate::default();
     let closed = gate.clone();
     let origin = Origin::start(move |wire, _, before| {
@@ -158,12 +161,12 @@ fn one_who_waits_asks_when_the_first_takes_too_long() {
     }
     eventually("a second request", || origin.count("/a") >= 2, String::new);
     gate.open();
-    let answers: Vec<_> = clients
+    let responses: Vec<_> = clients
         .iter_mut()
-        .map(|client| seen(&client.answer()))
+        .map(|client| seen(&client.response()))
         .collect();
-    let missed = answers.iter().filter(|(had, _)| had == "MISS").count();
-    assert_eq!(missed, origin.count("/a"), "{answers:?}");
+    let missed = responses.iter().filter(|(had, _)| had == "MISS").count();
+    assert_eq!(missed, origin.count("/a"), "{responses:?}");
 }
 
 /// More than the socket buffers of a connection hold with the usual limits of Linux, 6 MiB and 4 MiB.
@@ -182,7 +185,7 @@ fn rest(wire: &mut Wire) -> String {
 }
 
 #[test]
-fn a_slow_client_lets_nobody_wait() {
+fn a_slow_client_delays_nobody_else() {
     let content = long_content();
     let sent = content.clone();
     let origin = Origin::start(move |wire, _, _| {
@@ -197,9 +200,12 @@ fn a_slow_client_lets_nobody_wait() {
     // The client has stopped reading. The whole response is cached anyway, and others get it.
     super::eventually_stored(&server, 1);
     for _ in 0..2 {
-        let answer = get(&server, "/a");
-        assert_eq!(answer.field("X-Cache"), Some("HIT"));
-        assert!(answer.text() == content, "what is stored is what was sent");
+        let response = get(&server, "/a");
+        assert_eq!(response.field("X-Cache"), Some("HIT"));
+        assert!(
+            response.text() == content,
+            "what is stored is what was sent"
+        );
     }
     assert!(rest(&mut slow) == content, "the slow one gets all of it");
     // A client that disconnects instead of reading does not make others wait either.
@@ -213,7 +219,7 @@ fn a_slow_client_lets_nobody_wait() {
 }
 
 #[test]
-fn a_slow_client_gets_all_of_what_finds_no_room() {
+fn a_slow_client_gets_everything_that_does_not_fit_in_memory() {
     let content = long_content();
     let sent = content.clone();
     let origin = Origin::start(move |wire, _, _| {

@@ -58,7 +58,7 @@ fn until_stale(server: &Server, path: &str) -> (String, String) {
 }
 
 #[test]
-fn stale_answers_stand_in_for_failures_where_they_may() {
+fn stale_responses_replace_failures_if_allowed() {
     let (origin, fails) = switched();
     let port = origin.upstream.port;
     let lines = format!(
@@ -106,7 +106,7 @@ fn stale_answers_stand_in_for_failures_where_they_may() {
 }
 
 #[test]
-fn failures_are_told_again_for_as_long_as_they_are_valid() {
+fn cached_failures_are_served_while_they_are_valid() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let origin = Origin::start(move |wire, _, _| {
@@ -116,14 +116,17 @@ fn failures_are_told_again_for_as_long_as_they_are_valid() {
     let lines = "proxy_cache_valid 502 1m;";
     let server = start(caching(origin.upstream.port, lines));
     for had in ["MISS", "HIT"] {
-        let answer = get(&server, "/a");
-        assert_eq!((answer.status, answer.field("X-Cache")), (502, Some(had)));
+        let response = get(&server, "/a");
+        assert_eq!(
+            (response.status, response.field("X-Cache")),
+            (502, Some(had))
+        );
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1);
 }
 
 #[test]
-fn stale_answers_are_validated_and_updated() {
+fn stale_responses_are_validated_and_updated() {
     let origin = Origin::start(
         |wire, head, before| match request_field(head, "If-None-Match") {
             Some("\"tag\"") => say(

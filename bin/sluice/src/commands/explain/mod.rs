@@ -31,7 +31,7 @@ pub struct Args {
     )]
     method: String,
     /// Request header (`Name: value`, repeatable).
-    #[arg(short = 'H', long = "header", value_name = "FIELD")]
+    #[arg(short = 'H', long = "header", value_name = "HEADER")]
     header: Vec<String>,
     /// Client address.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -120,13 +120,13 @@ fn running(address: String, question: &Question) -> Result<Explanation, Failed> 
     let body = serde_json::to_vec(question).map_err(Failed::new)?;
     let response = Client::new(address).post("/explain", "application/json", &body, &[])?;
     serde_json::from_slice(&response)
-        .map_err(|error| Failed::new(format!("the server says something else: {error}")))
+        .map_err(|error| Failed::new(format!("the server sent an unexpected response: {error}")))
 }
 
 fn failed(error: Unexplained, format: MessageFormat) -> Failed {
     match error {
         Unexplained::Refused(refusals) => Failed::refusals(refusals, None, format),
-        Unexplained::Unanswered { problem, help } if help.is_empty() => Failed::new(problem),
-        Unexplained::Unanswered { problem, help } => Failed::new(problem).help(help),
+        Unexplained::Invalid { problem, help } if help.is_empty() => Failed::new(problem),
+        Unexplained::Invalid { problem, help } => Failed::new(problem).help(help),
     }
 }

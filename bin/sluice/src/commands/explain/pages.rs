@@ -29,7 +29,7 @@ pub fn print(wanted: &str) -> Result<Exit, Failed> {
     Err(match closest(name, PAGES.iter().map(|(slug, _)| *slug)) {
         Some(guess) => failed.help(format!("did you mean `{guess}`?")),
         None => failed.help(format!(
-            "`sluice explain` lists all slugs; to explain a request, write `{name}/` or a whole URL"
+            "`sluice explain` lists all slugs; to explain a request, write `{name}/` or a complete URL"
         )),
     })
 }

@@ -12,7 +12,7 @@ use sluice_serve::explain::report::{
 const COLUMNS: usize = 80;
 
 /// More consecutive sites than this that do not match are summarized in one line.
-const SITES_TOLD_MAX: usize = 2;
+const SITES_SHOWN_MAX: usize = 2;
 
 /// How many of these are named.
 const SITES_NAMED_MAX: usize = 3;
@@ -28,13 +28,13 @@ pub fn render(explanation: &Explanation, colour: Colour) -> String {
         out: String::new(),
         file: None,
         line: None,
-        told: String::new(),
+        last_route: String::new(),
     };
     page.head(explanation);
     let mut steps = explanation.steps.as_slice();
     while let Some(step) = steps.first() {
         let sites = steps.iter().take_while(|step| is_other_site(step)).count();
-        let told = match sites > SITES_TOLD_MAX {
+        let last_route = match sites > SITES_SHOWN_MAX {
             true => {
                 page.sites(&steps[..sites]);
                 sites
@@ -44,7 +44,7 @@ pub fn render(explanation: &Explanation, colour: Colour) -> String {
                 1
             }
         };
-        steps = &steps[told..];
+        steps = &steps[last_route..];
     }
     page.outcome(&explanation.outcome);
     page.out.trim_end().to_owned()
@@ -81,7 +81,7 @@ struct Page {
     /// The line printed last.
     line: Option<u32>,
     /// The route printed last.
-    told: String,
+    last_route: String,
 }
 
 impl Page {
@@ -123,8 +123,8 @@ impl Page {
     fn step(&mut self, step: &Step) {
         // A route that was already printed is not repeated for a handler without remarks.
         let route = route_of(&step.place);
-        let is_told = self.told == route;
-        if step.remarks.is_empty() && (step.kind == StepKind::Taken || is_told) {
+        let is_shown = self.last_route == route;
+        if step.remarks.is_empty() && (step.kind == StepKind::Taken || is_shown) {
             return;
         }
         let nothing = |remark: &Remark| remark.kind == RemarkKind::Nothing;
@@ -133,10 +133,10 @@ impl Page {
         }
         match &step.at {
             Some(spot) => self.source(spot),
-            None if is_told && step.place.ends_with(".handle[0]") => {}
+            None if is_shown && step.place.ends_with(".handle[0]") => {}
             None => self.place(step),
         }
-        self.told = route.to_owned();
+        self.last_route = route.to_owned();
         for remark in &step.remarks {
             self.remark(step, remark);
         }
@@ -326,7 +326,7 @@ fn mark(kind: RemarkKind) -> (Role, &'static str) {
         | RemarkKind::Does => (Role::Help, "→"),
         RemarkKind::Nothing | RemarkKind::Note => (Role::Faint, "·"),
         RemarkKind::Error => (Role::Error, "!"),
-        RemarkKind::Answer => (Role::Good, "●"),
+        RemarkKind::Response => (Role::Good, "●"),
     }
 }
 

@@ -61,7 +61,7 @@ impl Lowering<'_> {
             _ => {
                 let title = format!("account `{}` has no password hash", line.name.text);
                 let diagnostic = line.name.error("missing-argument", title, "needs a hash");
-                self.refuse(diagnostic.help("make one with `sluice hash-password`"))
+                self.refuse(diagnostic.help("create one with `sluice hash-password`"))
             }
         }
     }

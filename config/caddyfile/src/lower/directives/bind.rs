@@ -31,13 +31,13 @@ pub(in crate::lower) const PROTOCOLS: [&str; 4] = ["h1", "h2", "h2c", "h3"];
 
 /// The verdict on lists of protocols.
 pub(in crate::lower) const NO_HTTP3: &str =
-    "`h1`, `h2` and `h2c`; `h3` has no effect: clients that offer it speak the others as well";
+    "`h1`, `h2` and `h2c`; `h3` has no effect: clients use the other protocols instead";
 
 /// The protocols that have no effect.
 pub(in crate::lower) static IDLE_PROTOCOLS: IdleArguments = IdleArguments {
     kind: "protocol",
     working: &["h1", "h2", "h2c"],
-    instead: "clients that offer it speak HTTP/2 or HTTP/1.1 as well",
+    instead: "clients use HTTP/2 or HTTP/1.1 instead",
 };
 
 impl Lowering<'_> {

@@ -52,7 +52,7 @@ impl Lowering<'_> {
             return self.status_or_class(word);
         }
         let title = format!("invalid status `{}`", word.text);
-        let diagnostic = word.error("invalid-status", title, "neither code nor class");
+        let diagnostic = word.error("invalid-status", title, "neither a status code nor a class");
         self.refuse(diagnostic.help("write a code such as `404`, or a class such as `4xx`"))
     }
 }

@@ -68,13 +68,13 @@ impl Lowering<'_> {
     fn header(&mut self, line: &Directive) -> Outcomes {
         let (matcher, args) = self.matched(line)?;
         if args.is_empty() && line.lines().is_empty() {
-            return self.missing(line, "a field");
+            return self.missing(line, "a header name");
         }
         let is_field = |option: &&Directive| !OPTIONS.has(&option.name.text);
         if let (false, Some(first)) = (args.is_empty(), line.lines().iter().find(is_field)) {
-            let title = "`header` has both a field and a block";
+            let title = "`header` has both arguments and a block";
             let diagnostic = first.name.error("unexpected-block", title, "the block");
-            return self.refuse(diagnostic.help("put all fields into the block"));
+            return self.refuse(diagnostic.help("put all headers into the block"));
         }
         let mut ops = ResponseHeaderOps::default();
         let mut defaults = Defaults::default();
@@ -140,7 +140,7 @@ impl Lowering<'_> {
         self.handler(line, |this, args| {
             this.no_block(line)?;
             let Some((field, rest)) = args.split_first() else {
-                return this.missing(line, "a field");
+                return this.missing(line, "a header name");
             };
             let mut ops = HeaderOps::default();
             this.request_change(line, field, rest, &mut ops)?;
@@ -161,8 +161,11 @@ impl Lowering<'_> {
     ) -> Option<()> {
         let marked = self.header_change(line, field, args)?;
         if marked.default {
-            let title = format!("`{}` sets a default, which only responses have", field.text);
-            let diagnostic = field.error("invalid-value", title, "not for this directive");
+            let title = format!(
+                "`{}` sets a default value, which is possible for responses only",
+                field.text
+            );
+            let diagnostic = field.error("invalid-value", title, "not allowed here");
             return self.refuse(
                 diagnostic.help("use the directive `header`, or a matcher such as `header !Field`"),
             );
@@ -184,7 +187,7 @@ impl Lowering<'_> {
         ops: &mut ResponseHeaderOps,
     ) -> Option<()> {
         let Some((field, rest)) = line.args.split_first() else {
-            return self.missing(line, "a field");
+            return self.missing(line, "a header name");
         };
         let mut plain = HeaderOps {
             add: std::mem::take(&mut ops.add),

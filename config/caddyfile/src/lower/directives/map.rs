@@ -48,7 +48,7 @@ impl Lowering<'_> {
                 let name = word.text.trim_start_matches('{').trim_end_matches('}');
                 if let Some((short, _)) = EXACT.iter().find(|(_, long)| *long == name) {
                     let title = format!("`map` cannot set `{{{short}}}`");
-                    let label = "a placeholder with a meaning of its own";
+                    let label = "a predefined placeholder";
                     return this.refuse(word.error("invalid-value", title, label));
                 }
             }

@@ -45,18 +45,18 @@ static OPTIONS: Options<RateLimit> = Options::<RateLimit>::new(
             Time(|limit| &mut limit.sweep_interval),
         )
         .but(NoEffect(
-            "keys that no longer count go with the requests that follow",
+            "expired keys are removed while later requests are processed",
         )),
         option("log_key", "log_key", Flag(|limit| &mut limit.log_key)),
         refused(
             "distributed",
             "distributed [{ … }]",
-            Unsupported("remove it; each server counts for itself"),
+            Unsupported("remove it; each server counts its own requests"),
         ),
         refused(
             "storage",
             "storage <module...>",
-            Unsupported("remove it; each server counts for itself"),
+            Unsupported("remove it; each server counts its own requests"),
         ),
     ],
 )
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         if limit.rate_limits.contains_key(&name.text) {
             let title = format!("zone `{}` is given twice", name.text);
             let diagnostic = name.error("duplicate-option", title, "was set before");
-            return self.refuse(diagnostic.help("give each zone a name of its own"));
+            return self.refuse(diagnostic.help("give each zone a unique name"));
         }
         let place = std::mem::replace(&mut self.place, &ZONE);
         let mut zone = RateZone::default();

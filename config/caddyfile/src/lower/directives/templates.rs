@@ -44,7 +44,6 @@ static OPTIONS: Options<Templates> = Options::new(
         option::<Templates>(
             "extensions",
             "extensions { … }",
-            // As in Caddy, a block that names no module is none.
             With(
                 |cx, line, _| match line.args.is_empty() && line.lines().is_empty() {
                     true => Some(()),
@@ -53,7 +52,7 @@ static OPTIONS: Options<Templates> = Options::new(
             ),
         )
         .but(Plugin(
-            "extension modules are plugins, and none is built in; remove what is in the block",
+            "extensions are plugins, which sluice does not have; remove the lines inside",
         )),
     ],
 );

@@ -198,7 +198,7 @@ static OPTIONS: Options<Tls> = Options::new(
 static IDLE_ALPN: IdleArguments = IdleArguments {
     kind: "application protocol",
     working: &["h2", "http/1.1"],
-    instead: "it is not offered: `h2` and `http/1.1` are what is spoken",
+    instead: "only `h2` and `http/1.1` are offered",
 };
 
 /// The ACME issuer that options describe piece by piece.
@@ -264,7 +264,7 @@ impl Lowering<'_> {
         self.read_options(&OPTIONS, line.lines(), &mut tls)?;
         let own = tls.acme.is_some() || tls.internal;
         if (own && !tls.issuers.is_empty()) || (tls.acme.is_some() && tls.internal) {
-            let title = "`tls` names its issuer in two ways";
+            let title = "`tls` specifies its issuer in two ways";
             let diagnostic = line
                 .name
                 .error("conflicting-issuers", title, "more than one issuer");

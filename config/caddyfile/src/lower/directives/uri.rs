@@ -63,7 +63,7 @@ impl Lowering<'_> {
     fn uri_replacement(&mut self, line: &Directive, args: &[Token]) -> Option<UriReplacement> {
         self.between(line, args, 2, 3)?;
         let limit = match args.get(2) {
-            Some(word) => self.number(word, "how many to replace")?,
+            Some(word) => self.number(word, "a number of replacements")?,
             None => 0,
         };
         let (find, replace) = (args[0].text.clone(), args[1].text.clone());

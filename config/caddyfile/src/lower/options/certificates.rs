@@ -84,8 +84,7 @@ static PYTHON_DIR: Options<PythonDir> = Options::<PythonDir>::new(
 )
 .own();
 
-const LIMITS_OF_ENDPOINT: &str =
-    "limits are the business of the endpoint named by `ask`; remove the line";
+const LIMITS_OF_ENDPOINT: &str = "the endpoint of `ask` decides on limits; remove the line";
 
 impl Lowering<'_> {
     /// `acme_dns [<provider>]`: without one it is that of `dns`, which may stand further below.

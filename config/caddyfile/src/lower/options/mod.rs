@@ -199,8 +199,9 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
         ),
         option::<()>(
             "events",
-            "events { … }", // As in Caddy, a block that names no handler is an app that does nothing.
+            "events { … }",
             With(|cx, line, ()| {
+                // As in Caddy, a block that names no handler is an app that does nothing.
                 if !line.args.is_empty() || !line.lines().is_empty() {
                     return cx.unknown_option(line);
                 }
@@ -209,7 +210,7 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             }),
         )
         .but(Plugin(
-            "event handlers are plugins, and none is built in; remove what is in the block",
+            "event handlers are plugins, which sluice does not have; remove the lines inside",
         )),
         option(
             "fallback_sni",
@@ -222,9 +223,7 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
         refused(
             "filesystem",
             "filesystem <name> <module> [{ … }]",
-            Plugin(
-                "file systems are plugins, and none is built in: only the local disk is; remove the line",
-            ),
+            Plugin("file systems are plugins, which sluice does not have; remove the line"),
         ),
         option(
             "grace_period",
@@ -455,18 +454,18 @@ impl Lowering<'_> {
         }
         self.place = &NO_OPTIONS;
         if let (Some(word), None) = (&self.options.bare_acme_dns, &self.options.dns) {
-            let title = "`acme_dns` names no DNS provider";
+            let title = "`acme_dns` has no DNS provider";
             let diagnostic = word.error("missing-argument", title, "nothing follows");
-            let help = "name one here, or for everything with the global option `dns`";
+            let help = "name one here, or set one for all with the global option `dns`";
             self.report.push(diagnostic.help(help));
         }
         if self.options.local_certs && !self.options.issuers.is_empty() {
             let both = lines.iter().find(|line| line.name.text == "local_certs");
             if let Some(line) = both {
                 let title = "`local_certs` and `cert_issuer` exclude each other";
-                let diagnostic = line
-                    .name
-                    .error("duplicate-option", title, "is an issuer as well");
+                let diagnostic =
+                    line.name
+                        .error("duplicate-option", title, "also selects an issuer");
                 self.report.push(diagnostic.help("keep one of the two"));
             }
         }
@@ -474,11 +473,11 @@ impl Lowering<'_> {
 
     fn misplaced_directive(&mut self, line: &Directive) {
         let name = &line.name.text;
-        let title = format!("directive `{name}` stands in the global options");
+        let title = format!("directive `{name}` is not allowed in the global options");
         let diagnostic = line
             .name
             .error("misplaced-directive", title, "belongs to a site");
-        let help = "put a site address in front of this block: `:80 { … }`";
+        let help = "put a site address before this block: `:80 { … }`";
         self.report.push(diagnostic.help(help));
     }
 

@@ -46,69 +46,189 @@ pub(in super::super) struct ServerOptions {
 }
 
 /// `servers`.
-pub(super) static SERVERS: Options<ServerOptions> = Options::new("servers", &[
-option("name", "name <name>", With(|cx, line, options| cx.server_name(line, options))),
-option::<ServerOptions>("listener_wrappers", "listener_wrappers { … }", With(|cx, line, options| {
-    cx.between(line, &line.args, 0, 0)?;
-    cx.each(line.lines(), |this, wrapper| {
-        let wrapper = this.listener_wrapper(wrapper)?;
-        options.listener_wrappers.push(wrapper);
-        Some(())
-    })
-})).holding(Block::ModuleLines(&[("proxy_protocol", &PROXY_PROTOCOL)])),
-option::<ServerOptions>("packet_conn_wrappers", "packet_conn_wrappers { … }", // As in Caddy, a block that names no module is none.
-With(|cx, line, _| match line.args.is_empty() && line.lines().is_empty() {
-    true => Some(()),
-    false => cx.unknown_option(line),
-})).but(Plugin("wrappers for packet sockets are plugins, and none is built in; remove what is in the block")),
-option::<ServerOptions>("timeouts", "timeouts { … }", With(|cx, line, options| {
-    cx.between(line, &line.args, 0, 0)?;
-    cx.read_options(&TIMEOUTS, line.lines(), options)
-})).holding(Block::Options(&TIMEOUTS)),
-option::<ServerOptions>("min_data_rate", "min_data_rate <bytes/s> [<grace>]|off", With(|cx, line, options| { options.min_data_rate = Some(cx.min_data_rate(line)?); Some(()) })).own(),
-option("keepalive_interval", "keepalive_interval <duration>", Time(|options| &mut options.keepalive_interval)),
-option("keepalive_idle", "keepalive_idle <duration>", Time(|options| &mut options.keepalive_idle)),
-option("keepalive_count", "keepalive_count <number>", Number("a number of probes", |options| &mut options.keepalive_count)),
-option("0rtt", "0rtt on|off", With(|cx, line, options| {
-    let word = cx.single(line)?;
-    options.allow_0rtt = Some(cx.one_of(word, &["on", "off"])? == "on");
-    Some(())
-})),
-option("trusted_proxies", "trusted_proxies <module> …", With(|cx, line, options| { options.trusted_proxies = Some(cx.ip_source(line)?); Some(()) })),
-option("trusted_proxies_strict", "trusted_proxies_strict", Flag(|options| &mut options.trusted_proxies_strict)),
-option("trusted_proxies_unix", "trusted_proxies_unix", Flag(|options| &mut options.trusted_proxies_unix)),
-option("client_ip_headers", "client_ip_headers <headers...>", With(|cx, line, options| {
-    for field in cx.texts(line)? {
-        if options.client_ip_headers.contains(&field) {
-            return cx.duplicate(line);
-        }
-        options.client_ip_headers.push(field);
-    }
-    Some(())
-})),
-option::<ServerOptions>("metrics", "metrics [{ … }]", With(|cx, line, options| {
-    options.metrics = Some(cx.metrics_option(line)?);
-    let title = "`metrics` has a new place";
-    let diagnostic = line.name.warning("deprecated-option", title, "old place");
-    cx.report.push(diagnostic.help("write it as a global option of its own"));
-    Some(())
-})).holding(Block::Options(&METRICS)),
-option("trace", "trace", Flag(|options| &mut options.trace)),
-option("max_header_size", "max_header_size <size>", With(|cx, line, options| { options.max_header_bytes = cx.single_size(line)?.unsigned_abs(); Some(()) })),
-option::<ServerOptions>("enable_full_duplex", "enable_full_duplex", Flag(|options| &mut options.enable_full_duplex)).but(Always("a response may begin while its request is still arriving")),
-option("log_credentials", "log_credentials", Flag(|options| &mut options.log_credentials)),
-option::<ServerOptions>("protocols", "protocols [h1|h2|h2c|h3]", With(|cx, line, options| { options.protocols = cx.protocols(line)?; Some(()) })).but(Partly(NO_HTTP3)).idle_arguments(&IDLE_PROTOCOLS),
-option("strict_sni_host", "strict_sni_host [on|insecure_off]", With(|cx, line, options| {
-    cx.between(line, &line.args, 0, 1)?;
-    options.strict_sni_host = match line.args.first() {
-        Some(word) => Some(cx.one_of(word, &["on", "insecure_off"])? == "on"),
-        None => Some(true),
-    };
-    Some(())
-})),
-option("expected_underscore_headers", "expected_underscore_headers <headers...>", With(|cx, line, options| { options.expected_underscore_headers = cx.expected_headers(line, '_')?; Some(()) })),
-option("expected_dot_headers", "expected_dot_headers <headers...>", With(|cx, line, options| { options.expected_dot_headers = cx.expected_headers(line, '.')?; Some(()) })),
-]);
+pub(super) static SERVERS: Options<ServerOptions> = Options::new(
+    "servers",
+    &[
+        option(
+            "name",
+            "name <name>",
+            With(|cx, line, options| cx.server_name(line, options)),
+        ),
+        option::<ServerOptions>(
+            "listener_wrappers",
+            "listener_wrappers { … }",
+            With(|cx, line, options| {
+                cx.between(line, &line.args, 0, 0)?;
+                cx.each(line.lines(), |this, wrapper| {
+                    let wrapper = this.listener_wrapper(wrapper)?;
+                    options.listener_wrappers.push(wrapper);
+                    Some(())
+                })
+            }),
+        )
+        .holding(Block::ModuleLines(&[("proxy_protocol", &PROXY_PROTOCOL)])),
+        option::<ServerOptions>(
+            "packet_conn_wrappers",
+            "packet_conn_wrappers { … }",
+            With(|cx, line, _| {
+                // As in Caddy, a block that names no module is none.
+                match line.args.is_empty() && line.lines().is_empty() {
+                    true => Some(()),
+                    false => cx.unknown_option(line),
+                }
+            }),
+        )
+        .but(Plugin(
+            "packet wrappers are plugins, which sluice does not have; remove the lines inside",
+        )),
+        option::<ServerOptions>(
+            "timeouts",
+            "timeouts { … }",
+            With(|cx, line, options| {
+                cx.between(line, &line.args, 0, 0)?;
+                cx.read_options(&TIMEOUTS, line.lines(), options)
+            }),
+        )
+        .holding(Block::Options(&TIMEOUTS)),
+        option::<ServerOptions>(
+            "min_data_rate",
+            "min_data_rate <bytes/s> [<grace>]|off",
+            With(|cx, line, options| {
+                options.min_data_rate = Some(cx.min_data_rate(line)?);
+                Some(())
+            }),
+        )
+        .own(),
+        option(
+            "keepalive_interval",
+            "keepalive_interval <duration>",
+            Time(|options| &mut options.keepalive_interval),
+        ),
+        option(
+            "keepalive_idle",
+            "keepalive_idle <duration>",
+            Time(|options| &mut options.keepalive_idle),
+        ),
+        option(
+            "keepalive_count",
+            "keepalive_count <number>",
+            Number("a number of probes", |options| &mut options.keepalive_count),
+        ),
+        option(
+            "0rtt",
+            "0rtt on|off",
+            With(|cx, line, options| {
+                let word = cx.single(line)?;
+                options.allow_0rtt = Some(cx.one_of(word, &["on", "off"])? == "on");
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_proxies",
+            "trusted_proxies <module> …",
+            With(|cx, line, options| {
+                options.trusted_proxies = Some(cx.ip_source(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "trusted_proxies_strict",
+            "trusted_proxies_strict",
+            Flag(|options| &mut options.trusted_proxies_strict),
+        ),
+        option(
+            "trusted_proxies_unix",
+            "trusted_proxies_unix",
+            Flag(|options| &mut options.trusted_proxies_unix),
+        ),
+        option(
+            "client_ip_headers",
+            "client_ip_headers <headers...>",
+            With(|cx, line, options| {
+                for field in cx.texts(line)? {
+                    if options.client_ip_headers.contains(&field) {
+                        return cx.duplicate(line);
+                    }
+                    options.client_ip_headers.push(field);
+                }
+                Some(())
+            }),
+        ),
+        option::<ServerOptions>(
+            "metrics",
+            "metrics [{ … }]",
+            With(|cx, line, options| {
+                options.metrics = Some(cx.metrics_option(line)?);
+                let title = "`metrics` has a new place";
+                let diagnostic = line.name.warning("deprecated-option", title, "old place");
+                cx.report
+                    .push(diagnostic.help("write it as a global option of its own"));
+                Some(())
+            }),
+        )
+        .holding(Block::Options(&METRICS)),
+        option("trace", "trace", Flag(|options| &mut options.trace)),
+        option(
+            "max_header_size",
+            "max_header_size <size>",
+            With(|cx, line, options| {
+                options.max_header_bytes = cx.single_size(line)?.unsigned_abs();
+                Some(())
+            }),
+        ),
+        option::<ServerOptions>(
+            "enable_full_duplex",
+            "enable_full_duplex",
+            Flag(|options| &mut options.enable_full_duplex),
+        )
+        .but(Always(
+            "a response may begin while its request is still arriving",
+        )),
+        option(
+            "log_credentials",
+            "log_credentials",
+            Flag(|options| &mut options.log_credentials),
+        ),
+        option::<ServerOptions>(
+            "protocols",
+            "protocols [h1|h2|h2c|h3]",
+            With(|cx, line, options| {
+                options.protocols = cx.protocols(line)?;
+                Some(())
+            }),
+        )
+        .but(Partly(NO_HTTP3))
+        .idle_arguments(&IDLE_PROTOCOLS),
+        option(
+            "strict_sni_host",
+            "strict_sni_host [on|insecure_off]",
+            With(|cx, line, options| {
+                cx.between(line, &line.args, 0, 1)?;
+                options.strict_sni_host = match line.args.first() {
+                    Some(word) => Some(cx.one_of(word, &["on", "insecure_off"])? == "on"),
+                    None => Some(true),
+                };
+                Some(())
+            }),
+        ),
+        option(
+            "expected_underscore_headers",
+            "expected_underscore_headers <headers...>",
+            With(|cx, line, options| {
+                options.expected_underscore_headers = cx.expected_headers(line, '_')?;
+                Some(())
+            }),
+        ),
+        option(
+            "expected_dot_headers",
+            "expected_dot_headers <headers...>",
+            With(|cx, line, options| {
+                options.expected_dot_headers = cx.expected_headers(line, '.')?;
+                Some(())
+            }),
+        ),
+    ],
+);
 
 static TIMEOUTS: Options<ServerOptions> = Options::new(
     "timeouts",
@@ -210,8 +330,10 @@ impl Lowering<'_> {
     fn server_name(&mut self, line: &Directive, options: &mut ServerOptions) -> Option<()> {
         options.name = self.single_text(line)?;
         if options.address.is_empty() {
-            let title = "a name needs the address of one server";
-            let diagnostic = line.name.error("misplaced-option", title, "names them all");
+            let title = "`name` needs the address of one server";
+            let diagnostic = line
+                .name
+                .error("misplaced-option", title, "applies to every server");
             return self.refuse(diagnostic.help("write `servers :443 { name … }`"));
         }
         Some(())
@@ -241,7 +363,7 @@ impl Lowering<'_> {
                 let title = format!("`{}` is not a header name with `{sign}`", word.text);
                 let label = format!("expected a name such as `user{sign}id` or `webhook{sign}*`");
                 let diagnostic = word.error("invalid-value", title, label);
-                return self.refuse(diagnostic.help("headers with other names are kept anyway"));
+                return self.refuse(diagnostic.help("headers with other names are always kept"));
             }
             if !names.contains(&word.text) {
                 names.push(word.text.clone());

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::Diagnostic;
-use sluice_model::nginx::PassByVariable;
-use sluice_model::proxy::{Resolver, Target};
+use sluice_model::nginx::{LocationChange, PassByVariable, Target};
+use sluice_model::proxy::Resolver;
 use sluice_model::{Handler, Route};
 
 use super::{To, pass_to};
@@ -180,11 +180,7 @@ fn group_names(cx: &mut Lowering<'_>, word: &Word) -> Option<Vec<String>> {
 }
 
 /// Redirects are changed only where the configuration says how: which address they would begin with is not known.
-fn redirects(
-    cx: &mut Lowering<'_>,
-    level: &Level<'_>,
-    facts: &Facts,
-) -> Vec<sluice_model::proxy::LocationChange> {
+fn redirects(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Vec<LocationChange> {
     for line in level.nearest(&["proxy_redirect"]) {
         if line.arg(0) == Some("default") {
             cx.report.push(

@@ -1,6 +1,6 @@
 //! `proxy_cookie_domain`, `proxy_cookie_path` and `proxy_cookie_flags`: changes to cookies of upstreams.
 
-use sluice_model::proxy::{CookieFlags, LocationChange};
+use sluice_model::nginx::{CookieFlags, LocationChange};
 
 use crate::definition::{Keywords, Wrong};
 use crate::lower::level::Level;

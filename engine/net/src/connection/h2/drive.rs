@@ -25,7 +25,7 @@ use crate::body::RequestBody;
 use crate::connection::head::start_of;
 use crate::connection::{Connection, take_exchange};
 use crate::limits::{
-    DRAIN_PATIENCE, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
+    DRAIN_TIMEOUT, HEADS_BYTES_MAX, LINGER, STEPS_MAX, TURNS_MAX, UNSENT_BYTES_MAX,
 };
 use crate::service::{Came, Exchange, Service, Settings};
 use crate::timer::Timer;
@@ -543,7 +543,7 @@ where
                     link.timer.set_idle(clock, idle, idle_min);
                 }
                 Waits::Client => link.timer.set(clock, self.settings.write),
-                Waits::Last => link.timer.set(clock, DRAIN_PATIENCE),
+                Waits::Last => link.timer.set(clock, DRAIN_TIMEOUT),
                 Waits::End => link.timer.set(clock, LINGER),
             }
         }

@@ -147,7 +147,7 @@ impl<'a> Sender<'a> {
     ) -> Result<(), Failure> {
         if self.connect != Connect::WebSocket {
             let failure = Failure::new(Side::Internal, FailureKind::Protocol);
-            return Err(failure.because("a tunnel that nobody asked for"));
+            return Err(failure.because("an unexpected tunnel"));
         }
         exchange.res.status = Status::OK;
         exchange.res.fields.remove(FieldId::Upgrade);

@@ -101,7 +101,7 @@ struct StreamAsker<'a> {
 }
 
 impl Asker for StreamAsker<'_> {
-    fn tell(&self, interim: &Interim) {
+    fn send_interim(&self, interim: &Interim) {
         let mut server = self.mux.server.borrow_mut();
         // Interim responses are optional: if the client accepts nothing they are dropped, as in HTTP/1.
         if !server.is_output_full() {

@@ -50,7 +50,7 @@ pub struct ConnectorOptions {
     /// Certificate revocation lists (DER); if there are any, there must be one for each CA.
     pub revoked: Vec<Vec<u8>>,
     /// Whether to send SNI.
-    pub name: TellsName,
+    pub name: SendsName,
     /// Whether to resume sessions.
     pub sessions: Resumes,
 }
@@ -69,7 +69,7 @@ pub enum Versions {
 
 /// Whether to send the server name in the handshake (SNI; RFC 6066, section 3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TellsName {
+pub enum SendsName {
     /// Send it.
     #[default]
     Yes,
@@ -101,7 +101,7 @@ impl Default for ConnectorOptions {
             modern_suites: Vec::new(),
             versions: Versions::default(),
             revoked: Vec::new(),
-            name: TellsName::default(),
+            name: SendsName::default(),
             sessions: Resumes::default(),
         }
     }
@@ -245,7 +245,7 @@ impl Connector {
             Identity::None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = options.alpn;
-        config.enable_sni = options.name == TellsName::Yes;
+        config.enable_sni = options.name == SendsName::Yes;
         config.resumption = match options.sessions {
             Resumes::No => Resumption::disabled(),
             Resumes::Yes => {

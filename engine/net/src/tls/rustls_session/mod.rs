@@ -11,8 +11,8 @@ use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
 use sluice_message::{Offered, TlsInfo};
 
 pub use connector::{
-    ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, ServerTrust,
-    TellsName, Versions, certificates_from_pem, revoked_from_pem, system_certificates,
+    ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, SendsName,
+    ServerTrust, Versions, certificates_from_pem, revoked_from_pem, system_certificates,
 };
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 pub use signatures::Signatures;
@@ -116,7 +116,9 @@ impl Session for Live {
         let mut rest = input;
         let taken = self.conn.read_tls(&mut rest).map_err(tls_error)?;
         if taken == 0 && !input.is_empty() {
-            return Err(SessionError::Tls("TLS session takes no more input".into()));
+            return Err(SessionError::Tls(
+                "TLS session accepts no more input".into(),
+            ));
         }
         self.process()?;
         Ok(taken)

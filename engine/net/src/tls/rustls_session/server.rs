@@ -228,14 +228,18 @@ impl Session for ServerSession {
                 let mut rest = input;
                 let taken = acceptor.read_tls(&mut rest).map_err(tls_error)?;
                 if taken == 0 && !input.is_empty() {
-                    return Err(SessionError::Tls("TLS session takes no more input".into()));
+                    return Err(SessionError::Tls(
+                        "TLS session accepts no more input".into(),
+                    ));
                 }
                 self.stage = self.accept(acceptor)?;
                 Ok(taken)
             }
             Stage::Prepare(mut preparing) => {
                 if preparing.held.len() + input.len() > TLS_HANDSHAKE_READ_BYTES {
-                    return Err(SessionError::Tls("too much before the handshake".into()));
+                    return Err(SessionError::Tls(
+                        "too many bytes before the handshake".into(),
+                    ));
                 }
                 preparing.held.extend_from_slice(input);
                 self.stage = Stage::Prepare(preparing);

@@ -67,7 +67,7 @@ fn what_refers_to_no_group_costs_a_few_tries_for_each_byte() {
 }
 
 #[test]
-fn what_is_not_there_is_told_without_a_try() {
+fn absent_literals_are_detected_without_matching() {
     for (pattern, text) in [
         (r"/pg/.*(?<!\.min)\.js", "/pg/".repeat(2_000)),
         (r"(?!x)\.php(?:/|$)", "/a".repeat(4_000)),

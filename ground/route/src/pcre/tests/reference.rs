@@ -261,7 +261,7 @@ impl Made {
 }
 
 #[test]
-fn what_is_found_is_what_the_simplest_engine_finds() {
+fn matches_equal_those_of_the_simplest_engine() {
     let seed = 0x5eed_0010;
     super::std::println!("seed {seed:#x}");
     let mut made = Made {

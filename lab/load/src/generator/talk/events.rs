@@ -24,7 +24,7 @@ pub struct Events {
     /// Bytes of the request sent.
     sent: usize,
     opened: bool,
-    answered: u64,
+    responses: u64,
 }
 
 /// State of the stream.
@@ -110,7 +110,7 @@ impl Events {
             flight: None,
             sent: 0,
             opened: false,
-            answered: 0,
+            responses: 0,
         }
     }
 
@@ -145,9 +145,9 @@ impl Events {
         match fed {
             Fed::More => Ok(Keep::Open),
             Fed::Complete(_) => {
-                let text = format!("the stream ended after {} events", self.answered);
+                let text = format!("the stream ended after {} events", self.responses);
                 self.lose(
-                    &Lost::new(Ending::Closed.class(self.answered), text),
+                    &Lost::new(Ending::Closed.class(self.responses), text),
                     desk.done,
                 );
                 Ok(Keep::Closes)
@@ -178,7 +178,7 @@ impl Events {
     /// Handles an event. If several arrive at once, there is no interval between them: the first ends the wait, the
     /// others have length zero.
     fn event(&mut self, bytes: u64, now: Ns, done: &mut Vec<Done>) {
-        self.answered += 1;
+        self.responses += 1;
         if !self.opened {
             self.opened = true;
             done.push(Done::opening(self.since, now));
@@ -203,9 +203,9 @@ impl Events {
                 FailureClass::HeadCut
             }
             (false, true) => FailureClass::BodyCut,
-            _ => ending.class(self.answered),
+            _ => ending.class(self.responses),
         };
-        let text = format!("{how} after {} events", self.answered);
+        let text = format!("{how} after {} events", self.responses);
         self.lose(&Lost::new(class, text), desk.done);
     }
 
@@ -255,8 +255,8 @@ impl Events {
     }
 
     /// Events received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }
 
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_apart_in_any_steps() {
+    fn events_are_parsed_in_pieces_of_any_size() {
         // A comment, an event of two lines, one without data that does not count, one without a value, all line
         // endings.
         let text = b": hello\n\ndata: a\ndata: b\n\nevent: x\nid: 7\n\nid: 8\r\ndata\r\n\r\ndata:c\r\rdatum: no\n\n";

@@ -146,13 +146,13 @@ fn begin(head: &[u8], message: Option<u8>) -> Result<Option<Frame>, NoFrame> {
     };
     let opcode = first & 0x0F;
     if first & 0x70 != 0 {
-        return Err("a frame with reserved bits, and no extension was agreed on");
+        return Err("a frame with reserved bits although no extension was negotiated");
     }
     if !matches!(opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG) {
-        return Err("a frame of an unknown kind");
+        return Err("a frame with an unknown opcode");
     }
     match (opcode, message) {
-        (CONTINUATION, None) => return Err("a continuation of no message"),
+        (CONTINUATION, None) => return Err("a continuation frame without a message"),
         (TEXT | BINARY, Some(_)) => return Err("a message inside another one"),
         _ => {}
     }
@@ -177,11 +177,11 @@ fn begin(head: &[u8], message: Option<u8>) -> Result<Option<Frame>, NoFrame> {
             .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
     };
     if left < least || left >> 63 != 0 {
-        return Err("a length that is not written the shortest way");
+        return Err("a length that is not minimally encoded");
     }
     let (last, control) = (first & 0x80 != 0, opcode & 8 != 0);
     if control && (!last || left > CONTROL_BYTES_MAX) {
-        return Err("a control frame that is cut or too long");
+        return Err("a fragmented or too long control frame");
     }
     Ok(Some(Frame { last, opcode, left }))
 }
@@ -249,15 +249,15 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_may_not_send_is_told() {
+    fn frames_that_a_server_may_not_send_are_errors() {
         for (bytes, word) in [
             (&[0xC1, 0x00][..], "reserved"),
             (&[0x83, 0x00], "unknown"),
-            (&[0x80, 0x00], "no message"),
+            (&[0x80, 0x00], "without a message"),
             (&[0x01, 0x00, 0x81, 0x00], "inside"),
             (&[0x81, 0x80, 0, 0, 0, 0], "masked"),
-            (&[0x81, 0x7E, 0x00, 0x7D], "shortest"),
-            (&[0x81, 0x7F, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF], "shortest"),
+            (&[0x81, 0x7E, 0x00, 0x7D], "minimally"),
+            (&[0x81, 0x7F, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF], "minimally"),
             (&[0x09, 0x00], "control"),
             (&[0x89, 0x7E, 0x01, 0x00], "control"),
         ] {

@@ -21,7 +21,7 @@ pub struct H1 {
     flights: VecDeque<Flight>,
     /// Requests not sent in full.
     unsent: Unsent,
-    answered: u64,
+    responses: u64,
 }
 
 impl H1 {
@@ -40,12 +40,12 @@ impl H1 {
     ) -> Result<Keep, Fault> {
         while !input.is_empty() {
             let Some(flight) = self.flights.front_mut() else {
-                return Err(malformed("bytes that belong to no request"));
+                return Err(malformed("bytes that do not belong to any request"));
             };
             let prepared = &desk.requests[flight.request];
             if flight.first == 0 {
                 flight.first = now;
-                self.judge.begin(&prepared.expect, self.answered);
+                self.judge.begin(&prepared.expect, self.responses);
             }
             let mut judging = Judging {
                 judge: &mut self.judge,
@@ -73,7 +73,7 @@ impl H1 {
         let Some(flight) = self.flights.pop_front() else {
             return;
         };
-        self.answered += 1;
+        self.responses += 1;
         let prepared = &desk.requests[flight.request];
         let verdict = self.judge.end(&prepared.expect, prepared.bodiless);
         let outcome = match verdict {
@@ -103,8 +103,11 @@ impl H1 {
             desk.done.push(flight.end(Err(lost)));
             self.flights.pop_front();
         }
-        let class = ending.class(self.answered);
-        let text = format!("{how} before the answer, after {} others", self.answered);
+        let class = ending.class(self.responses);
+        let text = format!(
+            "{how} before the response, after {} earlier ones",
+            self.responses
+        );
         self.lose(&Lost::new(class, text), desk.done);
     }
 
@@ -158,7 +161,7 @@ impl H1 {
     }
 
     /// Responses received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }

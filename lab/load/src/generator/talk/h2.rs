@@ -32,7 +32,7 @@ pub struct H2 {
     out_at: usize,
     /// Input that could not be consumed while the output was full.
     held: Vec<u8>,
-    answered: u64,
+    responses: u64,
     leaving: bool,
 }
 
@@ -67,7 +67,7 @@ impl H2 {
             waiting: Vec::new(),
             out_at: 0,
             held: Vec::new(),
-            answered: 0,
+            responses: 0,
             leaving: false,
         }
     }
@@ -94,7 +94,7 @@ impl H2 {
             return;
         };
         let mut judge = Judge::default();
-        judge.begin(&prepared.expect, self.answered);
+        judge.begin(&prepared.expect, self.responses);
         if self.streams.len() <= id.slot() {
             self.streams.resize_with(id.slot() + 1, || None);
         }
@@ -144,8 +144,8 @@ impl H2 {
             let Some(event) = received.event else {
                 break;
             };
-            let told = told(event);
-            self.act(told, now, desk);
+            let stream_event = stream_event(event);
+            self.act(stream_event, now, desk);
         }
         self.held.extend_from_slice(rest);
         while !self.waiting.is_empty() && self.client.streams_free() > 0 {
@@ -153,7 +153,7 @@ impl H2 {
             self.open(flight, desk.requests);
         }
         if self.leaving {
-            let text = "the server takes no more requests (GOAWAY)";
+            let text = "the server accepts no more requests (GOAWAY)";
             for flight in self.waiting.drain(..) {
                 let lost = Lost::new(FailureClass::StreamReset, text);
                 desk.done.push(flight.end(Err(lost)));
@@ -167,9 +167,9 @@ impl H2 {
         })
     }
 
-    fn act(&mut self, told: Told<'_>, now: Ns, desk: &mut Desk<'_>) {
-        match told {
-            Told::Head { id, end } => {
+    fn act(&mut self, stream_event: StreamEvent<'_>, now: Ns, desk: &mut Desk<'_>) {
+        match stream_event {
+            StreamEvent::Head { id, end } => {
                 if let Some(stream) = self.streams.get_mut(id.slot()).and_then(Option::as_mut) {
                     stream.flight.first = now;
                     let expect = &desk.requests[stream.flight.request].expect;
@@ -184,7 +184,7 @@ impl H2 {
                     self.finish(id, desk, None);
                 }
             }
-            Told::Data { id, data, end } => {
+            StreamEvent::Data { id, data, end } => {
                 if let Some(stream) = self.streams.get_mut(id.slot()).and_then(Option::as_mut) {
                     let expect = &desk.requests[stream.flight.request].expect;
                     stream.judge.body(expect, data);
@@ -194,11 +194,11 @@ impl H2 {
                     self.finish(id, desk, None);
                 }
             }
-            Told::End { id } => self.finish(id, desk, None),
-            Told::Lost { id, lost } => self.finish(id, desk, Some(lost)),
-            Told::Window => self.upload(desk.requests),
-            Told::Leaving => self.leaving = true,
-            Told::Nothing => {}
+            StreamEvent::End { id } => self.finish(id, desk, None),
+            StreamEvent::Lost { id, lost } => self.finish(id, desk, Some(lost)),
+            StreamEvent::Window => self.upload(desk.requests),
+            StreamEvent::Leaving => self.leaving = true,
+            StreamEvent::Nothing => {}
         }
     }
 
@@ -214,7 +214,7 @@ impl H2 {
         let outcome = match lost {
             Some(lost) => Err(lost),
             None => {
-                self.answered += 1;
+                self.responses += 1;
                 match stream.judge.end(&prepared.expect, prepared.bodiless) {
                     Ok(()) => Ok(stream.judge.body_bytes()),
                     Err(wrong) => Err(Lost {
@@ -234,7 +234,7 @@ impl H2 {
         for stream in self.streams.iter_mut().filter_map(Option::take) {
             let class = match ending {
                 _ if stream.flight.first != 0 => FailureClass::BodyCut,
-                _ if self.answered > 0 => FailureClass::Stale,
+                _ if self.responses > 0 => FailureClass::Stale,
                 Ending::Closed => FailureClass::Closed,
                 Ending::Reset => FailureClass::Reset,
             };
@@ -324,13 +324,13 @@ impl H2 {
     }
 
     /// Responses received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }
 
 /// An event of the codec, without its borrow of the head.
-enum Told<'a> {
+enum StreamEvent<'a> {
     Head {
         id: StreamId,
         end: bool,
@@ -352,30 +352,30 @@ enum Told<'a> {
     Nothing,
 }
 
-fn told<'a>(event: ClientEvent<'a>) -> Told<'a> {
+fn stream_event<'a>(event: ClientEvent<'a>) -> StreamEvent<'a> {
     match event {
-        ClientEvent::Interim { .. } | ClientEvent::Settings => Told::Nothing,
-        ClientEvent::Head { id, end, .. } => Told::Head {
+        ClientEvent::Interim { .. } | ClientEvent::Settings => StreamEvent::Nothing,
+        ClientEvent::Head { id, end, .. } => StreamEvent::Head {
             id,
             end: end.is_here(),
         },
-        ClientEvent::Data { id, data, end } => Told::Data {
+        ClientEvent::Data { id, data, end } => StreamEvent::Data {
             id,
             data,
             end: end.is_here(),
         },
-        ClientEvent::Trailers { id, .. } => Told::End { id },
+        ClientEvent::Trailers { id, .. } => StreamEvent::End { id },
         ClientEvent::Reset {
             id,
             code,
             by,
             fault,
-        } => Told::Lost {
+        } => StreamEvent::Lost {
             id,
             lost: reset(code, by, fault.is_some()),
         },
-        ClientEvent::Window { .. } => Told::Window,
-        ClientEvent::GoAway { .. } => Told::Leaving,
+        ClientEvent::Window { .. } => StreamEvent::Window,
+        ClientEvent::GoAway { .. } => StreamEvent::Leaving,
     }
 }
 
@@ -385,10 +385,10 @@ fn reset(code: ErrorCode, by: Side, in_head: bool) -> Lost {
             FailureClass::StreamReset,
             format!("the server reset the stream: {code:?}"),
         ),
-        Side::Us if in_head => Lost::new(FailureClass::Malformed, "a head that is none"),
+        Side::Us if in_head => Lost::new(FailureClass::Malformed, "an invalid head"),
         Side::Us => Lost::new(
             FailureClass::Malformed,
-            format!("an answer against the rules: {code:?}"),
+            format!("a response that breaks the protocol: {code:?}"),
         ),
     }
 }

@@ -161,9 +161,9 @@ impl Ending {
     }
 
     /// The class of requests without any response byte, on a connection with `answered` responses before.
-    fn class(self, answered: u64) -> FailureClass {
+    fn class(self, responses: u64) -> FailureClass {
         match self {
-            _ if answered > 0 => FailureClass::Stale,
+            _ if responses > 0 => FailureClass::Stale,
             Ending::Closed => FailureClass::Closed,
             Ending::Reset => FailureClass::Reset,
         }
@@ -306,12 +306,12 @@ impl Talk {
     }
 
     /// Responses received on this connection.
-    pub fn answered(&self) -> u64 {
+    pub fn responses(&self) -> u64 {
         match self {
-            Talk::H1(talk) => talk.answered(),
-            Talk::H2(talk) => talk.answered(),
-            Talk::WebSocket(talk) => talk.answered(),
-            Talk::Events(talk) => talk.answered(),
+            Talk::H1(talk) => talk.responses(),
+            Talk::H2(talk) => talk.responses(),
+            Talk::WebSocket(talk) => talk.responses(),
+            Talk::Events(talk) => talk.responses(),
         }
     }
 }

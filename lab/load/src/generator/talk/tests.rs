@@ -100,7 +100,7 @@ impl Pair {
         }
     }
 
-    fn answer(&mut self, body: &[u8]) {
+    fn response(&mut self, body: &[u8]) {
         let id = self.asked.remove(0);
         let framing = BodyFraming::Length(body.len() as u64);
         self.server
@@ -126,7 +126,7 @@ impl Pair {
 }
 
 #[test]
-fn streams_are_answered_in_any_order() {
+fn streams_get_responses_in_any_order() {
     let mut pair = Pair::new(b"");
     for due in 1..=3 {
         pair.begin(due);
@@ -135,7 +135,7 @@ fn streams_are_answered_in_any_order() {
     assert_eq!(pair.asked.len(), 3);
     pair.asked.reverse();
     for body in [BODY, b"HELLO", b"hell"] {
-        pair.answer(body);
+        pair.response(body);
     }
     assert_eq!(pair.carry(20), Ok(Keep::Open));
     let dues: Vec<Ns> = pair.done.iter().map(|done| done.due).collect();
@@ -151,7 +151,7 @@ fn uploads_wait_for_windows_and_arrive_whole() {
     pair.begin(1);
     pair.carry(10).unwrap();
     assert_eq!(pair.uploaded, 300_000);
-    pair.answer(BODY);
+    pair.response(BODY);
     pair.carry(20).unwrap();
     assert_eq!(pair.classes(), [None]);
 }
@@ -165,13 +165,13 @@ fn a_reset_stream_is_its_own_class_and_the_others_go_on() {
     let id = pair.asked.remove(0);
     pair.server.reset(id, ErrorCode::REFUSED_STREAM);
     pair.server.release(id);
-    pair.answer(BODY);
+    pair.response(BODY);
     assert_eq!(pair.carry(20), Ok(Keep::Open));
     assert_eq!(pair.classes(), [Some(FailureClass::StreamReset), None]);
 }
 
 #[test]
-fn what_is_late_is_cancelled_alone() {
+fn a_late_request_is_cancelled_alone() {
     let mut pair = Pair::new(b"");
     pair.begin(100);
     pair.begin(200);
@@ -179,18 +179,18 @@ fn what_is_late_is_cancelled_alone() {
     assert_eq!(pair.client.expire(150, &mut pair.done), Keep::Open);
     assert_eq!(pair.classes(), [Some(FailureClass::HeadTimeout)]);
     pair.asked.remove(0);
-    pair.answer(BODY);
+    pair.response(BODY);
     pair.carry(400).unwrap();
     assert_eq!(pair.classes(), [Some(FailureClass::HeadTimeout), None]);
 }
 
 #[test]
-fn a_farewell_ends_the_connection_after_its_answers() {
+fn goaway_ends_the_connection_after_the_open_responses() {
     let mut pair = Pair::new(b"");
     pair.begin(1);
     pair.carry(10).unwrap();
     pair.server.drain();
-    pair.answer(BODY);
+    pair.response(BODY);
     let keep = pair.carry(20).unwrap();
     assert_eq!(pair.classes(), [None]);
     assert_eq!(keep, Keep::Closes);

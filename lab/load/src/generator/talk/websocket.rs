@@ -49,7 +49,7 @@ pub struct WebSocket {
     /// Bytes of the echo so far, and whether they differ from what was sent.
     got: u64,
     differs: bool,
-    answered: u64,
+    responses: u64,
 }
 
 impl WebSocket {
@@ -67,7 +67,7 @@ impl WebSocket {
             pongs: Vec::new(),
             got: 0,
             differs: false,
-            answered: 0,
+            responses: 0,
         }
     }
 
@@ -112,9 +112,9 @@ impl WebSocket {
                 Some(Piece::Control(CLOSE, payload)) => {
                     let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
                     let code = code.map_or("no code".to_string(), |code| format!("code {code}"));
-                    let text = format!("the server said goodbye, {code}");
+                    let text = format!("the server closed the WebSocket with code {code}");
                     self.lose(
-                        &Lost::new(Ending::Closed.class(self.answered), text),
+                        &Lost::new(Ending::Closed.class(self.responses), text),
                         desk.done,
                     );
                     return Ok(Keep::Closes);
@@ -131,7 +131,7 @@ impl WebSocket {
         let from = before.saturating_sub(3);
         let Some(end) = memchr::memmem::find(&self.head[from..], b"\r\n\r\n") else {
             return match self.head.len() > HEAD_BYTES_MAX {
-                true => Err(malformed("a head without an end")),
+                true => Err(malformed("an unterminated head")),
                 false => Ok(None),
             };
         };
@@ -143,7 +143,7 @@ impl WebSocket {
             .next()
             .unwrap_or_default();
         if !line.starts_with(b"HTTP/1.1 ") {
-            return Err(malformed("a first line that is none of HTTP/1.1"));
+            return Err(malformed("not a status line of HTTP/1.1"));
         }
         let status = line
             .get(9..12)
@@ -164,7 +164,7 @@ impl WebSocket {
         }
         let found = field(&self.head, "sec-websocket-accept");
         if found != Some(self.greeting.accept.as_bytes()) {
-            let text = "another Sec-WebSocket-Accept than the key asks for".to_string();
+            let text = "a Sec-WebSocket-Accept that does not match the key".to_string();
             let class = FailureClass::Field;
             return Err(Fault { class, text });
         }
@@ -175,7 +175,7 @@ impl WebSocket {
     /// A part of an echo.
     fn data(&mut self, data: &[u8], now: Ns, requests: &[Prepared]) -> Result<(), Fault> {
         let Some(flight) = self.flights.front_mut() else {
-            return Err(malformed("a message that belongs to no other"));
+            return Err(malformed("an unexpected message"));
         };
         if flight.first == 0 {
             flight.first = now;
@@ -191,18 +191,18 @@ impl WebSocket {
     /// An echo is complete.
     fn complete(&mut self, opcode: u8, now: Ns, desk: &mut Desk<'_>) -> Result<(), Fault> {
         let Some(mut flight) = self.flights.pop_front() else {
-            return Err(malformed("a message that belongs to no other"));
+            return Err(malformed("an unexpected message"));
         };
         if flight.first == 0 {
             flight.first = now;
         }
-        self.answered += 1;
+        self.responses += 1;
         let wanted = desk.requests[flight.request].body.len() as u64;
         let outcome = if self.got != wanted {
             let text = format!("{} bytes came back instead of {wanted}", self.got);
             Err(Lost::new(FailureClass::Length, text))
         } else if self.differs || opcode != self.greeting.opcode {
-            let text = "another message of the same length came back";
+            let text = "a different message of the same length came back";
             Err(Lost::new(FailureClass::Body, text))
         } else {
             Ok(self.got)
@@ -216,7 +216,7 @@ impl WebSocket {
     pub fn end(&mut self, ending: Ending, desk: &mut Desk<'_>) {
         let how = ending.words();
         if !self.upgraded && !self.head.is_empty() {
-            let text = format!("{how} inside the answer to the upgrade");
+            let text = format!("{how} inside the response to the upgrade");
             self.lose(&Lost::new(FailureClass::HeadCut, text), desk.done);
         }
         if self.frames.is_inside()
@@ -225,8 +225,11 @@ impl WebSocket {
             let lost = Lost::new(FailureClass::BodyCut, format!("{how} inside a message"));
             desk.done.push(flight.end(Err(lost)));
         }
-        let text = format!("{how} without a goodbye, after {} messages", self.answered);
-        self.lose(&Lost::new(ending.class(self.answered), text), desk.done);
+        let text = format!(
+            "{how} without a close frame, after {} messages",
+            self.responses
+        );
+        self.lose(&Lost::new(ending.class(self.responses), text), desk.done);
     }
 
     /// Fails everything in flight.
@@ -301,7 +304,7 @@ impl WebSocket {
     }
 
     /// Echoes received on this connection.
-    pub fn answered(&self) -> u64 {
-        self.answered
+    pub fn responses(&self) -> u64 {
+        self.responses
     }
 }

@@ -176,14 +176,14 @@ fn next_request(stream: &mut TcpStream, held: &mut Vec<u8>) -> bool {
 
 /// Performs an act. Returns whether the connection stays open.
 fn perform(act: Act, stream: &mut TcpStream) -> bool {
-    let answer = |status: u16, more: &str, body: &[u8]| {
+    let response = |status: u16, more: &str, body: &[u8]| {
         let head = format!(
             "HTTP/1.1 {status} Word\r\nContent-Length: {}\r\n{more}\r\n",
             body.len()
         );
         [head.as_bytes(), body].concat()
     };
-    let whole = answer(200, "", BODY);
+    let whole = response(200, "", BODY);
     let (bytes, goes_on) = match act {
         Act::Good => (whole, true),
         Act::Chunked => {
@@ -196,10 +196,10 @@ fn perform(act: Act, stream: &mut TcpStream) -> bool {
             )
         }
         Act::Old => ([b"HTTP/1.0 200 OK\r\n\r\n", BODY].concat(), false),
-        Act::Last => (answer(200, "Connection: close\r\n", BODY), false),
-        Act::Status(status) => (answer(status, "", BODY), true),
-        Act::Short => (answer(200, "", &BODY[..4]), true),
-        Act::OtherBody => (answer(200, "", &BODY.to_ascii_uppercase()), true),
+        Act::Last => (response(200, "Connection: close\r\n", BODY), false),
+        Act::Status(status) => (response(status, "", BODY), true),
+        Act::Short => (response(200, "", &BODY[..4]), true),
+        Act::OtherBody => (response(200, "", &BODY.to_ascii_uppercase()), true),
         Act::Close => (Vec::new(), false),
         Act::Reset => {
             reset(stream);

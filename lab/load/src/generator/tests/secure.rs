@@ -81,7 +81,7 @@ fn secure_plan(server: &Secure, http2: bool, options: &TlsOptions) -> Plan {
 #[test]
 fn a_trusted_server_is_loaded_and_its_protocol_noted() {
     let server = start("trusted", &[b"http/1.1"]);
-    for (version, told) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
+    for (version, wanted) in [("1.2", "TLSv1_2"), ("1.3", "TLSv1_3")] {
         let options = TlsOptions {
             ca: Some(server.ca.0.clone()),
             version: Some(version.into()),
@@ -91,7 +91,7 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
         plan.requests_per_connection_max = Some(3);
         let load = load(&plan);
         assert_eq!((load.ok, load.failed()), (12, 0), "{:?}", load.failures);
-        assert_eq!(load.connections.tls_version.as_deref(), Some(told));
+        assert_eq!(load.connections.tls_version.as_deref(), Some(wanted));
         assert_eq!(load.connections.alpn.as_deref(), Some("http/1.1"));
         let handshakes = load.latency.tls.as_ref().map(|tls| tls.count);
         assert_eq!(handshakes, Some(load.connections.opened));
@@ -99,7 +99,7 @@ fn a_trusted_server_is_loaded_and_its_protocol_noted() {
 }
 
 #[test]
-fn a_certificate_that_nobody_trusts_is_its_own_class() {
+fn an_untrusted_certificate_is_a_failure_class_of_its_own() {
     let server = start("stranger", &[]);
     let other = start("other", &[]);
     let options = TlsOptions {
@@ -122,7 +122,7 @@ fn a_server_without_http2_is_a_downgrade() {
 }
 
 #[test]
-fn options_that_cannot_be_met_are_told() {
+fn unsupported_options_are_reported() {
     let server = start("options", &[]);
     let url = format!("https://localhost:{}/", server.address.port());
     let target = Target::parse(&url, false, None, Reach::Loopback).unwrap();

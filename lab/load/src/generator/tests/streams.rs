@@ -55,12 +55,12 @@ enum Act {
 
 impl Act {
     /// How it is counted, on a connection that has had a response before or not.
-    fn class(self, answered: bool) -> Option<FailureClass> {
+    fn class(self, has_responded: bool) -> Option<FailureClass> {
         Some(match self {
             Act::Echo | Act::Fragments => return None,
             Act::Shout => FailureClass::Body,
             Act::Short => FailureClass::Length,
-            Act::Goodbye | Act::Close if answered => FailureClass::Stale,
+            Act::Goodbye | Act::Close if has_responded => FailureClass::Stale,
             Act::Goodbye | Act::Close => FailureClass::Closed,
             Act::Cut => FailureClass::BodyCut,
             Act::Masked => FailureClass::Malformed,
@@ -97,21 +97,21 @@ fn echo(mut stream: TcpStream, next: &dyn Fn() -> Act, counted: &Counted) {
     let Some(key) = lines.find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")) else {
         return;
     };
-    let answer = accept(key);
-    let upgrade = format!("HTTP/1.1 101 Yes\r\nsec-websocket-accept: {answer}\r\n\r\n");
+    let response = accept(key);
+    let upgrade = format!("HTTP/1.1 101 Yes\r\nsec-websocket-accept: {response}\r\n\r\n");
     let _ = stream.write_all(upgrade.as_bytes());
     // Messages are short and uniform: a head of 6 bytes including the mask, and the payload.
-    let (mut frame, mut answered) = ([0; 6 + MESSAGE.len()], false);
+    let (mut frame, mut has_responded) = ([0; 6 + MESSAGE.len()], false);
     while stream.read_exact(&mut frame).is_ok() {
         let mask = [2, 3, 4, 5].map(|at: usize| frame[at]);
         let payload = frame[6..].iter().zip(mask.iter().cycle());
         let payload: Vec<u8> = payload.map(|(byte, mask)| byte ^ mask).collect();
         assert_eq!(payload, MESSAGE);
         let act = next();
-        if let Some(class) = act.class(answered) {
+        if let Some(class) = act.class(has_responded) {
             *counted.lock().unwrap().entry(class).or_insert(0) += 1;
         }
-        answered = true;
+        has_responded = true;
         let _ = stream.write_all(&act.bytes(&payload));
         match act {
             Act::Echo | Act::Shout | Act::Short | Act::Silent => {}
@@ -170,8 +170,8 @@ fn messages_come_back_and_each_fault_has_its_class() {
 }
 
 #[test]
-fn an_upgrade_that_fails_is_no_echo() {
-    for (answer, class) in [
+fn a_failed_upgrade_is_not_an_echo() {
+    for (response, class) in [
         (
             "HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n",
             FailureClass::Status,
@@ -186,13 +186,13 @@ fn an_upgrade_that_fails_is_no_echo() {
     ] {
         let address = server(move |mut stream, _| {
             read_head(&mut stream);
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(response.as_bytes());
         });
         let plan = messages(address, Some(20));
         let load = load(&plan);
-        assert_eq!(failures(&load), [(class, 20)], "{answer}");
+        assert_eq!(failures(&load), [(class, 20)], "{response}");
         assert!(load.latency.opening.is_none());
-        assert_eq!(kind::ask(&plan).unwrap_err().class, class, "{answer}");
+        assert_eq!(kind::ask(&plan).unwrap_err().class, class, "{response}");
     }
 }
 
@@ -258,7 +258,7 @@ fn gaps_between_events_are_as_long_as_they_were_made() {
 
 #[test]
 fn streams_that_end_or_are_none_have_their_classes() {
-    for (answer, class) in [
+    for (response, class) in [
         (
             "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n",
             FailureClass::Status,
@@ -280,11 +280,11 @@ fn streams_that_end_or_are_none_have_their_classes() {
     ] {
         let address = server(move |mut stream, _| {
             read_head(&mut stream);
-            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.write_all(response.as_bytes());
         });
         let plan = events(address, Some(20));
-        assert_eq!(failures(&load(&plan)), [(class, 20)], "{answer}");
-        assert_eq!(kind::ask(&plan).unwrap_err().class, class, "{answer}");
+        assert_eq!(failures(&load(&plan)), [(class, 20)], "{response}");
+        assert_eq!(kind::ask(&plan).unwrap_err().class, class, "{response}");
     }
     // Three events, then the end: the first opens, two are intervals, the wait for a fourth is lost.
     let address = server(move |mut stream, _| {
@@ -335,15 +335,15 @@ fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
         idle: 20,
         ..Beside::default()
     };
-    let mut told = Vec::new();
+    let mut stages = Vec::new();
     let load = run(&plan, &mut |stage| match stage {
-        Stage::Alone => told.push("alone"),
-        Stage::Held => told.push("held"),
-        Stage::Window(..) => told.push("window"),
+        Stage::Alone => stages.push("alone"),
+        Stage::Held => stages.push("held"),
+        Stage::Window(..) => stages.push("window"),
         Stage::Running(..) => {}
     });
     let load = load.unwrap();
-    assert_eq!(told, ["alone", "held", "window"]);
+    assert_eq!(stages, ["alone", "held", "window"]);
     assert_eq!(load.failed(), 0);
     let held = load.held.as_ref().unwrap();
     assert_eq!((held.idle, held.idle_open), (20, 16));
@@ -352,7 +352,7 @@ fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
 }
 
 #[test]
-fn slow_readers_take_no_more_than_they_are_told() {
+fn slow_readers_read_at_the_configured_rate() {
     let address = server(|mut stream, _| {
         // The load's own requests get their response at once, those of slow readers more than any buffer holds.
         while !read_head(&mut stream).is_empty() {
@@ -381,5 +381,5 @@ fn slow_readers_take_no_more_than_they_are_told() {
     let seconds = load.window_s + 40.0;
     assert!(held.slow_received_bytes >= 3_000, "{held:?}");
     assert!((held.slow_received_bytes as f64) < 30_000.0 * seconds);
-    assert_eq!(held.slow_answers, 0);
+    assert_eq!(held.slow_responses, 0);
 }

@@ -134,7 +134,7 @@ impl Worker<'_> {
                 let limit = span(self.plan.timeout);
                 if wants.is_some_and(|since| now.saturating_sub(since) >= limit) {
                     self.redial.pop_front();
-                    let text = "the queue of the socket stayed full".to_string();
+                    let text = "the socket's send queue stayed full".to_string();
                     let class = FailureClass::ConnectTimeout;
                     self.dial_failed(at, Fault { class, text }, wants, now);
                 }
@@ -518,7 +518,7 @@ impl Worker<'_> {
                 Ok(Input::Bytes(got)) => {
                     let keep = talk.receive(&self.buf[..got], now, &mut desk);
                     self.record.received(got, now);
-                    self.answered(at, keep, now);
+                    self.finish_response(at, keep, now);
                     reads += 1;
                     // TLS may buffer more than the socket reports, so it is read until nothing is left.
                     if !is_tls && (got < self.buf.len() || reads == READS_IN_A_ROW) {
@@ -545,7 +545,7 @@ impl Worker<'_> {
     }
 
     /// After bytes were consumed: records what is complete and starts what there is room for.
-    fn answered(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
+    fn finish_response(&mut self, at: usize, keep: Result<Keep, Fault>, now: Ns) {
         match keep {
             Err(fault) => {
                 self.break_off(at, &Lost::from(fault), now);
@@ -558,7 +558,7 @@ impl Worker<'_> {
                     if talk.is_conversation() {
                         again += span(self.plan.failure_pause);
                     }
-                    let text = "the server closed after the answer before";
+                    let text = "the server closed the connection after the previous response";
                     talk.lose(&Lost::new(FailureClass::Stale, text), &mut self.done);
                 }
                 self.settle(now);
@@ -619,7 +619,7 @@ impl Worker<'_> {
         };
         while let Some(due) = self.waiting.front().copied().filter(|due| *due <= before) {
             self.waiting.pop_front();
-            self.drop_due(due, now, "no connection was free in time");
+            self.drop_due(due, now, "no connection became free in time");
         }
         for at in 0..self.slots.len() {
             let late = match &mut self.slots[at].state {

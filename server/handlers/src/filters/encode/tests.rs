@@ -228,7 +228,7 @@ fn a_broken_stream_never_looks_complete() {
 }
 
 #[test]
-fn fields_tell_of_the_coding() {
+fn headers_name_the_coding() {
     let filter = filter(Coding::gzip(0).unwrap());
     let mut exchange = new_exchange(&[
         TEXT,
@@ -320,7 +320,7 @@ fn head_gets_the_fields_of_get_without_a_length() {
 }
 
 #[test]
-fn tags_of_earlier_answers_are_understood_again() {
+fn etags_of_earlier_responses_match() {
     let filter = filter(Coding::gzip(0).unwrap());
     let asked = |tags: &str| {
         let mut exchange = new_exchange(&[(FieldId::Etag, "\"abc\"")]);

@@ -36,7 +36,7 @@ fn line_of(encoder: &str) -> String {
     let json = format!(r#"{{"logging":{{"logs":{{"default":{{"encoder":{encoder}}}}}}}}}"#);
     let logs = all(&json).expect("all of it is supported");
     let head = super::super::encode::Head {
-        level: Level::Info,
+        severity: Level::Info.into(),
         logger: "a",
         caller: std::panic::Location::caller(),
         message: "b",

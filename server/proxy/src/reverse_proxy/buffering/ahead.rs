@@ -198,7 +198,7 @@ impl Ahead {
                 }),
                 None => {
                     self.plan.refuse();
-                    return self.rules.tell_limit(&self.worker);
+                    return self.rules.log_limit(&self.worker);
                 }
             },
         };
@@ -229,7 +229,7 @@ impl Ahead {
                 self.plan.wrote();
             }
             Err(error) => {
-                self.rules.tell_failure(&self.worker, &error);
+                self.rules.log_failure(&self.worker, &error);
                 let pieces = written.pieces.into_iter().rev();
                 pieces.for_each(|piece| self.late.push_front(piece));
                 self.plan.refuse();

@@ -29,7 +29,7 @@ pub struct Buffering {
     /// Bytes of a request body to buffer before sending it, in memory only.
     pub request_bytes: usize,
     /// Bytes of a response body to buffer before sending it, in memory only.
-    pub answer_bytes: usize,
+    pub response_bytes: usize,
     /// Request buffering with temporary files.
     pub spooling: Option<Spooling>,
     /// How responses do.
@@ -131,6 +131,6 @@ impl Buffering {
         &self,
         body: Box<dyn BodyStream>,
     ) -> Result<Box<dyn BodyStream>, Failure> {
-        Ok(Box::new(collect(body, self.answer_bytes).await?))
+        Ok(Box::new(collect(body, self.response_bytes).await?))
     }
 }

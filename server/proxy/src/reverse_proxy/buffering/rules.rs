@@ -12,7 +12,7 @@ use sluice_policy::buffering::Bounds;
 
 use super::{Buffering, ReadAhead, Spooling};
 use crate::limits::{
-    BUFFER_FILE_BYTES_MAX, BUFFER_REQUEST_BYTES, BUFFER_TOLD_EVERY, BUFFER_WRITE_BYTES,
+    BUFFER_FILE_BYTES_MAX, BUFFER_LOG_PAUSE, BUFFER_REQUEST_BYTES, BUFFER_WRITE_BYTES,
     BUFFER_WRITE_BYTES_RANGE,
 };
 use crate::reverse_proxy::group::Shared;
@@ -29,7 +29,7 @@ pub struct Rules {
 
 /// When a worker last logged that bodies cannot be buffered.
 #[derive(Default)]
-struct LastTold(Cell<Option<Moment>>);
+struct LastLogged(Cell<Option<Moment>>);
 
 impl Rules {
     /// Reads the settings; `usual` are the bytes in memory and in a file where they say nothing.
@@ -69,19 +69,19 @@ impl Rules {
     }
 
     /// Logs that a temporary file cannot be written, with limited frequency.
-    pub(super) fn tell_failure(&self, worker: &Worker, error: &std::io::Error) {
-        self.tell(worker, &error.to_string());
+    pub(super) fn log_failure(&self, worker: &Worker, error: &std::io::Error) {
+        self.log_error(worker, &error.to_string());
     }
 
     /// Logs that there are too many temporary files, with limited frequency.
-    pub(super) fn tell_limit(&self, worker: &Worker) {
-        self.tell(worker, "too many temporary files, or too much in them");
+    pub(super) fn log_limit(&self, worker: &Worker) {
+        self.log_error(worker, "too many temporary files, or too much in them");
     }
 
-    fn tell(&self, worker: &Worker, why: &str) {
-        let last = worker.local::<LastTold>();
+    fn log_error(&self, worker: &Worker, why: &str) {
+        let last = worker.local::<LastLogged>();
         let now = worker.clock.coarse();
-        let is_known = |told: Moment| now.since(told) < BUFFER_TOLD_EVERY;
+        let is_known = |logged: Moment| now.since(logged) < BUFFER_LOG_PAUSE;
         if last.0.get().is_some_and(is_known) {
             return;
         }
@@ -100,11 +100,11 @@ impl Buffering {
     /// Parses the settings.
     pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Buffering, Refusal> {
         let request_bytes = bytes("request_buffers", config.request_buffers)?;
-        let answer_bytes = bytes("response_buffers", config.response_buffers)?;
+        let response_bytes = bytes("response_buffers", config.response_buffers)?;
         if config.buffer_folder.is_empty() {
             return Ok(Buffering {
                 request_bytes,
-                answer_bytes,
+                response_bytes,
                 ..Buffering::default()
             });
         }
@@ -122,7 +122,7 @@ impl Buffering {
                 rules,
                 always: true,
             }),
-            ahead: rules(answer_bytes, BUFFER_FILE_BYTES_MAX)?.map(|rules| ReadAhead {
+            ahead: rules(response_bytes, BUFFER_FILE_BYTES_MAX)?.map(|rules| ReadAhead {
                 rules,
                 usually: true,
                 obeys: false,

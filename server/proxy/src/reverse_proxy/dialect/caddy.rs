@@ -15,10 +15,10 @@ use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
 use sluice_upstream::{Call, Response, Timeouts};
 
-use super::{Destination, Dialect, FailedTry, Original};
+use super::{Destination, Dialect, FailedTry, Original, Reported};
 use crate::reverse_proxy::addresses::Sockets;
 use crate::reverse_proxy::buffering::{Ahead, Buffering, Rules};
-use crate::reverse_proxy::language::{EmptyFields, Language};
+use crate::reverse_proxy::language::{EmptyFields, Language, ShownFields};
 use crate::reverse_proxy::retry::{Retries, Sharing};
 use crate::reverse_proxy::tried::Tried;
 use crate::reverse_proxy::upstream::Upstream;
@@ -76,6 +76,10 @@ impl Language for Caddyfile {
     fn sockets(&self) -> Sockets {
         Sockets::Refused
     }
+
+    fn shown_fields(&self) -> ShownFields {
+        ShownFields::AsForwarded
+    }
 }
 
 impl Dialect for Caddy {
@@ -111,11 +115,14 @@ impl Dialect for Caddy {
         Status::SERVICE_UNAVAILABLE
     }
 
-    fn report_failure(&self, _x: &mut Exchange, _failure: &Failure, _of: &Destination<'_>) -> bool {
-        false
+    fn report_failure(
+        &self,
+        _x: &mut Exchange,
+        _failure: &Failure,
+        _of: &Destination<'_>,
+    ) -> Reported {
+        Reported::WithRequest
     }
-
-    fn gives_up(&self, _x: &mut Exchange, _is_logged: bool) {}
 
     fn replaced_body(&self, _x: &Exchange) -> Option<Vec<u8>> {
         None

@@ -52,16 +52,13 @@ pub trait Dialect: Send + Sync {
     /// The status when no upstream is available.
     fn unavailable(&self) -> Status;
 
-    /// Logs a failed try at once. False if it is left to the entry about the request.
+    /// Reports a failed try.
     fn report_failure(
         &self,
         exchange: &mut Exchange,
         failure: &Failure,
         of: &Destination<'_>,
-    ) -> bool;
-
-    /// Called when the request fails. `is_logged` is what [`Dialect::report_failure`] returned for the last attempt.
-    fn gives_up(&self, exchange: &mut Exchange, is_logged: bool);
+    ) -> Reported;
 
     /// What is sent in place of the body of the request.
     fn replaced_body(&self, exchange: &Exchange) -> Option<Vec<u8>>;
@@ -110,6 +107,15 @@ pub trait Dialect: Send + Sync {
 
     /// Forwards a body whose head is in `exchange.res`; `ahead` if it may be read ahead of its client.
     fn forward(&self, exchange: &mut Exchange, body: Body, ahead: Option<Arc<Rules>>) -> Step;
+}
+
+/// How a failed try is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reported {
+    /// It was logged at once, by itself.
+    AtOnce,
+    /// The entry about the request reports it, if the request fails.
+    WithRequest,
 }
 
 /// A try that failed.

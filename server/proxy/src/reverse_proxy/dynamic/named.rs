@@ -44,8 +44,9 @@ impl Named {
         let mut list = Vec::new();
         for upstream in config {
             let text = at_load(&upstream.dial)?;
-            list.push(if text.contains('{') {
-                One::Named(template(&text)?)
+            let address = template(&text)?;
+            list.push(if address.literal().is_none() {
+                One::Named(address)
             } else {
                 let fixed = Config {
                     dial: text,

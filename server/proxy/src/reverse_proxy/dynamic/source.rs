@@ -14,7 +14,7 @@ use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::worker::Worker;
 use sluice_route::Template;
-use sluice_upstream::{Answered, Family, Reach, Resolver};
+use sluice_upstream::{Family, Reach, Resolved, Resolver};
 
 use super::super::addresses::Way;
 use super::super::dialling::resolver;
@@ -249,7 +249,7 @@ impl Source {
             return;
         };
         match response {
-            Ok(Answered { records, lifetime }) => {
+            Ok(Resolved { records, lifetime }) => {
                 let refresh = self
                     .refresh
                     .unwrap_or_else(|| lifetime.clamp(SOURCE_LIFETIME_MIN, SOURCE_LIFETIME));

@@ -11,11 +11,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sluice_model::proxy::{
-    NginxGroup as Config, NginxServer, Upstream as UpstreamConfig, UpstreamTls,
+    GroupServer, Upstream as UpstreamConfig, UpstreamGroup as Config, UpstreamTls,
 };
 use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
-use sluice_policy::group::{Method, Servers as Seen, Timed, Unanswered, address_key};
+use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
 use sluice_route::Template;
 
 use super::sticky::Sticky;
@@ -137,7 +137,7 @@ impl Group {
         upstreams: &[UpstreamConfig],
         log: Option<&Log>,
     ) -> Result<Group, Refusal> {
-        let line = |(server, upstream): (&NginxServer, &UpstreamConfig)| Line {
+        let line = |(server, upstream): (&GroupServer, &UpstreamConfig)| Line {
             server: server.clone(),
             dial: upstream.dial.clone(),
             requests_max: u32::try_from(upstream.max_requests).unwrap_or(0),
@@ -198,10 +198,10 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "consistent_hash" => Method::ConsistentHash,
         "random" => Method::Random,
         "random_two" => Method::RandomTwo,
-        "least_time_header" => Method::LeastTime(Timed::Header, Unanswered::Ignored),
-        "least_time_last_byte" => Method::LeastTime(Timed::LastByte, Unanswered::Ignored),
-        "least_time_header_inflight" => Method::LeastTime(Timed::Header, Unanswered::Count),
-        "least_time_last_byte_inflight" => Method::LeastTime(Timed::LastByte, Unanswered::Count),
+        "least_time_header" => Method::LeastTime(Timed::Header, Waiting::Ignored),
+        "least_time_last_byte" => Method::LeastTime(Timed::LastByte, Waiting::Ignored),
+        "least_time_header_inflight" => Method::LeastTime(Timed::Header, Waiting::Count),
+        "least_time_last_byte_inflight" => Method::LeastTime(Timed::LastByte, Waiting::Count),
         "random_two_least_time_header" => Method::RandomTwoLeastTime(Timed::Header),
         "random_two_least_time_last_byte" => Method::RandomTwoLeastTime(Timed::LastByte),
         other => {
@@ -253,7 +253,7 @@ impl Choosing {
     /// Sets the sticky cookie, if there is one and the client does not have it.
     pub fn bind(&self, exchange: &mut Exchange, member: &Member) {
         let Some(sticky) = &self.sticky else { return };
-        sticky.tell(exchange, member.route());
+        sticky.set_cookie(exchange, member.route());
         if sticky.learns_at_header()
             && let Some(session) = self.beginning(exchange, member)
         {

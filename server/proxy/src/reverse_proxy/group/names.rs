@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 use sluice_message::Moment;
-use sluice_model::proxy::NginxGroup as Config;
+use sluice_model::proxy::UpstreamGroup as Config;
 use sluice_net::signal::Signal;
 use sluice_net::tasks::in_background;
 use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 use sluice_upstream::limits::NAME_LIFETIME;
-use sluice_upstream::{Address, Answered, Resolver, by_system, is_reachable};
+use sluice_upstream::{Address, Resolved, Resolver, by_system, is_reachable};
 
 use super::super::addresses::address_of;
 use super::super::dialling::resolver;
@@ -39,7 +39,7 @@ pub struct Names {
     /// The time up to which no query is needed, in nanoseconds.
     quiet_until: AtomicU64,
     /// Raised when a query ends, successful or not.
-    told: Signal,
+    resolved: Signal,
     log: Option<Log>,
 }
 
@@ -136,7 +136,7 @@ impl Names {
             peers: RwLock::new(Arc::new(first)),
             version: AtomicU64::new(0),
             quiet_until: AtomicU64::new(0),
-            told: Signal::default(),
+            resolved: Signal::default(),
             log: log.cloned(),
         })
     }
@@ -150,19 +150,19 @@ impl Names {
     pub async fn list(self: &Arc<Self>, worker: &Rc<Worker>) -> Arc<Peers> {
         let began = worker.clock.coarse();
         loop {
-            let told = self.told.wait();
+            let resolved = self.resolved.wait();
             let is_missing = self.look(worker);
             let peers = self.now();
             if !is_missing {
                 return peers;
             }
             if peers.spots.is_empty() {
-                told.await;
+                resolved.await;
                 continue;
             }
             let waited = worker.clock.coarse().since(began);
             let left = FIRST_ADDRESSES_WAIT.saturating_sub(waited);
-            if left.is_zero() || within(worker, left, told).await.is_none() {
+            if left.is_zero() || within(worker, left, resolved).await.is_none() {
                 return peers;
             }
         }
@@ -221,14 +221,14 @@ impl Names {
     async fn ask(&self, number: usize, worker: &Rc<Worker>) {
         let question = &self.questions[number];
         let found = match question.kind {
-            Kind::BySystem => by_system(&question.host).await.map(|ips| Answered {
+            Kind::BySystem => by_system(&question.host).await.map(|ips| Resolved {
                 records: at(&ips, question.port, None),
                 lifetime: NAME_LIFETIME,
             }),
             Kind::Addresses => {
                 let family = self.resolver.family;
                 let found = self.resolver.addresses(&question.host, family).await;
-                found.map(|found| Answered {
+                found.map(|found| Resolved {
                     lifetime: self.resolver.lifetime.of(found.lifetime, NAME_LIFETIME),
                     records: at(&found.records, question.port, None),
                 })
@@ -239,7 +239,7 @@ impl Names {
         let mut responses = self.responses();
         let response = &mut responses[number];
         match found {
-            Ok(Answered { records, lifetime }) if !records.is_empty() => {
+            Ok(Resolved { records, lifetime }) if !records.is_empty() => {
                 response.spots = self.spots(question, records);
                 response.fresh_until = now + lifetime;
                 // They remain in use while they are refreshed. After a long time without requests, the next one waits
@@ -255,14 +255,14 @@ impl Names {
                 }
                 response.fresh_until = now + SOURCE_PAUSE;
                 response.usable_until = now + SOURCE_STALE_MAX;
-                self.tell(question, why);
+                self.log_failure(question, why);
             }
         }
         self.renew(&responses);
     }
 
     /// The servers of a service. Those with the highest priority are primary servers, the others are backups.
-    async fn service(&self, name: &str) -> io::Result<Answered<Found>> {
+    async fn service(&self, name: &str) -> io::Result<Resolved<Found>> {
         let found = self.resolver.services(name).await?;
         let mut lifetime = found.lifetime;
         let first = found.records.iter().map(|one| one.priority).min();
@@ -278,7 +278,7 @@ impl Names {
             let of = Some((service.host, service.weight, later));
             all.extend(at(&ips.records, service.port, of));
         }
-        Ok(Answered {
+        Ok(Resolved {
             records: all,
             lifetime: self.resolver.lifetime.of(lifetime, NAME_LIFETIME),
         })
@@ -353,7 +353,7 @@ impl Names {
     }
 
     /// Logs that a name has no address, in nginx's wording.
-    fn tell(&self, question: &Question, why: Option<io::Error>) {
+    fn log_failure(&self, question: &Question, why: Option<io::Error>) {
         let Some(log) = &self.log else { return };
         let kind = why.as_ref().map(io::Error::kind);
         let cause = match (question.kind, kind) {
@@ -403,7 +403,7 @@ impl Drop for EndOfAsking {
         responses[self.number].is_asked = false;
         names.settle(&responses);
         drop(responses);
-        names.told.raise();
+        names.resolved.raise();
     }
 }
 
@@ -411,7 +411,7 @@ impl Drop for EndOfAsking {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use sluice_model::proxy::NginxServer;
+    use sluice_model::proxy::GroupServer;
     use sluice_policy::group::Method;
 
     use super::*;
@@ -419,10 +419,10 @@ mod tests {
     fn names(weight: u32, is_backup: bool) -> Names {
         let config = Config::default();
         let line = || Line {
-            server: NginxServer {
+            server: GroupServer {
                 name: "a.test".to_owned(),
                 weight,
-                ..NginxServer::default()
+                ..GroupServer::default()
             },
             dial: "a.test:80".to_owned(),
             requests_max: 0,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use md5::{Digest, Md5};
 use sluice_message::hex::hex_text;
 use sluice_message::{Moment, Status};
-use sluice_model::proxy::{NginxGroup as Config, NginxServer};
+use sluice_model::proxy::{GroupServer, UpstreamGroup as Config};
 use sluice_net::load::Load;
 use sluice_pipeline::settings::given;
 use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
@@ -15,7 +15,7 @@ use sluice_policy::group::{Group as Servers, Method, Server, TooMany};
 /// A line of a group, in order.
 pub struct Line {
     /// The settings of the server.
-    pub server: NginxServer,
+    pub server: GroupServer,
     /// The dial address.
     pub dial: String,
     /// Maximum number of concurrent requests per address; 0 for unlimited.
@@ -219,11 +219,11 @@ mod tests {
 
     fn line(name: &str) -> Line {
         Line {
-            server: NginxServer {
+            server: GroupServer {
                 name: name.to_owned(),
                 weight: 1,
                 max_fails: 1,
-                ..NginxServer::default()
+                ..GroupServer::default()
             },
             dial: format!("{name}:80"),
             requests_max: 0,

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use sluice_message::{Fields, Moment};
 use sluice_net::{Body, BodyStream, Failure, clock};
-use sluice_policy::group::{Method, Timed, Unanswered};
+use sluice_policy::group::{Method, Timed, Waiting};
 
 use super::peers::{Member, Peers};
 
@@ -23,7 +23,7 @@ impl Timing {
     /// Starts a measurement, if `method` needs it.
     pub fn begin(method: Method, member: &Member) -> Option<Timing> {
         let timed = method.timed()?;
-        let waits = matches!(method, Method::LeastTime(_, Unanswered::Count));
+        let waits = matches!(method, Method::LeastTime(_, Waiting::Count));
         let began = clock::now();
         if waits {
             member.peers.servers.wait(member.index, began);

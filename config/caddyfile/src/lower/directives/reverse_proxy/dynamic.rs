@@ -118,7 +118,7 @@ pub(super) static DYNAMIC: Options<UpstreamSource> = Options::new(
             }),
         )
         .but(NoEffect(
-            "DNS servers are named by their addresses: none has a second one to fall back to",
+            "DNS servers are given as IP addresses, so there is no second address to fall back to",
         )),
         option(
             "dial_network",

@@ -93,9 +93,11 @@ impl Lowering<'_> {
             Ok(percent @ 1..=100) => Some(i64::from(percent)),
             Ok(_) | Err(_) => {
                 let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
-                let label = "expected percent of all upstreams, 1 to 100";
+                let label = "expected a percentage of all upstreams, 1 to 100";
                 let diagnostic = word.error("invalid-number", title, label);
-                self.refuse(diagnostic.help("`max_ejected 50` leaves every second one in"))
+                self.refuse(
+                    diagnostic.help("`max_ejected 50` keeps at least half of the upstreams"),
+                )
             }
         }
     }
@@ -109,7 +111,7 @@ impl Lowering<'_> {
             return Some(word.text.clone());
         }
         let title = format!("invalid address `{}` for `{}`", word.text, line.name.text);
-        let diagnostic = word.error("invalid-upstream", title, "no host with one port");
+        let diagnostic = word.error("invalid-upstream", title, "expected a host and one port");
         self.refuse(diagnostic.help("write `host:port`"))
     }
 
@@ -120,7 +122,7 @@ impl Lowering<'_> {
         let title = "`health_port` and `health_upstream` exclude each other";
         let diagnostic = line
             .name
-            .error("duplicate-option", title, "the other is given as well");
-        self.refuse(diagnostic.help("write the port behind the address of `health_upstream`"))
+            .error("duplicate-option", title, "the other one is set as well");
+        self.refuse(diagnostic.help("write the port after the address of `health_upstream`"))
     }
 }

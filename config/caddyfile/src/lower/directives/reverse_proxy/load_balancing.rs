@@ -142,7 +142,7 @@ impl Lowering<'_> {
             "uri_hash" => SelectionPolicy::UriHash(none),
             "random_choose" => {
                 let [choose] = self.exact::<1>(line, args)?;
-                let choose = self.number(choose, "how many to draw")?;
+                let choose = self.number(choose, "a number of upstreams")?;
                 SelectionPolicy::RandomChoose(RandomChoose { choose })
             }
             "weighted_round_robin" => {
@@ -224,9 +224,9 @@ impl Lowering<'_> {
             Ok(percent @ 100..) => Some(i64::from(percent)),
             Ok(_) | Err(_) => {
                 let title = format!("invalid number `{}` for `{}`", word.text, line.name.text);
-                let label = "expected percent of an even share, 100 or more";
+                let label = "expected a percentage of an even share, 100 or more";
                 let diagnostic = word.error("invalid-number", title, label);
-                self.refuse(diagnostic.help("125 is usual"))
+                self.refuse(diagnostic.help("`125` is a common value"))
             }
         }
     }

@@ -381,7 +381,11 @@ impl Lowering<'_> {
         };
         if needless {
             let title = format!("`header_up {}` changes nothing", field.text);
-            let diagnostic = field.warning("needless-option", title, "sent like this anyway");
+            let diagnostic = field.warning(
+                "needless-option",
+                title,
+                "the header has this value by default",
+            );
             self.report.push(diagnostic.help("remove the line"));
         }
     }

@@ -14,59 +14,215 @@ use crate::lower::trust_pool::TRUST_POOL;
 use crate::tree::{Directive, Token};
 
 /// `transport http`.
-pub(super) static HTTP: Options<HttpTransport> = Options::new("transport http", &[
-option::<HttpTransport>("read_buffer", "read_buffer <size>", Size(|http| &mut http.read_buffer_size)).but(Partly("4 KiB to 1 MiB of an HTTP/1 response body; the default is 64 KiB")),
-option::<HttpTransport>("write_buffer", "write_buffer <size>", Size(|http| &mut http.write_buffer_size)).but(NoEffect("a request goes on in the pieces in which it came, each as soon as it is here: none waits in a buffer")),
-option("max_response_header", "max_response_header <size>", Size(|http| &mut http.max_response_header_size)),
-option("proxy_protocol", "proxy_protocol v1|v2", Choice(&["v1", "v2"], |http| &mut http.proxy_protocol)),
-option("dial_timeout", "dial_timeout <duration>", Time(|http| &mut http.dial_timeout)),
-option("dial_fallback_delay", "dial_fallback_delay <duration>", Time(|http| &mut http.dial_fallback_delay)),
-option("response_header_timeout", "response_header_timeout <duration>", Time(|http| &mut http.response_header_timeout)),
-option("expect_continue_timeout", "expect_continue_timeout <duration>", Time(|http| &mut http.expect_continue_timeout)),
-option("read_timeout", "read_timeout <duration>", Time(|http| &mut http.read_timeout)),
-option("write_timeout", "write_timeout <duration>", Time(|http| &mut http.write_timeout)),
-option("resolvers", "resolvers <ip...>", With(|cx, line, http| { http.resolver = Some(cx.resolver(line)?); Some(()) })),
-option("tls", "tls", With(|cx, line, http| { tls(http); cx.flag(line) })),
-option("tls_client_auth", "tls_client_auth <automate_name> | <cert_file> <key_file>", With(|cx, line, http| cx.client_certificate(line, tls(http)))),
-option("tls_insecure_skip_verify", "tls_insecure_skip_verify", Flag(|http| &mut tls(http).insecure_skip_verify)),
-option("tls_curves", "tls_curves <curves...>", Texts(|http| &mut tls(http).curves)),
-option("tls_timeout", "tls_timeout <duration>", Time(|http| &mut tls(http).handshake_timeout)),
-option::<HttpTransport>("tls_trust_pool", "tls_trust_pool <module>", With(|cx, line, http| cx.upstream_trust_pool(line, tls(http)))).holding(Block::Options(&TRUST_POOL)),
-option("tls_trusted_ca_certs", "tls_trusted_ca_certs <pem_files...>", With(|cx, line, http| cx.trusted_files(line, tls(http)))),
-option("tls_server_name", "tls_server_name <server_name>", Text(|http| &mut tls(http).server_name)),
-option::<HttpTransport>("tls_renegotiation", "tls_renegotiation <level>", Choice(&["never", "once", "freely"], |http| &mut tls(http).renegotiation)).but(Partly("`never`")),
-option("tls_except_ports", "tls_except_ports <ports...>", Texts(|http| &mut tls(http).except_ports)),
-option("keepalive", "keepalive [off|<duration>]", With(|cx, line, http| {
-    let word = cx.single(line)?;
-    match word.text.as_str() {
-        "off" => keep_alive(http).enabled = Some(false),
-        _ => keep_alive(http).idle_timeout = cx.duration(word)?,
-    }
-    Some(())
-})),
-option("keepalive_interval", "keepalive_interval <interval>", Time(|http| &mut keep_alive(http).probe_interval)),
-option("keepalive_idle_conns", "keepalive_idle_conns <max_count>", Number("a number of connections", |http| &mut keep_alive(http).max_idle_conns)),
-option("keepalive_idle_conns_per_host", "keepalive_idle_conns_per_host <count>", Number("a number of connections", |http| &mut keep_alive(http).max_idle_conns_per_host)),
-option::<HttpTransport>("versions", "versions <versions...>", With(|cx, line, http| {
-    cx.texts(line)?;
-    http.versions.clear();
-    for word in &line.args {
-        http.versions.push(cx.one_of(word, &["1.1", "2", "h2c", "3"])?);
-    }
-    Some(())
-})).but(Partly("`1.1`, `2` and `h2c`; HTTP/3 to upstreams is refused")),
-option("compression", "compression off", With(|cx, line, http| {
-    let word = cx.single(line)?;
-    if cx.one_of(word, &["off", "on"])? == "off" {
-        http.compression = Some(false);
-    }
-    Some(())
-})),
-option("max_conns_per_host", "max_conns_per_host <count>", Number("a number of connections", |http| &mut http.max_conns_per_host)),
-option("network_proxy", "network_proxy <module>", With(|cx, line, http| { http.network_proxy = Some(cx.network_proxy(line)?); Some(()) })),
-option("forward_proxy_url", "forward_proxy_url <url>", With(|cx, line, http| cx.forward_proxy_url(line, http))),
-option("local_address", "local_address <address>", Text(|http| &mut http.local_address)),
-]);
+pub(super) static HTTP: Options<HttpTransport> = Options::new(
+    "transport http",
+    &[
+        option::<HttpTransport>(
+            "read_buffer",
+            "read_buffer <size>",
+            Size(|http| &mut http.read_buffer_size),
+        )
+        .but(Partly(
+            "4 KiB to 1 MiB of an HTTP/1 response body; the default is 64 KiB",
+        )),
+        option::<HttpTransport>(
+            "write_buffer",
+            "write_buffer <size>",
+            Size(|http| &mut http.write_buffer_size),
+        )
+        .but(NoEffect(
+            "request bodies are forwarded as they arrive, without a write buffer",
+        )),
+        option(
+            "max_response_header",
+            "max_response_header <size>",
+            Size(|http| &mut http.max_response_header_size),
+        ),
+        option(
+            "proxy_protocol",
+            "proxy_protocol v1|v2",
+            Choice(&["v1", "v2"], |http| &mut http.proxy_protocol),
+        ),
+        option(
+            "dial_timeout",
+            "dial_timeout <duration>",
+            Time(|http| &mut http.dial_timeout),
+        ),
+        option(
+            "dial_fallback_delay",
+            "dial_fallback_delay <duration>",
+            Time(|http| &mut http.dial_fallback_delay),
+        ),
+        option(
+            "response_header_timeout",
+            "response_header_timeout <duration>",
+            Time(|http| &mut http.response_header_timeout),
+        ),
+        option(
+            "expect_continue_timeout",
+            "expect_continue_timeout <duration>",
+            Time(|http| &mut http.expect_continue_timeout),
+        ),
+        option(
+            "read_timeout",
+            "read_timeout <duration>",
+            Time(|http| &mut http.read_timeout),
+        ),
+        option(
+            "write_timeout",
+            "write_timeout <duration>",
+            Time(|http| &mut http.write_timeout),
+        ),
+        option(
+            "resolvers",
+            "resolvers <ip...>",
+            With(|cx, line, http| {
+                http.resolver = Some(cx.resolver(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "tls",
+            "tls",
+            With(|cx, line, http| {
+                tls(http);
+                cx.flag(line)
+            }),
+        ),
+        option(
+            "tls_client_auth",
+            "tls_client_auth <automate_name> | <cert_file> <key_file>",
+            With(|cx, line, http| cx.client_certificate(line, tls(http))),
+        ),
+        option(
+            "tls_insecure_skip_verify",
+            "tls_insecure_skip_verify",
+            Flag(|http| &mut tls(http).insecure_skip_verify),
+        ),
+        option(
+            "tls_curves",
+            "tls_curves <curves...>",
+            Texts(|http| &mut tls(http).curves),
+        ),
+        option(
+            "tls_timeout",
+            "tls_timeout <duration>",
+            Time(|http| &mut tls(http).handshake_timeout),
+        ),
+        option::<HttpTransport>(
+            "tls_trust_pool",
+            "tls_trust_pool <module>",
+            With(|cx, line, http| cx.upstream_trust_pool(line, tls(http))),
+        )
+        .holding(Block::Options(&TRUST_POOL)),
+        option(
+            "tls_trusted_ca_certs",
+            "tls_trusted_ca_certs <pem_files...>",
+            With(|cx, line, http| cx.trusted_files(line, tls(http))),
+        ),
+        option(
+            "tls_server_name",
+            "tls_server_name <server_name>",
+            Text(|http| &mut tls(http).server_name),
+        ),
+        option::<HttpTransport>(
+            "tls_renegotiation",
+            "tls_renegotiation <level>",
+            Choice(&["never", "once", "freely"], |http| {
+                &mut tls(http).renegotiation
+            }),
+        )
+        .but(Partly("`never`")),
+        option(
+            "tls_except_ports",
+            "tls_except_ports <ports...>",
+            Texts(|http| &mut tls(http).except_ports),
+        ),
+        option(
+            "keepalive",
+            "keepalive [off|<duration>]",
+            With(|cx, line, http| {
+                let word = cx.single(line)?;
+                match word.text.as_str() {
+                    "off" => keep_alive(http).enabled = Some(false),
+                    _ => keep_alive(http).idle_timeout = cx.duration(word)?,
+                }
+                Some(())
+            }),
+        ),
+        option(
+            "keepalive_interval",
+            "keepalive_interval <interval>",
+            Time(|http| &mut keep_alive(http).probe_interval),
+        ),
+        option(
+            "keepalive_idle_conns",
+            "keepalive_idle_conns <max_count>",
+            Number("a number of connections", |http| {
+                &mut keep_alive(http).max_idle_conns
+            }),
+        ),
+        option(
+            "keepalive_idle_conns_per_host",
+            "keepalive_idle_conns_per_host <count>",
+            Number("a number of connections", |http| {
+                &mut keep_alive(http).max_idle_conns_per_host
+            }),
+        ),
+        option::<HttpTransport>(
+            "versions",
+            "versions <versions...>",
+            With(|cx, line, http| {
+                cx.texts(line)?;
+                http.versions.clear();
+                for word in &line.args {
+                    http.versions
+                        .push(cx.one_of(word, &["1.1", "2", "h2c", "3"])?);
+                }
+                Some(())
+            }),
+        )
+        .but(Partly(
+            "`1.1`, `2` and `h2c`; HTTP/3 to upstreams is refused",
+        )),
+        option(
+            "compression",
+            "compression off",
+            With(|cx, line, http| {
+                let word = cx.single(line)?;
+                if cx.one_of(word, &["off", "on"])? == "off" {
+                    http.compression = Some(false);
+                }
+                Some(())
+            }),
+        ),
+        option(
+            "max_conns_per_host",
+            "max_conns_per_host <count>",
+            Number("a number of connections", |http| {
+                &mut http.max_conns_per_host
+            }),
+        ),
+        option(
+            "network_proxy",
+            "network_proxy <module>",
+            With(|cx, line, http| {
+                http.network_proxy = Some(cx.network_proxy(line)?);
+                Some(())
+            }),
+        ),
+        option(
+            "forward_proxy_url",
+            "forward_proxy_url <url>",
+            With(|cx, line, http| cx.forward_proxy_url(line, http)),
+        ),
+        option(
+            "local_address",
+            "local_address <address>",
+            Text(|http| &mut http.local_address),
+        ),
+    ],
+);
 
 /// TLS to upstreams, which is in use from now on.
 fn tls(http: &mut HttpTransport) -> &mut UpstreamTls {
@@ -153,7 +309,7 @@ impl Lowering<'_> {
             ("none", None) => Some([("from".to_string(), "none".into())].into_iter().collect()),
             ("url", Some(url)) => Some(proxy_url(&url.text)),
             ("none", Some(surplus)) => self.surplus(line, surplus),
-            ("url", None) => self.missing(line, "an address behind `url`"),
+            ("url", None) => self.missing(line, "an address after `url`"),
             _ => self.unknown_module(&line.args[0], "network proxy", &["url", "none"]),
         }
     }

@@ -98,7 +98,7 @@ impl Lowering<'_> {
                 "the upstreams are `https://` and FastCGI has no TLS"
             }
             (Some(Transport::Scgi(_) | Transport::Uwsgi(_)), Scheme::Https | Scheme::H2c) => {
-                "the upstreams are spoken to over HTTP, and the transport is another"
+                "the upstreams use HTTP, and the transport does not"
             }
             _ => return Some(()),
         };
@@ -173,7 +173,7 @@ impl Lowering<'_> {
             "h2c" => (Scheme::H2c, 80),
             "ws" | "wss" => {
                 let help = "write `http://` or `https://`; WebSocket passes through either";
-                return self.bad_upstream(word, "a scheme for browsers".into(), help);
+                return self.bad_upstream(word, "a WebSocket scheme".into(), help);
             }
             _ => {
                 let help = "write `http://`, `https://`, `h2c://` or no scheme";
@@ -182,11 +182,11 @@ impl Lowering<'_> {
         };
         if rest.contains('{') {
             let help = "leave out the scheme; for HTTPS add `transport http { tls }`";
-            return self.bad_upstream(word, "a placeholder behind a scheme".into(), help);
+            return self.bad_upstream(word, "a placeholder after a scheme".into(), help);
         }
         if rest.contains(['/', '?', '#']) {
             let help = "leave out the path; use `rewrite` or `uri` to change the request";
-            return self.bad_upstream(word, "a path behind the address".into(), help);
+            return self.bad_upstream(word, "a path after the address".into(), help);
         }
         let address = match Address::parse(rest) {
             Ok(address) => address,

@@ -10,7 +10,7 @@ use super::*;
 /// Hop-by-hop headers of the upstream's connection are not forwarded with any kind of response, including protocol
 /// upgrades, and neither are headers listed in `Connection`.
 #[test]
-fn fields_of_the_upstreams_connection_stay_there_on_every_kind_of_answer() {
+fn connection_headers_of_upstreams_are_removed_from_every_kind_of_response() {
     const HOPS: &str = "Connection: X-Hop, Upgrade, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
         Proxy-Authenticate: Basic\r\nProxy-Connection: close\r\nAlt-Svc: h3=\":1\"\r\nX-End: 2\r\n";
     for (line, end) in [
@@ -94,7 +94,7 @@ fn as_asked() -> Fake {
 /// Combines each method, with and without a body, with each status in each framing: the client always gets a response
 /// or a close, nothing panics, and the next request is served.
 #[test]
-fn every_combination_of_request_and_answer_is_survived() {
+fn every_combination_of_request_and_response_is_survived() {
     let bodies = [
         "\r\n",
         "Content-Length: 2\r\n\r\nab",
@@ -304,7 +304,7 @@ fn a_dns_server_that_babbles_is_as_good_as_silent() {
         );
         thread::sleep(Duration::from_millis(400));
     }
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     let until = Instant::now() + Duration::from_secs(5);
     while proxy.ask(GET).status() != 200 {
         assert!(Instant::now() < until, "it does not recover");

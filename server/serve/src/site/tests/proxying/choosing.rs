@@ -81,13 +81,13 @@ fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
     let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "max_age": "1h" });
     let proxy = Proxy::with(&[&a, &b], policy(cookie));
     let first = proxy.ask(GET);
-    let told = first.field("set-cookie").unwrap();
+    let cookie = first.field("set-cookie").unwrap();
     assert!(
-        told.starts_with("stick=") && told.ends_with("; Path=/; Max-Age=3600"),
-        "{told}"
+        cookie.starts_with("stick=") && cookie.ends_with("; Path=/; Max-Age=3600"),
+        "{cookie}"
     );
-    assert!(!told.contains("127.0.0.1"), "{told}");
-    let value = told.split(';').next().unwrap();
+    assert!(!cookie.contains("127.0.0.1"), "{cookie}");
+    let value = cookie.split(';').next().unwrap();
     let request = format!("GET / HTTP/1.1\r\nHost: x\r\nCookie: a=b; {value}\r\n\r\n");
     for _ in 0..10 {
         let response = proxy.ask(&request);
@@ -97,7 +97,7 @@ fn a_cookie_leads_back_to_the_same_upstream_without_naming_it() {
 }
 
 #[test]
-fn a_cookie_names_only_the_upstream_that_answered() {
+fn a_cookie_names_only_the_upstream_that_responded() {
     let well = Fake::called("well");
     let cookie = json!({ "policy": "cookie", "name": "stick", "secret": "s", "fallback": { "policy": "first" } });
     let dials = [nobody(), nobody(), well.address.to_string()];
@@ -200,7 +200,7 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
 }
 
 #[test]
-fn checks_follow_redirects_where_they_are_told_to() {
+fn health_checks_follow_redirects_if_configured() {
     let well = Fake::called("well");
     let elsewhere = well.address;
     let moved = Fake::new(move |mut peer| {

@@ -131,7 +131,7 @@ fn silence_of_the_server_leaves_the_upstreams_and_a_name_that_is_gone_does_not()
         thread::sleep(Duration::from_millis(50));
     }
     dns.set(Vec::new());
-    dns.mood(Mood::Answers);
+    dns.mood(Mood::Replies);
     assert!(status_within(&proxy, 503, Duration::from_secs(6)));
 }
 
@@ -159,7 +159,7 @@ fn a_grace_period_keeps_the_servers_of_a_service_that_is_gone() {
 }
 
 #[test]
-fn an_answer_too_long_for_a_datagram_is_fetched_over_tcp() {
+fn a_dns_reply_too_long_for_a_datagram_is_fetched_over_tcp() {
     let a = Fake::called("a");
     let dns = Dns::knowing(vec![("app.test.", LOOPBACK)]);
     dns.mood(Mood::TooLong);

@@ -152,7 +152,7 @@ fn the_body_of_a_refused_request_is_not_the_next_request() {
 
 /// Row 12: a truncated response is never presented as complete.
 #[test]
-fn a_truncated_answer_reaches_the_client_as_truncated() {
+fn a_truncated_response_reaches_the_client_as_truncated() {
     for response in [
         "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nhi",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
@@ -175,7 +175,7 @@ fn a_truncated_answer_reaches_the_client_as_truncated() {
 }
 
 #[test]
-fn answers_without_content_and_of_unknown_length_keep_their_meaning() {
+fn responses_without_content_and_of_unknown_length_keep_their_framing() {
     let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
         2\r\nhi\r\n0\r\nX-Sum: 42\r\n\r\n";
     let fake = Fake::responding(chunked);

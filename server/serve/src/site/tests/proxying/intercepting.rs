@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn some_answers_are_answered_otherwise() {
+fn intercepted_responses_are_replaced() {
     let fake = Fake::new(|mut peer| {
         while let Some(head) = peer.head() {
             peer.send(match head.split(' ').nth(1) {

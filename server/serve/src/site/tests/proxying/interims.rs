@@ -22,7 +22,7 @@ fn hinting(before: &'static str) -> (Fake, std::sync::mpsc::SyncSender<()>) {
 }
 
 #[test]
-fn hints_reach_the_client_before_the_answer() {
+fn early_hints_reach_the_client_before_the_response() {
     let (fake, go) = hinting(HINTS);
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
@@ -41,7 +41,7 @@ fn hints_reach_the_client_before_the_answer() {
 }
 
 #[test]
-fn hints_and_answer_in_one_piece_arrive_in_order() {
+fn early_hints_and_the_response_in_one_read_keep_their_order() {
     let fake = Fake::new(|mut peer| {
         while peer.head().is_some() {
             peer.send(format!("{HINTS}HTTP/1.1 102 Processing\r\n\r\n{HINTS}{HI}"));
@@ -57,7 +57,7 @@ fn hints_and_answer_in_one_piece_arrive_in_order() {
 }
 
 #[test]
-fn old_clients_get_no_interim_answers_and_continue_is_not_passed_on() {
+fn http10_clients_get_no_interim_responses_and_continue_is_not_forwarded() {
     let (fake, go) = hinting(HINTS);
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
@@ -107,7 +107,7 @@ fn hints_come_with_an_expected_continue() {
 /// The upstream sends a long response at once while it still reads the upload; the client reads nothing before it has
 /// sent everything.
 #[test]
-fn an_upload_ends_while_nobody_reads_the_answer() {
+fn an_upload_ends_while_nobody_reads_the_response() {
     const BYTES: usize = 24 * 1024 * 1024;
     for piece in [100, 20_000] {
         let fake = Fake::new(move |mut peer| {

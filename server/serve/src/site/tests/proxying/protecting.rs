@@ -61,7 +61,7 @@ fn others_take_over_from_an_upstream_whose_circuit_is_open() {
     );
 }
 
-/// A server with `in_flight` before the proxy, and an upstream that responds when told to.
+/// A server with `in_flight` before the proxy, and an upstream that responds when the test lets it.
 fn limited(mut settings: Value) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
@@ -272,7 +272,7 @@ fn settings_of_buffers_and_compression_hold_without_any_work() {
     assert!(lines_named(&fake.last(), "Accept-Encoding").is_empty());
 }
 
-/// A proxy with `coalesce` on two workers, and an upstream that responds when told to.
+/// A proxy with `coalesce` on two workers, and an upstream that responds when the test lets it.
 fn coalescing(response: &'static str) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
     let (go, wait) = std::sync::mpsc::channel();
     let wait = Mutex::new(wait);
@@ -350,7 +350,7 @@ fn identical_requests_under_way_ask_once() {
 }
 
 #[test]
-fn requests_and_answers_for_one_client_are_not_shared() {
+fn requests_and_responses_for_one_client_are_not_shared() {
     let setup = coalescing(SHARED);
     for own in [
         "Cookie: a=b\r\n",

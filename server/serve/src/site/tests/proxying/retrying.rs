@@ -103,7 +103,7 @@ fn what_is_named_is_sent_again_and_nothing_else() {
 }
 
 #[test]
-fn conditions_of_requests_leave_answers_alone() {
+fn request_conditions_leave_responses_alone() {
     let (sick, well) = (living(503), living(200));
     let named = json!({ "retry_match": [{ "method": ["GET"] }] });
     let proxy = Proxy::with(&[&sick, &well], settings(named));
@@ -187,7 +187,7 @@ fn a_handshake_that_fails_comes_before_the_request() {
 }
 
 #[test]
-fn with_all_upstreams_down_the_answer_is_quick() {
+fn the_response_is_quick_if_all_upstreams_are_down() {
     let dials: Vec<String> = (0..3).map(|_| nobody()).collect();
     let settings = json!({
         "health_checks": { "passive": { "fail_duration": "1m" } },

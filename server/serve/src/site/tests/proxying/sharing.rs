@@ -169,8 +169,8 @@ fn one_that_is_leaving_gets_only_those_that_know_it() {
     let (leaving, staying) = (Fake::called("leaving"), Fake::called("staying"));
     let cookie = json!({ "selection_policy": { "policy": "cookie", "secret": "s" } });
     let before = shared(1, &[(&leaving, json!({}))], cookie.clone(), json!({}));
-    let told = before.ask(GET).field("Set-Cookie").unwrap();
-    let named = told.split(';').next().unwrap();
+    let set = before.ask(GET).field("Set-Cookie").unwrap();
+    let named = set.split(';').next().unwrap();
     let list = [(&leaving, json!({ "drain": true })), (&staying, json!({}))];
     let proxy = shared(1, &list, cookie, json!({}));
     assert!((0..8).all(|_| proxy.ask(GET).body == b"staying"));

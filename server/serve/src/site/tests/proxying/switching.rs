@@ -110,7 +110,7 @@ fn a_switch_nobody_asked_for_is_refused() {
 }
 
 #[test]
-fn interim_answers_before_an_upgrade_do_not_count_as_one() {
+fn interim_responses_before_an_upgrade_are_not_the_upgrade() {
     let fake = Fake::new(|mut peer| {
         peer.head();
         peer.send("HTTP/1.1 100 Continue\r\n\r\n".repeat(3));

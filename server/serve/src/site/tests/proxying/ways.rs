@@ -139,7 +139,7 @@ fn a_local_address_is_dialled_from() {
 }
 
 #[test]
-fn the_other_version_of_ip_joins_where_the_first_does_not_answer() {
+fn the_other_ip_version_is_tried_if_the_first_is_silent() {
     // `localhost` is 127.0.0.1 and ::1, and only the latter has a listener. The port is outside the ephemeral range:
     // another test could have the same port at 127.0.0.1.
     if TcpListener::bind("[::1]:0").is_err() {

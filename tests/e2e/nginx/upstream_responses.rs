@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::{setup, site, start};
-use crate::client::{Answer, exchange};
+use crate::client::{Response, exchange};
 use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::doubles::fastcgi::{STDERR, read_request, record, said};
 use crate::harness::{Server, eventually};
-use crate::upstream::{Upstream, answer, close};
+use crate::upstream::{Upstream, close, respond};
 use crate::wire::Wire;
 
-fn ask(server: &Server, path: &str, fields: &str) -> Answer {
+fn ask(server: &Server, path: &str, fields: &str) -> Response {
     exchange(
         server.port,
         format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{fields}\r\n"),
@@ -21,9 +21,9 @@ fn ask(server: &Server, path: &str, fields: &str) -> Answer {
 }
 
 #[test]
-fn answers_are_read_no_faster_than_said() {
+fn proxy_limit_rate_limits_how_fast_responses_are_read() {
     let large = "x".repeat(90_000);
-    let origin = Upstream::answering(format!(
+    let origin = Upstream::responding(format!(
         "HTTP/1.1 200 OK\r\nContent-Length: 90000\r\n\r\n{large}"
     ));
     let lines = format!(
@@ -66,9 +66,9 @@ fn parts_are_given_whether_or_not_the_upstream_gives_parts() {
     );
     let server = start(&lines, &[]);
     let seen = |path: &str, fields: &str| {
-        let answer = ask(&server, path, fields);
-        let range = answer.field("Content-Range").unwrap_or("-").to_owned();
-        (answer.status, range, answer.text())
+        let response = ask(&server, path, fields);
+        let range = response.field("Content-Range").unwrap_or("-").to_owned();
+        (response.status, range, response.text())
     };
     let whole = (200, "-".to_owned(), "0123456789".to_owned());
     let part = (206, "bytes 2-4/10".to_owned(), "234".to_owned());
@@ -112,7 +112,7 @@ fn keeping_origin() -> (Upstream, Arc<AtomicUsize>) {
 }
 
 #[test]
-fn answers_are_files_from_then_on() {
+fn proxy_store_saves_responses_as_files() {
     let (origin, count) = keeping_origin();
     let lines = format!(
         "location /kept/ {{ try_files $uri @fetch; }}\n\
@@ -183,7 +183,7 @@ fn answers_are_files_from_then_on() {
 }
 
 #[test]
-fn complaints_of_an_application_make_its_answer_an_invalid_one() {
+fn fastcgi_catch_stderr_makes_the_response_invalid() {
     let complaining = Upstream::start(|mut wire| {
         while read_request(&mut wire).is_some() {
             let mut bytes = record(STDERR, b"PHP Fatal error: no more memory");
@@ -252,7 +252,7 @@ fn applications_are_dialled_from_an_address() {
             "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{ip}",
             ip.len()
         );
-        while answer(&mut wire, bytes.as_bytes()).is_some() {}
+        while respond(&mut wire, bytes.as_bytes()).is_some() {}
     });
     let place = |kind: &str, address: &str| {
         format!(

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::doubles::abilities::skipped;
-use crate::doubles::crowd::{Fate, Holding, count, gather};
+use crate::doubles::client_load::{Fate, Holding, count, gather};
 use crate::nginx::{Running, find_nginx, run};
 use crate::peers::{Site, free_port, sluice};
 
@@ -35,13 +35,13 @@ fn start(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> (Running
 }
 
 /// The number of responses if responses take long, if each needs an upstream, and if they are fast.
-fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
+fn served(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
     let holding = Holding::default();
     let upstream = holding.start();
     let counted = ["/rated", "/held", "/"].map(|target| {
         let (_running, port) = start(site, program, upstream, is_nginx);
-        let crowd = gather(port, 600, target, Some(&holding));
-        count(&crowd, Fate::Answered(200)) + count(&crowd, Fate::Waits)
+        let clients = gather(port, 600, target, Some(&holding));
+        count(&clients, Fate::Responded(200)) + count(&clients, Fate::Waits)
     });
     holding.free();
     counted
@@ -49,7 +49,7 @@ fn answered(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn a_crowd_fares_as_with_nginx() {
+fn connection_slots_behave_as_in_nginx() {
     let Some(nginx) = find_nginx() else {
         skipped("no program `nginx`");
         return;
@@ -57,8 +57,8 @@ fn a_crowd_fares_as_with_nginx() {
     let site = Site::new();
     std::fs::create_dir_all(site.dir().join("www")).expect("it is writable");
     std::fs::write(site.dir().join("www/rated"), "x".repeat(100_000)).expect("it is writable");
-    let theirs = answered(&site, &nginx, true);
-    let ours = answered(&site, &sluice(), false);
+    let theirs = served(&site, &nginx, true);
+    let ours = served(&site, &sluice(), false);
     println!("of 600 clients: nginx {theirs:?}, sluice {ours:?}");
     assert_eq!(theirs, ours);
 }

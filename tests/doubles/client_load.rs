@@ -7,13 +7,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a client waits.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The state of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Its response has begun, with this status.
-    Answered(u16),
+    Responded(u16),
     /// Its request has reached the upstream.
     Waits,
     /// Its connection was closed.
@@ -86,14 +86,14 @@ pub fn gather(
 /// Determines the state of a client that has sent its request; `is_waiting` says whether the upstream has it.
 pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
     stream.set_nonblocking(true).expect("it can be set");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut status = [0; 12];
     loop {
         match stream.peek(&mut status) {
             Ok(count) if count == status.len() => {
                 let _ = stream.read(&mut [0; 4096]);
                 let code = std::str::from_utf8(&status[9..]).ok();
-                return Fate::Answered(code.and_then(|code| code.parse().ok()).unwrap_or(0));
+                return Fate::Responded(code.and_then(|code| code.parse().ok()).unwrap_or(0));
             }
             Ok(0) => return Fate::Gone,
             Ok(_) => {}
@@ -110,6 +110,6 @@ pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
 }
 
 /// How many clients are in this state.
-pub fn count(crowd: &[(TcpStream, Fate)], wanted: Fate) -> usize {
-    crowd.iter().filter(|(_, fate)| *fate == wanted).count()
+pub fn count(clients: &[(TcpStream, Fate)], wanted: Fate) -> usize {
+    clients.iter().filter(|(_, fate)| *fate == wanted).count()
 }

@@ -2,9 +2,13 @@
 //! Caddy's JSON has no words for: how nginx selects a location, the rewrite phase, and internal redirects. The handlers
 //! inside a location are the same as everywhere else.
 
+mod proxy;
+
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+
+pub use proxy::{CookieFlags, KeepFile, LocationChange, NginxProxy, Target};
 
 use super::Route;
 use crate::data_rate::MinDataRate;
@@ -47,7 +51,8 @@ objects! {
         /// How long an idle connection waits for another request; zero closes it at once; 75 seconds when absent.
         pub keepalive_timeout: Option<Duration>,
         /// The timeout in the `Keep-Alive` response header, in seconds; 0 omits the header.
-        pub keepalive_told: u32,
+        #[serde(rename = "keepalive_told")]
+        pub keepalive_announced: u32,
         /// For how long an idle connection is not closed to free a connection slot or because the process shuts down.
         pub keepalive_min: Duration,
         /// Maximum number of requests on one connection; 1000 when absent.
@@ -248,6 +253,9 @@ objects! {
         pub name: String,
     }
 
+    /// Writes lines as in nginx's error log. sluice's own log encoder.
+    pub struct ErrorLogEncoder {}
+
     /// A page that replaces responses with certain statuses (`error_page`).
     pub struct ErrorPage {
         /// The statuses.
@@ -273,7 +281,7 @@ objects! {
     }
 
     /// Responds immediately (`return`).
-    pub struct ReturnAnswer {
+    pub struct ReturnResponse {
         /// The status.
         pub status: u16,
         /// The target of a redirect, or the body of the response, with placeholders; the server's built-in page when
@@ -446,7 +454,7 @@ objects! {
     }
 
     /// The rate at which responses are sent (`limit_rate`).
-    pub struct AnswerRate {
+    pub struct ResponseRate {
         /// Bytes per second in nginx's notation, with placeholders; `0` for no limit.
         pub rate: String,
         /// Bytes that are sent before the limit applies, with placeholders.
@@ -706,7 +714,7 @@ tagged! {
         /// Performs actions if a condition holds (`if`).
         If(IfHolds) = "if",
         /// Responds immediately (`return`).
-        Return(ReturnAnswer) = "return",
+        Return(ReturnResponse) = "return",
         /// Changes the request target.
         Rewrite(RewriteTarget) = "rewrite",
         /// Sets a variable (`set`).
