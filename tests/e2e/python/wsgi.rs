@@ -321,3 +321,22 @@ fn a_factory_makes_the_application() {
     };
     assert_eq!(server.ask("/unread").text(), "did not read");
 }
+
+/// `time.sleep` lets other greenlets run.
+#[test]
+fn under_gevent_each_request_has_a_greenlet() {
+    let Some(server) = start(&format!("{APP}\nruntime gevent")) else {
+        return;
+    };
+    let mut clients: Vec<Client> = (0..50).map(|_| Client::connect(server.port)).collect();
+    for client in &mut clients {
+        client.send("GET /slow?1 HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let first = clients[0].response().text();
+    let process = first.split(' ').next().unwrap_or_default();
+    for client in &mut clients[1..] {
+        assert!(client.response().text().starts_with(process));
+    }
+    let body = pattern(300_000);
+    assert_eq!(post(server.port, "/digest", &body).text(), digest(&body));
+}

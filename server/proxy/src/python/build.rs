@@ -213,6 +213,7 @@ fn event_loop(config: &Config, written: Written) -> Result<EventLoop, Refusal> {
         // The name that old versions of Caddy Snake had for it.
         "uvloop" | "libuv" if known.contains(&"uvloop") => Ok(EventLoop::Uvloop),
         "native" if known.contains(&"native") => Ok(EventLoop::Asyncio),
+        "gevent" if known.contains(&"gevent") => Ok(EventLoop::Gevent),
         runtime if known.contains(&runtime) => Ok(EventLoop::Auto),
         other if known.is_empty() => Err(Refusal::new(format!(
             "`runtime {other}` needs an interface"

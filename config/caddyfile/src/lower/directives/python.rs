@@ -442,13 +442,6 @@ impl Lowering<'_> {
                 self.subject = format!("runtime` of `{}", interface.setting());
                 self.one_of(word, interface.runtimes())?;
             }
-            if interface == Interface::Wsgi && word.text == "gevent" {
-                let title = "`runtime gevent` has no effect for WSGI".to_string();
-                let diagnostic = word.warning("no-effect", title, "requests run in threads");
-                self.report.push(diagnostic.help(
-                    "`threads` sets their number; ESGI applications (`module_esgi`) run under gevent",
-                ));
-            }
             read.python.runtime.clone_from(&word.text);
         }
         let has_lifespan = matches!(interface, Interface::Asgi | Interface::Auto);
