@@ -1,9 +1,11 @@
 //! Applications that placeholders select.
 
+use super::ws_client::handshake;
 use super::{caddyfile, lives};
 use crate::client::{Client, Response};
 use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, eventually};
+use crate::wire::Wire;
 
 /// An application that shows its name and its process.
 fn app(name: &str) -> String {
@@ -89,6 +91,31 @@ fn a_host_cannot_leave_the_folder() {
         );
     }
     assert_eq!(ask(&server, "one.example.org").status, 200);
+}
+
+/// A WebSocket keeps its application in use: it is not the one that makes room.
+#[test]
+fn an_application_with_a_websocket_does_not_make_room() {
+    let Some(python) = Python::find() else { return };
+    let site = format!(
+        "python {{\nmodule_asgi asgi:app\nworking_dir {{folder}}/apps/{{http.request.host.labels.2}}\nvenv {}\n\
+         workers 1\nmax_dynamic_apps 1\n}}",
+        python.folder().display()
+    );
+    let setup = Setup::new(&caddyfile(&site));
+    let app = std::fs::read_to_string(super::apps().join("asgi.py")).expect("it is there");
+    for name in ["one", "two"] {
+        setup.folder().write(&format!("apps/{name}/asgi.py"), &app);
+    }
+    let server = setup.start();
+    let mut wire = Wire::connect(server.port);
+    wire.send(handshake("/ws", "").replace("Host: localhost", "Host: one.example.org"));
+    let head = wire.head().expect("a response");
+    assert!(head[0].starts_with("HTTP/1.1 101 "), "{head:?}");
+    assert_eq!(ask(&server, "two.example.org").status, 503);
+    drop(wire);
+    let status = || ask(&server, "two.example.org").status;
+    eventually("there is room", || status() == 200, || status().to_string());
 }
 
 #[test]

@@ -89,13 +89,23 @@ fn metric(server: &Server, name: &str) -> u64 {
 
 #[test]
 fn killed_processes_fail_no_idempotent_request() {
+    kill_under_load(10);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask soak"]
+fn fifty_killed_processes_fail_no_idempotent_request() {
+    kill_under_load(50);
+}
+
+fn kill_under_load(rounds: u64) {
     for options in [
         "module_wsgi wsgi:app\nworkers 2",
         "module_asgi asgi:app\nworkers 2",
     ] {
         let Some(server) = start(options) else { return };
         let load = Load::start(server.port, "/pid", 8);
-        for round in 0..10 {
+        for round in 0..rounds {
             load.wait_for(50);
             kill(pid(&server));
             let restarts = || metric(&server, "sluice_python_restarts_total");
@@ -182,6 +192,16 @@ fn a_broken_configuration_keeps_the_application_and_shows_why() {
 
 #[test]
 fn autoreload_replaces_the_application_under_load() {
+    reload_under_load(5);
+}
+
+#[test]
+#[ignore = "minutes: cargo xtask soak"]
+fn a_hundred_autoreloads_fail_no_request() {
+    reload_under_load(100);
+}
+
+fn reload_under_load(versions: u32) {
     let Some(python) = Python::find() else { return };
     let site = format!(
         "python {{\nmodule_wsgi changing:app\nworking_dir {{folder}}/app\nvenv {}\nworkers 1\nautoreload\n}}",
@@ -196,7 +216,7 @@ fn autoreload_replaces_the_application_under_load() {
     setup.folder().write("app/changing.py", app(0));
     let server = setup.start();
     let load = Load::start(server.port, "/", 4);
-    for version in 1..=5 {
+    for version in 1..=versions {
         load.wait_for(20);
         server.folder.write("app/changing.py", app(version));
         let now = || server.ask("/").text();
@@ -207,10 +227,11 @@ fn autoreload_replaces_the_application_under_load() {
     server.folder.write("app/changing.py", "def app(:\n");
     server.wait_for_words("SyntaxError");
     load.wait_for(20);
-    assert_eq!(server.ask("/").text(), "version 5");
-    server.folder.write("app/changing.py", app(6));
+    assert_eq!(server.ask("/").text(), format!("version {versions}"));
+    server.folder.write("app/changing.py", app(versions + 1));
     let now = || server.ask("/").text();
-    eventually("the mended version serves", || now() == "version 6", now);
+    let expected = format!("version {}", versions + 1);
+    eventually("the mended version serves", || now() == expected, now);
     load.end();
 }
 

@@ -17,7 +17,7 @@ mod websocket;
 use std::sync::Arc;
 
 use sluice_message::Version;
-use sluice_net::{RequestBody, clock};
+use sluice_net::{Body, RequestBody, clock};
 use sluice_python::{Application, Interface};
 use sluice_wire::websocket as codec;
 
@@ -27,7 +27,7 @@ pub use host::{shut_down, wait_until_ready};
 use crate::limits::REPLAY_BYTES_MAX;
 use crate::reverse_proxy::buffering::Buffering;
 use crate::reverse_proxy::replay::Replay;
-use dynamic::Dynamic;
+use dynamic::{Dynamic, Used};
 use host::Durations;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault;
@@ -106,10 +106,7 @@ impl Python {
             Source::Dynamic(dynamic) => {
                 let used = dynamic.obtain(exchange).await?;
                 let step = self.respond_with(exchange, used.chosen()).await?;
-                // The application is in use until the response has ended.
-                let aside = exchange.context.aside.get_or_insert_default();
-                aside.guards.push(Box::new(used));
-                Ok(step)
+                Ok(hold(exchange, step, used))
             }
             Source::Unstarted(..) => Err(failure::not_started()),
         }
@@ -162,6 +159,17 @@ impl Python {
             fields.push((names::WORKER.clone(), process.to_string()));
         }
     }
+}
+
+/// Keeps an application in use until the response, or the tunnel that it opens, has ended.
+fn hold(exchange: &mut Exchange, step: Step, used: Used) -> Step {
+    if let Step::Done(Body::Tunnel(mut tunnel)) = step {
+        tunnel.peer = Box::new(websocket::Holding::new(tunnel.peer, used));
+        return Step::Done(Body::Tunnel(tunnel));
+    }
+    let aside = exchange.context.aside.get_or_insert_default();
+    aside.guards.push(Box::new(used));
+    step
 }
 
 /// `wsgi`, `asgi`, `esgi`, `rsgi`, or `auto` while no process has imported the application.
