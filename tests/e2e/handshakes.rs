@@ -456,6 +456,7 @@ fn a_flood_of_whole_handshakes_leaves_others_served() {
             let head = served.head().expect("an answer");
             served.body(&head).expect("a body");
             slowest = slowest.max(begun.elapsed());
+            // Spread over the flood.
             thread::sleep(Duration::from_millis(20));
         }
         let begun = Instant::now();

@@ -19,7 +19,7 @@ pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
 #[cfg(test)]
-#[path = "../../../tests/doubles/ports.rs"]
+#[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod probes;
 pub mod service;

@@ -114,8 +114,8 @@ impl Call {
     /// See [`Why`]. The request is cancelled when the call is dropped.
     pub fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, CallFailure>> {
         match self.poll_head(cx) {
-            Poll::Ready(Ok(Answer::Response(response))) => Poll::Ready(Ok(response)),
-            Poll::Ready(Ok(Answer::Accepted(_) | Answer::Refused)) => {
+            Poll::Ready(Ok(Decision::Response(response))) => Poll::Ready(Ok(response)),
+            Poll::Ready(Ok(Decision::Accepted(_) | Decision::Refused)) => {
                 // The codec accepts these frames for WebSockets only.
                 Poll::Ready(Err(
                     self.fail(Why::Response("not an HTTP response".to_owned()))
@@ -127,7 +127,7 @@ impl Call {
     }
 
     /// Ready with the application's decision.
-    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, Why>> {
+    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Decision, Why>> {
         loop {
             if let Poll::Ready(Err(failure)) = self.poll_upload(cx) {
                 return Poll::Ready(Err(Why::Body(failure)));
@@ -141,14 +141,14 @@ impl Call {
                 Found::Hints(block) => self.note_hints(&block),
                 Found::Head(status, length) => {
                     head.status = status;
-                    return Poll::Ready(self.response(head, length).map(Answer::Response));
+                    return Poll::Ready(self.response(head, length).map(Decision::Response));
                 }
                 Found::Accepted(decoded) => {
                     head.status = Status::SWITCHING_PROTOCOLS;
-                    let accepted = self.checked(decoded).map(|_| Answer::Accepted(head));
+                    let accepted = self.checked(decoded).map(|_| Decision::Accepted(head));
                     return Poll::Ready(accepted);
                 }
-                Found::Refused => return Poll::Ready(Ok(Answer::Refused)),
+                Found::Refused => return Poll::Ready(Ok(Decision::Refused)),
                 Found::Gone(gone) => return Poll::Ready(Err(self.why(gone))),
                 Found::Nothing => return Poll::Pending,
             }
@@ -328,7 +328,7 @@ impl Call {
 }
 
 /// The application's decision about a request.
-pub(crate) enum Answer {
+pub(crate) enum Decision {
     /// A response.
     Response(Response),
     /// It accepts a WebSocket.

@@ -186,6 +186,8 @@ impl Process {
             return None;
         }
         let seat = match self.has_threads() {
+            // An event loop that has not confirmed the end of a request that took too long may be blocked.
+            false if self.overdue() > 0 => None,
             false => self.seats[0].reserve(self.concurrency, now).then_some(0),
             true => {
                 let average = self.average.load(Ordering::Relaxed);
@@ -215,8 +217,9 @@ impl Process {
         let mut freed = Freed::Room;
         if counted == Counted::Yes {
             self.note_time(took / count.max(1) as u64, count);
-            let total = self.requests.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
-            if total >= self.quota {
+            let before = self.requests.fetch_add(count as u64, Ordering::Relaxed);
+            // Once: while the replacement starts, this one goes on.
+            if before < self.quota && before + count as u64 >= self.quota {
                 freed = Freed::Attention;
             }
         }
@@ -358,6 +361,15 @@ mod tests {
         assert_eq!(process.in_flight(), 5);
         assert_eq!(process.next_seat(), None);
         process.release(0, 1, 0, Counted::Yes);
+        assert_eq!(process.reserve(0), Some(0));
+    }
+
+    #[test]
+    fn an_event_loop_that_may_be_blocked_takes_nothing() {
+        let process = process(Interface::Asgi, |_| {});
+        process.note_overdue();
+        assert_eq!(process.reserve(0), None);
+        process.note_late_end();
         assert_eq!(process.reserve(0), Some(0));
     }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use sluice_message::ResponseHead;
 use sluice_wire::python::MessageKind;
 
-use crate::call::{Answer, Call, Response};
+use crate::call::{Call, Decision, Response};
 use crate::failure::CallFailure;
 use crate::lane::Message;
 
@@ -62,10 +62,10 @@ impl WebSocket {
     /// As [`Call::poll_response`].
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<Handshake, CallFailure>> {
         match self.call.poll_head(cx) {
-            Poll::Ready(Ok(answer)) => Poll::Ready(Ok(match answer {
-                Answer::Accepted(head) => Handshake::Accepted(head),
-                Answer::Response(response) => Handshake::Responded(response),
-                Answer::Refused => Handshake::Refused,
+            Poll::Ready(Ok(decision)) => Poll::Ready(Ok(match decision {
+                Decision::Accepted(head) => Handshake::Accepted(head),
+                Decision::Response(response) => Handshake::Responded(response),
+                Decision::Refused => Handshake::Refused,
             })),
             Poll::Ready(Err(why)) => Poll::Ready(Err(self.call.fail(why))),
             Poll::Pending => Poll::Pending,

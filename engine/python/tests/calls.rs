@@ -1,13 +1,12 @@
 //! Calls to applications in real processes: requests, bodies, files, trailers, WebSockets, failures of applications.
 
-mod support;
-
 use std::future::poll_fn;
 use std::task::Poll;
 
 use sluice_net::body::{Body, RequestBody};
 use sluice_python::{Handshake, Interface, Kind, Received, Request, Settings, Stage, Why};
-use support::*;
+
+use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
     let mut settings = folder.app(Interface::Wsgi, WSGI);
@@ -104,7 +103,9 @@ fn responses_of_any_size_arrive_whole() {
     let wsgi = host.start(wsgi(&first, |_| {}));
     let asgi = host.start(asgi(&second));
     on_worker(0, 1, async |worker| {
-        for size in [0, 1, 8192, 8193, 65_536, 300_000, 5_000_000] {
+        for size in [
+            0, 1, 8192, 8193, 16_384, 16_385, 65_536, 81_920, 81_921, 300_000, 5_000_000,
+        ] {
             let target = format!("/big?bytes={size}");
             assert_eq!(get(&wsgi, &worker, &target).await.len(), size);
             let target = format!("/stream?bytes={size}");

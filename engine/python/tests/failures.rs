@@ -1,12 +1,11 @@
 //! Processes that crash, hang, misbehave or are killed: what their calls see, what is logged, and that others go on.
 
-mod support;
-
 use std::time::Duration;
 
 use sluice_net::body::RequestBody;
 use sluice_python::{GroupState, Interface, Level, ProcessState, Resource, Settings, Why};
-use support::*;
+
+use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
     let mut settings = folder.app(Interface::Wsgi, WSGI);
@@ -218,7 +217,8 @@ fn an_event_loop_that_hangs_is_replaced_and_one_that_cancels_is_not() {
     let gate = path_of(&folder.0, "never");
     on_worker(0, 1, async |worker| {
         let first = pid(&app, &worker).await;
-        let target = format!("/wait?file={gate}");
+        // It ends when the client is gone.
+        let target = format!("/disconnect?begun={gate}-begun&file={gate}");
         match fetch(&app, &worker, "GET", &target, RequestBody::None).await {
             Err(Why::TimedOut) => {}
             other => panic!("{other:?}"),
@@ -228,8 +228,9 @@ fn an_event_loop_that_hangs_is_replaced_and_one_that_cancels_is_not() {
             Err(Why::TimedOut) => {}
             other => panic!("{other:?}"),
         }
-        host.log.seen("the worker hangs and is replaced").await;
+        // The next request waits for the replacement rather than behind the one that hangs.
         assert_ne!(pid(&app, &worker).await, first);
+        host.log.seen("the worker hangs and is replaced").await;
         eventually("end of the process", || (!is_alive(first)).then_some(())).await;
     });
 }
@@ -308,14 +309,6 @@ fn a_process_runs_as_the_configured_user() {
     });
 }
 
-fn is_root() -> bool {
-    let is_root = sluice_net::sys::identity::is_root();
-    if !is_root {
-        eprintln!("skipped: only root may start processes as another user");
-    }
-    is_root
-}
-
 fn user() -> sluice_net::sys::identity::Identity {
     sluice_net::sys::identity::Identity::of("nobody", "nogroup").expect("Debian has both")
 }
@@ -339,7 +332,7 @@ fn processes_that_are_killed_under_load_lose_no_repeatable_request() {
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(wsgi(&folder, |settings| {
         settings.workers = 2;
-        settings.queue_timeout = PATIENCE;
+        settings.queue_timeout = WAIT_TIMEOUT;
     }));
     on_worker(0, 1, async |worker| {
         let is_over = std::rc::Rc::new(std::cell::Cell::new(false));

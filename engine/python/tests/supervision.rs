@@ -1,14 +1,13 @@
 //! Groups over time: reloads, recycling, autoreload, the queue, further threads, and ends of all kinds.
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use sluice_net::body::RequestBody;
 use sluice_python::{GroupState, Interface, ProcessState, Refusal, Settings, Why};
-use support::*;
+
+use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
     let mut settings = folder.app(Interface::Wsgi, WSGI);
@@ -287,7 +286,7 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
     let app = host.start(wsgi(&folder, |settings| {
         settings.threads = 1;
         settings.queue_size = 1;
-        settings.queue_timeout = PATIENCE;
+        settings.queue_timeout = WAIT_TIMEOUT;
     }));
     let (gate, mark) = (path_of(&folder.0, "gate"), path_of(&folder.0, "mark"));
     on_worker(0, 1, async |worker| {
@@ -324,7 +323,7 @@ fn waiting_requests_of_other_threads_get_their_turn() {
     let (host, folder) = (Host::new(2), Folder::new());
     let app = host.start(wsgi(&folder, |settings| {
         settings.threads = 1;
-        settings.queue_timeout = PATIENCE;
+        settings.queue_timeout = WAIT_TIMEOUT;
     }));
     let threads: Vec<_> = (0..2)
         .map(|index| {
@@ -367,7 +366,7 @@ fn a_drained_application_is_shut_down_properly() {
     on_worker(0, 1, async |worker| {
         assert_eq!(get(&app, &worker, "/").await, "hello")
     });
-    host.groups.shutdown(PATIENCE);
+    host.groups.shutdown(WAIT_TIMEOUT);
     assert!(std::fs::exists(&mark).unwrap());
     assert!(host.groups.snapshot().is_empty());
     on_worker(0, 1, async |worker| {
@@ -487,7 +486,11 @@ fn no_process_outlives_a_server_that_is_killed() {
     let folder = Folder::new();
     folder.write("app.py", WSGI);
     let mut helper = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "helper_that_is_killed", "--nocapture"])
+        .args([
+            "--exact",
+            "supervision::helper_that_is_killed",
+            "--nocapture",
+        ])
         .env("SLUICE_TEST_HELPER", &folder.0)
         .stdout(Stdio::piped())
         .spawn()

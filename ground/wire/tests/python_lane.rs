@@ -1,8 +1,5 @@
 //! Lanes of Python workers: both ends on a simulated link, in pieces of any size, and workers that break the rules.
 
-mod feed_python;
-mod support;
-
 use std::collections::VecDeque;
 
 use sluice_message::Status;
@@ -10,7 +7,9 @@ use sluice_wire::limits::PYTHON_PAYLOAD_BYTES_MAX;
 use sluice_wire::python::{
     End, ErrorStage, Event, Fault, Form, Header, Kind, Lane, MessageKind, StreamId,
 };
-use support::Random;
+
+use crate::feed_python;
+use crate::support::Random;
 
 const WINDOW: u32 = 1000;
 
@@ -38,7 +37,7 @@ fn body(id: StreamId, flags: u8, data: &[u8]) -> Vec<u8> {
 }
 
 /// An event as text, with the bytes of a body in one place however they arrived.
-fn told(event: &Event<'_>) -> String {
+fn shown(event: &Event<'_>) -> String {
     match event {
         Event::Data { id, data, end } => {
             format!("data {} {} {end:?}", id.number(), data.escape_ascii())
@@ -72,7 +71,7 @@ fn heard(lane: &mut Lane, bytes: &[u8], mut size: impl FnMut() -> usize) -> Resu
                 },
                 Some(event) => {
                     flush(&mut joined, &mut all);
-                    all.push_str(&told(&event));
+                    all.push_str(&shown(&event));
                     all.push('\n');
                 }
             }
@@ -85,7 +84,7 @@ fn heard(lane: &mut Lane, bytes: &[u8], mut size: impl FnMut() -> usize) -> Resu
 fn flush(joined: &mut Option<(StreamId, Vec<u8>, End)>, all: &mut String) {
     if let Some((id, data, end)) = joined.take() {
         let data = &data[..];
-        all.push_str(&told(&Event::Data { id, data, end }));
+        all.push_str(&shown(&Event::Data { id, data, end }));
         all.push('\n');
     }
 }
@@ -309,6 +308,28 @@ fn a_stream_that_was_given_up_is_free_when_the_worker_says_so() {
     assert_ne!(next, id);
     assert!(lane.release(id), "the old one is none any more");
     assert_eq!(lane.open_streams(), 1);
+}
+
+#[test]
+fn a_stream_that_takes_too_long_is_stopped_even_after_it_was_given_up() {
+    let mut lane = Lane::new(WINDOW);
+    for is_released_before in [false, true] {
+        let id = opened(&mut lane, Form::Http);
+        if is_released_before {
+            lane.release(id);
+            sent(&mut lane);
+        }
+        lane.stop(id);
+        let header = sent(&mut lane)[0].0;
+        assert_eq!((header.kind, header.small), (Kind::Cancel, 1));
+        assert!(!lane.release(id));
+        assert!(sent(&mut lane).is_empty());
+        let end = body(id, 1, b"");
+        let event = lane.receive(&end).unwrap().event;
+        assert_eq!(event, Some(Event::Freed { id }));
+        lane.stop(id);
+        assert!(sent(&mut lane).is_empty());
+    }
 }
 
 #[test]

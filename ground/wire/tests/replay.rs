@@ -1,15 +1,15 @@
 //! Replays the inputs under `fuzz/seeds`, among them everything the fuzzer found, against the assertions of its
 //! targets.
 
-mod feed;
-mod feed_fastcgi;
-mod feed_h2;
-mod feed_proxy;
-mod feed_python;
-mod feed_websocket;
-
 use std::fs;
 use std::path::Path;
+
+use crate::feed;
+use crate::feed_fastcgi;
+use crate::feed_h2;
+use crate::feed_proxy;
+use crate::feed_python;
+use crate::feed_websocket;
 
 /// Runs `check` on every file of one target.
 fn replay(target: &str, check: impl Fn(&[u8])) {

@@ -1,11 +1,8 @@
 //! WebSockets as peers may use them, however their bytes are split, and two ends on one link.
 
-mod feed_websocket;
-mod support;
-
-use feed_websocket::{LIMITS, line, receive};
+use crate::feed_websocket::{LIMITS, line, receive};
+use crate::support::Random;
 use sluice_wire::websocket::{Event, Fault, Kind, Limits, WebSocket};
-use support::Random;
 
 /// A frame of a client: the first byte, and the payload, masked.
 fn frame(first: u8, payload: &[u8]) -> Vec<u8> {

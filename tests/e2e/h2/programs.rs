@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use super::serving::plain;
-use crate::doubles::abilities::{can_run, skipped, tried};
-use crate::doubles::python::Python;
 use crate::harness::{Folder, Server, Setup, finish, text};
+use crate::support::abilities::{can_run, skipped, tried};
+use crate::support::python::Python;
 
 fn is_installed(program: &str) -> bool {
     can_run(program, &["--version"])
@@ -246,7 +246,10 @@ Promise.all([...Array(40).keys()].map(i => fetch("/file-" + i).then(res => res.t
 #[test]
 fn chromium_loads_a_page_and_what_belongs_to_it() {
     let known = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = known.into_iter().find(|name| is_installed(name)) else {
+    let runs =
+        |name: &&str| tried(name, &["--version"]).is_some_and(|output| output.status.success());
+    let Some(browser) = known.into_iter().find(runs) else {
+        skipped("no chromium is installed");
         return;
     };
     let setup = Setup::new(

@@ -2,9 +2,9 @@
 
 use super::{caddyfile, digest, directive, pattern, post, start};
 use crate::client::{Client, exchange};
-use crate::doubles::python::Python;
 use crate::h2::peer::{DATA, END_STREAM, Peer};
 use crate::harness::{Server, Setup, eventually};
+use crate::support::python::Python;
 use crate::wire::Wire;
 
 const APP: &str = "module_asgi asgi:app";

@@ -2,8 +2,8 @@
 
 use super::apps;
 use crate::client::Client;
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, run_to_end, text};
+use crate::support::python::Python;
 
 /// Starts a command in a folder with copies of these applications and a `.venv`.
 fn start(python: &Python, names: &[&str], args: &[&str]) -> Server {

@@ -3,8 +3,8 @@
 use super::ws_client::handshake;
 use super::{caddyfile, lives};
 use crate::client::{Client, Response};
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, eventually};
+use crate::support::python::Python;
 use crate::wire::Wire;
 
 /// An application that shows its name and its process.

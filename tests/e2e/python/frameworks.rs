@@ -6,8 +6,8 @@ use std::process::Command;
 use super::ws_client::{TEXT, WebSocket};
 use super::{apps, caddyfile, digest, directive, pattern, post, start};
 use crate::client::{Client, Response};
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup};
+use crate::support::python::Python;
 use crate::wire::Wire;
 
 /// Sends a request with a body of this type on an open connection.

@@ -15,8 +15,8 @@ mod wsgi;
 use std::path::{Path, PathBuf};
 
 use crate::client::{Client, Response, exchange};
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup};
+use crate::support::python::Python;
 
 /// The folder of the test applications.
 fn apps() -> PathBuf {

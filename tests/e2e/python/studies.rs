@@ -4,8 +4,8 @@ use std::process::{Child, Command, Stdio};
 
 use super::apps;
 use crate::client::Client;
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, free_port};
+use crate::support::python::Python;
 
 const HELLO: &str = r#"{"message":"Hello, World!"}"#;
 

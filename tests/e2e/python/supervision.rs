@@ -9,8 +9,8 @@ use sluice_net::sys::process::Signal;
 use super::ws_client::WebSocket;
 use super::{caddyfile, directive, lives, pid, setup_with_copies, start};
 use crate::client::Client;
-use crate::doubles::python::Python;
 use crate::harness::{Server, Setup, eventually, run_to_end, text};
+use crate::support::python::Python;
 
 /// Clients that ask for a path until they are stopped; each response has to be 200.
 struct Load {

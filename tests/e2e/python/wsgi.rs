@@ -4,8 +4,8 @@ use std::io::Read;
 
 use super::{caddyfile, digest, directive, get, lines_with, pattern, post, start};
 use crate::client::{Client, exchange};
-use crate::doubles::python::Python;
 use crate::harness::{Server, eventually};
+use crate::support::python::Python;
 use crate::wire::Wire;
 
 const APP: &str = "module_wsgi wsgi:app";

@@ -174,9 +174,9 @@ pub fn spawn(
         .collect::<io::Result<_>>()
         .map_err(not_forked)?;
     let (report, writer) = io::pipe().map_err(not_forked)?;
-    let tell = duplicate(writer.as_raw_fd(), beyond).map_err(not_forked)?;
+    let reporter = duplicate(writer.as_raw_fd(), beyond).map_err(not_forked)?;
     drop(writer);
-    let child = Child::new(program, &moved, tell.as_raw_fd());
+    let child = Child::new(program, &moved, reporter.as_raw_fd());
     // SAFETY: the child calls only async-signal-safe functions and system calls, on memory prepared above, and ends in
     // exec or _exit.
     let pid = match unsafe { libc::fork() } {
@@ -184,7 +184,7 @@ pub fn spawn(
         pid if pid > 0 => pid,
         _ => return Err(not_forked(io::Error::last_os_error())),
     };
-    drop((tell, moved));
+    drop((reporter, moved));
     let pidfd = pidfd_open(pid);
     let failure = read_report(report);
     match (failure, pidfd) {
@@ -208,20 +208,20 @@ struct Child<'a> {
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
     moved: Vec<RawFd>,
-    tell: RawFd,
+    reporter: RawFd,
     parent: libc::pid_t,
     /// The highest descriptor that is open.
     highest: RawFd,
 }
 
 impl<'a> Child<'a> {
-    fn new(program: &'a Program, moved: &[OwnedFd], tell: RawFd) -> Child<'a> {
+    fn new(program: &'a Program, moved: &[OwnedFd], reporter: RawFd) -> Child<'a> {
         Child {
             program,
             arguments: pointers(&program.arguments),
             environment: pointers(&program.environment),
             moved: moved.iter().map(AsRawFd::as_raw_fd).collect(),
-            tell,
+            reporter,
             // SAFETY: getpid has no arguments and cannot fail.
             parent: unsafe { libc::getpid() },
             highest: highest_descriptor(),
@@ -236,7 +236,7 @@ impl<'a> Child<'a> {
         message[1..].copy_from_slice(&code.to_le_bytes());
         // SAFETY: the pointer and length describe `message`; _exit does not return. Both are async-signal-safe.
         unsafe {
-            libc::write(self.tell, message.as_ptr().cast(), message.len());
+            libc::write(self.reporter, message.as_ptr().cast(), message.len());
             libc::_exit(127)
         }
     }

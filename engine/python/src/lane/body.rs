@@ -60,8 +60,7 @@ impl ResponseBody {
 
     /// Takes what has arrived. Ready when there is something, or the body has ended.
     fn poll_take(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.buf.clear();
-        self.used = 0;
+        self.give_back();
         loop {
             if let Source::File(part) = &mut self.source {
                 let part = part.clone();

@@ -36,7 +36,7 @@ impl Mux {
                 slot.block.extend_from_slice(block);
             }),
             Event::Data { id, data, end } => self.fill(id, end, |slot| {
-                slot.push_bytes(data, || self.worker.buffers.small());
+                slot.push_bytes(data, &self.worker.buffers);
             }),
             Event::File {
                 id,

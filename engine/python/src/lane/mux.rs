@@ -238,15 +238,15 @@ impl Mux {
     /// The body, if it has arrived completely and has no trailers.
     pub fn whole(&self, id: StreamId) -> Option<Whole> {
         let found = self.with(id, |slot| {
-            if slot.response != Received::Whole || slot.trailers.is_some() {
-                return None;
+            if let Some(count) = slot.whole_bytes() {
+                return Some(Whole::Bytes(count));
             }
+            let is_plain = slot.response == Received::Whole && slot.trailers.is_none();
             match (slot.inbound.len(), slot.rest.front()) {
-                (count, None) => Some(Whole::Bytes(count)),
-                (0, Some(Part::File(file))) if slot.rest.len() == 1 => {
+                (0, Some(Part::File(file))) if is_plain && slot.rest.len() == 1 => {
                     Some(Whole::File(file.clone()))
                 }
-                (_, Some(_)) => None,
+                (_, _) => None,
             }
         });
         found.flatten()
@@ -254,7 +254,14 @@ impl Mux {
 
     /// Copies the bytes counted by [`Mux::whole`] to `out`.
     pub fn copy_whole(&self, id: StreamId, out: &mut Vec<u8>) {
-        self.with(id, |slot| out.extend_from_slice(&slot.inbound));
+        self.with(id, |slot| {
+            out.extend_from_slice(&slot.inbound);
+            for part in &slot.rest {
+                if let Part::Bytes(bytes) = part {
+                    out.extend_from_slice(bytes);
+                }
+            }
+        });
     }
 
     /// The reader has consumed `count` bytes: gives credit to the worker.
@@ -402,6 +409,7 @@ impl Mux {
             });
             self.process.note_overdue();
             self.group.bell.notify_one();
+            self.lane.borrow_mut().stop(id);
             if let Some(waker) = waker.flatten() {
                 waker.wake();
             }

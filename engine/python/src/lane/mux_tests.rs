@@ -107,7 +107,7 @@ impl Rig {
 }
 
 #[test]
-fn only_the_first_unanswered_request_of_a_thread_can_have_begun() {
+fn only_the_first_unfinished_request_of_a_thread_can_have_begun() {
     with_lane(Interface::Wsgi, async |mut rig| {
         let ids: Vec<StreamId> = (0..4).map(|_| rig.open()).collect();
         rig.read_requests(4).await;

@@ -6,6 +6,8 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use sluice_message::{Fields, Status};
+use sluice_net::buffers::Buffers;
+use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_wire::python::{BlockFault, HopByHop, MessageKind, StreamId, decode_block};
 
 use crate::failure::Stage;
@@ -30,7 +32,7 @@ pub(super) struct Slot {
     pub block: Vec<u8>,
     /// Received bytes of the body.
     pub inbound: Vec<u8>,
-    /// What follows `inbound`, once a part of it is a file.
+    /// What follows `inbound`, which has the size of a pooled buffer.
     pub rest: VecDeque<Part>,
     /// The block of the trailers.
     pub trailers: Option<Vec<u8>>,
@@ -116,23 +118,45 @@ pub(crate) enum Found {
 }
 
 impl Slot {
-    /// Adds bytes of the body; `spare` provides memory.
-    pub fn push_bytes(&mut self, data: &[u8], spare: impl FnOnce() -> Vec<u8>) {
-        if data.is_empty() {
-            return;
-        }
-        let bytes = match self.rest.back_mut() {
-            Some(Part::Bytes(bytes)) => bytes,
-            Some(Part::File(_)) => {
-                self.rest.push_back(Part::Bytes(data.to_vec()));
-                return;
+    /// Adds bytes of the body, in pieces of the size of pooled buffers: nothing grows by being copied.
+    pub fn push_bytes(&mut self, mut data: &[u8], buffers: &Buffers) {
+        while !data.is_empty() {
+            let bytes = match self.rest.back_mut() {
+                Some(Part::Bytes(bytes)) => bytes,
+                Some(Part::File(_)) => {
+                    self.rest.push_back(Part::Bytes(buffers.large()));
+                    continue;
+                }
+                None => &mut self.inbound,
+            };
+            if bytes.capacity() == 0 {
+                *bytes = match data.len() {
+                    ..=READ_BUFFER_BYTES => buffers.small(),
+                    _ => buffers.large(),
+                };
             }
-            None => &mut self.inbound,
-        };
-        if bytes.capacity() == 0 {
-            *bytes = spare();
+            let count = data.len().min(bytes.capacity() - bytes.len());
+            bytes.extend_from_slice(&data[..count]);
+            data = &data[count..];
+            if !data.is_empty() {
+                self.rest.push_back(Part::Bytes(buffers.large()));
+            }
         }
-        bytes.extend_from_slice(data);
+    }
+
+    /// The length of a body that has arrived completely and has neither files nor trailers.
+    pub fn whole_bytes(&self) -> Option<usize> {
+        if self.response != Received::Whole || self.trailers.is_some() {
+            return None;
+        }
+        let mut count = self.inbound.len();
+        for part in &self.rest {
+            match part {
+                Part::Bytes(bytes) => count += bytes.len(),
+                Part::File(_) => return None,
+            }
+        }
+        Some(count)
     }
 
     /// Whether the worker is busy with it.

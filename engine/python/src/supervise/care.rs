@@ -187,11 +187,11 @@ fn hanging(child: &mut Child, now: Moment) -> Hanging {
     };
     let has_threads = process.greeting().is_some_and(Greeting::has_threads);
     // The event loop may still cancel the request; a thread cannot be stopped.
-    let patience = match has_threads {
+    let limit = match has_threads {
         true => limits::DUMP_TIMEOUT,
         false => limits::CANCEL_TIMEOUT,
     };
-    match (child.is_serving(), now.since(since) >= patience) {
+    match (child.is_serving(), now.since(since) >= limit) {
         (_, false) => Hanging::Watch,
         (true, true) => Hanging::Replace,
         (false, true) if process.in_flight() <= overdue => Hanging::Kill,

@@ -210,7 +210,8 @@ impl Child {
 
     /// Whether it has to be looked at soon.
     pub fn needs_care(&self) -> bool {
-        self.overdue_since.is_some() || self.lost_since.is_some()
+        let is_used_up = self.is_serving() && self.process.is_used_up();
+        is_used_up || self.overdue_since.is_some() || self.lost_since.is_some()
     }
 
     /// Why it could not start.

@@ -115,10 +115,10 @@ impl Parent {
             self.started().await?;
         }
         drop(descriptors);
-        let (tell, told) = oneshot::channel();
-        self.ordered.borrow_mut().push_back(tell);
+        let (reply, replied) = oneshot::channel();
+        self.ordered.borrow_mut().push_back(reply);
         let gone = || StartFailure::at("preload", "the preloading parent process ended".to_owned());
-        let pid = told.await.unwrap_or_else(|_| Err(gone()))?;
+        let pid = replied.await.unwrap_or_else(|_| Err(gone()))?;
         Ok(Launched {
             spawned: Spawned::adopt(pid).map_err(failed)?,
             control,
@@ -180,9 +180,9 @@ impl Parent {
                     }) => Err(StartFailure::at("preload", error)),
                     Err(error) => Err(StartFailure::at("preload", error.to_string())),
                 };
-                if let Some(tell) = self.ordered.borrow_mut().pop_front() {
+                if let Some(reply) = self.ordered.borrow_mut().pop_front() {
                     // Nobody waits for it any more: the process is not adopted, and ends with its control channel.
-                    let _ = tell.send(outcome);
+                    let _ = reply.send(outcome);
                 }
             }
             Kind::Log => control::report_log(&self.group, None, payload),
@@ -208,8 +208,8 @@ impl Parent {
                 *stage = Stage::Gone(failure.clone());
             }
         }
-        for tell in self.ordered.borrow_mut().drain(..) {
-            let _ = tell.send(Err(failure.clone()));
+        for reply in self.ordered.borrow_mut().drain(..) {
+            let _ = reply.send(Err(failure.clone()));
         }
         self.changed.notify_waiters();
     }

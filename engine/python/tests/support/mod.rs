@@ -1,5 +1,4 @@
 //! Applications in real processes for the tests: files, groups, calls, and what was logged.
-#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::future::{Future, poll_fn};
 use std::path::{Path, PathBuf};
@@ -17,8 +16,10 @@ use sluice_python::{
     Response, Settings, Why,
 };
 
+use crate::abilities::{can_run, skipped};
+
 /// How long a test waits for an event before it fails: far longer than a loaded machine takes.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder with the files of an application, removed at the end.
 pub struct Folder(pub PathBuf);
@@ -99,7 +100,7 @@ impl Log {
 
     /// Waits for an entry with this text in its message or facts; blocks the thread.
     pub fn wait_for(&self, text: &str) -> Logged {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WAIT_TIMEOUT;
         let mut entries = self.0.0.lock().expect("no panics");
         loop {
             let has = |entry: &&Logged| entry.message.contains(text) || entry.text.contains(text);
@@ -160,16 +161,20 @@ impl Drop for Host {
     }
 }
 
-/// Whether `python3` can be started. Tests without it are skipped.
+/// Whether `python3` can be started; if not, the test is reported as skipped.
+#[track_caller]
 pub fn has_python() -> bool {
-    let found = std::process::Command::new("python3")
-        .arg("-V")
-        .output()
-        .is_ok();
-    if !found {
-        eprintln!("skipped: `python3` is not installed");
+    can_run("python3", &["-V"])
+}
+
+/// Whether this is root, so that processes can be started as other users; if not, the test is reported as skipped.
+#[track_caller]
+pub fn is_root() -> bool {
+    let is_root = sluice_net::sys::identity::is_root();
+    if !is_root {
+        skipped("only root may start processes as another user");
     }
-    found
+    is_root
 }
 
 /// Runs a test on a thread of sluice: number `index` of `count`.
@@ -183,6 +188,7 @@ pub fn on_worker<T>(index: usize, count: usize, test: impl AsyncFnOnce(Rc<Worker
         let ticking = worker.clone();
         let ticks = tokio::task::spawn_local(async move {
             loop {
+                // The clock of a worker is advanced by time, here as in the server.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 ticking.clock.tick();
                 ticking.timers.sweep(ticking.clock.coarse());
@@ -196,12 +202,13 @@ pub fn on_worker<T>(index: usize, count: usize, test: impl AsyncFnOnce(Rc<Worker
 
 /// Waits until `look` finds something.
 pub async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WAIT_TIMEOUT;
     loop {
         if let Some(found) = look() {
             return found;
         }
         assert!(Instant::now() < until, "there was no {what} in time");
+        // Between two looks at what nothing announces; other tasks of the thread go on meanwhile.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -14,6 +14,12 @@ from .tasks import AsyncSeat, AsyncStream, serve_lanes
 from .websocket import WebSocketMixin
 
 
+# What scopes have in common. sluice sends what differs, and `extensions` with `tls` for encrypted connections.
+ASGI = {"version": "3.0", "spec_version": "2.5"}
+HTTP_EXTENSIONS = {"http.response.pathsend": {}, "http.response.early_hint": {}, "http.response.trailers": {}}
+WEBSOCKET_EXTENSIONS = {"websocket.http.response": {}}
+
+
 class AsgiStream(AsyncStream):
     async def run(self, seat, scope):
         """Runs the application to its end. Raises nothing."""
@@ -96,12 +102,10 @@ class AsgiHttp(AsgiStream):
             await self.send_other(kind, message)
 
     def start(self, status, headers):
-        if type(status) is not int:
-            status = int(status)
-        if not 200 <= status <= 999:
-            raise RuleError("status is %r, not a number from 200 to 999" % status)
+        if not isinstance(status, int) or not 200 <= status <= 999:
+            raise RuleError("status is %r, not a number from 200 to 999" % (status,))
         self.block, self.length = bytes_block(headers)
-        self.status = status
+        self.status = int(status)
         if self.is_head or status == 204 or status == 304:
             self.bodiless = True
 
@@ -239,6 +243,9 @@ class AsgiWebSocket(AsyncWebSocket, AsgiStream):
         elif kind == "websocket.http.response.start" and not self.accepted and not self.denied:
             AsgiHttp.start(self, message["status"], message.get("headers") or ())
             self.denied = True
+            self.lane.heads.append(self)
+            if not self.lane.scheduled:
+                self.lane.schedule()
         elif kind == "websocket.http.response.body" and self.denied:
             body = message.get("body", b"")
             await AsgiHttp.send_part(self, body, not message.get("more_body", False))
@@ -275,10 +282,16 @@ class AsgiWebSocket(AsyncWebSocket, AsgiStream):
 
 class AsgiSeat(AsyncSeat):
     def begin(self, lane, number, flags, scope):
+        scope["asgi"] = ASGI.copy()
         if flags & WEBSOCKET:
             stream = AsgiWebSocket(lane, number, flags)
+            scope["extensions"] = {**WEBSOCKET_EXTENSIONS, **scope.get("extensions", {})}
         else:
             stream = AsgiHttp(lane, number, flags)
+            if "extensions" in scope:
+                scope["extensions"].update(HTTP_EXTENSIONS)
+            else:
+                scope["extensions"] = HTTP_EXTENSIONS.copy()
             method = scope["method"]
             if method != "GET":
                 stream.is_head = method == "HEAD"

@@ -24,10 +24,10 @@ class ResponseMixin:
     def prepare(self, status, headers):
         if self.status:
             raise RuleError("the application has responded already")
-        if type(status) is not int or not 200 <= status <= 999:
+        if not isinstance(status, int) or not 200 <= status <= 999:
             raise RuleError("status is %r, not a number from 200 to 999" % (status,))
         self.block, self.length = text_block(headers if type(headers) is list else list_of(headers), False)
-        self.status = status
+        self.status = int(status)
         self.bodiless = self.is_head or status == 204 or status == 304
 
     def response_empty(self, status, headers=()):

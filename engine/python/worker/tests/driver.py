@@ -116,7 +116,6 @@ def scope(method="GET", path="/", query=b"", headers=(), kind="http", **more):
     """A scope as sluice makes it."""
     result = {
         "type": kind,
-        "asgi": {"version": "3.0", "spec_version": "2.5"},
         "http_version": "1.1",
         "method": method,
         "scheme": "http" if kind == "http" else "ws",
@@ -131,12 +130,6 @@ def scope(method="GET", path="/", query=b"", headers=(), kind="http", **more):
     if kind == "websocket":
         del result["method"]
         result["subprotocols"] = []
-    else:
-        result["extensions"] = {
-            "http.response.pathsend": {},
-            "http.response.early_hint": {},
-            "http.response.trailers": {},
-        }
     result.update(more)
     return result
 
@@ -331,7 +324,7 @@ class Worker:
         """Waits for a LOG frame with a text."""
         while True:
             for entry in self.logs:
-                if text in entry["message"]:
+                if text in entry["message"] or text in entry.get("traceback", ""):
                     return entry
             frame = self.control.receive()
             if frame.kind == LOG:

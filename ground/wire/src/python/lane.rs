@@ -202,6 +202,22 @@ impl Lane {
         false
     }
 
+    /// The request on a stream takes too long: it is given up, and the worker is to stop it if it can (CANCEL with `small`
+    /// 1). The stream still has to be released.
+    pub fn stop(&mut self, id: StreamId) {
+        let Some(stream) = self.table.stream_mut(id) else {
+            return;
+        };
+        if stream.response == Response::Ended {
+            return;
+        }
+        stream.response = Response::Discard;
+        stream.sent = Sent::Ended;
+        let mut header = Header::new(Kind::Cancel, id.number(), 0);
+        header.small = 1;
+        self.push(&header, b"");
+    }
+
     /// Frees memory while no stream is open. IDs go on counting.
     pub fn shrink(&mut self) {
         if self.open_streams() == 0 {

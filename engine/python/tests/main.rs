@@ -1,0 +1,9 @@
+//! Python applications in real processes: the tests of the package in one program.
+
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../tests/support/abilities.rs"]
+mod abilities;
+mod calls;
+mod failures;
+mod supervision;
+mod support;
