@@ -81,6 +81,16 @@ fn request_and_response_flow_at_the_same_time() {
     assert_eq!(wire.chunk().expect("the end"), b"");
 }
 
+/// The first events of a stream, which may share a chunk.
+fn events(wire: &mut Wire, count: usize) -> String {
+    let mut text = String::new();
+    while text.matches("\n\n").count() < count {
+        text += &String::from_utf8(wire.chunk().expect("an event")).expect("it is text");
+    }
+    let (at, end) = text.match_indices("\n\n").nth(count - 1).expect("as many");
+    text[..at + end.len()].to_owned()
+}
+
 #[test]
 fn events_stream_and_a_client_that_leaves_is_noticed() {
     let Some(server) = start(APP) else { return };
@@ -88,10 +98,7 @@ fn events_stream_and_a_client_that_leaves_is_noticed() {
     wire.send("GET /events HTTP/1.1\r\nHost: a\r\n\r\n");
     let head = wire.head().expect("a head");
     assert!(head.iter().any(|line| line.contains("text/event-stream")));
-    for number in 0..3 {
-        let expected = format!("data: {number}\n\n");
-        assert_eq!(wire.chunk().expect("an event"), expected.as_bytes());
-    }
+    assert_eq!(events(&mut wire, 3), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
     drop(wire);
     let count = || server.ask("/disconnects").text();
     eventually("the application notices", || count() == "1", count);

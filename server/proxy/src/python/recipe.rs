@@ -17,6 +17,9 @@ use sluice_route::{Key, Template, Values};
 
 use crate::limits::PYTHON_ENV_FILE_BYTES_MAX;
 
+/// Keeps Python from writing compiled files.
+const NO_BYTECODE: &str = "PYTHONDONTWRITEBYTECODE";
+
 /// The texts of a directive that may have placeholders.
 pub(super) struct Recipe {
     /// What no placeholder changes.
@@ -145,6 +148,11 @@ impl Recipe {
             settings.env.extend(variables);
         }
         settings.env.extend(texts.env_vars.iter().cloned());
+        // Compiled files are valid for all edits of the same second that leave the size as it is.
+        let is_set = settings.env.iter().any(|(name, _)| name == NO_BYTECODE);
+        if settings.autoreload && !is_set {
+            settings.env.push((NO_BYTECODE.to_owned(), "1".to_owned()));
+        }
         Ok(settings)
     }
 }
