@@ -1,6 +1,6 @@
 //! WebSockets as peers may use them, however their bytes are split, and two ends on one link.
 
-use crate::feed_websocket::{LIMITS, line, receive};
+use crate::feed_websocket::{LIMITS, check, line, receive};
 use crate::support::Random;
 use sluice_wire::websocket::{Event, Fault, Kind, Limits, WebSocket};
 
@@ -195,6 +195,25 @@ fn masked_frames_of_a_server_are_refused() {
         client.receive(&frame(TEXT, b"x")).err(),
         Some(Fault::Masked)
     );
+}
+
+#[test]
+fn whatever_a_client_sends_is_taken_alike_in_any_pieces() {
+    let seed = 0xba5e_ba11_u64;
+    println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    for _ in 0..500 {
+        let mut bytes = Vec::new();
+        while random.below(5) > 0 {
+            let first = (random.next() as u8) & [0xff, 0x8f, 0x8b][random.below(3)];
+            let length = [0, 1, 5, 125, 126, 200][random.below(6)];
+            let payload: Vec<u8> = (0..length)
+                .map(|_| random.next() as u8 & [0xff, 0x7f][random.below(2)])
+                .collect();
+            bytes.extend(frame(first, &payload));
+        }
+        check(&bytes);
+    }
 }
 
 /// One end on a link: what it sent, and what it received.

@@ -120,16 +120,17 @@ pub fn wait_until_ready(shared: &Slots) -> Result<(), Refusal> {
                 place: waited.place,
                 written: waited.written,
                 detail: traceback.trim_end().to_owned(),
-                ..Refusal::new(message).with_help(help(&failure.stage))
+                ..Refusal::new(message).with_help(help(&failure.stage, traceback))
             }
         })?;
     }
     Ok(())
 }
 
-/// What to do about a failure at this stage of a start.
-fn help(stage: &str) -> &'static str {
+/// What to do about a failure at this stage of a start. A traceback says more than we could.
+fn help(stage: &str, traceback: &str) -> &'static str {
     match stage {
+        _ if !traceback.is_empty() => "",
         "interpreter" => "install Python 3.9 or newer, or name it with `venv` or `python_path`",
         "import" => {
             "check the application's name, `working_dir` (where it is imported from) and `venv` (where its packages are)"
