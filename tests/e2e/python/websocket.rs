@@ -1,5 +1,7 @@
 //! WebSockets of ASGI applications, over HTTP/1.1 and HTTP/2.
 
+use sluice_net::sys::process::Signal;
+
 use super::ws_client::{BINARY, CLOSE, PING, PONG, TEXT, WebSocket, frame, handshake};
 use super::{pid, start};
 use crate::client::Client;
@@ -196,6 +198,24 @@ fn a_websocket_over_http_2() {
     let said = peer.frame_of(DATA).expect("a Close frame");
     assert_eq!(said.payload, b"\x88\x02\x03\xe8");
     ended_with(&server, "1000");
+}
+
+#[test]
+fn a_stop_closes_with_1012_and_does_not_wait_for_clients() {
+    let Some(mut server) = start(APP) else { return };
+    let mut sockets: Vec<WebSocket> = (0..5)
+        .map(|_| WebSocket::open(server.port, "/ws", ""))
+        .collect();
+    for socket in &mut sockets {
+        socket.say("hello");
+        assert_eq!(socket.hear(), "hello");
+    }
+    server.signal(Signal::Terminate);
+    for socket in &mut sockets {
+        assert_eq!(socket.closed().0, 1012);
+    }
+    drop(sockets);
+    assert!(server.wait_for_end().success());
 }
 
 #[test]

@@ -18,6 +18,9 @@ pub const POLICY_VIOLATION: u16 = 1008;
 /// The server met something that it cannot fulfil the request with.
 pub const UNEXPECTED_CONDITION: u16 = 1011;
 
+/// The service restarts: the client may come again (registry of IANA).
+pub const SERVICE_RESTART: u16 = 1012;
+
 /// Whether `code` may be in a Close frame: those that the RFC and the registry of IANA define for it, and the ranges for
 /// libraries and applications.
 pub const fn is_sendable(code: u16) -> bool {

@@ -9,7 +9,8 @@ mod machine;
 mod text;
 
 pub use close::{
-    ABNORMAL, GOING_AWAY, NO_STATUS, NORMAL, POLICY_VIOLATION, UNEXPECTED_CONDITION, is_sendable,
+    ABNORMAL, GOING_AWAY, NO_STATUS, NORMAL, POLICY_VIOLATION, SERVICE_RESTART,
+    UNEXPECTED_CONDITION, is_sendable,
 };
 pub use fault::{Fault, INVALID_TEXT, PROTOCOL_ERROR, TOO_LARGE};
 pub use frame::Kind;

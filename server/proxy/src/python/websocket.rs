@@ -12,7 +12,7 @@ use sluice_net::tunnel::{IdleTimeouts, Peer, Tunnel};
 use sluice_net::{Body, RequestBody, Timer, Worker};
 use sluice_python::{CallFailure, Kind, Received, Request, WebSocket, Why};
 use sluice_wire::websocket::{
-    self as codec, Carrier, Event, Handshake, Refused, UNEXPECTED_CONDITION,
+    self as codec, Carrier, Event, Handshake, Refused, SERVICE_RESTART, UNEXPECTED_CONDITION,
 };
 
 use super::attempt::{believed, facts};
@@ -166,6 +166,8 @@ enum Client {
 struct Liveness {
     worker: Rc<Worker>,
     timer: Timer,
+    /// Fires when the process drains.
+    drain: Timer,
     /// Whether a Ping was sent and nothing has arrived since.
     is_asked: bool,
 }
@@ -174,9 +176,12 @@ impl Liveness {
     fn new(worker: &Rc<Worker>) -> Liveness {
         let timer = worker.timers.timer();
         timer.set(&worker.clock, WEBSOCKET_PING_EVERY);
+        let drain = worker.timers.timer();
+        drain.set_for_drain();
         Liveness {
             worker: worker.clone(),
             timer,
+            drain,
             is_asked: false,
         }
     }
@@ -260,6 +265,14 @@ impl Peer for Frames {
             }
             if self.client == Client::Gone || self.codec.is_closed_here() {
                 return Poll::Ready(Ok(0));
+            }
+            if self.liveness.drain.poll_expired(cx).is_ready() {
+                if let Some(mut application) = self.application.take() {
+                    application.close(SERVICE_RESTART, b"");
+                }
+                // It is open: what closes it leaves the loop above.
+                let _ = self.codec.close(SERVICE_RESTART, "");
+                continue;
             }
             let Some(application) = &mut self.application else {
                 return Poll::Ready(Ok(0));
