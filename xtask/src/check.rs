@@ -114,7 +114,7 @@ fn clippy_driver() -> Option<PathBuf> {
 }
 
 /// Turns incremental compilation off for a first build, of which it takes a third: what it stores is of use only to a
-/// later build. Whoever has built here before has it, and keeps it.
+/// later build. A checkout that was built before has it, and keeps it.
 fn first_build(root: &Path) -> Option<(&'static str, &'static OsStr)> {
     const VARIABLE: &str = "CARGO_INCREMENTAL";
     let stored = std::fs::read_dir(root.join("target/debug/incremental"));
