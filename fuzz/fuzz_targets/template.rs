@@ -3,6 +3,8 @@
 
 #[path = "../../ground/template/tests/invariants/mod.rs"]
 mod invariants;
+#[path = "../../ground/template/tests/support/mod.rs"]
+mod support;
 
 use libfuzzer_sys::fuzz_target;
 

@@ -2,10 +2,13 @@
 
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 use crate::harness::{Folder, Server, Setup, eventually, free_port, run_to_end, text};
+use crate::support::program::Program;
+use crate::support::servers;
+use crate::support::wait::until;
 use crate::tls::{client, connect, get};
 use rustls::version::TLS13;
 
@@ -72,19 +75,12 @@ fn caddyfile(authority: &Server, ports: &Ports, name: &str, lines: &str) -> Stri
 /// Waits until `name` has a certificate of the CA, and requests `/`.
 fn wait(authority: &Server, port: u16, name: &str, describe: impl Fn() -> String) -> String {
     let trusting = client(&authority.folder, &[&TLS13]);
-    let until = Instant::now() + TIMEOUT;
-    loop {
-        if let Ok(mut wire) = connect(&trusting, port, name) {
-            return get(&mut wire, name, "/").1;
-        }
-        assert!(
-            Instant::now() < until,
-            "no certificate: {}\nthe authority says: {}",
-            describe(),
-            authority.stderr()
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let look = || {
+        let mut wire = connect(&trusting, port, name).ok()?;
+        Some(get(&mut wire, name, "/").1)
+    };
+    let state = || format!("{}\nthe authority says: {}", describe(), authority.stderr());
+    until(TIMEOUT, "a certificate", look, state)
 }
 
 #[test]
@@ -312,28 +308,26 @@ fn two_processes_with_one_storage_order_once() {
 }
 
 #[test]
-#[ignore = "needs Caddy: CADDY_BIN, or `cargo xtask acme`"]
+#[ignore = "a slower kind: cargo xtask acme"]
 fn caddy_gets_its_certificate_from_us() {
+    let Some(program) = servers::caddy() else {
+        return;
+    };
     for kind in ["http-01", "tls-alpn-01"] {
         let ports = Ports::new();
         let authority = authority(&format!("challenges {kind}"), &ports);
         let folder = Folder::new();
         let site = caddyfile(&authority, &ports, "localhost", "");
         let file = folder.write("Caddyfile", site);
-        let log = std::fs::File::create(folder.path().join("log")).expect("writable");
-        let mut caddy = Command::new(std::env::var_os("CADDY_BIN").unwrap_or("caddy".into()))
+        let mut caddy = Command::new(&program);
+        caddy
             .args(["run", "--adapter", "caddyfile", "--config"])
             .arg(&file)
             .env("HOME", folder.path())
-            .env("XDG_DATA_HOME", folder.path())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("Caddy is installed");
+            .env("XDG_DATA_HOME", folder.path());
+        let caddy = Program::start(&mut caddy, folder.path().join("log"));
         let trusting = client(&authority.folder, &[&TLS13]);
         let is_there = || connect(&trusting, ports.https, "localhost").is_ok();
-        eventually("a certificate for Caddy", is_there, || folder.read("log"));
-        let _ = caddy.kill();
-        let _ = caddy.wait();
+        eventually("a certificate for Caddy", is_there, || caddy.output());
     }
 }

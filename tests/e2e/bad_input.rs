@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, ask};
-use crate::harness::{MEMORY_STEPS, Server, Setup, TIMEOUT, eventually};
+use crate::harness::{MEMORY_STEPS, Server, Setup, eventually};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 use sluice_net::sys::process::Signal;
@@ -275,6 +275,7 @@ fn a_head_that_does_not_end_is_given_up() {
             if trickle.write_all(&[byte]).is_err() {
                 return true;
             }
+            // A client that sends slowly: the pauses are what is tested.
             thread::sleep(Duration::from_millis(20));
         }
         false
@@ -382,7 +383,8 @@ fn an_unknown_host_gets_an_empty_response() {
 fn a_hanging_upstream_delays_no_other_request() {
     let upstream = Upstream::start(|mut wire| {
         let _ = wire.head();
-        thread::sleep(TIMEOUT);
+        // Until the other side gives up.
+        wire.drain();
     });
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\treverse_proxy /hang localhost:{}\n\trespond hello\n}}\n",
@@ -418,10 +420,10 @@ fn the_limit_of_connections_holds_and_the_server_recovers() {
             stream
         })
         .collect();
-    thread::sleep(Duration::from_millis(300));
     let files = server.open_files();
     assert!(files <= 128 - 32, "files are left for other work: {files}");
     let before = server.ticks();
+    // What a server spends in a time is only seen after that time.
     thread::sleep(Duration::from_millis(700));
     assert!(server.ticks() - before < 20, "a full server does not spin");
     drop(busy);

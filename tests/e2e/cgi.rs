@@ -2,16 +2,18 @@
 //! they share with FastCGI is tested in `fastcgi`.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
-use std::time::Duration;
 
 use crate::client::{Client, exchange};
-use crate::doubles::abilities::{skipped, tried};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
-use crate::doubles::fastcgi::Asked;
-use crate::harness::{Folder, Server, TIMEOUT, free_port, text};
+use crate::harness::{Folder, Server, TIMEOUT, eventually, free_port, text};
+use crate::support::abilities::{skipped, tried};
+use crate::support::cgi::{read_scgi, read_uwsgi};
+use crate::support::fastcgi::Asked;
+use crate::support::program::Program;
+use crate::support::python::Python;
 use crate::upstream::{Upstream, dead};
 use crate::wire::Wire;
 
@@ -212,9 +214,15 @@ fn no_connection_is_used_twice_and_others_take_over() {
 #[test]
 fn applications_are_health_checked_and_responses_handled() {
     for protocol in BOTH {
+        let checks = Arc::new(AtomicUsize::new(0));
+        let counted = checks.clone();
         let upstream = Upstream::start(move |mut wire| {
             if let Some(asked) = read(protocol, &mut wire) {
                 let status = match asked.param("PATH_INFO") {
+                    Some("/well") => {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                        200
+                    }
                     Some("/ill") => 503,
                     Some("/gone") => 404,
                     _ => 200,
@@ -225,7 +233,7 @@ fn applications_are_health_checked_and_responses_handled() {
         let block =
             "@gone status 404\nreplace_status @gone 410\nhealth_uri /ill\nhealth_interval 50ms";
         let server = Server::start(&site(protocol, &[upstream.port], "", block));
-        crate::harness::eventually(
+        eventually(
             "it is found ill",
             || server.ask("/").status == 503,
             || server.stderr(),
@@ -234,7 +242,8 @@ fn applications_are_health_checked_and_responses_handled() {
             "@gone status 404\nreplace_status @gone 410\nhealth_uri /well\nhealth_interval 50ms";
         let server = Server::start(&site(protocol, &[upstream.port], "", block));
         assert_eq!(server.ask("/gone").status, 410);
-        thread::sleep(Duration::from_millis(200));
+        let is_checked = || checks.load(Ordering::Relaxed) >= 3;
+        eventually("checks", is_checked, || server.stderr());
         assert_eq!(server.ask("/").status, 200);
     }
 }
@@ -265,42 +274,41 @@ fn an_upload_and_a_response_of_megabytes_pass() {
     }
 }
 
-/// uWSGI, which supports both protocols, with a WSGI application.
-struct Uwsgi(Child);
-
-impl Drop for Uwsgi {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+/// A uWSGI that can run Python applications: the program in `SLUICE_UWSGI`, an installed one, or the Python package
+/// `pyuwsgi`. With it, the arguments for Python: in Debian it is a separate plugin. If there is none, the test is
+/// reported as skipped.
+fn find() -> Option<(PathBuf, &'static [&'static str])> {
+    if let Some(named) = std::env::var_os("SLUICE_UWSGI") {
+        let found = with_python(named.into());
+        if found.is_none() {
+            skipped("SLUICE_UWSGI names no uWSGI that runs Python");
+        }
+        return found;
     }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut installed = std::env::split_paths(&path)
+        .map(|folder| folder.join("uwsgi"))
+        .filter(|program| program.is_file());
+    installed
+        .find_map(with_python)
+        .or_else(|| with_python(Python::find()?.program("pyuwsgi")))
 }
 
-/// The uWSGI program, or that of the Python package `pyuwsgi` (`SLUICE_UWSGI` overrides it), that can run Python
-/// applications, and the arguments for that: in Debian, Python is a separate plugin.
-fn find() -> Option<(PathBuf, &'static [&'static str])> {
-    let programs: Vec<PathBuf> = match std::env::var_os("SLUICE_UWSGI") {
-        Some(named) => vec![named.into()],
-        None => std::env::split_paths(&std::env::var_os("PATH")?)
-            .flat_map(|folder| [folder.join("uwsgi"), folder.join("pyuwsgi")])
-            .filter(|program| program.is_file())
-            .collect(),
-    };
+/// The program and the arguments with which it runs Python applications, if it can.
+fn with_python(program: PathBuf) -> Option<(PathBuf, &'static [&'static str])> {
     let ways: [&[&str]; 3] = [&[], &["--plugin", "python3"], &["--plugin", "python"]];
-    programs.into_iter().find_map(|program| {
-        let runs_python = |way: &&&[&str]| {
-            let output = tried(
-                &program.to_string_lossy(),
-                &[*way, &["--help"][..]].concat(),
-            );
-            let help = output.map_or_else(String::new, |output| text(&output.stdout));
-            // The help lists the options of the plugins that were found, and no others.
-            ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
-                .iter()
-                .all(|option| help.contains(option))
-        };
-        let way = ways.iter().find(runs_python)?;
-        Some((program, *way))
-    })
+    let way = ways.into_iter().find(|way| {
+        let output = tried(
+            &program.to_string_lossy(),
+            &[*way, &["--help"][..]].concat(),
+        );
+        let help = output.map_or_else(String::new, |output| text(&output.stdout));
+        // The help lists the options of the plugins that were found, and no others.
+        ["--wsgi-file", "--scgi-socket", "--uwsgi-socket"]
+            .iter()
+            .all(|option| help.contains(option))
+    })?;
+    Some((program, way))
 }
 
 const APPLICATION: &str = "\
@@ -318,14 +326,14 @@ def application(environ, start_response):
 #[test]
 fn uwsgi_itself_is_understood() {
     let Some((program, way)) = find() else {
-        skipped("no uWSGI that runs Python is installed; `pip install pyuwsgi` brings it");
         return;
     };
     for (protocol, option) in [("scgi", "--scgi-socket"), ("uwsgi", "--uwsgi-socket")] {
         let folder = Folder::new();
         folder.write("app.py", APPLICATION);
         let port = free_port();
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .current_dir(folder.path())
             .args(way)
             .args(["--master", "--die-on-term", "--processes", "2"])
@@ -334,13 +342,8 @@ fn uwsgi_itself_is_understood() {
                 &format!("127.0.0.1:{port}"),
                 "--wsgi-file",
                 "app.py",
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(folder.path().join("log")).expect("writable"))
-            .spawn()
-            .expect("uWSGI starts");
-        let _child = Uwsgi(child);
+            ]);
+        let _uwsgi = Program::start(&mut command, folder.path().join("log")).listening(port);
         let server = Server::start(&site(protocol, &[port], "", ""));
         let response = exchange(
             server.port,

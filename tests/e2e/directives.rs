@@ -1,7 +1,7 @@
 //! Directives whose behaviour shows only in a complete server. Caddy's responses are compared in the peer test; this
 //! tests what must hold without it.
 
-use crate::harness::{Server, Setup};
+use crate::harness::{Folder, Server, Setup, eventually};
 
 #[test]
 fn map_fills_groups_and_leaves_columns_to_later_rows() {
@@ -48,9 +48,8 @@ fn errors_go_to_the_first_block_for_their_status() {
 
 #[test]
 fn log_skip_keeps_a_request_out_of_the_access_log() {
-    let folder = std::env::temp_dir().join(format!("sluice-skip-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let log = folder.join("access.log");
+    let folder = Folder::new();
+    let log = folder.path().join("access.log");
     let text = format!(
         "{{\n\tadmin off\n}}\n:{{port}} {{\n\tlog {{\n\t\toutput file {}\n\t}}\n\
          \tlog_skip /quiet\n\trespond ok\n}}\n",
@@ -59,18 +58,9 @@ fn log_skip_keeps_a_request_out_of_the_access_log() {
     let server = Server::start(&text);
     server.ask("/quiet");
     server.ask("/loud");
-    let written = || std::fs::read_to_string(&log).unwrap_or_default();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !written().contains("/loud") && std::time::Instant::now() < deadline {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let lines = written();
-    drop(server);
-    std::fs::remove_dir_all(&folder).unwrap();
-    assert!(
-        lines.contains("/loud") && !lines.contains("/quiet"),
-        "{lines}"
-    );
+    let written = || folder.read("access.log");
+    eventually("the line", || written().contains("/loud"), written);
+    assert!(!written().contains("/quiet"), "{}", written());
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn endpoint(authority: &Server) -> (Upstream, Arc<Mutex<Vec<String>>>) {
             "garbage.localhost" => (200, "this is not a certificate"),
             "fails.localhost" => (500, "oh"),
             "slow.localhost" => {
+                // Longer than the server waits.
                 thread::sleep(SLOW);
                 (204, "")
             }

@@ -230,13 +230,16 @@ fn killed_upstreams_fail_no_get_and_repeat_no_post() {
         }));
     }
     for kill in 0..KILLS {
+        // The load goes on meanwhile; how much of it does not matter.
         thread::sleep(Duration::from_millis(120));
         let at = kill % 3;
         // Drop sends SIGKILL.
         drop(upstreams.remove(at));
+        // It is away for a while.
         thread::sleep(Duration::from_millis(60));
         upstreams.insert(at, process(ports[at], origin.port));
     }
+    // The load goes on with all of them, too.
     thread::sleep(Duration::from_millis(200));
     for load in [&gets, &posts] {
         load.stop.store(true, Ordering::Relaxed);
@@ -272,6 +275,7 @@ fn an_upstream_of_a_byte_a_second_delays_no_other_request() {
             if wire.try_send([*byte]).is_err() {
                 return;
             }
+            // An upstream that sends slowly.
             thread::sleep(Duration::from_secs(1));
         }
     });

@@ -1,22 +1,20 @@
 //! End-to-end tests of the real binary: started as users start it, with requests over raw sockets. One file per topic;
-//! shared code is in `harness`, `client`, `upstream` and `../doubles`.
+//! shared code is in `../support`. The comparison with other servers is one of the modules, so that both are linked
+//! once.
 
-mod client;
-mod client_text;
-#[path = "../doubles/mod.rs"]
-mod doubles;
-mod harness;
-mod service;
-mod tracing;
-mod upstream;
+#[path = "../peer/mod.rs"]
+mod peer;
+#[path = "../support/mod.rs"]
+mod support;
 
-use doubles::wire;
+use support::{client, harness, service, upstream, wire};
 
 mod acme;
 mod acme_server;
 mod admin;
 mod bad_input;
 mod cgi;
+mod client_text;
 mod command_line;
 mod containment;
 mod directives;
@@ -40,6 +38,7 @@ mod php;
 mod process;
 mod proxy;
 mod proxy_header;
+mod rare_options;
 mod reload;
 mod request_paths;
 mod responders;
@@ -49,9 +48,9 @@ mod soak;
 mod studies;
 mod templates;
 mod tls;
+mod tracing;
 mod trust;
 mod upstreams;
 mod volume;
 mod welcome;
-mod words;
 mod zerossl;

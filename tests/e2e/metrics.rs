@@ -8,6 +8,7 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, exchange};
 use crate::harness::{Folder, Server, Setup, TIMEOUT, eventually, finish, sluice, text};
+use crate::support::abilities::skipped_part;
 use crate::tracing::listener;
 
 const SITE: &str = "{\n\tadmin localhost:{admin}\n\tmetrics {\n\t\tper_host\n\t}\n}\n\
@@ -155,7 +156,7 @@ fn both_formats_pass_the_check_of_their_reader() {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut checked) = checked else {
-        println!("no promtool, so only the test's own parser has looked");
+        skipped_part("no promtool is installed: only the test's own parser has read the page");
         return;
     };
     use std::io::Write;

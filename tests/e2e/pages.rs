@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::{Folder, eventually, finish, free_port, sluice, text};
+use crate::support::abilities::skipped_part;
 
 /// Commands other than `sluice` that are not checked for.
 const SHELL: [&str; 3] = ["printf", "sleep", "cd"];
@@ -269,7 +270,8 @@ fn execute(path: &Path) -> usize {
         } else if block.kind == "console" {
             count += 1;
             if let Err(program) = run.console(path, &block.text) {
-                println!("skipped: {} needs {program} from here on", path.display());
+                let name = path.file_name().unwrap_or_default().display();
+                skipped_part(format_args!("{name} needs {program}: the rest is not run"));
                 is_missing = true;
             }
         } else if block.kind == "caddyfile" || block.kind == "nginx" {

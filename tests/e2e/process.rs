@@ -1,7 +1,6 @@
 //! A server's life cycle: start, signals, stop.
 
 use std::net::TcpListener;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use sluice_net::sys::process::Signal;
@@ -11,6 +10,7 @@ use crate::harness::{
     Folder, Server, Setup, eventually, finish, free_port, run_to_end, sluice, text,
 };
 use crate::service::Listener;
+use crate::support::wait::happens;
 
 const HELLO: &str = "{\n\tadmin off\n}\n:{port} {\n\trespond \"hello\"\n}\n";
 
@@ -34,6 +34,15 @@ fn json_is_served_too() {
     assert_eq!(server.ask("/").text(), "json");
 }
 
+/// A connection on which the server has received the beginning of a request: it came together with a whole one, which
+/// has its response.
+fn begun(port: u16) -> Client {
+    let mut client = Client::connect(port);
+    client.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: local");
+    assert_eq!(client.response().status, 200);
+    client
+}
+
 #[test]
 fn signals_to_end_let_requests_finish() {
     for signal in [Signal::Terminate, Signal::Interrupt] {
@@ -41,14 +50,12 @@ fn signals_to_end_let_requests_finish() {
             "{\n\tadmin off\n\tgrace_period 10s\n}\n:{port} {\n\trespond \"hello\"\n}\n",
         );
         // The request has begun, so it gets a response even though the rest arrives after the signal.
-        let mut slow = Client::connect(server.port);
-        slow.send("GET / HTTP/1.1\r\nHost: local");
+        let mut slow = begun(server.port);
         let mut idle = Client::connect(server.port);
         assert_eq!(idle.get("/").status, 200);
         server.signal(signal);
         server.wait_for_words("stopping");
         assert!(idle.is_closed(), "an idle connection is closed at once");
-        thread::sleep(Duration::from_millis(200));
         assert!(!server.has_ended(), "it waits for the request");
         slow.send("host\r\n\r\n");
         let response = slow.response();
@@ -91,14 +98,12 @@ fn the_grace_period_ends() {
     let mut server = Server::start(
         "{\n\tadmin off\n\tgrace_period 300ms\n}\n:{port} {\n\trespond \"hello\"\n}\n",
     );
-    let mut slow = Client::connect(server.port);
-    slow.send("GET / HTTP/1.1\r\nHost: local");
+    let _slow = begun(server.port);
     let begun = Instant::now();
-    thread::sleep(Duration::from_millis(100));
     server.signal(Signal::Terminate);
     assert_eq!(server.wait_for_end().code(), Some(0));
     assert!(
-        begun.elapsed() > Duration::from_millis(300),
+        begun.elapsed() >= Duration::from_millis(300),
         "it did not wait"
     );
     assert!(
@@ -151,9 +156,7 @@ fn the_log_names_every_address_that_is_listened_on() {
 fn a_second_signal_ends_the_process_at_once() {
     let mut server =
         Server::start("{\n\tadmin off\n\tgrace_period 1h\n}\n:{port} {\n\trespond \"hello\"\n}\n");
-    let mut slow = Client::connect(server.port);
-    slow.send("GET / HTTP/1.1\r\nHost: local");
-    thread::sleep(Duration::from_millis(100));
+    let _slow = begun(server.port);
     server.signal(Signal::Terminate);
     server.wait_for_words("stopping");
     assert!(!server.has_ended());
@@ -309,11 +312,7 @@ fn a_server_in_the_background_is_started_reloaded_and_stopped() {
     let response = crate::client::ask(port, "/").text();
     let stopped = run(&["stop", "--config", "Caddyfile"]);
     let gone = || !std::path::Path::new(&format!("/proc/{pid}")).exists();
-    let until = Instant::now() + crate::harness::TIMEOUT;
-    while !gone() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(10));
-    }
-    let ended = gone();
+    let ended = happens(gone);
     if !ended {
         let _ = sluice_net::sys::process::send(pid, Signal::Quit);
     }

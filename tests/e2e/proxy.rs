@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, ask, exchange};
-use crate::harness::{Server, Setup};
+use crate::harness::{Server, Setup, eventually};
 use crate::upstream::{Upstream, close, dead, respond, unix_echo};
 use crate::wire::{Wire, field};
 
@@ -352,7 +352,8 @@ fn an_endless_head_from_an_upstream_is_cut_off() {
 fn a_slow_upstream_is_a_gateway_timeout() {
     let upstream = Upstream::start(|mut wire| {
         let _ = wire.head();
-        thread::sleep(Duration::from_secs(20));
+        // Until the other side gives up.
+        wire.drain();
     });
     let block = "transport http {\nresponse_header_timeout 200ms\n}";
     let server = Server::start(&site(&[upstream.port], block));
@@ -435,9 +436,14 @@ fn a_client_that_leaves_inside_its_body_is_not_passed_on_as_whole() {
         "Content-Length: 100000\r\n\r\nonly this",
         "Transfer-Encoding: chunked\r\n\r\n9\r\nonly this\r\n",
     ] {
+        let before = upstream.connections();
         let mut client = Client::connect(server.port);
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}"));
-        thread::sleep(Duration::from_millis(50));
+        eventually(
+            "the request",
+            || upstream.connections() > before,
+            || server.stderr(),
+        );
         drop(client);
         let seen = received
             .recv_timeout(Duration::from_secs(20))
@@ -503,9 +509,12 @@ fn slow_clients_do_not_pile_up_memory() {
 
 #[test]
 fn slow_upstreams_do_not_pile_up_memory() {
-    let upstream = Upstream::start(|mut wire| {
+    let (over, test) = sync_channel::<()>(0);
+    let test = Mutex::new(test);
+    let upstream = Upstream::start(move |mut wire| {
         let _ = wire.head();
-        thread::sleep(Duration::from_secs(30));
+        // Reads nothing more until the test is over.
+        let _ = test.lock().expect("nobody panics with it").recv();
     });
     let server = start(&upstream);
     let before = server.peak();
@@ -525,6 +534,7 @@ fn slow_upstreams_do_not_pile_up_memory() {
     );
     let grown = server.grown(before);
     assert!(grown < 16 * 1024, "{grown} KiB");
+    drop(over);
 }
 
 #[test]

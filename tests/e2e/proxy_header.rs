@@ -39,6 +39,7 @@ fn ask(port: u16, parts: &[&[u8]]) -> String {
     socket.set_nodelay(true).expect("it can be set");
     for part in parts {
         let _ = socket.write_all(part);
+        // Usually enough for the server to read each part by itself; if not, the test is easier, not wrong.
         std::thread::sleep(Duration::from_millis(2));
     }
     let mut all = Vec::new();

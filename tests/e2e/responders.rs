@@ -3,23 +3,14 @@
 //! is tested in `php`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::client::{Client, exchange};
-use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually, free_port};
-
-/// A running application.
-struct Application(Child);
-
-impl Drop for Application {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use crate::support::abilities::skipped;
+use crate::support::program::Program;
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -136,11 +127,9 @@ fn an_application_in_go_is_understood() {
             format!("unix/{}", socket.display()),
         ),
     ] {
-        let child = Command::new(&program)
-            .args([network, &listens])
-            .spawn()
-            .expect("it was built");
-        let _child = Application(child);
+        let mut command = Command::new(&program);
+        command.args([network, &listens]);
+        let _application = Program::start(&mut command, folder.path().join("log"));
         let server = site(&upstream);
         eventually(
             "the application listens",
@@ -165,11 +154,8 @@ fn an_application_in_c_is_understood() {
         return;
     }
     let socket = folder.path().join("app.sock");
-    let child = Command::new(&program)
-        .arg(&socket)
-        .spawn()
-        .expect("it was built");
-    let _child = Application(child);
+    let mut command = Command::new(&program);
+    let _application = Program::start(command.arg(&socket), folder.path().join("log"));
     let server = site(&format!("unix/{}", socket.display()));
     eventually(
         "the application listens",

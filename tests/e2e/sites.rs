@@ -1,14 +1,11 @@
 //! The sites of `tests/data/sites` as sluice serves them. The comparison with Caddy sends the same requests.
 
-#[path = "../sites/mod.rs"]
-mod shared;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use crate::client::{Response, exchange};
 use crate::harness::{Setup, TIMEOUT, eventually, run_to_end};
-use shared::{Doubles, SITES, Site, bytes};
+use crate::support::sites::{Doubles, SITES, Site, bytes};
 
 /// Starts the site and sends all requests.
 fn ask_all(name: &str) {

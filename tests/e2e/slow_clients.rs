@@ -38,6 +38,7 @@ fn drip(port: u16) -> String {
         let is_over = &is_over;
         scope.spawn(move || {
             while !is_over.load(Ordering::SeqCst) && writer.write_all(b"x").is_ok() {
+                // A client that sends slowly: the pauses are what is tested, here and below.
                 thread::sleep(PAUSE);
             }
         });
@@ -79,6 +80,7 @@ fn eventually_after_each(server: &Server, mut step: impl FnMut()) {
     while server.metric("sluice_slow_requests_total") == 0 {
         assert!(begun.elapsed() < TIMEOUT, "it goes on and on");
         step();
+        // As above.
         thread::sleep(PAUSE);
     }
 }
@@ -117,6 +119,7 @@ fn a_response_taken_slower_than_the_lowest_rate_is_ended() {
     stream.write_all(head.as_bytes()).expect("it is taken");
     let mut some = vec![0; 256 * 1024];
     while stream.read(&mut some).is_ok_and(|count| count > 0) {
+        // A client that reads slowly.
         thread::sleep(PAUSE);
     }
     assert_eq!(server.metric("sluice_slow_responses_total"), 1);
@@ -130,6 +133,7 @@ fn a_response_that_comes_slowly_is_no_fault_of_its_client() {
         if wire.head().is_some() {
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
             for _ in 0..10 {
+                // An upstream that sends slowly.
                 thread::sleep(PAUSE);
                 wire.send("x");
             }

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use sluice_net::sys::process::Signal;
 
 use crate::client::Client;
-use crate::doubles::fastcgi::{read_request, said};
 use crate::harness::{Server, Setup, free_port};
 use crate::limits::process;
 use crate::proxy::{WEBSOCKET_KEY, frame, masked, websocket_echo};
+use crate::support::fastcgi::{read_request, said};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -93,6 +93,7 @@ fn serve(wire: &mut Wire) -> Option<()> {
             .ok()?;
             for _ in 0..20 {
                 wire.try_send("9\r\ndata: 1\n\n\r\n").ok()?;
+                // The pace of this client.
                 thread::sleep(Duration::from_millis(20));
             }
             wire.try_send("0\r\n\r\n").ok()
@@ -151,6 +152,7 @@ fn ask(port: u16, journal: &Journal, kind: &'static str, request: &[u8], length:
             client = Client::connect(port);
         }
         journal.note(kind, outcome);
+        // The pace of this client.
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -173,6 +175,7 @@ fn talk(port: u16, journal: &Journal) {
                 let content = vec![number; 1 + usize::from(number) * 100];
                 client.try_send(masked(2, &content)).ok()?;
                 (frame(&mut client)? == (2, content)).then_some(())?;
+                // The pace of this client.
                 thread::sleep(Duration::from_millis(20));
             }
             Some(())
@@ -235,6 +238,7 @@ fn leave(port: u16, journal: &Journal) {
         }
         drop(client);
         journal.note("left", Ok(()));
+        // The pace of this client.
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -288,10 +292,12 @@ fn die(ports: [u16; 3], origin: u16, journal: &Journal) {
     let mut upstreams: Vec<Server> = ports.iter().map(|port| process(*port, origin)).collect();
     let mut number = 0;
     while journal.goes_on() {
+        // Each upstream lives for a while,
         thread::sleep(Duration::from_millis(1500));
         let at = number % 3;
         // Drop sends SIGKILL.
         drop(upstreams.remove(at));
+        // and is away for a while.
         thread::sleep(Duration::from_millis(300));
         upstreams.insert(at, process(ports[at], origin));
         number += 1;
@@ -331,6 +337,7 @@ fn nothing_fails_and_nothing_grows() {
     let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
     let (mut sizes, mut number) = (Vec::new(), 0_u32);
     while Instant::now() < end {
+        // One measurement a second.
         thread::sleep(Duration::from_secs(1));
         sizes.push(Size {
             memory: server.status("VmRSS"),

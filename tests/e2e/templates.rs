@@ -2,7 +2,7 @@
 //! language itself is compared with Caddy in the peer test and in the package `sluice-template`.
 
 use crate::client::{Response, exchange};
-use crate::harness::{Server, Setup, run_to_end};
+use crate::harness::{Server, Setup, eventually, run_to_end};
 use crate::upstream::Upstream;
 use crate::wire::Wire;
 
@@ -266,8 +266,8 @@ fn setup_broken(server: &Server) {
     let whole = std::fs::read(&list).expect("it was written");
     for (content, status) in [(b"{{.Nope}}".to_vec(), 500), (whole, 200)] {
         std::fs::write(&list, content).expect("it is ours");
-        std::thread::sleep(std::time::Duration::from_millis(1_300));
-        assert_eq!(get(server, "/d/").status, status);
+        let is_seen = || get(server, "/d/").status == status;
+        eventually("the new template", is_seen, || server.stderr());
     }
 }
 

@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use crate::client::{Client, Response, exchange};
-use crate::doubles::abilities::has_ipv6;
-use crate::doubles::dns::{Dns, Mood, Record};
-use crate::harness::{Server, Setup, eventually};
+use crate::harness::{Server, Setup, TIMEOUT, eventually};
+use crate::support::abilities::has_ipv6;
+use crate::support::dns::{Dns, Mood, Record};
+use crate::support::wait::until;
 use crate::upstream::{Upstream, dead, respond};
 use crate::wire::{Wire, field};
 
@@ -380,16 +380,13 @@ fn upstream_states_are_shown() {
     }
     passes.store(false, Ordering::SeqCst);
     let _port = server.admin;
-    let mut shown = serde_json::Value::Null;
-    for _ in 0..400 {
+    let look = || {
         let response = admin(&mut server, "/reverse_proxy/upstreams");
         assert_eq!(response.field("Content-Type"), Some("application/json"));
-        shown = serde_json::from_slice(&response.body).expect("JSON");
-        if find(&shown, bad)["healthy_by"]["checks"] == false {
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
+        let shown: serde_json::Value = serde_json::from_slice(&response.body).expect("JSON");
+        (find(&shown, bad)["healthy_by"]["checks"] == false).then_some(shown)
+    };
+    let shown = until(TIMEOUT, "a failed health check", look, String::new);
     let (well, ill) = (find(&shown, good), find(&shown, bad));
     assert_eq!(well["healthy"], true, "{shown}");
     assert_eq!(

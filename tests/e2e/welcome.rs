@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::client::ask;
-use crate::doubles::abilities::skipped;
 use crate::harness::{Setup, eventually, run_to_end, text};
+use crate::support::abilities::skipped;
 
 /// The page has one fixed port, so only one test at a time may use it.
 fn port() -> Option<(MutexGuard<'static, ()>, u16)> {

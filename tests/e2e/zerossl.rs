@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::client::exchange;
-use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Setup, eventually, free_port};
+use crate::support::abilities::has_openssl;
 
 const FILE: &str = "/.well-known/pki-validation/5EED.txt";
 

@@ -15,7 +15,7 @@ use caddy::Caddy;
 use generate::{Chance, Grammar, mutate, untidy};
 use shrink::shrink;
 
-use crate::doubles::abilities::skipped;
+use crate::support::servers;
 
 /// Number of files in a run, which takes some seconds.
 const COUNT: u64 = 1500;
@@ -50,9 +50,8 @@ fn ours(text: &str) -> Outcome {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn both_adapt_random_files_to_the_same_json() {
-    let Some(path) = crate::peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+fn both_adapt_random_files_alike() {
+    let Some(path) = servers::caddy() else {
         return;
     };
     let caddy = Caddy::start(&path);
@@ -140,9 +139,8 @@ fn kind(difference: &str) -> String {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn both_format_random_files_to_the_same_text() {
-    let Some(path) = crate::peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+fn both_format_random_files_alike() {
+    let Some(path) = servers::caddy() else {
         return;
     };
     let caddy = Caddy::start(&path);

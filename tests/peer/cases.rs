@@ -1,6 +1,6 @@
 //! The files, the requests, and the accepted differences.
 
-use crate::http::Differs;
+use crate::peer::http::Differs;
 
 /// A file and the requests to it. `PORT`, `ROOT`, `UPSTREAM` and `DEAD` are filled in.
 pub struct Case {
@@ -92,8 +92,8 @@ const BAD_TARGET: &str = "Go writes a bare line before the server is asked; ours
 const EMPTY_TYPE: &str = "an empty body has no type";
 
 pub const CASES: &[Case] = &[
-    crate::matchers::MATCHERS,
-    crate::placeholders::PLACEHOLDERS,
+    crate::peer::matchers::MATCHERS,
+    crate::peer::placeholders::PLACEHOLDERS,
     Case {
         name: "synthetic",
         caddyfile: ":PORT {\nrespond \"Hello, world!\"\n}\n",

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::cases::{Case, Difference, Seen};
-use crate::doubles::fastcgi::{read_request, said};
-use crate::doubles::listen;
-use crate::doubles::wire::Wire;
+use crate::peer::cases::{Case, Difference, Seen};
+use crate::support::fastcgi::{read_request, said};
+use crate::support::listen;
+use crate::support::wire::Wire;
 
 /// Starts it on a free port; it runs until the test process ends.
 pub fn start() -> u16 {

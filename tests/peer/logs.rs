@@ -4,12 +4,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::doubles::abilities::skipped;
-use crate::peers;
+use crate::peer::peers;
+use crate::support::servers;
+use crate::support::wait::eventually;
 
 /// A configuration and the requests that produce its log lines.
 struct Case {
@@ -134,8 +135,7 @@ const REQUESTS: [&str; 7] = [
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn log_lines_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();
@@ -176,10 +176,13 @@ fn lines(site: &peers::Site, program: &Path, case: &Case, name: &str) -> Vec<Val
         );
     }
     // The last line is written soon; a line that should not exist would be there by then, too.
-    let until = Instant::now() + Duration::from_secs(5);
-    while read(&folder, peer.port()).len() < case.lines && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let lines = || read(&folder, peer.port());
+    eventually(
+        "the lines",
+        || lines().len() >= case.lines,
+        || format!("{:?}", lines()),
+    );
+    // For one line too many, which nothing announces.
     std::thread::sleep(Duration::from_millis(150));
     read(&folder, peer.port())
 }

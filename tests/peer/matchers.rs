@@ -1,7 +1,7 @@
 //! Every request matcher compared with Caddy's: a site on which each matching named matcher sets a response header, so
 //! that each request evaluates all of them, and the capture groups they set.
 
-use crate::cases::{Case, Seen, always};
+use crate::peer::cases::{Case, Seen, always};
 
 const AS_PREFIX: &str = "Caddy compares a pattern with escapes with the beginning of the path only; ours with all of it";
 const VALUES_ARE_PLAIN: &str =

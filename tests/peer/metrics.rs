@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::doubles::abilities::skipped;
-use crate::peers::{self, Peer};
-use crate::{http, logs};
+use crate::peer::peers::{self, Peer};
+use crate::peer::{http, logs};
+use crate::support::servers;
 
 const CASES: [(&str, &str); 3] = [
     (
@@ -39,8 +39,7 @@ const REQUESTS: [&str; 6] = [
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn series_of_requests_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();

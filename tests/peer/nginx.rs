@@ -1,15 +1,13 @@
 //! Compares sluice with an installed nginx: the same nginx.conf, the same requests, header by header.
 
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::process::Command;
 
-use sluice_net::sys::process::{Signal, send};
-
-use crate::doubles::abilities::skipped;
-use crate::http::{Differs, Response, ask, differences};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Differs, Response, ask, differences};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::abilities::skipped;
+use crate::support::program::Program;
+use crate::support::servers;
 
 /// Lines of a `server` block, and the requests to it.
 struct Case {
@@ -677,16 +675,9 @@ const CASES: &[Case] = &[
 const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyFT1gMsQHTGCgT3sSv5zYWx0\n\
     c:$6$0123456789abcdef$8CGkKDSyVpVlVNcs5PssRw/Tb8EgfecuA6D/zsRQFumJaU.s8KgTWWc2HfgkB7h2n1qIKiJFeSyUFrwvhILXy.\n";
 
-/// The nginx to compare with.
-pub fn find_nginx() -> Option<PathBuf> {
-    let named = std::env::var_os("NGINX_BIN").map(PathBuf::from);
-    let known = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
-    named.or_else(|| known.iter().map(PathBuf::from).find(|path| path.is_file()))
-}
-
 /// A running program, stopped on drop.
 pub struct Running {
-    child: Child,
+    _program: Program,
     port: u16,
 }
 
@@ -694,14 +685,6 @@ impl Running {
     /// Sends a request, and masks the port in the response, which differs.
     pub fn ask(&self, request: &str) -> Response {
         without_port(ask(self.port, request), self.port)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Not killed: nginx's workers would keep running.
-        let _ = send(self.child.id(), Signal::Terminate);
-        let _ = self.child.wait();
     }
 }
 
@@ -772,24 +755,13 @@ pub fn run(
         true => command.arg("-p").arg(site.dir()).arg("-c").arg(&file),
         false => command.args(["run", "--config"]).arg(&file),
     };
-    let child = command
+    command
         .env("HOME", site.dir())
-        .env("SLUICE_ADMIN", format!("localhost:{}", free_port()))
-        .stdout(Stdio::null())
-        .stderr(std::fs::File::create(&log).expect("the folder is writable"))
-        .spawn()
-        .expect("the program starts");
-    let mut running = Running { child, port };
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        let ended = running.child.try_wait().expect("it is our child").is_some();
-        if ended || Instant::now() > deadline {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            panic!("{case}: {name} did not start:\n{said}");
-        }
-        std::thread::sleep(Duration::from_millis(20));
+        .env("SLUICE_ADMIN", format!("localhost:{}", free_port()));
+    Running {
+        _program: Program::start(&mut command, log).listening(port),
+        port,
     }
-    running
 }
 
 /// Masks the port in a response, which differs.
@@ -814,8 +786,7 @@ fn is_accepted(request: &str, difference: &Differs) -> bool {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn responses_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use crate::doubles::abilities::skipped;
-use crate::http::{Differs, differences};
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Differs, differences};
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// Lines of a `server` block, of a second one that it proxies to, and the requests to the first.
 pub struct Case {
@@ -245,8 +245,7 @@ fn owned(requests: &[&str]) -> Vec<String> {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn bodies_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 
-use crate::doubles::abilities::skipped;
-use crate::doubles::client_load::{Fate, Holding, count, gather};
-use crate::nginx::{Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::{Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::client_load::{Fate, Holding, count, gather};
+use crate::support::servers;
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     let own = match is_nginx {
@@ -50,8 +50,7 @@ fn served(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn connection_slots_behave_as_in_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx`");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

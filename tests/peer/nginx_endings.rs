@@ -6,9 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::doubles::abilities::skipped;
-use crate::nginx::{Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::{Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 fn conf(dir: &Path, port: u16, upstream: u16, is_nginx: bool) -> String {
     let name = if is_nginx { "theirs" } else { "ours" };
@@ -165,8 +165,7 @@ fn lines_of(site: &Site, program: &Path, upstream: u16, is_nginx: bool) -> Vec<S
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn requests_end_in_the_log_as_with_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx`");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -8,9 +8,10 @@ mod cases;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::http::{Differs, Response, differences};
-use crate::nginx::{EVERYWHERE, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Differs, Response, differences};
+use crate::peer::nginx::{EVERYWHERE, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 use cases::{ROWS, Row};
 
 /// Request paths: one with the settings of the server, three with those of the surrounding location, three with their
@@ -237,8 +238,7 @@ fn is_everywhere(difference: &Differs) -> bool {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn locations_inherit_as_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

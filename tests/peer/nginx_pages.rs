@@ -1,9 +1,8 @@
 //! Pages with SSI commands, and charset conversion: the same files and requests for sluice and an installed nginx.
 
-use crate::doubles::abilities::skipped;
-use crate::nginx::find_nginx;
-use crate::nginx_bodies::{Case, compare};
-use crate::peers::Site;
+use crate::peer::nginx_bodies::{Case, compare};
+use crate::peer::peers::Site;
+use crate::support::servers;
 
 /// Pages, by file name below `ssi/`.
 const PAGES: &[(&str, &str)] = &[
@@ -234,8 +233,7 @@ const TEXTS: &[(&str, &[u8])] = &[
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn pages_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -7,8 +7,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::nginx::{find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::nginx::run;
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// The settings of the servers, each on its own port: they apply before the host is known.
 const SETTINGS: [&str; 4] = [
@@ -268,7 +269,7 @@ fn conf(site: &Site, ports: &[u16], is_nginx: bool) -> String {
     site.fill(&text)
 }
 
-fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running, Vec<u16>) {
+fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::peer::nginx::Running, Vec<u16>) {
     let ports: Vec<u16> = SETTINGS.iter().map(|_| free_port()).collect();
     let text = conf(site, &ports, is_nginx);
     (run(site, program, "raw", &text, ports[0], is_nginx), ports)
@@ -277,8 +278,7 @@ fn start(site: &Site, program: &Path, is_nginx: bool) -> (crate::nginx::Running,
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn heads_are_read_as_nginx_reads_them() {
-    let Some(nginx) = find_nginx() else {
-        println!("skipped: no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::doubles::abilities::skipped;
-use crate::http::differences;
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::differences;
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::servers;
 
 /// A file of the folder.
 pub struct Whole {
@@ -309,9 +309,8 @@ impl Compared {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn complete_sites_respond_as_in_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+fn whole_sites_respond_as_in_nginx() {
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let only = std::env::var("ONLY").unwrap_or_default();
@@ -448,7 +447,7 @@ const NO_INDEX: &str = "a folder without an index is not found";
 
 /// The meaning of a response: its status, redirect target, content, and the headers set by the configuration. Redirects
 /// for folders have another status, error pages are empty, and listings and redirects look different.
-fn meaning(response: &crate::http::Response) -> (String, String, String) {
+fn meaning(response: &crate::peer::http::Response) -> (String, String, String) {
     let field = |name: &str| {
         response
             .fields

@@ -1,14 +1,14 @@
 //! The two programs on free ports, with the same files behind them.
 
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::cases::Case;
-use crate::http::{self, Response};
-use crate::{fastcgi, upstream};
+use crate::peer::cases::Case;
+use crate::peer::http::{self, Response};
+use crate::peer::{fastcgi, upstream};
+use crate::support::program::Program;
 
 /// The files that both serve, removed on drop.
 pub struct Site {
@@ -19,40 +19,12 @@ pub struct Site {
 
 /// A running program.
 pub struct Peer {
-    child: Child,
+    _program: Program,
     port: u16,
 }
 
 pub fn sluice() -> PathBuf {
     env!("CARGO_BIN_EXE_sluice").into()
-}
-
-/// The Caddy to compare with: `CADDY_BIN`, or one in PATH that is new enough. Older ones lack directives and headers
-/// that are compared.
-pub fn find_caddy() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("CADDY_BIN") {
-        return Some(path.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|dir| dir.join("caddy"))
-        .filter(|file| file.is_file())
-        .find(|file| is_new_enough(file))
-}
-
-/// The comparison follows Caddy 2.11.
-fn is_new_enough(caddy: &Path) -> bool {
-    let Ok(output) = Command::new(caddy).arg("version").output() else {
-        return false;
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = text.trim_start_matches('v').split(['.', ' ', '\n']);
-    let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
-    let is_new = (number(), number()) >= (Some(2), Some(11));
-    if !is_new {
-        println!("{} is older than 2.11: {}", caddy.display(), text.trim());
-    }
-    is_new
 }
 
 impl Site {
@@ -162,21 +134,18 @@ impl Site {
         let file = self.dir.join(format!("{case}.Caddyfile"));
         std::fs::write(&file, text.replace("PORT", &port.to_string()))
             .expect("the folder is writable");
-        let log = std::fs::File::create(self.dir.join(format!("{name}.log")))
-            .expect("the folder is writable");
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["run", "--adapter", "caddyfile", "--config"])
             .arg(&file)
             .env("HOME", &home)
             .env("XDG_DATA_HOME", &home)
-            .env("XDG_CONFIG_HOME", &home)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the program starts");
-        let mut peer = Peer { child, port };
-        peer.wait(&self.dir.join(format!("{name}.log")), case);
-        peer
+            .env("XDG_CONFIG_HOME", &home);
+        let log = self.dir.join(format!("{name}.log"));
+        Peer {
+            _program: Program::start(&mut command, log).listening(port),
+            port,
+        }
     }
 }
 
@@ -190,18 +159,6 @@ impl Peer {
     /// The port it listens on.
     pub fn port(&self) -> u16 {
         self.port
-    }
-
-    fn wait(&mut self, log: &Path, case: &str) {
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let ended = self.child.try_wait().expect("it is our child").is_some();
-            if ended || std::time::Instant::now() > deadline {
-                let said = std::fs::read_to_string(log).unwrap_or_default();
-                panic!("{case}: a server did not start:\n{said}");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
     }
 
     /// Sends a request, and masks the port in the response, which differs between the two.
@@ -226,11 +183,4 @@ impl Peer {
     }
 }
 
-pub use crate::doubles::ports::free_port;
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+pub use crate::support::ports::free_port;

@@ -1,6 +1,6 @@
 //! Every placeholder compared with Caddy's: a response with a line for each, to requests of many shapes.
 
-use crate::cases::{Case, Seen, always, sometimes};
+use crate::peer::cases::{Case, Seen, always, sometimes};
 
 const GO_CHUNKS: &str = "Go sends more than 2 KiB in chunks; ours has its length";
 const ESCAPES: &str =

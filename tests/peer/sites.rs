@@ -1,23 +1,18 @@
 //! The sites of `tests/data/sites`, served by both servers.
 
-#[path = "../sites/mod.rs"]
-mod shared;
+use std::path::Path;
+use std::process::Command;
 
-use std::net::TcpStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use crate::doubles::abilities::skipped;
-use crate::http::{self, Response};
-use crate::peers::{find_caddy, free_port, sluice};
-use shared::{Doubles, SITES, Site, bytes};
+use crate::peer::http::{self, Response};
+use crate::peer::peers::{free_port, sluice};
+use crate::support::program::Program;
+use crate::support::servers;
+use crate::support::sites::{Doubles, SITES, Site, bytes};
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn sites_respond_as_in_caddy() {
-    let Some(caddy) = find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let base = std::env::temp_dir().join(format!("sluice-peer-sites-{}", std::process::id()));
@@ -70,7 +65,7 @@ fn responses(program: &Path, site: &Site, doubles: &Doubles, folder: &Path) -> V
     std::fs::create_dir_all(folder).expect("the folder is writable");
     let port = free_port();
     let text = site.prepare(folder, port, doubles);
-    let server = Server::start(program, &with_admin_off(&text), folder, port);
+    let server = start(program, &with_admin_off(&text), folder, port);
     let responses = site.steps.iter().map(|step| {
         let mut response = http::exchange(port, &bytes(&step.request));
         for value in response.fields.values_mut().flatten() {
@@ -92,45 +87,15 @@ fn with_admin_off(text: &str) -> String {
     }
 }
 
-/// A running program.
-struct Server(Child);
-
-impl Server {
-    fn start(program: &Path, text: &str, folder: &Path, port: u16) -> Server {
-        let file: PathBuf = folder.join("Caddyfile");
-        std::fs::write(&file, text).expect("the folder is writable");
-        let log = std::fs::File::create(folder.join("stderr")).expect("the folder is writable");
-        let child = Command::new(program)
-            .args(["run", "--adapter", "caddyfile", "--config", "Caddyfile"])
-            .current_dir(folder)
-            .env("HOME", folder)
-            .env("XDG_DATA_HOME", folder)
-            .env("XDG_CONFIG_HOME", folder)
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("the program starts");
-        let mut server = Server(child);
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let ended = server.0.try_wait().expect("it is our child").is_some();
-            if ended || Instant::now() > until {
-                let said = std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
-                panic!(
-                    "{}: {} did not start:\n{said}",
-                    file.display(),
-                    program.display()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a server and waits until it listens.
+fn start(program: &Path, text: &str, folder: &Path, port: u16) -> Program {
+    std::fs::write(folder.join("Caddyfile"), text).expect("the folder is writable");
+    let mut command = Command::new(program);
+    command
+        .args(["run", "--adapter", "caddyfile", "--config", "Caddyfile"])
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env("XDG_DATA_HOME", folder)
+        .env("XDG_CONFIG_HOME", folder);
+    Program::start(&mut command, folder.join("stderr")).listening(port)
 }

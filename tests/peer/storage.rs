@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::doubles::abilities::skipped;
-use crate::peers;
+use crate::peer::peers;
+use crate::support::servers;
+use crate::support::wait::{TIMEOUT, until};
 
 /// A site with the internal issuer, with its certificates in `storage`.
 fn caddyfile(storage: &Path) -> String {
@@ -36,8 +37,8 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// The response of `name` to a client that trusts the root in `storage`, once it has a certificate.
 fn asked(storage: &Path, port: u16, name: &str) -> String {
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    loop {
+    let said = std::cell::RefCell::new(String::new());
+    let look = || {
         let output = Command::new("curl")
             .args(["-sS", "--cacert"])
             .arg(storage.join("pki/authorities/local/root.crt"))
@@ -45,20 +46,17 @@ fn asked(storage: &Path, port: u16, name: &str) -> String {
             .arg(format!("https://{name}:{port}/"))
             .output()
             .expect("curl is there");
-        if output.status.success() {
-            return String::from_utf8_lossy(&output.stdout).into_owned();
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(std::time::Instant::now() < until, "{name}: {said}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        said.replace(String::from_utf8_lossy(&output.stderr).into_owned());
+        let body = String::from_utf8_lossy(&output.stdout).into_owned();
+        output.status.success().then_some(body)
+    };
+    until(TIMEOUT, name, look, || said.borrow().clone())
 }
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn certificates_of_one_are_shown_by_the_other() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use crate::cases::{Case, Seen};
-use crate::doubles::abilities::skipped;
-use crate::peers::{self, Peer, Site};
+use crate::peer::cases::{Case, Seen};
+use crate::peer::peers::{self, Peer, Site};
+use crate::support::servers;
 
 /// Pages that need more than the template language. `NAME` is replaced by the number of the page.
 const PAGES: &[&str] = &[
@@ -103,8 +103,7 @@ fn golden(name: &str) -> Vec<String> {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn pages_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = Site::new();

@@ -1,7 +1,7 @@
 //! The upstream of both servers: its response describes the request it received.
 
-use crate::doubles::listen;
-use crate::doubles::wire::{Wire, field};
+use crate::support::listen;
+use crate::support::wire::{Wire, field};
 
 /// Starts it on a free port; it runs until the test process ends.
 pub fn start() -> u16 {

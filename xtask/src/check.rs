@@ -1,11 +1,13 @@
 //! The commands that run other tools and report their results. The rules of `tidy` are in that module.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::{rerun, tidy};
+use crate::rerun::{Echo, Runner};
+use crate::skipped::SkippedFile;
+use crate::{python, tidy};
 
 /// A step of `check`: its name, the arguments of cargo, and an environment variable it needs.
 struct Step(
@@ -40,11 +42,14 @@ const STEPS: &[Step] = &[
     ),
 ];
 
-/// Everything that CI runs. Continues after a failure, so that one run reports everything.
+/// Licences, sources and known faults of the dependencies.
+const DENY: &[&str] = &["deny", "--all-features", "check"];
+
+/// Everything that `make test` runs. Continues after a failure, so that one run reports everything; the tests come
+/// last, so that the names of those that failed or were skipped end the output.
 pub fn check(root: &Path) -> bool {
     let mut failed = Vec::new();
     let begun = Instant::now();
-    let skipped = Skipped::new(root);
     if !timed("tidy", || tidy::print(root)) {
         failed.push("tidy");
     }
@@ -54,21 +59,19 @@ pub fn check(root: &Path) -> bool {
             failed.push(name);
         }
     }
-    if !timed("tests", || {
-        rerun::test(root, &["--workspace", "--quiet"], &[skipped.variable()])
-    }) {
+    let has_deny = has(root, "deny");
+    if has_deny && !timed("deny", || cargo(root, DENY, &[])) {
+        failed.push("deny");
+    }
+    if !timed("tests", || test(root, &["--workspace", "--quiet"])) {
         failed.push("tests");
     }
-    if has(root, "deny") {
-        if !timed("deny", || {
-            cargo(root, &["deny", "--all-features", "check"], &[])
-        }) {
-            failed.push("deny");
-        }
-    } else {
-        println!("-- deny: SKIPPED, cargo-deny is not installed (cargo install cargo-deny)");
+    for name in failed.iter().filter(|name| **name != "tests") {
+        println!("failed: {name}");
     }
-    skipped.print();
+    if !has_deny {
+        println!("skipped: deny: cargo-deny is not installed (cargo install cargo-deny)");
+    }
     let seconds = begun.elapsed().as_secs();
     if failed.is_empty() {
         println!("-- all checks passed in {seconds} s");
@@ -78,197 +81,26 @@ pub fn check(root: &Path) -> bool {
     failed.is_empty()
 }
 
-/// The file in which tests record what they skip on this machine: the output of passing tests is not shown.
-struct Skipped(PathBuf);
-
-impl Skipped {
-    fn new(root: &Path) -> Skipped {
-        let path = root.join("target/skipped-tests");
-        // Removes the file of an earlier run.
-        let _ = std::fs::remove_file(&path);
-        Skipped(path)
-    }
-
-    /// The environment variable that names it to the tests.
-    fn variable(&self) -> (&'static str, &OsStr) {
-        ("SLUICE_SKIPPED", self.0.as_os_str())
-    }
-
-    fn print(&self) {
-        for line in listed(&std::fs::read_to_string(&self.0).unwrap_or_default()) {
-            println!("-- {line}");
-        }
-    }
+/// Runs `cargo test` with `args` with everything that tests may use.
+pub fn test(root: &Path, args: &[&str]) -> bool {
+    test_with(root, args, &[])
 }
 
-/// The recorded lines, sorted and without duplicates.
-fn listed(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines.dedup();
-    lines
-}
-
-/// The Caddy to compare with: Debian's is older than the directives compared.
-const CADDY: &str = "v2.11.4";
-
-/// Runs the tests that compare with other servers; those whose server is not installed are reported as skipped. Caddy
-/// is built below `target` first if `CADDY_BIN` is not set and Go is installed.
-pub fn peer(root: &Path) -> bool {
-    let caddy = caddy(root);
-    let caddy = caddy.as_ref().map(|path| ("CADDY_BIN", path.as_path()));
-    tests(root, &["peer", "--", "--include-ignored"], caddy.as_slice())
-}
-
-/// The Caddy named by the variable, or one that is built.
-fn caddy(root: &Path) -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("CADDY_BIN") {
-        return Some(path.into());
-    }
-    let folder = root.join("target/caddy").join(CADDY);
-    let module = format!("github.com/caddyserver/caddy/v2/cmd/caddy@{CADDY}");
-    go_install(&folder, "caddy", &module)
-}
-
-/// Runs the soak test with its mixed load for this many minutes, and prints its figures.
-pub fn soak(root: &Path, minutes: &str) -> bool {
-    if !minutes.parse::<f64>().is_ok_and(|minutes| minutes > 0.0) {
-        eprintln!("`{minutes}` is no number of minutes");
-        return false;
-    }
-    cargo(
-        root,
-        &[
-            "test",
-            "--workspace",
-            "--test",
-            "e2e",
-            "soak",
-            "--",
-            "--ignored",
-            "--nocapture",
-        ],
-        &[("SLUICE_SOAK_MINUTES", OsStr::new(minutes))],
-    )
-}
-
-/// The ACME server that the tests use: a fixed release, the same everywhere.
-const PEBBLE: &str = "v2.10.1";
-
-/// Runs the tests that order certificates from a real ACME server, some beside Caddy; both are installed below `target`
-/// first.
-pub fn acme(root: &Path) -> bool {
-    let folder = root.join("target/pebble").join(PEBBLE);
-    for program in ["pebble", "pebble-challtestsrv"] {
-        let module = format!("github.com/letsencrypt/pebble/v2/cmd/{program}@{PEBBLE}");
-        if go_install(&folder, program, &module).is_none() {
-            return false;
-        }
-    }
-    let Some(caddy) = caddy(root) else {
-        return false;
-    };
-    let mut args = vec!["e2e", "acme", "--", "--include-ignored", "--test-threads=2"];
-    let mut programs = vec![
-        ("SLUICE_PEBBLE", folder.as_path()),
-        ("CADDY_BIN", caddy.as_path()),
-    ];
-    let certbot = certbot(root);
-    match &certbot {
-        Some(certbot) => programs.push(("SLUICE_CERTBOT", certbot)),
-        None => args.extend(["--skip", "certbot"]),
-    }
-    tests(root, &args, &programs)
-}
-
-/// A Certbot release whose nginx plugin works with this server.
-const CERTBOT: &str = "5.8.0";
-
-/// Certbot with its nginx plugin, in a separate Python environment.
-fn certbot(root: &Path) -> Option<PathBuf> {
-    let folder = root.join("target/certbot").join(CERTBOT);
-    let program = folder.join("bin/certbot");
-    if program.is_file() {
-        return Some(program);
-    }
-    let release = |package: &str| format!("{package}=={CERTBOT}");
-    let mut python = Command::new("python3");
-    let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check"]);
-    pip.args([release("certbot"), release("certbot-nginx")]);
-    for command in [python.args(["-m", "venv"]).arg(&folder), &mut pip] {
-        if !command.status().is_ok_and(|status| status.success()) {
-            eprintln!(
-                "Certbot cannot be installed; it needs Python with `venv`, and the package index"
-            );
-            return None;
-        }
-    }
-    Some(program)
-}
-
-/// The release of h2spec, the same everywhere.
-const H2SPEC: &str = "v2.2.1+incompatible";
-
-/// Runs h2spec, the HTTP/2 conformance suite, against the real server; it is installed below `target` first.
-pub fn h2spec(root: &Path) -> bool {
-    let folder = root.join("target/h2spec").join(H2SPEC);
-    let module = format!("github.com/summerwind/h2spec/cmd/h2spec@{H2SPEC}");
-    let Some(program) = go_install(&folder, "h2spec", &module) else {
-        return false;
-    };
-    tests(
-        root,
-        &["e2e", "h2spec", "--", "--include-ignored"],
-        &[("SLUICE_H2SPEC", &program)],
-    )
-}
-
-/// The gRPC release whose interoperability tests are run.
-const GRPC: &str = "v1.85.0";
-
-/// Runs gRPC's interoperability tests, its own client and its own server with the proxy between them; both are
-/// installed below `target` first.
-pub fn grpc(root: &Path) -> bool {
-    let folder = root.join("target/grpc").join(GRPC);
-    for program in ["client", "server"] {
-        let module = format!("google.golang.org/grpc/interop/{program}@{GRPC}");
-        if go_install(&folder, program, &module).is_none() {
-            return false;
-        }
-    }
-    tests(
-        root,
-        &["e2e", "grpc", "--", "--include-ignored"],
-        &[("SLUICE_GRPC", &folder)],
-    )
-}
-
-/// The program that `module` is built to in `folder`, once; prints the reason if it cannot be built.
-fn go_install(folder: &Path, program: &str, module: &str) -> Option<PathBuf> {
-    let path = folder.join(program);
-    if !path.is_file() {
-        let mut go = Command::new("go");
-        let status = go.args(["install", module]).env("GOBIN", folder).status();
-        if !status.is_ok_and(|status| status.success()) {
-            eprintln!("`go install {module}` failed; it needs Go and the module proxy");
-            return None;
-        }
-    }
-    Some(path)
-}
-
-/// Runs a test program of the package `sluice`, with the paths of the programs it needs.
-fn tests(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
-    // With `--workspace` as in `check`: the features of third-party crates stay the same, so nothing is rebuilt.
-    let args = [&["--workspace", "--test"], args].concat();
-    let skipped = Skipped::new(root);
-    let mut variables = vec![skipped.variable()];
+/// Like `test`, with the paths of programs that some tests need.
+pub fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
+    let skipped = SkippedFile::new(root);
+    let python = python::value(root);
+    let mut variables = vec![skipped.variable(), (python::VARIABLE, python.as_os_str())];
     let programs = programs.iter();
     variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
-    let passed = rerun::test(root, &args, &variables);
-    skipped.print();
-    passed
+    let runner = Runner {
+        root,
+        variables: &variables,
+        echo: Echo::Terminal,
+    };
+    let summary = runner.test(args);
+    summary.print(&skipped.read());
+    summary.is_good()
 }
 
 /// Runs each fuzz target for `seconds`, starting from its seeds.
@@ -328,7 +160,7 @@ pub fn timed(name: &str, run: impl FnOnce() -> bool) -> bool {
     done
 }
 
-fn cargo(folder: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
+pub fn cargo(folder: &Path, args: &[&str], variables: &[(&str, &OsStr)]) -> bool {
     // An argument may select the toolchain (+nightly), which only rustup's cargo understands.
     let mut command = Command::new("cargo");
     command.args(args).current_dir(folder);
@@ -355,13 +187,6 @@ fn has(root: &Path, subcommand: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn skipped_tests_are_listed_once_and_in_order() {
-        let text = "skipped: b: no IPv6\nskipped: a: no curl\nskipped: b: no IPv6\n";
-        assert_eq!(listed(text), ["skipped: a: no curl", "skipped: b: no IPv6"]);
-        assert!(listed("").is_empty());
-    }
 
     #[test]
     fn fuzz_targets_are_read_from_the_manifest() {

@@ -3,32 +3,42 @@
 mod attacks;
 mod check;
 mod fresh;
+mod python;
 mod rerun;
 mod sites;
+mod skipped;
+mod suites;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use suites::Outcome;
+
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  check          everything that CI runs: fmt, clippy, rustdoc, tidy, deny, tests
+  check          what `make test` runs: tidy, fmt, clippy, rustdoc, deny, tests
   test [args]    `cargo test`; a test that fails is run once more, alone, and listed as flaky if it then passes
   tidy           the house rules that a program can check
-  fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
-                 Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
   tidy --words [context]
                  counts of the phrases that glossary.toml rules out (BLESS=1 lowers their ceilings), or where they
                  occur in one context, such as docs
   tidy --cycles  the import cycles inside packages (BLESS=1 lowers their ceilings)
-  peer           the tests that compare with Caddy and nginx
-  acme           the tests with a real ACME authority, pebble, which Go installs
-  h2spec         the public suite of HTTP/2, which Go installs
+  python-env     creates target/python with the packages of tests/python/requirements.txt, once, and prints its folder
+
+slower kinds, which install what they need below target/; exit status 3 if that cannot be fetched:
+  peer           the tests that compare with nginx and with Caddy, which Go builds
+  acme           the tests with a real ACME server, pebble, which Go builds, and with Certbot from PyPI
+  h2spec         the public suite of HTTP/2, which Go builds
+  grpc           the public test cases of gRPC through the proxy, which Go builds
   soak [minutes] everything at once for so long (10): nothing fails, nothing grows
-  grpc           the public test cases of gRPC through the proxy, which Go installs
-  sites <count>  prints a Caddyfile with so many sites, to measure with
   fuzz [secs]    each fuzz target for so many seconds (60)
+  fresh [step…]  README's two commands in a clean Debian 12 that debootstrap makes; needs root.
+                 Steps: setup (or --setup-only), check, clippy, test, run; by default test and run
+
+to measure with:
+  sites <count>  prints a Caddyfile with so many sites
 ";
 
 fn main() -> ExitCode {
@@ -37,7 +47,7 @@ fn main() -> ExitCode {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match args[..] {
         ["check"] => check::check(&root),
-        ["test", ref args @ ..] => rerun::test(&root, args, &[]),
+        ["test", ref args @ ..] => check::test(&root, args),
         ["tidy"] => tidy::print(&root),
         ["fresh", ref steps @ ..] => match fresh::fresh(&root, steps) {
             Some(done) => done,
@@ -46,12 +56,13 @@ fn main() -> ExitCode {
         ["tidy", "--cycles"] => tidy::print_cycles(&root),
         ["tidy", "--words"] => tidy::print_words(&root),
         ["tidy", "--words", context] => tidy::print_occurrences(&root, context),
-        ["peer"] => check::peer(&root),
-        ["acme"] => check::acme(&root),
-        ["h2spec"] => check::h2spec(&root),
-        ["soak"] => check::soak(&root, "10"),
-        ["soak", minutes] => check::soak(&root, minutes),
-        ["grpc"] => check::grpc(&root),
+        ["peer"] => return suites::peer(&root).into(),
+        ["acme"] => return suites::acme(&root).into(),
+        ["h2spec"] => return suites::h2spec(&root).into(),
+        ["soak"] => return suites::soak(&root, "10").into(),
+        ["soak", minutes] => return suites::soak(&root, minutes).into(),
+        ["python-env"] => python::print(&root),
+        ["grpc"] => return suites::grpc(&root).into(),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),
             Err(_) => return usage(),
@@ -63,11 +74,7 @@ fn main() -> ExitCode {
         },
         _ => return usage(),
     };
-    if done {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(1)
-    }
+    Outcome::from(done).into()
 }
 
 fn usage() -> ExitCode {

@@ -1,19 +1,13 @@
 //! The commands around a result: searches that produce one, and those that read it; an experiment generated from a
 //! configuration; conversations; and external load generators and servers, if they are installed.
 
-#![allow(clippy::unwrap_used)]
-
-#[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../tests/doubles/abilities.rs"]
-mod abilities;
-mod world;
-
 use std::fs;
 use std::process::Command;
 
-use abilities::skipped;
 use sluice_load::result::{CellState, Load, RunResult};
-use world::{Backend, Folder, hit, lab, output_text, port};
+
+use crate::abilities::skipped_part;
+use crate::world::{self, Backend, Folder, hit, installed, is_there, lab, output_text, port};
 
 fn read(path: &str) -> RunResult {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -186,7 +180,8 @@ fn gates(out: &str) {
 
 /// The keyboard shortcuts of a report, pressed in a real browser if there is one.
 fn keys_work(folder: &Folder, page: &str) {
-    if !installed("chromium") {
+    if !is_there("chromium") {
+        skipped_part("chromium is not installed: nobody presses the keys of the report");
         return;
     }
     let (before, after) = page.split_at(page.rfind("</body>").unwrap());
@@ -378,21 +373,13 @@ fn unsupported_protocols_are_named() {
     }
 }
 
-/// Whether a program is installed; a test that lacks it says so.
-fn installed(program: &str) -> bool {
-    let found = sluice_load::process::find(program).is_some();
-    if !found {
-        skipped(format_args!("{program} is not installed"));
-    }
-    found
-}
-
 #[test]
 fn unmeasured_fields_of_other_generators_read_not_measured() {
     let folder = Folder::new("tools");
     let backend = Backend::start(&["respond", "--body", "hello"]);
     for tool in ["wrk", "hey", "ab", "h2load"] {
-        if !installed(tool) {
+        if !is_there(tool) {
+            skipped_part(format_args!("{tool} is not installed"));
             continue;
         }
         let words = ["--engine", tool, "-c", "2", "-d", "1s", "--warmup", "0s"];
@@ -498,7 +485,9 @@ fn nginx_is_measured_over_http2() {
         let alpn = (url == &secure).then_some("h2");
         assert_eq!(load.connections.alpn.as_deref(), alpn);
     }
-    if installed("h2load") {
+    if !is_there("h2load") {
+        skipped_part("h2load is not installed");
+    } else {
         let words = [
             "--h2",
             "--insecure",

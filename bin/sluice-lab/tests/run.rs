@@ -1,18 +1,14 @@
 //! The program as a whole: an experiment with its own upstreams from the file to the result, and the output of `hit`
 //! for a server with faults that are counted on both sides.
 
-#![allow(clippy::unwrap_used)]
-
-mod world;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use sluice_load::result::{CellState, FailureClass, RunResult};
-use world::{Backend, Folder, LAB, hit};
+
+use crate::wait::eventually;
+use crate::world::{self, Backend, Folder, LAB, hit, installed, is_there};
 
 const EXPERIMENT: &str = r#"
 schema = "sluice.lab/1"
@@ -257,11 +253,8 @@ fn a_unix_socket_is_loaded_like_an_address() {
         .spawn()
         .unwrap();
     let _backend = Backend { child, port: 0 };
-    let begin = Instant::now();
-    while !PathBuf::from(&socket).exists() {
-        assert!(begin.elapsed() < Duration::from_secs(20));
-        thread::sleep(Duration::from_millis(10));
-    }
+    let exists = || PathBuf::from(&socket).exists();
+    eventually("the socket", exists, String::new);
     let (_, result) = hit(
         &folder,
         "http://app/",
@@ -413,15 +406,6 @@ fn a_study_is_repeated_with_its_corpus_checks_and_claims() {
     }
 }
 
-/// Whether a program is installed; a test that lacks it says so.
-fn installed(program: &str) -> bool {
-    let found = sluice_load::process::find(program).is_some();
-    if !found {
-        eprintln!("{program} is not installed: nothing is tested with it");
-    }
-    found
-}
-
 #[test]
 fn every_scenario_passes_its_check_before_any_load() {
     let folder = Folder::new("scenarios-check");
@@ -525,15 +509,6 @@ fn a_cell_without_its_backend_says_what_is_missing() {
     );
 }
 
-/// Waits until a condition holds.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
-        thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn a_run_that_is_killed_leaves_nothing_behind() {
     let folder = Folder::new("killed");
@@ -560,10 +535,14 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
         .spawn()
         .unwrap();
     let dir = std::env::temp_dir().join(format!("sluice-lab-{}", child.id()));
-    eventually("a server is started", || dir.join("floor.log").exists());
+    eventually(
+        "a server is started",
+        || dir.join("floor.log").exists(),
+        String::new,
+    );
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("the folder is removed", || !dir.exists());
+    eventually("the folder is removed", || !dir.exists(), String::new);
     let left = || {
         let output_text = fs::read_dir("/proc").unwrap().flatten();
         let lines = output_text.filter_map(|one| fs::read(one.path().join("cmdline")).ok());
@@ -572,7 +551,7 @@ fn a_run_that_is_killed_leaves_nothing_behind() {
             .filter(|line| String::from_utf8_lossy(line).contains(&name))
             .count()
     };
-    eventually("the server has ended", || left() == 0);
+    eventually("the server has ended", || left() == 0, String::new);
 }
 
 #[test]
@@ -643,7 +622,7 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
     assert!(text.contains("python: not installed, see above"), "{text}");
     // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));
-    assert_eq!(program.is_file(), installed("go"), "{text}");
+    assert_eq!(program.is_file(), is_there("go"), "{text}");
 }
 
 #[test]

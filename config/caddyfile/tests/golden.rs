@@ -9,13 +9,12 @@
 //! === file sites/a.conf
 //! ```
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 
 use sluice_caddyfile::{Loader, MemoryLoader, adapt, adapt_v1, format, parse, translate};
 use sluice_diag::Colour;
+
+use crate::support;
 
 /// The input of one case.
 struct Case {

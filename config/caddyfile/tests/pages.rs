@@ -1,16 +1,14 @@
 //! Every message has its page in `docs/reference/errors/`, every page its message, and the examples there do what the pages say.
 //! `bin/sluice` tests that `sluice explain` prints them.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 
-use support::{pages, repository};
-
 use sluice_caddyfile::{MemoryLoader, adapt};
 use sluice_diag::Severity;
+
+use crate::support;
+use crate::support::{pages, repository};
 
 /// Lines of a page: one screen of a small window, with its examples.
 const PAGE_LINES_MAX: usize = 22;

@@ -4,13 +4,13 @@
 //! The texts are the golden inputs, cut and mixed, and random sequences of words. `SEED=n` repeats a run; a failure
 //! prints its seed and its text.
 
-mod invariants;
-
 use std::fs;
 use std::path::Path;
 
 use sluice_caddyfile::{MemoryLoader, format, parse};
 use sluice_diag::Colour;
+
+use crate::invariants;
 
 /// Texts tried by each test; a few seconds without optimisation.
 const ROUNDS: usize = 3_000;

@@ -1,13 +1,12 @@
 //! `docs/reference/caddyfile-directives.md` is generated from the definitions: `BLESS=1` rewrites it; review the diff. `tests/e2e/documents.rs`
 //! checks that the server does what the table says.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::fmt::Write;
 
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{Entry, Table, Verdict, directives, global_tables, site_tables};
+
+use crate::support;
 
 const HEAD: &str = "\
 # Caddyfile directives

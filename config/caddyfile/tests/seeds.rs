@@ -1,10 +1,10 @@
 //! Replays the inputs under `fuzz/seeds/caddyfile`, among them everything the fuzzer found, against the assertions of
 //! its target.
 
-mod invariants;
-
 use std::fs;
 use std::path::Path;
+
+use crate::invariants;
 
 #[test]
 fn seeds() {

@@ -2,13 +2,12 @@
 //! model. `BLESS=1` rewrites what differs; review the diff. A case that begins with `=== site` is wrapped in `events {}
 //! http { server {` and `}}`; further files are given as `=== file sites/a.conf` before the `----`.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::path::{Path, PathBuf};
 
 use sluice_diag::Colour;
 use sluice_nginx::{MemoryLoader, adapt};
+
+use crate::support;
 
 fn run(input: &str) -> String {
     let (mut text, mut loader) = (String::new(), MemoryLoader::default());

@@ -7,7 +7,6 @@ use serde_json::Value;
 use sluice_nginx::registry::{self, Context};
 use sluice_nginx::{MemoryLoader, adapt};
 
-#[path = "inheritance/examples.rs"]
 mod examples;
 use examples::{Example, Passes};
 

@@ -1,11 +1,10 @@
 //! The nginx.conf examples in `docs/reference/errors/` do what their pages say. The test of the same name in `config/caddyfile`
 //! checks that each message has a page.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use sluice_diag::Severity;
 use sluice_nginx::{MemoryLoader, adapt};
+
+use crate::support;
 
 /// The word after the fence states the expected result: `refused` and `warned` by this message alone, `instead` by
 /// none. Lines without an `http` block belong to a `server`.

@@ -1,12 +1,11 @@
 //! `docs/reference/nginx-directives.md` is generated from the registry: `BLESS=1` rewrites it; review the diff.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::fmt::Write;
 
 use sluice_nginx::registry::variables::{FAMILIES, NGINX_VERSION, VARIABLES, Variable};
 use sluice_nginx::registry::{ENTRIES, Entry, Verdict};
+
+use crate::support;
 
 const HEAD: &str = "\
 # Directives of nginx

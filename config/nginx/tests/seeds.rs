@@ -1,10 +1,10 @@
 //! Replays the inputs under `fuzz/seeds/nginx`, among them everything the fuzzer found, and the complete sites of
 //! `tests/data/nginx`, against the assertions of the fuzz target; and texts made of random pieces.
 
-mod invariants;
-
 use std::fs;
 use std::path::Path;
+
+use crate::invariants;
 
 fn each(folder: &str, least: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,13 +2,12 @@
 //! the Caddyfile. `BLESS=1` rewrites what differs; review the diff. A case that begins with `=== site` is put into a
 //! `server` on port 80.
 
-#[path = "../../tests/support.rs"]
-mod support;
-
 use std::fs;
 use std::path::Path;
 
 use sluice_nginx::{MemoryLoader, translate};
+
+use crate::support;
 
 fn whole(input: &str) -> String {
     match input.strip_prefix("=== site\n") {

@@ -516,6 +516,7 @@ mod tests {
     #[test]
     fn many_at_once_wait_for_one_and_too_many_names_are_turned_away() {
         let (url, count) = asked(|_| {
+            // All ask before the first gets a response.
             std::thread::sleep(Duration::from_millis(300));
             404
         });
@@ -669,9 +670,8 @@ mod tests {
                 state.refused.clear();
             }
             assert!(!demand(&s, "a.test"), "nobody waits for it");
-            while !s.on_demand.state().waiting.is_empty() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let is_done = || s.on_demand.state().waiting.is_empty();
+            crate::tests::wait::eventually("the request", is_done, String::new);
             assert_eq!(has(&s, "a.test"), stays);
         }
         assert_eq!(count.load(Ordering::Relaxed), 3);

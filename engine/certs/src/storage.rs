@@ -506,6 +506,7 @@ mod tests {
         let lock = storage.lock().unwrap();
         let other = storage.clone();
         let writer = std::thread::spawn(move || other.write("a", b"x"));
+        // That the writer waits is seen by nothing but the time.
         std::thread::sleep(STORAGE_LOCK_PAUSE * 3);
         assert_eq!(storage.read("a").unwrap(), None);
         drop(lock);

@@ -21,10 +21,15 @@ use crate::{
 };
 
 #[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../tests/doubles/abilities.rs"]
+#[path = "../../../tests/support/abilities.rs"]
 pub(crate) mod abilities;
 
-#[path = "../../../tests/doubles/temp_folder.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+pub(crate) mod wait;
+
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/temp_folder.rs"]
 mod temp_folder;
 pub(crate) use temp_folder::TempFolder;
 

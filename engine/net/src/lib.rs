@@ -11,15 +11,15 @@ mod connection;
 mod connection_slots;
 pub mod failure;
 pub mod gate;
-mod handed;
 mod handshakes;
+mod inherited_sockets;
 pub mod interims;
 pub mod limits;
 pub mod listener;
 pub mod listener_wrapper;
 pub mod load;
 #[cfg(test)]
-#[path = "../../../tests/doubles/ports.rs"]
+#[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod probes;
 pub mod service;

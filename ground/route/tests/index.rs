@@ -1,10 +1,9 @@
 //! Compares optimised matchers and the route index with naive ones, on seeded random input.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sluice_route::{Matcher, MatcherSet, MatcherSets, RouteIndex};
-use support::{Random, Request, get};
+
+use crate::support::{Random, Request, get};
 
 /// A path in lower case, its segments resolved one by one on a stack.
 fn naive_normal(path: &str, keep_empty: bool) -> String {

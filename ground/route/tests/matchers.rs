@@ -1,8 +1,6 @@
 //! Matchers as compiled from a configuration, compared with the results of Caddy 2.11.4 where it can be queried.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::sync::Arc;
 
 use sluice_message::{FieldId, Remote, ResponseHead, Status, TlsInfo, Version};
@@ -10,7 +8,8 @@ use sluice_route::matcher::{Hook, ResponseMatcher};
 use sluice_route::{
     Found, Input, Matcher, MatcherError, MatcherSet, MatcherSets, Refusal, Template, Unknown,
 };
-use support::{Request, get};
+
+use crate::support::{Request, get};
 
 fn is_met(matcher: &Matcher, request: &Request) -> bool {
     request.with(|input| matcher.matches(input)).unwrap()

@@ -2,13 +2,12 @@
 //! borrowed text, the references compare as formatted text. Paths, hosts and header values are in `index`.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use std::net::IpAddr;
 
 use sluice_message::{Remote, TlsInfo, Version};
 use sluice_route::{Matcher, MatcherSet};
-use support::{Random, Request, get};
+
+use crate::support::{Random, Request, get};
 
 /// Where the random input of every test begins; each case names itself in messages.
 const SEED: u64 = 0x5eed_0100;

@@ -2,11 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sluice_message::Status;
 use sluice_route::{Matcher, QueryOps, Rewrite};
-use support::{Request, get};
+
+use crate::support::{Request, get};
 
 /// Directive, target, field X-To, and what Caddy makes of it.
 type Row = (&'static str, &'static str, &'static str, &'static str);

@@ -2,13 +2,12 @@
 //! configuration may come from a tenant, a target from anyone.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sluice_route::glob::Glob;
 use sluice_route::matcher::IpRange;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Matcher, QueryOps, Rewrite, Template, Unknown};
-use support::{Random, Request, get};
+
+use crate::support::{Random, Request, get};
 
 const PARTS: &[&str] = &[
     "{",

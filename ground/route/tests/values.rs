@@ -1,11 +1,10 @@
 //! The values of placeholders, compared with those of Caddy 2.11.4 for the same requests.
 #![allow(clippy::unwrap_used)]
 
-mod support;
-
 use sluice_message::{Method, Remote, TlsInfo};
 use sluice_route::{RequestValues, Template, Unknown};
-use support::{Request, get};
+
+use crate::support::{Request, get};
 
 fn expand(request: &Request, text: &str) -> String {
     let template = Template::parse(text).unwrap();

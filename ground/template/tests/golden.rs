@@ -1,10 +1,10 @@
 //! Templates with the output of Caddy 2.11, or its rejection.
 
-mod support;
-
 use std::path::Path;
 
 use sluice_template::Value;
+
+use crate::support;
 
 /// What is known to differ, with the reason.
 const DIFFERENT: &[(&str, &str)] = &[

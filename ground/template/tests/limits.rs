@@ -1,9 +1,9 @@
 //! What a template must not be able to do: run, grow or recurse without limit.
 
-mod support;
-
 use sluice_template::limits::{CALLS_MAX, NESTING_MAX, SOURCE_BYTES_MAX};
 use sluice_template::{Fault, Value};
+
+use crate::support;
 
 fn fault(source: &str) -> Fault {
     match support::write(source.as_bytes(), Value::Nil) {

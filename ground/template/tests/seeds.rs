@@ -1,9 +1,9 @@
 //! Replays the inputs under `fuzz/seeds/template`, among them everything the fuzzer found, and mutations of them.
 
-mod invariants;
-
 use std::fs;
 use std::path::Path;
+
+use crate::invariants;
 
 fn seeds() -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/template");

@@ -1,10 +1,10 @@
 //! A table of bodies and the expected result for each, however its bytes are split and whether or not small chunks are
 //! merged.
 
-mod feed;
-
-use feed::{BodyOutcome, body};
 use sluice_wire::h1::{BodyFraming, Limits};
+
+use crate::feed;
+use crate::feed::{BodyOutcome, body};
 
 fn chunked(raw: &[u8]) -> BodyOutcome {
     body(raw, BodyFraming::Chunked, &Limits::DEFAULT)

@@ -1,10 +1,9 @@
 //! SCGI and uwsgi requests as applications parse them, and responses with a status line, however they are split.
 
-mod feed_fastcgi;
-
-use feed_fastcgi::{head, head_of_http};
 use sluice_wire::h1::Limits;
 use sluice_wire::{scgi, uwsgi};
+
+use crate::feed_fastcgi::{head, head_of_http};
 
 /// Names and values of a netstring, and how many bytes it takes.
 fn netstring(bytes: &[u8]) -> (Vec<(String, String)>, usize) {

@@ -1,14 +1,13 @@
 //! FastCGI responses as applications may send them, however their bytes are split; and requests as an application
 //! parses them.
 
-mod feed_fastcgi;
-
-use feed_fastcgi::{Outcome, head, respond_in, response};
 use sluice_wire::fastcgi::{
     Params, ResponseDecoder, STDIN_BYTES_MAX, STDIN_END, WhenDone, encode_begin, encode_stdin_head,
 };
 use sluice_wire::h1::Limits;
 use sluice_wire::limits::STDERR_BYTES_MAX;
+
+use crate::feed_fastcgi::{Outcome, head, respond_in, response};
 
 const STDOUT: u8 = 6;
 const STDERR: u8 = 7;

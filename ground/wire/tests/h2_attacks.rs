@@ -1,14 +1,13 @@
 //! Attacks on HTTP/2, each with its cost for the server and what stops it: the attacks listed in RFC 9113, section 10.5
 //! and in the advisories of other servers.
 
-mod feed_h2;
-
 use std::time::Duration;
 
-use feed_h2::*;
 use sluice_message::Moment;
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{End, ErrorCode, FrameKind, Limits, Reason};
+
+use crate::feed_h2::*;
 
 /// Far more than anybody in good faith sends.
 const FLOOD: usize = 1_000_000;

@@ -1,14 +1,13 @@
 //! The client state machine: what servers may and may not send, by the sections of RFC 9113.
 
-mod feed_h2;
-
-use feed_h2::*;
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::hpack::Decoder;
 use sluice_wire::h2::{
     Client, ClientEvent, Closed, End, ErrorCode, FrameKind, Limits, OpenRefused, Reason, StreamId,
 };
+
+use crate::feed_h2::*;
 
 fn request(method: &str) -> RequestHead {
     let mut head = RequestHead {

@@ -1,8 +1,6 @@
 //! Two state machines on a simulated link that splits and delays data: everything that is exchanged arrives complete,
 //! in order and within the windows. Each random test prints its seed when it fails.
 
-mod support;
-
 use std::collections::{BTreeMap, VecDeque};
 
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status};
@@ -11,7 +9,7 @@ use sluice_wire::h2::{
     Client, ClientEvent, End, ErrorCode, Event, Limits, OpenRefused, Server, Side, StreamId,
 };
 
-use support::Random;
+use crate::support::Random;
 
 const DATE: &[u8; 29] = b"Sun, 22 Nov 2026 04:00:00 GMT";
 

@@ -1,11 +1,10 @@
 //! The server state machine: each rule of RFC 9113, by its section, and the operations of the owner.
 
-mod feed_h2;
-
-use feed_h2::*;
 use sluice_message::{FieldId, Fields, Status};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{End, ErrorCode, FrameKind, Limits, PREFACE, Reason, StreamGone};
+
+use crate::feed_h2::*;
 
 /// What a sequence of frames ends with, if it ends the connection.
 fn fails(frames: &[Vec<u8>]) -> Option<Reason> {

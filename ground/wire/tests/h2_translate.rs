@@ -2,14 +2,13 @@
 //! accepts, the other's parser reads as the same message once it is encoded, and never as two messages or with a
 //! different header.
 
-mod feed_h2;
-
-use feed_h2::*;
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status};
 use sluice_wire::h1::{
     self, BodyFraming, ConnectionHeader, Progress, RequestDecoder, ResponseDecoder,
 };
 use sluice_wire::h2::{Client, ClientEvent, End, Event, Limits, OpenRefused, Server};
+
+use crate::feed_h2::*;
 
 /// A head as text, names without case, the fields that frame it left out.
 fn lines(fields: &Fields) -> String {

@@ -1,8 +1,8 @@
 //! PROXY protocol headers: valid ones, invalid ones, and data that merely looks like one.
 
-mod feed_proxy;
-
 use sluice_wire::proxy_protocol::{Beginning, HEADER_BYTES_MAX, HeaderError, decode};
+
+use crate::feed_proxy;
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 

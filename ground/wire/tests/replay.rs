@@ -1,13 +1,13 @@
 //! Replays the inputs under `fuzz/seeds`, among them everything the fuzzer found, against the assertions of its
 //! targets.
 
-mod feed;
-mod feed_fastcgi;
-mod feed_h2;
-mod feed_proxy;
-
 use std::fs;
 use std::path::Path;
+
+use crate::feed;
+use crate::feed_fastcgi;
+use crate::feed_h2;
+use crate::feed_proxy;
 
 /// Runs `check` on every file of one target.
 fn replay(target: &str, check: impl Fn(&[u8])) {

@@ -1,10 +1,10 @@
 //! A table of raw requests and the expected result for each, however its bytes are split. The groups are framing
 //! attacks seen in other servers; sections are those of RFC 9112 unless another RFC is named.
 
-mod feed;
-
-use feed::request;
 use sluice_wire::h1::{Limits, OddNames};
+
+use crate::feed;
+use crate::feed::request;
 
 /// A request line for the root of host `a`.
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n";

@@ -1,10 +1,10 @@
 //! A table of raw responses as upstreams may send them and the expected result for each, however its bytes are split.
 
-mod feed;
-
-use feed::response;
 use sluice_message::Method;
 use sluice_wire::h1::Limits;
+
+use crate::feed;
+use crate::feed::response;
 
 fn outcome(method: &Method, raw: &[u8]) -> String {
     response(raw, method, &Limits::DEFAULT)

@@ -1,9 +1,6 @@
 //! A decoder reads exactly what was encoded, whatever the lists contain: random heads, heads with every byte at every
 //! position, and bodies in random chunks. Each random test prints its seed when it fails.
 
-mod feed;
-mod support;
-
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Status, Unfit, Version};
 use sluice_wire::h1::{
     BodyFraming, CHUNK_END, ConnectionHeader, KeepAlive, LAST_CHUNK, Limits, Progress,
@@ -11,7 +8,8 @@ use sluice_wire::h1::{
     encode_interim, encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 
-use support::Random;
+use crate::feed;
+use crate::support::Random;
 
 const DATE: &[u8; 29] = b"Sat, 21 Nov 2026 21:00:00 GMT";
 

@@ -28,5 +28,11 @@ pub mod tracing;
 pub mod vars;
 
 #[cfg(test)]
-#[path = "../../../tests/doubles/temp_folder.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/temp_folder.rs"]
 mod temp_folder;
+
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;

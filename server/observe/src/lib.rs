@@ -11,3 +11,8 @@ mod recorder;
 pub mod tracing;
 
 pub use recorder::{Recorder, Totals};
+
+#[cfg(test)]
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;

@@ -4,7 +4,7 @@ mod certbot;
 mod pebble;
 
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,9 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::exchange;
 use crate::harness::{Server, Setup};
+use crate::support::program::Program;
+use crate::support::servers;
+use crate::support::wait::{eventually, until};
 use crate::tls::{Secure, connect, get};
 use crate::wire::Wire;
 use pebble::{Pebble, Settings, is_private_key};
@@ -46,23 +49,14 @@ impl Visitor {
 
     /// Waits until `name` has a trusted certificate, and requests `/`.
     fn wait(&self, server: &mut Server, name: &str) -> String {
-        let until = Instant::now() + TIMEOUT;
-        loop {
-            if let Ok(mut wire) = self.connect(name) {
-                return get(&mut wire, name, "/").1;
-            }
-            assert!(
-                !server.has_ended(),
-                "the server has ended: {}",
-                server.stderr()
-            );
-            assert!(
-                Instant::now() < until,
-                "no certificate: {}",
-                server.stderr()
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let folder = server.folder.path().to_owned();
+        let log = || std::fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+        let look = || {
+            assert!(!server.has_ended(), "the server has ended: {}", log());
+            let mut wire = self.connect(name).ok()?;
+            Some(get(&mut wire, name, "/").1)
+        };
+        until(TIMEOUT, "a certificate", look, log)
     }
 
     /// The certificate that `name` presents.
@@ -178,7 +172,7 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
         &format!("{{options}}\n\tstorage file_system {storage}"),
     );
     let mut server = start(settings, &site.replace("{response}", "one"));
-    std::thread::sleep(Duration::from_millis(500));
+    eventually("the order", || pebble.orders() > 0, || server.stderr());
     let again = site
         .replace("{response}", "two")
         .replace("{options}", &settings.options());
@@ -186,14 +180,8 @@ fn a_restart_orders_nothing_and_so_does_a_reload_in_the_middle() {
     server.signal(Signal::Hangup);
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
-    let until = Instant::now() + TIMEOUT;
-    while visitor.wait(&mut server, "a.example.test") != "two" {
-        assert!(
-            Instant::now() < until,
-            "the reload is lost: {}",
-            server.stderr()
-        );
-    }
+    let is_new = || (visitor.wait(&mut server, "a.example.test") == "two").then_some(());
+    until(TIMEOUT, "the reload", is_new, String::new);
     assert_eq!(pebble.orders(), 1, "{}", server.stderr());
     let shown = visitor.certificate("a.example.test");
     drop(server);
@@ -216,6 +204,7 @@ fn a_process_killed_while_it_orders_leaves_nothing_in_the_way() {
     );
     for pause in [50, 400, 1500] {
         let server = start(settings, &site);
+        // Three arbitrary moments, with the challenge before, in and after its validation: none may matter.
         std::thread::sleep(Duration::from_millis(pause));
         // Drop sends SIGKILL.
         drop(server);
@@ -270,13 +259,10 @@ fn certificates_are_renewed_and_a_dead_authority_leaves_the_old_one() {
     let visitor = Visitor::new(&pebble);
     visitor.wait(&mut server, "a.example.test");
     let first = visitor.certificate("a.example.test");
-    let until = Instant::now() + TIMEOUT;
-    while visitor.certificate("a.example.test") == first {
-        assert!(Instant::now() < until, "no renewal: {}", server.stderr());
-        std::thread::sleep(Duration::from_millis(200));
-    }
+    let renewed = || (visitor.certificate("a.example.test") != first).then_some(());
+    until(TIMEOUT, "a renewal", renewed, || server.stderr());
     let second = visitor.certificate("a.example.test");
-    let settings = pebble.kill();
+    let settings = pebble.end();
     server.wait_for_words_within("cannot reach CA", TIMEOUT);
     assert_eq!(visitor.certificate("a.example.test"), second);
     // It is restarted with another root and without our account.
@@ -331,6 +317,9 @@ fn an_account_is_bound_if_the_ca_requires_it() {
 #[test]
 #[ignore = "needs pebble: cargo xtask acme"]
 fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
+    let Some(program) = servers::caddy() else {
+        return;
+    };
     let pebble = Pebble::new();
     let settings = pebble.settings();
     let storage = settings.folder.path().join("caddy").display().to_string();
@@ -339,25 +328,19 @@ fn a_folder_that_caddy_has_written_is_taken_over_as_it_is() {
         settings.options()
     );
     let file = settings.folder.write("Caddyfile", &site);
-    let mut caddy = Command::new(std::env::var_os("CADDY_BIN").unwrap_or("caddy".into()))
+    let mut caddy = Command::new(program);
+    caddy
         .args(["run", "--adapter", "caddyfile", "--config"])
         .arg(&file)
-        .env("HOME", settings.folder.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("Caddy is installed");
+        .env("HOME", settings.folder.path());
+    let caddy = Program::start(&mut caddy, settings.folder.path().join("caddy.log"));
     let visitor = Visitor::new(&pebble);
-    let until = Instant::now() + TIMEOUT;
-    let shown = loop {
-        if visitor.connect("a.example.test").is_ok() {
-            break visitor.certificate("a.example.test");
-        }
-        assert!(Instant::now() < until, "Caddy gets no certificate");
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    let _ = caddy.kill();
-    let _ = caddy.wait();
+    let is_there = || visitor.connect("a.example.test").ok();
+    until(TIMEOUT, "a certificate for Caddy", is_there, || {
+        caddy.output()
+    });
+    let shown = visitor.certificate("a.example.test");
+    drop(caddy);
     let orders = pebble.orders();
     let more = site.replace("a.example.test {", "a.example.test, b.example.test {");
     let mut server = Setup::new(&more).start();
@@ -386,6 +369,7 @@ fn who_is_asked() -> String {
                     403
                 };
                 if line.contains("slow") {
+                    // Longer than the handshakes that do not wait for it.
                     std::thread::sleep(Duration::from_secs(2));
                 }
                 let _ = wire.try_send(format!(

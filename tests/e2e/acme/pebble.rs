@@ -2,7 +2,7 @@
 //! to 127.0.0.1. `cargo xtask acme` installs it.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 
 use pki_types::pem::PemObject;
@@ -11,12 +11,14 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ClientConfig;
 use rustls::version::TLS13;
 
-use crate::harness::{Folder, eventually, free_port};
+use crate::harness::{Folder, free_port};
+use crate::support::program::Program;
 use crate::tls::{connect, get, trusting};
 
 /// The ACME server and its DNS server.
 pub struct Pebble {
-    children: Vec<Child>,
+    /// `None` after it was ended.
+    programs: Option<[Program; 2]>,
     settings: Settings,
 }
 
@@ -113,42 +115,25 @@ impl Settings {
             self.more
         );
         self.folder.write("pebble.json", config);
-        let log = |name: &str| {
-            let file = std::fs::File::options()
-                .create(true)
-                .append(true)
-                .open(path(name));
-            Stdio::from(file.expect("the folder is writable"))
-        };
-        let dns = Command::new(program("pebble-challtestsrv"))
-            .args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""])
+        let mut dns = Command::new(program("pebble-challtestsrv"));
+        dns.args(["-defaultIPv4", "127.0.0.1", "-defaultIPv6", ""])
             .args(["-http01", "", "-https01", "", "-tlsalpn01", "", "-doh", ""])
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)])
-            .args(["-management", &format!("127.0.0.1:{}", self.dns_management)])
-            .stdout(log("dns.log"))
-            .stderr(log("dns.log"))
-            .spawn()
-            .expect("it starts");
-        let pebble = Command::new(program("pebble"))
+            .args(["-management", &format!("127.0.0.1:{}", self.dns_management)]);
+        let mut pebble = Command::new(program("pebble"));
+        pebble
             .args(["-config", &path("pebble.json")])
             .args(["-dnsserver", &format!("127.0.0.1:{}", self.dns)])
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .stdout(log("pebble.log"))
-            .stderr(log("pebble.log"))
-            .spawn()
-            .expect("it starts");
-        let pebble = Pebble {
-            children: vec![dns, pebble],
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let pebble = Program::start(&mut pebble, path("pebble.log"));
+        let programs = [
+            Program::start(&mut dns, path("dns.log")).listening(self.dns_management),
+            pebble.listening(self.directory).listening(self.management),
+        ];
+        Pebble {
+            programs: Some(programs),
             settings: self,
-        };
-        for port in [pebble.settings.directory, pebble.settings.management] {
-            eventually(
-                "pebble",
-                || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok(),
-                || pebble.log(),
-            );
         }
-        pebble
     }
 }
 
@@ -161,17 +146,10 @@ impl Pebble {
         &self.settings
     }
 
-    /// Kills it.
-    pub fn kill(mut self) -> Settings {
-        self.end();
+    /// Ends it.
+    pub fn end(mut self) -> Settings {
+        self.programs = None;
         std::mem::replace(&mut self.settings, Settings::new())
-    }
-
-    fn end(&mut self) {
-        for mut child in self.children.drain(..) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 
     pub fn log(&self) -> String {
@@ -202,7 +180,6 @@ impl Pebble {
 
 impl Drop for Pebble {
     fn drop(&mut self) {
-        self.end();
         if std::thread::panicking() {
             eprintln!("---- pebble said:\n{}", self.log());
         }

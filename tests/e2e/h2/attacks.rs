@@ -9,6 +9,7 @@ use super::peer::{
 };
 use super::serving::plain;
 use crate::harness::{MEMORY_STEPS, Server, eventually};
+use crate::support::wait::until;
 use crate::upstream::Upstream;
 
 /// Permitted memory growth for one attacking connection, in KiB.
@@ -128,6 +129,7 @@ fn requests_that_were_reset_leave_no_work() {
     let upstream = Upstream::start(|mut wire| {
         while let Some(head) = wire.head() {
             if head[0].contains("/slow") {
+                // Work that takes long compared with the requests that reset it.
                 std::thread::sleep(Duration::from_secs(1));
             }
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -144,14 +146,11 @@ fn requests_that_were_reset_leave_no_work() {
         let id = peer.get("/slow");
         peer.reset(id, CANCEL);
     }
-    let mut response = peer.fetch("/");
-    for _ in 0..1_000 {
-        if response.reset != Some(REFUSED_STREAM) {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-        response = peer.fetch("/");
-    }
+    let look = || {
+        let response = peer.fetch("/");
+        (response.reset != Some(REFUSED_STREAM)).then_some(response)
+    };
+    let response = until(TIMEOUT, "a stream", look, || server.stderr());
     assert_eq!(response.text(), "ok", "{response:?}");
     // Some files belong to threads that were still starting.
     eventually(
@@ -283,6 +282,7 @@ fn compressed_heads_cannot_be_blown_up() {
         peers.push(peer);
     }
     assert_eq!(Peer::connect(server.port).fetch("/").status, 200);
+    // The server may still be reading what the sockets hold, and nothing announces that it has.
     std::thread::sleep(Duration::from_millis(300));
     let after = server.status("RssAnon");
     println!("{before} -> {after} KiB");

@@ -29,6 +29,7 @@ fn the_time_of_a_request_body_is_that_of_its_stream() {
         let id = peer.begin_request(&request("POST", "/prompt"));
         peer.send(DATA, END_STREAM, id, b"all");
         assert_eq!(peer.response(id).text(), "got all");
+        // Together less than the timeout, so that the bytes arrive within it.
         thread::sleep(Duration::from_millis(100));
     }
     let response = peer.response(slow);
@@ -68,6 +69,7 @@ fn a_response_timeout_is_that_of_its_stream() {
             if step > 0 {
                 peer.give_window(slow, step);
             }
+            // Together less than the timeout, so that the windows open within it.
             thread::sleep(Duration::from_millis(100));
         }
         let reset = peer.frame_of(RST_STREAM).expect("a reset");

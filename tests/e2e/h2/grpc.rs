@@ -1,10 +1,11 @@
 //! gRPC's interoperability tests: its own client and its own server, with the proxy between them.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use super::serving::plain;
-use crate::harness::{Server, Setup, finish, free_port, text};
+use crate::harness::{Folder, Server, Setup, finish, free_port, text};
+use crate::support::program::Program;
 
 /// The cases that every client has and that do not need cloud credentials.
 const CASES: [&str; 14] = [
@@ -32,26 +33,11 @@ fn program(name: &str) -> PathBuf {
     })
 }
 
-/// A running gRPC server.
-struct Service(Child);
-
-impl Service {
-    fn start(port: u16, args: &[&str]) -> Service {
-        let child = Command::new(program("server"))
-            .arg(format!("--port={port}"))
-            .args(args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        Service(child.expect("it starts"))
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A running gRPC server, with its output in the folder.
+fn serve(folder: &Folder, port: u16, args: &[&str]) -> Program {
+    let mut command = Command::new(program("server"));
+    command.arg(format!("--port={port}")).args(args);
+    Program::start(&mut command, folder.path().join("grpc.log")).listening(port)
 }
 
 /// The failing cases, with the client's output.
@@ -75,13 +61,12 @@ fn failing(port: u16, cases: &[&str], args: &[&str]) -> Vec<String> {
 #[test]
 #[ignore = "needs the programs of gRPC: cargo xtask grpc"]
 fn the_cases_of_grpc_pass_through_without_tls() {
-    let backend = free_port();
-    let _service = Service::start(backend, &[]);
-    let mut server = Server::start(&plain(
+    let (backend, folder) = (free_port(), Folder::new());
+    let _service = serve(&folder, backend, &[]);
+    let server = Server::start(&plain(
         "",
         &format!("reverse_proxy h2c://localhost:{backend}"),
     ));
-    server.wait_for_port(backend);
     let args = ["--server_host=localhost"];
     assert_eq!(failing(server.port, &CASES, &args), Vec::<String>::new());
 }
@@ -95,7 +80,7 @@ fn the_cases_of_grpc_pass_through_over_tls() {
          localhost {{\n\treverse_proxy https://localhost:{backend} {{\n\t\ttransport http {{\n\
          \t\t\ttls_trust_pool pki_root local\n\t\t}}\n\t}}\n}}\n"
     ));
-    let mut server = setup.start();
+    let server = setup.start();
     // The service presents the certificate of the site, issued by the same CA.
     let path = |name: &str| -> String {
         let path: &Path = server.folder.path();
@@ -113,9 +98,8 @@ fn the_cases_of_grpc_pass_through_over_tls() {
         format!("--tls_key_file={}", part("key")),
     ];
     let files: Vec<&str> = files.iter().map(String::as_str).collect();
-    let _service = Service::start(backend, &files);
+    let _service = serve(&server.folder, backend, &files);
     let root = format!("--ca_file={}", path("pki/authorities/local/root.crt"));
-    server.wait_for_port(backend);
     let args = [
         "--server_host=localhost",
         "--use_tls",

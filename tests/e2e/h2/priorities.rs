@@ -165,6 +165,7 @@ fn waiting_for_more_urgent_responses_is_not_a_timeout() {
     let mut came = BTreeMap::new();
     // More than the write timeout passes, while something is read all the time.
     for _ in 0..25 {
+        // A client that reads slowly: the pauses are what is tested.
         std::thread::sleep(Duration::from_millis(100));
         add(&mut came, content(&mut peer, 100_000, None));
     }

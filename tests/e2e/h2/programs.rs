@@ -1,10 +1,11 @@
 //! Common HTTP/2 programs. If one is not installed, the test is reported as skipped.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use super::serving::plain;
-use crate::doubles::abilities::{can_run, skipped, tried};
 use crate::harness::{Folder, Server, Setup, finish, text};
+use crate::support::abilities::{can_run, skipped, tried};
+use crate::support::python::Python;
 
 fn is_installed(program: &str) -> bool {
     can_run(program, &["--version"])
@@ -216,14 +217,9 @@ asyncio.run(main())
 
 #[test]
 fn a_client_of_python_is_served() {
-    let has_library = Command::new("python3")
-        .args(["-c", "import httpx, h2"])
-        .stderr(Stdio::null())
-        .status();
-    if !has_library.is_ok_and(|status| status.success()) {
-        skipped("Python has no `httpx[http2]`");
+    let Some(environment) = Python::find() else {
         return;
-    }
+    };
     let upstream = crate::upstream::Upstream::echo();
     let setup = Setup::new(&format!(
         "{{\n\tadmin off\n\thttps_port {{port}}\n\tauto_https disable_redirects\n\tskip_install_trust\n}}\n\
@@ -233,7 +229,8 @@ fn a_client_of_python_is_served() {
     setup.folder().write("www/large.bin", vec![b'x'; 3_000_000]);
     let server = setup.start();
     let url = format!("https://localhost:{}", server.port);
-    assert_eq!(run("python3", &["-c", PYTHON, &url]), "done\n");
+    let python = environment.program("python").display().to_string();
+    assert_eq!(run(&python, &["-c", PYTHON, &url]), "done\n");
 }
 
 /// A page whose script sends more concurrent requests than HTTP/1.1 connections allow, and reports how each was
@@ -249,7 +246,10 @@ Promise.all([...Array(40).keys()].map(i => fetch("/file-" + i).then(res => res.t
 #[test]
 fn chromium_loads_a_page_and_what_belongs_to_it() {
     let known = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = known.into_iter().find(|name| is_installed(name)) else {
+    let runs =
+        |name: &&str| tried(name, &["--version"]).is_some_and(|output| output.status.success());
+    let Some(browser) = known.into_iter().find(runs) else {
+        skipped("no chromium is installed");
         return;
     };
     let setup = Setup::new(

@@ -438,7 +438,8 @@ fn a_client_that_reads_nothing_is_cut_off() {
     let mut peer = Peer::connect_with(server.port, &[(INITIAL_WINDOW, 0x7fff_ffff)]);
     peer.give_window(0, 0x7000_0000);
     peer.get("/large.bin");
-    thread::sleep(Duration::from_millis(2500));
+    // Longer than its timeout, with the window open and nothing read: this is what the server must hold meanwhile.
+    thread::sleep(Duration::from_millis(1500));
     let after = server.status("RssAnon");
     assert!(
         after < before + 3072 + MEMORY_STEPS,
@@ -454,6 +455,7 @@ fn idle_connections_end_with_goaway() {
     assert_eq!(peer.fetch("/").text(), "hello");
     // Pings do not count as requests.
     for _ in 0..8 {
+        // Pings for most of the idle timeout.
         thread::sleep(Duration::from_millis(100));
         let _ = peer.try_send(&super::peer::frame(PING, 0, 0, &[0; 8]));
     }

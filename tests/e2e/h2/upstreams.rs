@@ -436,6 +436,7 @@ fn a_truncated_http2_response_never_looks_complete() {
         };
         peer.head(id, 0, &[(":status", "200")]);
         peer.send(DATA, 0, id, b"half");
+        // The head is on its way to the client before the connection ends; at once it may be a 502.
         thread::sleep(Duration::from_millis(50));
     });
     let server = proxy(backend.port);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles;
 use crate::harness::{Server, Setup, eventually};
+use crate::support;
 
 /// The upstream's observations.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Seen {
 fn upstream() -> (u16, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let shared = seen.clone();
-    let port = doubles::listen(move |mut wire| {
+    let port = support::listen(move |mut wire| {
         let Some(head) = wire.head() else { return };
         let target = head[0].split(' ').nth(1).unwrap_or_default().to_owned();
         if target == "/stall" {

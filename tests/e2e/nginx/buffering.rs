@@ -7,9 +7,9 @@ use sluice_net::sys::process::Signal;
 
 use super::{setup, site};
 use crate::client::{Client, exchange};
-use crate::doubles::cgi::read_scgi;
 use crate::h2::peer::Peer;
 use crate::harness::{Server, Setup, eventually, finish, sluice, text};
+use crate::support::cgi::read_scgi;
 use crate::upstream::Upstream;
 
 const MIB: usize = 1024 * 1024;

@@ -10,8 +10,8 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
-use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, Server, eventually, text};
+use crate::support::abilities::has_openssl;
 use crate::tls;
 
 /// Writes a certificate for names, with its key, as `file`, and returns it.

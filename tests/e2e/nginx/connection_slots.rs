@@ -3,8 +3,8 @@
 
 use super::setup;
 use crate::client::ask;
-use crate::doubles::client_load::{Fate, Holding, count, fate, gather};
 use crate::harness::{Server, eventually};
+use crate::support::client_load::{Fate, Holding, count, fate, gather};
 
 /// A server with this many connection slots, and an upstream that responds on demand.
 fn start(places: usize) -> (Server, Holding) {

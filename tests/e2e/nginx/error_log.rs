@@ -2,8 +2,8 @@
 
 use super::setup;
 use crate::client::{ask, exchange};
-use crate::doubles::client_load::gather;
 use crate::harness::eventually;
+use crate::support::client_load::gather;
 
 #[test]
 fn log_lines_name_the_client_and_the_request() {

@@ -127,9 +127,8 @@ fn places_with_one_zone_count_together() {
     let slow = Upstream::start(move |mut wire| {
         while wire.head().is_some() {
             let _ = wire.try_send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nx");
-            while !stop.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            let may_end = || stop.load(Ordering::Relaxed);
+            eventually("the end of the test", may_end, String::new);
             let _ = wire.try_send("y");
         }
     });

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::abilities::{can_run, has_ipv6};
 use crate::harness::{eventually, free_port};
+use crate::support::abilities::{can_run, has_ipv6};
 
 /// The system's information about the sockets that listen on a port.
 fn sockets_at(port: u16) -> Vec<String> {

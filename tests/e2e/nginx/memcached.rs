@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::abilities::skipped;
-use crate::doubles::ports::free_port;
-use crate::doubles::wire::Wire;
-use crate::harness::{Server, eventually};
+use crate::harness::{Folder, Server};
+use crate::support::abilities::can_run;
+use crate::support::ports::free_port;
+use crate::support::program::Program;
+use crate::support::wire::Wire;
 use crate::upstream::{Upstream, dead};
 
 /// A memcached double with these values: key, flags and content. It records its requests.
@@ -165,45 +165,16 @@ fn memcached_misses_and_errors_try_the_next_server() {
     assert!(cut.try_response().is_err(), "less than was announced");
 }
 
-/// memcached itself, which ends with the test.
-struct Real(Child);
-
-impl Drop for Real {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn memcached_itself_is_understood() {
-    let port = free_port();
-    let started = Command::new("memcached")
-        .args([
-            "-l",
-            "127.0.0.1",
-            "-p",
-            &port.to_string(),
-            "-U",
-            "0",
-            "-u",
-            "nobody",
-            "-m",
-            "16",
-        ])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(child) = started else {
-        skipped("memcached is not installed");
+    if !can_run("memcached", &["-V"]) {
         return;
-    };
-    let _real = Real(child);
-    eventually(
-        "memcached listens",
-        || TcpStream::connect(("127.0.0.1", port)).is_ok(),
-        String::new,
-    );
+    }
+    let (port, folder) = (free_port(), Folder::new());
+    let mut command = Command::new("memcached");
+    command.args(["-l", "127.0.0.1", "-p", &port.to_string()]);
+    command.args(["-U", "0", "-u", "nobody", "-m", "16"]);
+    let _real = Program::start(&mut command, folder.path().join("log")).listening(port);
     let mut wire = Wire::connect(port);
     for (key, flags, value) in [("/a", 0, "value"), ("/zip", 2, "zipped"), ("/none", 0, "")] {
         let length = value.len();

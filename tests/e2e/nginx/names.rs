@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles::dns::{Dns, Mood, Record};
-use crate::doubles::listen_at;
 use crate::harness::{Server, eventually};
+use crate::support::abilities::skipped;
+use crate::support::dns::{Dns, Mood, Record};
+use crate::support::listen_at;
 use crate::upstream::{Upstream, dead, respond};
 use crate::wire::Wire;
 
@@ -254,7 +255,7 @@ fn names_without_resolve_are_known_to_the_system() {
     let found = (name, 0).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
     let is_name = name.parse::<IpAddr>().is_err() && name != "localhost";
     if !is_name || !found.is_ok_and(|found| !found.is_empty()) {
-        println!("left out: the system does not know its own name");
+        skipped("the system does not know its own name");
         return;
     }
     let serve = |mut wire: Wire| {

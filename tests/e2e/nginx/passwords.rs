@@ -7,8 +7,8 @@ use pki_types::pem::PemObject;
 use rustls::version::TLS13;
 
 use crate::client::exchange;
-use crate::doubles::abilities::has_openssl;
 use crate::harness::{Folder, free_port, run_to_end, text};
+use crate::support::abilities::has_openssl;
 use crate::tls;
 
 /// Three certificates for `localhost`, their keys encrypted in the newer format, in the older one, and with triple DES.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::{setup, start};
 use crate::client::{Client, Response, exchange};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
 use crate::h2::peer::Peer;
 use crate::harness::{Server, free_port};
+use crate::support::cgi::{read_scgi, read_uwsgi};
 use crate::upstream::{Upstream, respond};
 
 /// A server with these lines, with `UPSTREAM` replaced by one that echoes requests.
@@ -214,7 +214,7 @@ location @passed { proxy_pass http://ECHO; }
 
 #[test]
 fn applications_of_scgi_and_uwsgi_are_asked() {
-    let respond = |asked: crate::doubles::fastcgi::Asked, more: &str| {
+    let respond = |asked: crate::support::fastcgi::Asked, more: &str| {
         let param = |name: &str| asked.param(name).unwrap_or("-").to_owned();
         let body = String::from_utf8_lossy(&asked.body).into_owned();
         let text = [

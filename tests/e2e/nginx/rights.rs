@@ -4,8 +4,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::prefix::{Prefix, SITE};
 use crate::client::ask;
-use crate::doubles::abilities::skipped;
 use crate::harness::eventually;
+use crate::support::abilities::skipped;
 
 /// The values of a line in /proc/PID/task/TID/status, for threads whose names have this prefix.
 fn of_threads(pid: u32, thread: &str, name: &str) -> Vec<String> {

@@ -8,9 +8,9 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 use crate::client::exchange;
-use crate::doubles::cgi::read_uwsgi;
-use crate::doubles::wire::Wire;
 use crate::harness::Folder;
+use crate::support::cgi::read_uwsgi;
+use crate::support::wire::Wire;
 use crate::upstream::Upstream;
 
 /// A certificate for `app.test`, also written as `app.pem`.

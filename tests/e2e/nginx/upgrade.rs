@@ -9,8 +9,8 @@ use sluice_net::sys::process::{Signal, send};
 
 use super::prefix::{Prefix, SITE, is_alive};
 use crate::client::ask;
-use crate::doubles::abilities::can_run;
 use crate::harness::eventually;
+use crate::support::abilities::can_run;
 
 /// Clients that send requests continuously, each on a connection of its own.
 struct Clients {

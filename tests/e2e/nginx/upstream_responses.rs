@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::{setup, site, start};
 use crate::client::{Response, exchange};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
-use crate::doubles::fastcgi::{STDERR, read_request, record, said};
 use crate::harness::{Server, eventually};
+use crate::support::cgi::{read_scgi, read_uwsgi};
+use crate::support::fastcgi::{STDERR, read_request, record, said};
 use crate::upstream::{Upstream, close, respond};
 use crate::wire::Wire;
 

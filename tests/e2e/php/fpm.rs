@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use crate::client::{Response, exchange};
-use crate::doubles::php::Fpm;
 use crate::harness::{Server, Setup, free_port};
+use crate::support::php::Fpm;
 
 /// The address php-fpm listens on.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,51 +3,43 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde_json::Value;
 
 use super::Outcome;
+use crate::support::program::Program;
+use crate::support::temp_folder::TempFolder;
 
 /// Caddy with nothing but its admin API.
 pub struct Caddy {
     program: PathBuf,
-    child: Child,
+    _running: Program,
     port: u16,
-    home: PathBuf,
+    home: TempFolder,
 }
 
 impl Caddy {
     pub fn start(program: &Path) -> Caddy {
-        let port = crate::peers::free_port();
-        let home = std::env::temp_dir().join(format!("sluice-peer-adapt-{port}"));
-        std::fs::create_dir_all(&home).expect("the folder is writable");
-        let file = home.join("config.json");
+        let port = crate::peer::peers::free_port();
+        let home = TempFolder::new();
         let config = format!(
             "{{\"admin\":{{\"listen\":\"127.0.0.1:{port}\",\"config\":{{\"persist\":false}}}}}}"
         );
-        std::fs::write(&file, config).expect("the folder is writable");
-        let child = Command::new(program)
+        let file = home.write("config.json", config);
+        let mut command = Command::new(program);
+        command
             .args(["run", "--config"])
             .arg(&file)
             .env_clear()
-            .current_dir(&home)
-            .env("HOME", &home)
-            .env("XDG_DATA_HOME", &home)
-            .env("XDG_CONFIG_HOME", &home)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the program starts");
-        let until = Instant::now() + Duration::from_secs(20);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < until, "caddy does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            .current_dir(home.path())
+            .env("HOME", home.path())
+            .env("XDG_DATA_HOME", home.path())
+            .env("XDG_CONFIG_HOME", home.path());
+        let running = Program::start(&mut command, home.path().join("log")).listening(port);
         Caddy {
             program: program.to_owned(),
-            child,
+            _running: running,
             port,
             home,
         }
@@ -63,23 +55,23 @@ impl Caddy {
 
     /// The output of `caddy fmt` for a text.
     pub fn format(&self, text: &str) -> String {
-        std::fs::write(self.home.join("untidy"), text).expect("the folder is writable");
+        self.home.write("untidy", text);
         let output = Command::new(&self.program)
             .args(["fmt", "untidy"])
             .env_clear()
-            .current_dir(&self.home)
+            .current_dir(self.home.path())
             .output()
             .expect("the program starts");
         String::from_utf8(output.stdout).expect("it was UTF-8")
     }
 
     fn adapt_alone(&self, text: &str) -> Outcome {
-        std::fs::write(self.home.join("Caddyfile"), text).expect("the folder is writable");
+        self.home.write("Caddyfile", text);
         let output = Command::new(&self.program)
             .args(["adapt", "--adapter", "caddyfile", "--config", "Caddyfile"])
             .env_clear()
-            .current_dir(&self.home)
-            .env("HOME", &self.home)
+            .current_dir(self.home.path())
+            .env("HOME", self.home.path())
             .output()
             .expect("the program starts");
         match output.status.success() {
@@ -105,13 +97,5 @@ impl Caddy {
             Some(result) => Outcome::Json(result.clone()),
             None => Outcome::Refused(body["error"].as_str().unwrap_or_default().to_owned()),
         }
-    }
-}
-
-impl Drop for Caddy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.home);
     }
 }

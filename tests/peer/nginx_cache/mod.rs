@@ -8,13 +8,14 @@ mod origin;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::doubles::abilities::skipped;
-use crate::doubles::php::Fpm;
-use crate::http::{Response, differences};
-use crate::nginx::{EVERYWHERE, Running, find_nginx, run};
-use crate::peers::{Site, free_port, sluice};
+use crate::peer::http::{Response, differences};
+use crate::peer::nginx::{EVERYWHERE, Running, run};
+use crate::peer::peers::{Site, free_port, sluice};
+use crate::support::php::Fpm;
+use crate::support::servers;
+use crate::support::wait::eventually;
 use accepted::ACCEPTED;
 use cases::{CASES, Case, SCRIPT};
 use origin::Origin;
@@ -95,6 +96,7 @@ impl Cache {
     fn all(&self, count: u64, request: &str) -> Vec<Response> {
         let mut responses = std::thread::scope(|scope| {
             let ask = |number: u64| {
+                // Their order decides which of them the others wait for.
                 std::thread::sleep(Duration::from_millis(number * 100));
                 self.running.ask(request)
             };
@@ -117,10 +119,8 @@ impl Cache {
 
     /// Waits until the origin has received this many requests.
     fn until_asked(&self, target: &str, count: usize) {
-        let until = Instant::now() + Duration::from_secs(20);
-        while self.origin.count(target) < count && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let is_asked = || self.origin.count(target) >= count;
+        eventually("the origin to be asked", is_asked, || target.to_owned());
     }
 }
 
@@ -157,6 +157,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
     for (number, step) in case.steps.iter().enumerate() {
         if let Some(seconds) = step.strip_prefix("wait ") {
             let seconds = seconds.parse().expect("a number");
+            // Until what is cached is stale: both servers count in seconds of their own clock.
             std::thread::sleep(Duration::from_secs(seconds));
         }
         if let Some(rest) = step.strip_prefix("asked ") {
@@ -200,8 +201,7 @@ fn compare_once(case: &Case, site: &Site, nginx: &Path) -> Found {
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn cached_responses_equal_those_of_nginx() {
-    let Some(nginx) = find_nginx() else {
-        skipped("no program `nginx` and no NGINX_BIN");
+    let Some(nginx) = servers::nginx() else {
         return;
     };
     let site = Site::new();

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::doubles::listen;
-use crate::doubles::wire::{Wire, field};
+use crate::support::listen;
+use crate::support::wire::{Wire, field};
 
 /// The responses for one path, in turn; the last one is repeated. Each has a status, headers, and words with an `@`
 /// that say how it is sent, separated by `|`.
@@ -116,9 +116,11 @@ impl Response {
 
     /// Sends it; `None` if the connection ends with it.
     fn give(mut self, wire: &mut Wire, head: &[String], is_head: bool) -> Option<()> {
+        // Longer than the clients that are to wait for it, and than the servers' timeouts.
         if self.is("slow") {
             sleep(Duration::from_millis(700));
         }
+        // Longer than both wait for a lock.
         if self.is("late") {
             sleep(Duration::from_millis(2500));
         }

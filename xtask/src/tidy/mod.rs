@@ -8,6 +8,7 @@ mod links;
 mod rust;
 mod scan;
 mod source;
+mod test_code;
 mod words;
 
 use std::fmt;
@@ -149,10 +150,13 @@ fn check(sources: &[Source]) -> Vec<Breach> {
     breaches.extend(links::check(sources));
     breaches.extend(words::check(sources));
     breaches.extend(cycles::check(sources));
+    breaches.extend(test_code::check_programs(sources));
+    breaches.extend(test_code::check_doctests(sources));
     for source in sources {
         breaches.extend(documents::check_places(source));
         if source.path.ends_with(".rs") {
             breaches.extend(rust::check(source));
+            breaches.extend(test_code::check_pauses(source));
         }
     }
     breaches.sort();

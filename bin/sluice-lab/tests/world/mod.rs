@@ -4,10 +4,11 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use sluice_load::result::{MarkKind, RunResult};
+
+use crate::abilities::skipped;
+use crate::wait::{TIMEOUT, until};
 
 pub const LAB: &str = env!("CARGO_BIN_EXE_sluice-lab");
 
@@ -30,6 +31,20 @@ impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// Whether a program is installed.
+pub fn is_there(program: &str) -> bool {
+    sluice_load::process::find(program).is_some()
+}
+
+/// Whether a program is installed; if not, the test is reported as skipped.
+pub fn installed(program: &str) -> bool {
+    let found = is_there(program);
+    if !found {
+        skipped(format_args!("{program} is not installed"));
+    }
+    found
 }
 
 /// A free port.
@@ -67,18 +82,13 @@ impl Backend {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let child = command.spawn().unwrap();
         let mut backend = Backend { child, port };
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if backend.child.try_wait().unwrap().is_some() {
-                return None;
-            }
-            assert!(
-                begin.elapsed() < Duration::from_secs(60),
-                "it does not listen"
-            );
-            thread::sleep(Duration::from_millis(10));
-        }
-        Some(backend)
+        let look = || {
+            let listens = TcpStream::connect(("127.0.0.1", port)).is_ok();
+            let has_ended = backend.child.try_wait().unwrap().is_some();
+            (listens || has_ended).then_some(listens)
+        };
+        let listens = until(TIMEOUT, "the port", look, String::new);
+        listens.then_some(backend)
     }
 
     pub fn url(&self, path: &str) -> String {

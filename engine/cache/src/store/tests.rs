@@ -11,6 +11,10 @@ use super::*;
 use crate::files::Content;
 use crate::limits::{CONTENT_BYTES_MAX, NODE_BYTES};
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../../tests/support/wait.rs"]
+mod wait;
+
 struct Folder(PathBuf);
 
 impl Folder {
@@ -50,11 +54,7 @@ impl Drop for Folder {
 }
 
 fn eventually(is_true: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
-    while !is_true() {
-        assert!(Instant::now() < until, "waited in vain");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait::eventually("the store", is_true, String::new);
 }
 
 fn times() -> Times {

@@ -50,7 +50,7 @@ fn issue(options: ZeroSslOptions, name: &str) -> Result<Issued, CertsError> {
     issued
 }
 
-#[path = "../../../../tests/doubles/ports.rs"]
+#[path = "../../../../tests/support/ports.rs"]
 mod ports;
 use ports::free_port;
 

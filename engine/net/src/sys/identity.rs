@@ -147,6 +147,11 @@ fn groups(name: &CStr, first: libc::gid_t) -> Vec<libc::gid_t> {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../../tests/support/abilities.rs"]
+mod abilities;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -171,7 +176,7 @@ mod tests {
     #[test]
     fn one_thread_becomes_another_user_and_the_others_stay() {
         if !is_root() {
-            eprintln!("skipped: only root may become another user");
+            abilities::skipped("only root may become another user");
             return;
         }
         let nobody = Identity {

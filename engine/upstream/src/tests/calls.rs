@@ -77,6 +77,7 @@ fn a_head_in_single_bytes_is_read_like_one_in_one_piece() {
         read_head(&mut socket);
         for byte in b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 3\r\n\r\nabc" {
             socket.write_all(&[*byte]).unwrap();
+            // Usually enough for the client to read each byte by itself; if not, the test is easier, not wrong.
             thread::sleep(Duration::from_micros(200));
         }
         read_head(&mut socket);
@@ -116,6 +117,7 @@ fn silence_ends_after_the_response_timeout() {
 fn an_upstream_that_does_not_take_the_body_has_its_time_and_a_slow_client_its_own() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
+        // Longer than the timeout of a write.
         thread::sleep(Duration::from_secs(1));
         let _ = socket.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         let _ = socket.read_to_end(&mut Vec::new());

@@ -120,6 +120,7 @@ fn the_end_timer_starts_with_the_wait() {
     let fake = sending(Vec::new());
     let (worker, endpoint) = (Worker::new(0, 1), fake.endpoint_with(options()));
     let before = worker.clock.coarse();
+    // Between two ticks of the clock, which is what is tested.
     thread::sleep(Duration::from_millis(20));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -160,6 +161,7 @@ fn a_response_may_arrive_byte_by_byte() {
         read_request(&mut socket);
         for byte in &bytes {
             socket.write_all(&[*byte]).unwrap();
+            // Usually enough for the client to read each byte by itself; if not, the test is easier, not wrong.
             thread::sleep(Duration::from_millis(1));
         }
         read_request(&mut socket);
@@ -284,6 +286,7 @@ fn connections_are_kept_for_a_moment_only() {
         while began.elapsed() < brief * 3 {
             ask(&worker, &endpoint).await.unwrap();
             asked += 1;
+            // Some requests in the life of a connection, not thousands.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // Pooling is disabled while the application seems overloaded, as on a slow machine.
@@ -354,6 +357,7 @@ fn an_unfinished_response_keeps_its_connection_to_itself() {
         // The oldest connection receives the end of its response, and is reused although there are two newer ones.
         late.send(end(0)).unwrap();
         sent.recv().unwrap();
+        // Lets the worker notice it.
         tokio::time::sleep(Duration::from_millis(5)).await;
         assert_eq!(ask(&worker, &endpoint).await.unwrap().body, b"ok");
         assert_eq!((fake.accepted(), Pool::of(&worker).idle()), (3, 3));
@@ -368,6 +372,7 @@ fn single(pause: Duration) -> (Fake, Receiver<()>) {
         let sender = state.lock().unwrap();
         while read_request(&mut socket).is_some() {
             sender.send(()).unwrap();
+            // The work of the application.
             thread::sleep(pause);
             socket.write_all(&response("A: b\r\n\r\nok")).unwrap();
         }

@@ -43,6 +43,7 @@ fn on_worker<F: Future>(test: impl FnOnce(Rc<Worker>) -> F) -> F::Output {
         let ticking = worker.clone();
         tokio::task::spawn_local(async move {
             loop {
+                // The tick of a worker.
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 ticking.clock.tick();
                 ticking.timers.sweep(ticking.clock.coarse());
@@ -119,8 +120,17 @@ fn read_head(socket: &mut impl Read) -> Option<String> {
     Some(String::from_utf8(head).unwrap())
 }
 
-/// Waits until everything written before has had its effect.
+/// Waits until a condition is true; `on_worker` limits how long.
+async fn eventually(is_true: impl Fn() -> bool) {
+    while !is_true() {
+        // The condition is polled: nothing announces it.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Waits until everything written before has had its effect, where the effect is that nothing happens.
 async fn settle() {
+    // An arrival on the other side of a socket is not announced to this one.
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 

@@ -419,6 +419,7 @@ fn a_body_goes_at_the_pace_of_the_upstreams_windows() {
             let frame = frames.next().unwrap();
             assert_eq!((frame.kind, frame.payload.len()), (DATA, 1000));
             taken += frame.payload.len();
+            // A window at a time, slowly.
             thread::sleep(Duration::from_millis(2));
             frames.word(WINDOW_UPDATE, id, 1000);
         }
@@ -491,6 +492,7 @@ fn a_body_waits_until_it_is_wanted() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[]);
         let (id, _, _) = frames.request().unwrap();
+        // A body that does not wait would arrive meanwhile.
         thread::sleep(Duration::from_millis(30));
         frames.head(id, 0, &[(":status", "100")]);
         let frame = frames.next().unwrap();
@@ -567,6 +569,7 @@ fn goaway_lets_responses_in_flight_finish() {
         let (id, _, _) = frames.request().unwrap();
         frames.goodbye(id, 0);
         frames.head(id, 0, &[(":status", "200")]);
+        // The goodbye is handled before the body arrives.
         thread::sleep(Duration::from_millis(30));
         frames.send(DATA, END_STREAM, id, b"whole");
         while frames.next().is_some() {}
@@ -574,8 +577,7 @@ fn goaway_lets_responses_in_flight_finish() {
     on_worker(|worker| async move {
         let endpoint = prior(&fake);
         assert_eq!(get(&worker, &endpoint, "/").await.unwrap().body, b"whole");
-        settle().await;
-        assert_eq!(Pool::of(&worker).shared(), 0);
+        eventually(|| Pool::of(&worker).shared() == 0).await;
     });
 }
 
@@ -647,7 +649,7 @@ fn a_call_that_is_given_up_cancels_its_stream_only() {
             get(&worker, &endpoint, "/kept").await.unwrap().body,
             b"kept"
         );
-        settle().await;
+        eventually(|| cancelled.lock().unwrap().len() == 3).await;
         assert_eq!(*cancelled.lock().unwrap(), [CANCEL; 3]);
         assert_eq!(fake.accepted(), 1);
     });
@@ -719,8 +721,7 @@ fn an_idle_connection_ends_with_goaway() {
         );
         get(&worker, &endpoint, "/").await.unwrap();
         assert_eq!(Pool::of(&worker).shared(), 1);
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(Pool::of(&worker).shared(), 0);
+        eventually(|| Pool::of(&worker).shared() == 0).await;
         assert_eq!(heard.recv().unwrap(), GOAWAY);
     });
 }
@@ -768,6 +769,7 @@ fn no_more_idle_connections_are_kept_than_configured() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[(3, 1)]);
         while let Some((id, _, _)) = frames.request() {
+            // The calls overlap.
             thread::sleep(Duration::from_millis(50));
             frames.response(id, "");
         }
@@ -838,6 +840,7 @@ fn connections_are_limited_and_calls_wait_for_room() {
     let fake = Fake::new(|socket| {
         let mut frames = Frames::begin(socket, &[(3, 1)]);
         while let Some((id, _, _)) = frames.request() {
+            // The calls overlap.
             thread::sleep(Duration::from_millis(5));
             frames.response(id, "one by one");
         }
@@ -1067,6 +1070,7 @@ fn waiting_for_a_body_holds_no_buffer_and_wakes_once_it_comes() {
         let (id, _, _) = frames.request().unwrap();
         frames.head(id, 0, &[(":status", "200")]);
         for _ in 0..5 {
+            // The client waits for each piece.
             thread::sleep(Duration::from_millis(20));
             frames.send(DATA, 0, id, b"tick");
         }

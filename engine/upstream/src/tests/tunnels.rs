@@ -84,6 +84,7 @@ fn a_slow_side_holds_the_other_back() {
         let (ours, theirs) = client().await;
         let watching = written.clone();
         let held_back = tokio::task::spawn_local(async move {
+            // That the upstream is held up is seen by nothing but the time.
             tokio::time::sleep(Duration::from_millis(400)).await;
             let before = watching.load(Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -94,6 +94,7 @@ fn an_early_response_before_a_reset_is_still_used() {
             .write_all(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
             .unwrap();
         socket.shutdown(std::net::Shutdown::Write).unwrap();
+        // The upload fills the socket meanwhile, so that closing it resets the connection.
         thread::sleep(Duration::from_millis(100));
     });
     on_worker(|worker| async move {
@@ -145,6 +146,7 @@ fn both_directions_flow_at_the_same_time() {
 fn an_upstream_that_does_not_read_holds_the_client_back() {
     let fake = Fake::new(|mut socket| {
         read_head(&mut socket);
+        // Reads nothing until the client has looked.
         thread::sleep(Duration::from_secs(2));
     });
     on_worker(|worker| async move {

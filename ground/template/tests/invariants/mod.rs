@@ -1,9 +1,8 @@
 //! Properties of every source: it is rejected or runs to an end within its limits, and does so the same way each time.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use sluice_template::{Text, Value};
+
+use crate::support;
 
 /// Parses and runs `source` twice.
 pub fn check(source: &[u8]) {

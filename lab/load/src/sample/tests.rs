@@ -40,6 +40,7 @@ fn children_belong_to_the_tree_and_keep_their_time_when_they_end() {
     while begin.elapsed() < Duration::from_secs(20) && !waited(shell.id()) {
         thread::sleep(Duration::from_millis(20));
     }
+    // The last burn, of which the samples are to see a part.
     thread::sleep(Duration::from_millis(900));
     let end = Instant::now();
     stop.store(true, Ordering::Release);

@@ -10,6 +10,7 @@ use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use super::jws::tests::Key;
 use super::*;
 use crate::temp_folder::TempFolder;
+use crate::wait::{TIMEOUT, until};
 use pki_types::CertificateDer;
 use pki_types::pem::PemObject;
 use sluice_certs::LocalCaOptions;
@@ -104,14 +105,11 @@ impl<'a> Client<'a> {
             "{:?}",
             started.links
         );
-        for _ in 0..200 {
+        let look = || {
             let shown = body(&self.post(authorization, ""));
-            if shown["status"] != "pending" {
-                return shown;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("nothing comes of it");
+            (shown["status"] != "pending").then_some(shown)
+        };
+        until(TIMEOUT, "a validation", look, String::new)
     }
 }
 

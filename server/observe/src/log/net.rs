@@ -245,6 +245,7 @@ mod tests {
                 assert_eq!(text, "again\n", "lines stay whole");
                 return;
             }
+            // The end of a connection is noticed by a write some time after it.
             std::thread::sleep(Duration::from_millis(5));
         }
         panic!("the listener is still there");

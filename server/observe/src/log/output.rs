@@ -669,6 +669,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::super::file::DirMode;
     use super::*;
+    use crate::wait::{TIMEOUT, eventually, until};
 
     fn file_options(path: &std::path::Path) -> OutputOptions {
         OutputOptions::File {
@@ -765,14 +766,11 @@ mod tests {
 
     /// The content of a file once it is not empty.
     fn read_later(path: &std::path::Path) -> String {
-        let until = Instant::now() + Duration::from_secs(10);
-        loop {
+        let look = || {
             let text = std::fs::read_to_string(path).expect("it is there");
-            if !text.is_empty() || Instant::now() > until {
-                return text;
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+            (!text.is_empty()).then_some(text)
+        };
+        until(TIMEOUT, "lines", look, String::new)
     }
 
     #[test]
@@ -795,10 +793,7 @@ mod tests {
         let old = folder.join("old.log");
         std::fs::rename(&path, &old).unwrap();
         outputs.reopen();
-        let until = Instant::now() + Duration::from_secs(10);
-        while !path.exists() && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("the new file", || path.exists(), String::new);
         assert!(std::fs::read_to_string(&old).unwrap().ends_with("old\n"));
         assert_eq!(std::fs::read(&path).unwrap(), b"");
         output.push(b"at the end");
@@ -849,11 +844,7 @@ mod tests {
         output.push(b"last\n");
         let weak = Arc::downgrade(&output);
         drop(output);
-        let until = Instant::now() + Duration::from_secs(10);
-        while weak.strong_count() > 0 && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
-        assert_eq!(weak.strong_count(), 0);
+        eventually("the end", || weak.strong_count() == 0, String::new);
         assert_eq!(
             std::fs::read_to_string(&path).expect("it was written"),
             "last\n"

@@ -9,9 +9,9 @@ use sluice_net::sys::process::Signal;
 
 use super::{Origin, caching, conf, counted, eventually_stored, get, pair, seen, start};
 use crate::client::Client;
-use crate::doubles::abilities::skipped;
 use crate::harness::{Folder, Server, eventually};
 use crate::nginx::setup;
+use crate::support::abilities::skipped;
 
 /// More than all buffers on the way hold.
 const LARGE: usize = 8 << 20;

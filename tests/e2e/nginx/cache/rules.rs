@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Origin, ask, caching, eventually_stored, get, pair, request_field, seen, start};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
-use crate::doubles::fastcgi::{read_request, said};
 use crate::nginx::setup;
+use crate::support::cgi::{read_scgi, read_uwsgi};
+use crate::support::fastcgi::{read_request, said};
 use crate::upstream::Upstream;
 
 /// Responses by path, with the headers that decide.

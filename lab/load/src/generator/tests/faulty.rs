@@ -119,9 +119,11 @@ fn talk(
     let (mut held, mut served) = (Vec::new(), 0_u64);
     while next_request(&mut stream, &mut held) {
         if let Some((begin, end)) = stall {
+            // The time of a response, and the stall, are what is measured.
             std::thread::sleep(Duration::from_millis(5));
             let now = Instant::now();
             if begin <= now && now < end {
+                // Until the stall is over.
                 std::thread::sleep(end - now);
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::super::held::Beside;
+use super::super::held_connections::Beside;
 use super::super::kind;
 use super::super::request::Draft;
 use super::super::talk::frame::accept;
@@ -231,6 +231,7 @@ fn gaps_between_events_are_as_long_as_they_were_made() {
     let gap = Duration::from_millis(40);
     let address = server(move |mut stream, _| {
         read_head(&mut stream);
+        // The time to the first event, which is measured.
         std::thread::sleep(Duration::from_millis(120));
         let _ = stream.write_all(STREAM.as_bytes());
         // A comment is not an event, and an event in two pieces is one.
@@ -238,6 +239,7 @@ fn gaps_between_events_are_as_long_as_they_were_made() {
             if stream.write_all(b"day\nid: 4\n\n").is_err() {
                 return;
             }
+            // The gap, which is measured.
             std::thread::sleep(gap);
         }
     });
@@ -291,6 +293,7 @@ fn streams_that_end_or_are_none_have_their_classes() {
         read_head(&mut stream);
         for bytes in [STREAM, "data: 1\n\n", "data: 2\n\n", "data: 3\n\n"] {
             let _ = stream.write_all(bytes.as_bytes());
+            // The events arrive one by one, usually.
             std::thread::sleep(Duration::from_millis(15));
         }
     });
@@ -325,6 +328,7 @@ fn idle_connections_are_held_and_those_that_the_server_ends_are_counted() {
             }
             let _ = stream.write_all(&[&head[..], BODY].concat());
             if nth < 20 && nth % 5 == 0 {
+                // It is idle for a while before it ends.
                 std::thread::sleep(Duration::from_millis(300));
                 return;
             }

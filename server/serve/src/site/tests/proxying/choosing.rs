@@ -45,6 +45,7 @@ fn the_least_busy_gets_the_next() {
     while slow.accepted() == 0 {
         let mut client = proxy.connect();
         client.send(GET);
+        // One after the other: whether the slow one has it is not announced to the client.
         thread::sleep(Duration::from_millis(20));
         waiting.push(client);
     }
@@ -121,8 +122,7 @@ fn failures_take_an_upstream_out_for_a_while() {
     let proxy = Proxy::with(&[&ill, &well], settings);
     let statuses: Vec<u16> = (0..5).map(|_| proxy.ask(GET).status()).collect();
     assert_eq!(statuses, [502, 502, 200, 200, 200]);
-    thread::sleep(Duration::from_millis(700));
-    assert_eq!(proxy.ask(GET).status(), 502);
+    eventually("another try", || proxy.ask(GET).status() == 502);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn statuses_and_fullness_count_where_they_are_named() {
     let proxy = Proxy::serving(json!({ "routes": [{ "handle": [directive] }] }));
     let mut waiting = proxy.connect();
     waiting.send(GET);
-    thread::sleep(Duration::from_millis(100));
+    eventually("the request", || busy.accepted() == 1);
     assert_eq!(proxy.ask(GET).status(), 503);
     assert_eq!(busy.accepted(), 1);
 }
@@ -180,8 +180,7 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
     let proxy = Proxy::with(&[&fake], settings);
     // Until the check fails it gets requests; the first one starts the checks.
     assert_eq!(proxy.ask(GET).status(), 200);
-    thread::sleep(Duration::from_millis(500));
-    assert_eq!(proxy.ask(GET).status(), 503);
+    eventually("a failed check", || proxy.ask(GET).status() == 503);
     let check = fake
         .seen()
         .into_iter()
@@ -190,11 +189,11 @@ fn checks_of_our_own_take_upstreams_out_and_in() {
     assert_eq!(lines_named(&check, "x-check"), ["1"]);
     assert_eq!(lines_named(&check, "host"), [fake.address.to_string()]);
     ill.store(0, Ordering::SeqCst);
-    thread::sleep(Duration::from_millis(500));
-    assert_eq!(proxy.ask(GET).status(), 200);
+    eventually("a passed check", || proxy.ask(GET).status() == 200);
     // The checks end with their configuration.
     drop(proxy);
     let before = fake.seen().len();
+    // That nothing comes is seen by nothing but the time: three intervals of the checks.
     thread::sleep(Duration::from_millis(300));
     assert_eq!(fake.seen().len(), before);
 }
@@ -220,7 +219,16 @@ fn health_checks_follow_redirects_if_configured() {
         } } });
         let proxy = Proxy::with(&[&moved], settings);
         proxy.ask(GET);
-        thread::sleep(Duration::from_millis(500));
+        // The second check begins after the result of the first is known.
+        let checks = || {
+            moved
+                .seen()
+                .iter()
+                .filter(|it| it.contains("/health"))
+                .count()
+        };
+        let before = checks();
+        eventually("checks", || checks() >= before + 2);
         assert_eq!(proxy.ask(GET).status(), status, "{follows}");
     }
     assert!(

@@ -26,17 +26,6 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-fn status_within(proxy: &Proxy, wanted: u16, limit: Duration) -> bool {
-    let began = Instant::now();
-    while began.elapsed() < limit {
-        if proxy.ask(GET).status() == wanted {
-            return true;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    false
-}
-
 /// A second upstream on the port of `first`, at another loopback address.
 fn beside(first: &Fake, name: &'static str) -> (Fake, Ipv4Addr) {
     let ip = Ipv4Addr::new(127, 0, 0, 2);
@@ -88,14 +77,7 @@ fn a_change_of_the_name_counts_after_the_refresh() {
     );
     assert_eq!(proxy.ask(GET).body, b"a");
     dns.set(vec![("app.test.", Record::Address(second))]);
-    let began = Instant::now();
-    while proxy.ask(GET).body != b"b" {
-        assert!(
-            began.elapsed() < Duration::from_secs(5),
-            "the change was not noticed"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the change", || proxy.ask(GET).body == b"b");
 }
 
 #[test]
@@ -105,16 +87,10 @@ fn short_lives_of_records_count_where_no_refresh_is_set() {
     dns.ttl(1);
     let proxy = Proxy::with(&[], by_name(&dns, a.address.port(), json!({})));
     assert_eq!(proxy.ask(GET).status(), 200);
-    thread::sleep(Duration::from_millis(1_200));
-    assert_eq!(proxy.ask(GET).status(), 200);
-    let began = Instant::now();
-    while dns.asked() < 2 {
-        assert!(
-            began.elapsed() < Duration::from_secs(5),
-            "nobody asked again"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("another query", || {
+        assert_eq!(proxy.ask(GET).status(), 200);
+        dns.asked() >= 2
+    });
 }
 
 #[test]
@@ -125,14 +101,15 @@ fn silence_of_the_server_leaves_the_upstreams_and_a_name_that_is_gone_does_not()
     let proxy = Proxy::with(&[], by_name(&dns, a.address.port(), settings));
     assert_eq!(proxy.ask(GET).status(), 200);
     dns.mood(Mood::Silent);
-    let began = Instant::now();
-    while began.elapsed() < Duration::from_secs(2) {
+    // Several refreshes fail.
+    let before = dns.asked();
+    eventually("queries", || {
         assert_eq!(proxy.ask(GET).status(), 200);
-        thread::sleep(Duration::from_millis(50));
-    }
+        dns.asked() >= before + 3
+    });
     dns.set(Vec::new());
     dns.mood(Mood::Replies);
-    assert!(status_within(&proxy, 503, Duration::from_secs(6)));
+    eventually("the end of the name", || proxy.ask(GET).status() == 503);
 }
 
 #[test]
@@ -154,7 +131,7 @@ fn a_grace_period_keeps_the_servers_of_a_service_that_is_gone() {
     assert_eq!(patient.ask(GET).body, b"a");
     assert_eq!(strict.ask(GET).body, b"a");
     dns.set(Vec::new());
-    assert!(status_within(&strict, 503, Duration::from_secs(6)));
+    eventually("the end of the name", || strict.ask(GET).status() == 503);
     assert_eq!(patient.ask(GET).body, b"a");
 }
 
@@ -203,14 +180,7 @@ fn several_sources_are_one_set_and_fixed_upstreams_stand_in() {
         );
     }
     dns.set(Vec::new());
-    let began = Instant::now();
-    while proxy.ask(GET).body != b"fixed" {
-        assert!(
-            began.elapsed() < Duration::from_secs(6),
-            "the fixed one stands in"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    eventually("the fixed one", || proxy.ask(GET).body == b"fixed");
 }
 
 #[test]
@@ -242,19 +212,12 @@ fn upstreams_of_a_name_are_checked() {
     );
     let proxy = Proxy::with(&[], settings);
     proxy.ask(GET);
-    let began = Instant::now();
-    while !sick
-        .seen()
-        .iter()
-        .any(|head| head.starts_with("GET /health"))
-    {
-        assert!(
-            began.elapsed() < Duration::from_secs(5),
-            "it was not checked"
-        );
-        thread::sleep(Duration::from_millis(20));
-    }
-    thread::sleep(Duration::from_millis(100));
+    // The second check begins after the result of the first is known.
+    eventually("two checks", || {
+        let seen = sick.seen();
+        let checks = seen.iter().filter(|head| head.starts_with("GET /health"));
+        checks.count() >= 2
+    });
     assert!((0..10).all(|_| proxy.ask(GET).body == b"well"));
     assert!(well.accepted() > 0);
 }

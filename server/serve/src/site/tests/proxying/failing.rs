@@ -152,6 +152,7 @@ fn trying_goes_on_for_as_long_as_allowed() {
         json!({ "load_balancing": { "try_duration": "5s" } }),
     );
     let late = thread::spawn(move || {
+        // Some attempts fail before.
         thread::sleep(Duration::from_millis(300));
         let listener = TcpListener::bind(address).unwrap();
         let (mut socket, _) = listener.accept().unwrap();
@@ -176,10 +177,9 @@ fn a_client_that_goes_away_frees_the_upstream() {
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send(GET);
-    thread::sleep(Duration::from_millis(100));
+    eventually("the request", || fake.seen().len() == 1);
     drop(client);
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(ended.load(Ordering::SeqCst), 1);
+    eventually("its end", || ended.load(Ordering::SeqCst) == 1);
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn a_client_that_stops_half_way_through_its_body_leaves_no_whole_request() {
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc");
-    thread::sleep(Duration::from_millis(50));
+    eventually("the request", || fake.seen().len() == 1);
     drop(client);
-    thread::sleep(Duration::from_millis(200));
+    eventually("its end", || fake.seen().len() == 2);
     assert_eq!(fake.last(), "3 bytes");
 }
 

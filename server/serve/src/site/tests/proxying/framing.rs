@@ -108,17 +108,19 @@ fn a_malformed_chunk_half_way_leaves_the_upstreams_request_incomplete() {
     let all = ended.clone();
     let fake = Fake::new(move |mut peer| {
         peer.head();
+        let first = read_until(&mut peer.socket, b"hello\r\n").unwrap();
+        peer.seen.lock().unwrap().push(first.clone());
         let mut rest = String::new();
         let _ = peer.socket.read_to_string(&mut rest);
-        *all.lock().unwrap() = rest;
+        *all.lock().unwrap() = first + &rest;
     });
     let proxy = Proxy::to(&[&fake]);
     let mut client = proxy.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-    thread::sleep(Duration::from_millis(50));
+    eventually("the chunk", || fake.seen().len() == 2);
     client.send("0x5\r\nworld\r\n0\r\n\r\n");
     client.rest();
-    thread::sleep(Duration::from_millis(50));
+    eventually("its end", || !ended.lock().unwrap().is_empty());
     assert_eq!(*ended.lock().unwrap(), "5\r\nhello\r\n");
 }
 

@@ -1,9 +1,12 @@
 //! Tests the handler with raw sockets: a client and fake upstreams on free loopback ports.
 
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../../../../tests/support/abilities.rs"]
+mod abilities;
 mod attacks;
 mod choosing;
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
-#[path = "../../../../../../tests/doubles/dns.rs"]
+#[path = "../../../../../../tests/support/dns.rs"]
 mod dns;
 mod dynamic;
 mod failing;
@@ -11,12 +14,15 @@ mod fields;
 mod framing;
 mod intercepting;
 mod interims;
-#[path = "../../../../../../tests/doubles/ports.rs"]
+#[path = "../../../../../../tests/support/ports.rs"]
 mod ports;
 mod protecting;
 mod retrying;
 mod sharing;
 mod switching;
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../../../../tests/support/wait.rs"]
+mod wait;
 mod ways;
 
 use self::ports::free_port;
@@ -319,6 +325,11 @@ impl Fake {
     fn last(&self) -> String {
         self.seen().pop().expect("the upstream got a request")
     }
+}
+
+/// Waits until a condition is true.
+fn eventually(what: &str, is_true: impl FnMut() -> bool) {
+    wait::eventually(what, is_true, String::new);
 }
 
 /// An address without a listener.

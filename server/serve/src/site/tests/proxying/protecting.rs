@@ -33,7 +33,7 @@ fn an_upstream_that_mostly_fails_gets_nothing_for_a_while() {
     assert_eq!(statuses(&proxy, 10), [503; 10]);
     assert_eq!(fake.seen().len(), 5, "nothing went there meanwhile");
     ill.store(false, Ordering::SeqCst);
-    thread::sleep(Duration::from_millis(800));
+    eventually("the circuit to close", || proxy.ask(GET).status() == 200);
     assert_eq!(statuses(&proxy, 10), [200; 10]);
 }
 
@@ -41,6 +41,7 @@ fn an_upstream_that_mostly_fails_gets_nothing_for_a_while() {
 fn others_take_over_from_an_upstream_whose_circuit_is_open() {
     let slow = Fake::new(|mut peer| {
         while peer.head().is_some() {
+            // Longer than the latency that opens the circuit.
             thread::sleep(Duration::from_millis(60));
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
         }
@@ -83,11 +84,12 @@ fn limited(mut settings: Value) -> (Proxy, Fake, std::sync::mpsc::Sender<()>) {
 }
 
 fn wait_for(what: impl Fn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(5);
-    while !what() {
-        assert!(Instant::now() < until, "it does not happen");
-        thread::sleep(Duration::from_millis(5));
-    }
+    eventually("it", what);
+}
+
+/// Lets a request, or its end, reach the queue: nothing outside of the server shows that.
+fn settle() {
+    thread::sleep(Duration::from_millis(100));
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn no_more_requests_are_in_flight_than_allowed() {
     wait_for(|| fake.seen().len() == 2);
     let mut waiting = proxy.connect();
     waiting.send(GET);
-    thread::sleep(Duration::from_millis(100));
+    settle();
     let refused = proxy.ask(GET);
     assert_eq!(
         (refused.status(), refused.field("Retry-After").as_deref()),
@@ -154,12 +156,12 @@ fn a_client_that_goes_away_while_it_waits_frees_its_place() {
     wait_for(|| fake.seen().len() == 1);
     let mut gone = proxy.connect();
     gone.send(GET);
-    thread::sleep(Duration::from_millis(100));
+    settle();
     drop(gone);
-    thread::sleep(Duration::from_millis(100));
+    settle();
     let mut waiting = proxy.connect();
     waiting.send(GET);
-    thread::sleep(Duration::from_millis(100));
+    settle();
     go.send(()).unwrap();
     go.send(()).unwrap();
     assert_eq!(
@@ -172,6 +174,7 @@ fn a_client_that_goes_away_while_it_waits_frees_its_place() {
 fn times_and_load_are_shown_where_they_are_asked_for() {
     let fake = Fake::new(|mut peer| {
         while peer.head().is_some() {
+            // A time to be shown.
             thread::sleep(Duration::from_millis(30));
             peer.send(HI);
         }
@@ -250,6 +253,7 @@ fn settings_of_buffers_and_compression_hold_without_any_work() {
     let fake = Fake::new(|mut peer| {
         while peer.head().is_some() {
             peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nh");
+            // The first piece has to arrive before the second is sent.
             thread::sleep(Duration::from_millis(300));
             peer.send("i");
         }
@@ -306,6 +310,7 @@ fn all_at_once(
         .map(|fields| {
             let mut client = proxy.connect();
             client.send(format!("GET /x HTTP/1.1\r\nHost: x\r\n{fields}\r\n"));
+            // Each reaches the server before the next.
             thread::sleep(Duration::from_millis(30));
             client
         })
@@ -388,7 +393,7 @@ fn a_first_request_that_is_given_up_leaves_nobody_waiting() {
     wait_for(|| fake.seen().len() == 1);
     let mut second = proxy.connect();
     second.send("GET /x HTTP/1.1\r\nHost: x\r\n\r\n");
-    thread::sleep(Duration::from_millis(100));
+    settle();
     drop(first);
     wait_for(|| fake.seen().len() == 2);
     go.send(()).unwrap();

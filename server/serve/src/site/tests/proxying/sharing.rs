@@ -1,7 +1,5 @@
 //! Load balancing across workers: evenly, carefully for recovering upstreams, and without using backups.
 
-use std::time::Instant;
-
 use super::*;
 
 /// A proxy with several workers for `fakes`, each with settings of its own.
@@ -30,14 +28,6 @@ fn holding() -> Fake {
     })
 }
 
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(10), "{what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn the_least_busy_of_all_workers_gets_the_next() {
     let fakes: Vec<Fake> = (0..4).map(|_| holding()).collect();
@@ -50,7 +40,7 @@ fn the_least_busy_of_all_workers_gets_the_next() {
         client.send(GET);
         clients.push(client);
         let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
-        wait_for("the request arrives", || seen() == n);
+        eventually("the request arrives", || seen() == n);
     }
     let shares: Vec<usize> = fakes.iter().map(|fake| fake.seen().len()).collect();
     assert_eq!(
@@ -77,6 +67,7 @@ fn at_low_load_no_request_goes_to_a_busy_upstream() {
                     if busy.fetch_add(1, Ordering::SeqCst) > 0 {
                         met.fetch_add(1, Ordering::SeqCst);
                     }
+                    // The work of the upstream, in which others may meet this request.
                     thread::sleep(Duration::from_millis(2));
                     // Before the response, which may trigger the next request.
                     busy.fetch_sub(1, Ordering::SeqCst);
@@ -135,7 +126,7 @@ fn limits_on_requests_hold_over_all_workers() {
             client.send(GET);
             clients.push(client);
             let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
-            wait_for("the request arrives", || seen() == before + n);
+            eventually("the request arrives", || seen() == before + n);
         }
         for _ in 0..6 {
             assert_eq!(proxy.ask(GET).status(), 503);
@@ -153,12 +144,13 @@ fn one_that_stands_by_gets_what_no_other_takes() {
     let proxy = shared(2, &list, policy("round_robin"), json!({}));
     let mut waiting = proxy.connect();
     waiting.send(GET);
-    wait_for("the request arrives", || usual.seen().len() == 1);
+    eventually("the request arrives", || usual.seen().len() == 1);
     assert!((0..4).all(|_| proxy.ask(GET).body == b"backup"));
     drop(waiting);
-    wait_for("the usual one is free again", || {
+    eventually("the usual one is free again", || {
         let mut client = proxy.connect();
         client.send(GET);
+        // Until it has arrived, at one or the other.
         thread::sleep(Duration::from_millis(20));
         usual.seen().len() > 1
     });
@@ -208,13 +200,14 @@ fn share_after_illness(slow_start: &str, pause: Duration, count: usize) -> usize
         passive,
     );
     let ask = |request: &str| proxy.ask(request).body == b"ill";
-    wait_for("it falls ill", || {
+    eventually("it falls ill", || {
         proxy
             .ask("GET / HTTP/1.1\r\nHost: x\r\nX-Ill: 1\r\n\r\n")
             .status()
             == 500
     });
     assert!(!(0..5).any(|_| ask(GET)), "it gets nothing while it is ill");
+    // The illness, and a part of the slow start: the share depends on the time since.
     thread::sleep(Duration::from_millis(1_600) + pause);
     (0..count).filter(|_| ask(GET)).count()
 }
@@ -247,7 +240,7 @@ fn a_popular_key_spills_over_where_that_is_bounded() {
         client.send(GET);
         clients.push(client);
         let seen = || fakes.iter().map(|fake| fake.seen().len()).sum::<usize>();
-        wait_for("the request arrives", || seen() == n);
+        eventually("the request arrives", || seen() == n);
     }
     let most = fakes.iter().map(|fake| fake.seen().len()).max();
     assert_eq!(

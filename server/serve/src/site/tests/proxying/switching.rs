@@ -114,6 +114,7 @@ fn interim_responses_before_an_upgrade_are_not_the_upgrade() {
     let fake = Fake::new(|mut peer| {
         peer.head();
         peer.send("HTTP/1.1 100 Continue\r\n\r\n".repeat(3));
+        // Usually enough for the proxy to read the interim responses by themselves.
         thread::sleep(Duration::from_millis(50));
         peer.send("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n");
         peer.head();

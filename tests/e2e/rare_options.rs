@@ -56,6 +56,7 @@ fn a_response_must_finish_within_its_write_timeout() {
     let request = "GET /large.bin HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     let mut reader = std::net::TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
     std::io::Write::write_all(&mut reader, request.as_bytes()).expect("it is sent");
+    // The client reads nothing until the time of the response is over; nothing else tells it.
     thread::sleep(Duration::from_millis(1_500));
     let mut received = Vec::new();
     // The connection ends, cleanly or not, long before the response does.

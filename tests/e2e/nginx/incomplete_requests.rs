@@ -7,8 +7,8 @@ use std::sync::mpsc::{Receiver, channel};
 
 use super::setup;
 use crate::client::Client;
-use crate::doubles;
 use crate::harness::{Server, eventually};
+use crate::support;
 
 const CONF: &str = "
 error_log {folder}/error.log info;
@@ -115,7 +115,7 @@ const CASES: &[(&str, Then, &[&str])] = &[
 fn silent() -> (u16, Receiver<String>) {
     let (asked, is_asked) = channel();
     let asked = Mutex::new(asked);
-    let port = doubles::listen(move |mut wire| {
+    let port = support::listen(move |mut wire| {
         if let Some(head) = wire.head() {
             let _ = asked
                 .lock()

@@ -23,6 +23,7 @@ fn slow_servers_get_fewer_requests() {
     let fast = || Upstream::responding("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfast");
     let slow_head = Upstream::start(|mut wire| {
         while wire.head().is_some() {
+            // The time of a response is what is compared.
             sleep(SLOW);
             let sent = wire.try_send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nslow");
             if sent.is_err() {
@@ -33,6 +34,7 @@ fn slow_servers_get_fewer_requests() {
     let slow_body = Upstream::start(|mut wire| {
         while wire.head().is_some() {
             let head = wire.try_send(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n");
+            // As above.
             sleep(SLOW);
             if head.and_then(|_| wire.try_send(b"slow")).is_err() {
                 break;

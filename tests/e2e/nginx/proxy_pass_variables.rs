@@ -2,10 +2,10 @@
 
 use super::{setup, start};
 use crate::client::{Response, exchange};
-use crate::doubles::cgi::{read_scgi, read_uwsgi};
-use crate::doubles::dns::{Dns, Record};
 use crate::fastcgi::recording;
 use crate::harness::{Server, free_port};
+use crate::support::cgi::{read_scgi, read_uwsgi};
+use crate::support::dns::{Dns, Record};
 use crate::upstream::{Upstream, unix_echo};
 
 fn get(server: &Server, path: &str) -> Response {

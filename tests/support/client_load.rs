@@ -105,6 +105,7 @@ pub fn fate(stream: &mut TcpStream, is_waiting: impl Fn() -> bool) -> Fate {
             Err(_) => return Fate::Gone,
         }
         assert!(Instant::now() < deadline, "a client waits for ever");
+        // Two things may happen, and one of them is not seen at a descriptor.
         std::thread::sleep(Duration::from_millis(1));
     }
 }

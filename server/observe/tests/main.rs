@@ -10,6 +10,10 @@ use sluice_observe::limits::{
 use sluice_observe::log::{Level, Log, Plan};
 use sluice_observe::panics;
 
+#[allow(dead_code, reason = "other tests use more of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;
+
 /// Creates a log that writes to a file.
 fn log_to(path: &Path) -> Log {
     let log = Log::start(Level::Info).expect("threads can be started");
@@ -38,10 +42,8 @@ fn a_flood_of_panics_is_a_few_short_lines() {
     let took = start.elapsed();
     assert_eq!(panics::count(), PANICS);
     let read = || std::fs::read_to_string(&path).unwrap_or_default();
-    let until = Instant::now() + Duration::from_secs(20);
-    while read().lines().count() < PANIC_LINES_MAX as usize && Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let are_there = || read().lines().count() >= PANIC_LINES_MAX as usize;
+    wait::eventually("the lines", are_there, read);
     log.finish(Duration::from_secs(20));
     let text = read();
     let _ = std::fs::remove_dir_all(&folder);

@@ -1,8 +1,8 @@
 //! A PHP double that does not run scripts, but describes the request it received.
 
-use crate::doubles::fastcgi::{read_request, said};
-use crate::doubles::listen;
-use crate::doubles::wire::Wire;
+use crate::support::fastcgi::{read_request, said};
+use crate::support::listen;
+use crate::support::wire::Wire;
 
 /// Parameters that the sites check.
 const ECHOED: &[&str] = &[

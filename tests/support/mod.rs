@@ -1,14 +1,27 @@
-//! Building blocks for peers in the end-to-end tests and the comparison with Caddy: bytes over a stream, a listener on
-//! a free port, FastCGI, SCGI, uwsgi, DNS, php-fpm.
-#![allow(dead_code, reason = "each of the two programs uses a part of it")]
+//! What the tests share: clients, upstreams and other peers over raw sockets, the server under test, temporary folders,
+//! ports, waiting, and what a machine is able to run. Unit tests of other packages include single files of it.
+#![allow(
+    dead_code,
+    reason = "a build without one kind of tests leaves parts unused"
+)]
 
 pub mod abilities;
 pub mod cgi;
+pub mod client;
 pub mod client_load;
 pub mod dns;
 pub mod fastcgi;
+pub mod harness;
 pub mod php;
 pub mod ports;
+pub mod program;
+pub mod python;
+pub mod servers;
+pub mod service;
+pub mod sites;
+pub mod temp_folder;
+pub mod upstream;
+pub mod wait;
 pub mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};

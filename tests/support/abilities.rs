@@ -3,15 +3,34 @@
 
 use std::fmt::Display;
 use std::io::Write;
+use std::panic::Location;
 use std::process::{Command, Output, Stdio};
 
 /// The file to which the tests of a run append what they skip; `cargo xtask check` sets it and prints the contents.
 const SKIPPED: &str = "SLUICE_SKIPPED";
 
-/// Reports that the calling test, or a part of it, cannot run here.
+/// Reports that the calling test cannot run here. It is then counted as skipped and not as passed.
+#[track_caller]
 pub fn skipped(reason: impl Display) {
+    record("skipped", &reason, Location::caller());
+}
+
+/// Reports that a part of the calling test cannot run here. The test counts by the result of the rest.
+#[track_caller]
+pub fn skipped_part(reason: impl Display) {
+    record("skipped in part", &reason, Location::caller());
+}
+
+fn record(what: &str, reason: &dyn Display, caller: &Location<'_>) {
     let thread = std::thread::current();
-    let line = format!("skipped: {}: {reason}\n", thread.name().unwrap_or("a test"));
+    // With one test thread the test runs in the main thread, and its name is not known.
+    let name = match thread.name() {
+        Some(name) if name != "main" => name.to_owned(),
+        _ => format!("{}:{}", caller.file(), caller.line()),
+    };
+    // The reason may quote a program's error of several lines.
+    let reason = reason.to_string().replace('\n', " ");
+    let line = format!("{what}: {name}: {reason}\n");
     print!("{line}");
     let Some(path) = std::env::var_os(SKIPPED) else {
         return;
@@ -35,6 +54,7 @@ pub fn tried(program: &str, args: &[&str]) -> Option<Output> {
 }
 
 /// Whether a program succeeds with these arguments; if not, the test is reported as skipped.
+#[track_caller]
 pub fn can_run(program: &str, args: &[&str]) -> bool {
     let can = tried(program, args).is_some_and(|output| output.status.success());
     if !can {
@@ -44,6 +64,8 @@ pub fn can_run(program: &str, args: &[&str]) -> bool {
 }
 
 /// Whether OpenSSL 3.0 or newer is installed: tests use features that LibreSSL and older versions lack.
+/// If not, the test is reported as skipped.
+#[track_caller]
 pub fn has_openssl() -> bool {
     let version = tried("openssl", &["version"]);
     let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
@@ -58,7 +80,8 @@ pub fn has_openssl() -> bool {
     has
 }
 
-/// Whether this machine has IPv6.
+/// Whether this machine has IPv6; if not, the test is reported as skipped.
+#[track_caller]
 pub fn has_ipv6() -> bool {
     let has = std::net::TcpListener::bind((std::net::Ipv6Addr::LOCALHOST, 0)).is_ok();
     if !has {

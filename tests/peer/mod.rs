@@ -3,8 +3,6 @@
 
 mod adapt_random;
 mod cases;
-#[path = "../doubles/mod.rs"]
-mod doubles;
 mod fastcgi;
 mod http;
 mod logs;
@@ -29,13 +27,12 @@ mod upstream;
 
 use cases::{CASES, EVERYWHERE, Seen};
 
-use crate::doubles::abilities::skipped;
+use crate::support::servers;
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
 fn responses_equal_those_of_caddy() {
-    let Some(caddy) = peers::find_caddy() else {
-        skipped("no program `caddy` in PATH or CADDY_BIN of 2.11 or newer");
+    let Some(caddy) = servers::caddy() else {
         return;
     };
     let site = peers::Site::new();

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use crate::doubles::listen;
-use crate::doubles::wire::{Wire, field};
+use crate::support::listen;
+use crate::support::wire::{Wire, field};
 
 /// Starts it on a free port; it runs until the test process ends.
 pub fn start(name: &'static str) -> u16 {

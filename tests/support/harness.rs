@@ -2,59 +2,19 @@
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sluice_net::sys::process::{Signal, send};
 
-use crate::client::Response;
-pub use crate::doubles::ports::free_port;
-use crate::service::Listener;
-
-/// Timeout of anything that takes milliseconds on an idle machine.
-pub const TIMEOUT: Duration = Duration::from_secs(20);
-
-/// A temporary folder, removed on drop.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluice-e2e-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
-        Folder(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// Writes a file and returns its path.
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent).expect("the folder is writable");
-        }
-        std::fs::write(&path, content).expect("the folder is writable");
-        path
-    }
-
-    pub fn read(&self, name: &str) -> String {
-        let bytes = std::fs::read(self.0.join(name)).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use super::client::Response;
+pub use super::ports::free_port;
+use super::service::Listener;
+pub use super::temp_folder::TempFolder as Folder;
+use super::wait::until;
+pub use super::wait::{TIMEOUT, eventually};
 
 /// The binary with an environment that does not touch any of the user's files.
 pub fn sluice(folder: &Folder) -> Command {
@@ -278,7 +238,7 @@ impl Server {
 
     /// Requests a path with GET on a connection of its own.
     pub fn ask(&self, path: &str) -> Response {
-        crate::client::ask(self.port, path)
+        super::client::ask(self.port, path)
     }
 
     /// The server's output so far.
@@ -293,35 +253,35 @@ impl Server {
     /// Waits until it reports that it serves.
     fn wait_until_ready(&mut self) {
         const GLANCE: Duration = Duration::from_millis(50);
-        self.wait(|server| server.listener.hears_within("READY=1", GLANCE));
+        self.wait("it to serve", |server| {
+            server.listener.hears_within("READY=1", GLANCE)
+        });
     }
 
     /// Waits until some process listens on a port.
     pub fn wait_for_port(&mut self, port: u16) {
-        self.wait(|_| {
-            let listens = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok();
-            if !listens {
-                thread::sleep(Duration::from_millis(5));
-            }
-            listens
+        self.wait("the port", |_| {
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
         });
     }
 
-    /// Polls a condition as long as the process is alive.
-    fn wait(&mut self, is_so: impl Fn(&Server) -> bool) {
-        let until = Instant::now() + TIMEOUT;
-        while !is_so(self) {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                panic!(
-                    "the server ended with {status}:\n{}{}",
-                    self.stdout(),
-                    self.stderr()
-                );
+    /// Waits for a condition as long as the process is alive.
+    fn wait(&mut self, what: &str, is_so: impl Fn(&Server) -> bool) {
+        let server = std::cell::RefCell::new(self);
+        let look = || {
+            if is_so(&server.borrow()) {
+                return Some(None);
             }
-            assert!(
-                Instant::now() < until,
-                "it does not serve:\n{}",
-                self.stderr()
+            let status = server.borrow_mut().child.try_wait();
+            status.expect("it can be waited for").map(Some)
+        };
+        let ended = until(TIMEOUT, what, look, || server.borrow().stderr());
+        if let Some(status) = ended {
+            let server = server.borrow();
+            panic!(
+                "the server ended with {status}:\n{}{}",
+                server.stdout(),
+                server.stderr()
             );
         }
     }
@@ -334,7 +294,7 @@ impl Server {
     /// Like `wait_for_words`, with another timeout.
     pub fn wait_for_words_within(&self, words: &str, timeout: Duration) {
         let is_said = || self.stderr().contains(words);
-        eventually_within(timeout, words, is_said, || self.stderr());
+        until(timeout, words, || is_said().then_some(()), || self.stderr());
     }
 
     /// Kills it, and waits until it is gone.
@@ -345,18 +305,10 @@ impl Server {
 
     /// Waits until it has exited by itself.
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + TIMEOUT;
-        loop {
-            if let Some(status) = self.child.try_wait().expect("it can be waited for") {
-                return status;
-            }
-            assert!(
-                Instant::now() < until,
-                "it does not end:\n{}",
-                self.stderr()
-            );
-            thread::sleep(Duration::from_millis(5));
-        }
+        let child = &mut self.child;
+        let folder = &self.folder;
+        let look = || child.try_wait().expect("it can be waited for");
+        until(TIMEOUT, "its end", look, || folder.read("stderr"))
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -391,7 +343,7 @@ impl Server {
             "GET /metrics HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
             self.admin
         );
-        crate::client::exchange(self.admin, asked).text()
+        super::client::exchange(self.admin, asked).text()
     }
 
     /// A sample without labels on that page.
@@ -434,27 +386,5 @@ impl Drop for Server {
         if thread::panicking() {
             eprintln!("---- the server said:\n{}{}", self.stdout(), self.stderr());
         }
-    }
-}
-
-/// Waits until a condition is true.
-pub fn eventually(what: &str, is_true: impl Fn() -> bool, describe: impl Fn() -> String) {
-    eventually_within(TIMEOUT, what, is_true, describe);
-}
-
-fn eventually_within(
-    timeout: Duration,
-    what: &str,
-    is_true: impl Fn() -> bool,
-    describe: impl Fn() -> String,
-) {
-    let until = Instant::now() + timeout;
-    while !is_true() {
-        assert!(
-            Instant::now() < until,
-            "waited in vain for {what:?}:\n{}",
-            describe()
-        );
-        thread::sleep(Duration::from_millis(10));
     }
 }

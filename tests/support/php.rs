@@ -3,26 +3,13 @@
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-use sluice_net::sys::process::{Signal, send};
+use std::process::Command;
 
 use super::abilities::{skipped, tried};
-
-/// How long it may take until it listens.
-const TIMEOUT: Duration = Duration::from_secs(20);
+use super::program::Program;
 
 /// A running php-fpm, stopped on drop.
-pub struct Fpm(Child);
-
-impl Drop for Fpm {
-    fn drop(&mut self) {
-        // Only SIGTERM makes it stop its children, too.
-        let _ = send(self.0.id(), Signal::Terminate);
-        let _ = self.0.wait();
-    }
-}
+pub struct Fpm(#[expect(dead_code, reason = "it is only dropped")] Program);
 
 impl Fpm {
     /// Starts it with its files in `folder`, and waits until it listens on `listen`, a path or an address. `pool` has
@@ -40,7 +27,7 @@ impl Fpm {
         let place = folder.display();
         let config = folder.join("fpm.conf");
         let text = format!(
-            "[global]\nerror_log = {place}/fpm.log\ndaemonize = no\n[www]\nuser = root\ngroup = root\n\
+            "[global]\nerror_log = {place}/fpm.out\ndaemonize = no\n[www]\nuser = root\ngroup = root\n\
              listen = {listen}\npm = static\n{children}\n{pool}\n\
              php_value[session.save_path] = {place}\nphp_admin_value[upload_tmp_dir] = {place}\n\
              php_value[post_max_size] = 50M\nphp_value[upload_max_filesize] = 50M\n\
@@ -55,27 +42,12 @@ impl Fpm {
             "--no-php-ini",
             "--fpm-config",
         ]);
-        let child = command
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let fpm = Fpm(child.spawn().expect("php-fpm starts"));
-        let until = Instant::now() + TIMEOUT;
+        let fpm = Program::start(command.arg(config), folder.join("fpm.out"));
         let is_there = || match listen.starts_with('/') {
             true => UnixStream::connect(listen).is_ok(),
             false => TcpStream::connect(listen).is_ok(),
         };
-        while !is_there() {
-            let said = || std::fs::read_to_string(folder.join("fpm.log")).unwrap_or_default();
-            assert!(
-                Instant::now() < until,
-                "php-fpm does not listen:\n{}",
-                said()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Some(fpm)
+        Some(Fpm(fpm.waiting(is_there)))
     }
 }
 

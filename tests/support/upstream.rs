@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::doubles::listen;
-use crate::wire::Wire;
+use super::listen;
+use super::wire::Wire;
 
 /// A listening upstream. Its threads end with the test process.
 pub struct Upstream {
@@ -78,7 +78,7 @@ fn echo<S: Read + Write>(wire: &mut Wire<S>) -> Option<()> {
 
 /// A port on which nothing listens.
 pub fn dead() -> u16 {
-    crate::harness::free_port()
+    super::ports::free_port()
 }
 
 /// Closes so that pending output is delivered before the end.

@@ -1,0 +1,13 @@
+//! The program `sluice-lab` as a whole.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "the tests of sluice use the rest of it")]
+#[path = "../../../tests/support/abilities.rs"]
+mod abilities;
+mod commands;
+mod run;
+#[allow(dead_code, reason = "the tests of sluice use the rest of it")]
+#[path = "../../../tests/support/wait.rs"]
+mod wait;
+mod world;

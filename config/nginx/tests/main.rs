@@ -1,0 +1,13 @@
+//! nginx.conf from text to model: the tests of the package in one program.
+
+mod golden;
+mod inheritance;
+mod invariants;
+mod limits;
+mod lint;
+mod pages;
+mod registry_table;
+mod seeds;
+#[path = "../../tests/support.rs"]
+mod support;
+mod translate;

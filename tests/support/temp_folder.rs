@@ -1,0 +1,44 @@
+//! Temporary folders of tests.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A temporary folder, removed on drop.
+pub struct TempFolder(PathBuf);
+
+impl TempFolder {
+    pub fn new() -> TempFolder {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sluice-test-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the folder for temporary files is writable");
+        TempFolder(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file and returns its path.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("the folder is writable");
+        }
+        std::fs::write(&path, content).expect("the folder is writable");
+        path
+    }
+
+    /// The text of a file; empty if there is none.
+    pub fn read(&self, name: &str) -> String {
+        let bytes = std::fs::read(self.0.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Drop for TempFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
