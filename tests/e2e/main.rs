@@ -38,6 +38,7 @@ mod php;
 mod process;
 mod proxy;
 mod proxy_header;
+mod python;
 mod rare_options;
 mod reload;
 mod request_paths;

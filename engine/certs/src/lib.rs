@@ -28,6 +28,7 @@ pub mod named;
 pub mod ocsp;
 pub mod on_demand;
 pub mod pair;
+pub mod permission;
 pub mod policy;
 mod policy_conditions;
 pub mod published_cas;

@@ -15,7 +15,7 @@ use sluice_net::service::{
 use sluice_net::{Body, ConnectionLimit, Listen, ListenAddr, Workers};
 use sluice_wire::{h1, h2};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Responds with a greeting, but panics at the step that the path names.
 struct Fragile(Settings);
@@ -58,10 +58,10 @@ fn settings() -> Settings {
     Settings {
         h1: h1::Limits::default(),
         h2: h2::Limits::SERVER,
-        head_timeout: PATIENCE,
-        first_byte_timeout: PATIENCE,
-        client: ClientLimits::patient(PATIENCE),
-        handshake_timeout: PATIENCE,
+        head_timeout: TIMEOUT,
+        first_byte_timeout: TIMEOUT,
+        client: ClientLimits::patient(TIMEOUT),
+        handshake_timeout: TIMEOUT,
         exact_times: false,
         sockets: Default::default(),
         probes: None,
@@ -89,11 +89,11 @@ fn panics_during(name: &str, test: impl FnOnce(&dyn Fn() -> UnixStream)) -> u64 
     workers.apply(vec![listen]).unwrap();
     test(&|| {
         let socket = UnixStream::connect(&path).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     });
     let counters = workers.counters();
-    workers.drain(PATIENCE);
+    workers.drain(TIMEOUT);
     let _ = std::fs::remove_file(&path);
     counters[0].panics.value()
 }

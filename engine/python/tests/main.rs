@@ -1,5 +1,8 @@
-//! Python applications with real processes: the tests of the package in one program.
+//! Python applications in real processes: the tests of the package in one program.
 
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../tests/support/abilities.rs"]
+mod abilities;
 mod calls;
 mod failures;
 mod supervision;

@@ -259,7 +259,7 @@ impl LinkCall {
         let received = self.received[self.taken..].to_vec();
         worker.buffers.give_back(std::mem::take(&mut self.received));
         Tunnel {
-            stream: self.link.stream,
+            peer: Box::new(self.link.stream),
             slot: Some(self.link.slot),
             received,
             lifetime,

@@ -146,7 +146,7 @@ pub enum FieldId {
 
 impl FieldId {
     /// Every name with a number, in the order of the numbers. A new variant is added here as well.
-    const ALL: &[FieldId] = &[
+    pub const ALL: &[FieldId] = &[
         FieldId::Accept,
         FieldId::AcceptCharset,
         FieldId::AcceptEncoding,

@@ -10,5 +10,7 @@ pub mod h2;
 pub mod limits;
 pub mod memcached;
 pub mod proxy_protocol;
+pub mod python;
 pub mod scgi;
 pub mod uwsgi;
+pub mod websocket;

@@ -66,3 +66,37 @@ pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 /// Bytes that an application may write to standard error in one response and have kept; further bytes are only counted.
 /// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;
+
+/// A WebSocket message, unless configured otherwise: what uvicorn takes by default (`--ws-max-size`). A frame to a Python
+/// application can hold as much.
+pub const WEBSOCKET_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Memory that a WebSocket keeps between two messages, in each direction. Chat messages are far below; a larger buffer is
+/// returned, because most WebSockets are silent most of the time.
+pub const WEBSOCKET_IDLE_BYTES_MAX: usize = 4096;
+
+/// Payload of one frame between sluice and a Python worker (decision 0023): the largest WebSocket message. Bodies are
+/// sent in pieces.
+pub const PYTHON_PAYLOAD_BYTES_MAX: u32 = 16 * 1024 * 1024;
+
+/// Header block of a Python application's response, early hints or trailers: twice what clients' heads may have, since
+/// applications set several large cookies at once.
+pub const PYTHON_HEADERS_BYTES_MAX: u32 = 64 * 1024;
+
+/// Lines in such a block. Ten times what browsers send.
+pub const PYTHON_HEADERS_MAX: usize = 1000;
+
+/// Text of an error that a Python worker reports: a traceback through a thousand frames.
+pub const PYTHON_ERROR_BYTES_MAX: u32 = 256 * 1024;
+
+/// Payload of one frame on the control channel of a Python worker: a failure with its traceback.
+pub const PYTHON_CONTROL_BYTES_MAX: u32 = 1024 * 1024;
+
+/// Reason of a WebSocket's end (RFC 6455, section 5.5: control frames have at most 125 bytes, two of them the code).
+pub const PYTHON_REASON_BYTES_MAX: u32 = 123;
+
+/// Streams open on one lane: their slots have to fit into 16 bits.
+pub const PYTHON_STREAMS_MAX: usize = 16_384;
+
+/// Credit beyond which a Python worker cannot mean what it says: a window is 256 KiB.
+pub const PYTHON_CREDIT_MAX: i64 = 1 << 31;

@@ -8,6 +8,8 @@ use crate::feed;
 use crate::feed_fastcgi;
 use crate::feed_h2;
 use crate::feed_proxy;
+use crate::feed_python;
+use crate::feed_websocket;
 
 /// Runs `check` on every file of one target.
 fn replay(target: &str, check: impl Fn(&[u8])) {
@@ -50,6 +52,11 @@ fn beginnings_of_connections() {
 }
 
 #[test]
+fn websockets() {
+    replay("websocket", feed_websocket::check);
+}
+
+#[test]
 fn http2_from_clients() {
     replay("h2_server", feed_h2::check_server);
 }
@@ -62,4 +69,14 @@ fn http2_from_servers() {
 #[test]
 fn header_blocks() {
     replay("hpack", feed_h2::check_hpack);
+}
+
+#[test]
+fn frames_of_python_workers() {
+    replay("python_lane", feed_python::check_lane);
+}
+
+#[test]
+fn header_blocks_of_python_applications() {
+    replay("python_block", feed_python::check_block);
 }

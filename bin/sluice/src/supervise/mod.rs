@@ -717,6 +717,10 @@ impl Counts for Counted {
         metrics::upstreams(self.0.hub())
     }
 
+    fn python_applications(&self) -> serde_json::Value {
+        metrics::python_applications(self.0.hub())
+    }
+
     fn count(&self, method: &str, path: &str, status: u16) {
         self.0.hub().count_admin(method, path, status);
     }

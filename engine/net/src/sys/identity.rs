@@ -6,7 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 
 /// A user with its groups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     user: libc::uid_t,
     group: libc::gid_t,
@@ -54,6 +54,15 @@ impl Identity {
     /// memory and descriptors of the whole process are inaccessible to other processes of this user
     /// (`PR_SET_DUMPABLE`); otherwise such a process could take over the threads with more privileges.
     pub fn assume(&self) -> io::Result<()> {
+        self.assume_ids()?;
+        // SAFETY: prctl takes integers here.
+        check(i64::from(unsafe {
+            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
+        }))
+    }
+
+    /// Changes groups, group and user of the calling thread. Async-signal-safe.
+    fn assume_ids(&self) -> io::Result<()> {
         // The C library's functions of these names change all threads; the system calls change one.
         // SAFETY: the pointer and the length describe a list that lives through the call.
         check(unsafe {
@@ -62,11 +71,18 @@ impl Identity {
         // SAFETY: the call takes integers only.
         check(unsafe { libc::syscall(libc::SYS_setresgid, self.group, self.group, self.group) })?;
         // SAFETY: the call takes integers only.
-        check(unsafe { libc::syscall(libc::SYS_setresuid, self.user, self.user, self.user) })?;
+        check(unsafe { libc::syscall(libc::SYS_setresuid, self.user, self.user, self.user) })
+    }
+
+    /// As [`Identity::assume`], for a new process that executes a program next, which cannot gain privileges any more.
+    /// Async-signal-safe; the error is that of the system.
+    pub(super) fn assume_for_exec(&self) -> Result<(), i32> {
+        let failed = |_| io::Error::last_os_error().raw_os_error().unwrap_or(0);
+        // A thread with all privileges of root is the only one that may set groups.
+        self.assume_ids().map_err(failed)?;
         // SAFETY: prctl takes integers here.
-        check(i64::from(unsafe {
-            libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0)
-        }))
+        let done = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        check(libc::c_long::from(done)).map_err(failed)
     }
 
     /// Makes this user the owner of a file or directory; its group is unchanged.
@@ -149,7 +165,7 @@ fn groups(name: &CStr, first: libc::gid_t) -> Vec<libc::gid_t> {
 #[cfg(test)]
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
 #[path = "../../../../tests/support/abilities.rs"]
-mod abilities;
+pub(super) mod abilities;
 
 #[cfg(test)]
 mod tests {

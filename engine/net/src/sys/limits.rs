@@ -15,6 +15,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
+/// Bytes of a memory page.
+pub fn page_bytes() -> u64 {
+    // SAFETY: sysconf takes an integer only.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Sets both limits of open files. Raising the hard limit needs root.
 pub fn limit_open_files(count: u64) -> io::Result<()> {
     limit(libc::RLIMIT_NOFILE, count)
@@ -25,7 +31,8 @@ pub fn limit_core_file(bytes: u64) -> io::Result<()> {
     limit(libc::RLIMIT_CORE, bytes)
 }
 
-fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+/// Sets both limits of a resource; async-signal-safe.
+pub(super) fn limit(what: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: value,
         rlim_max: value,

@@ -11,7 +11,7 @@
 pub(crate) mod authority;
 mod body;
 mod encode;
-mod field_line;
+pub(crate) mod field_line;
 mod framing;
 mod head;
 mod request;

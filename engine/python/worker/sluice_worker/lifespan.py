@@ -1,0 +1,82 @@
+#: lifespan
+"""The lifespan protocol of ASGI."""
+
+import asyncio
+
+from .control import worker
+from .failures import RuleError, brief, is_disconnect
+from .limits import SHUTDOWN_MAX
+
+
+class Lifespan:
+    """The lifespan protocol of an ASGI application."""
+
+    def __init__(self, loop, application, required):
+        self.loop = loop
+        self.application = application
+        self.required = required
+        self.state = {}
+        self.messages = [{"type": "lifespan.startup"}]
+        self.waiter = None
+        self.started = loop.create_future()
+        self.stopped = loop.create_future()
+        self.task = None
+
+    async def receive(self):
+        while not self.messages:
+            self.waiter = self.loop.create_future()
+            await self.waiter
+        return self.messages.pop(0)
+
+    async def send(self, message):
+        kind = message["type"]
+        if kind in ("lifespan.startup.complete", "lifespan.startup.failed"):
+            if self.started.done():
+                raise RuleError("unexpected ASGI message %r" % kind)
+            failed = kind == "lifespan.startup.failed"
+            self.started.set_result(str(message.get("message") or "startup failed") if failed else "")
+        elif kind in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+            if kind == "lifespan.shutdown.failed":
+                worker.log("error", "the application's shutdown failed: %s" % message.get("message", ""))
+            if not self.stopped.done():
+                self.stopped.set_result(None)
+        else:
+            raise RuleError("unexpected ASGI message %r" % kind)
+
+    async def run(self):
+        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
+        error = None
+        try:
+            await self.application(scope, self.receive, self.send)
+        except BaseException as raised:
+            error = raised
+        if not self.started.done():
+            self.started.set_result(error or NotImplementedError("the application ignores lifespan"))
+        elif error is not None and not is_disconnect(error):
+            worker.log("error", "the application's lifespan raised", error)
+        if not self.stopped.done():
+            self.stopped.set_result(None)
+
+    async def start(self):
+        """Runs startup. Returns whether the application speaks the protocol; ends the process if startup fails."""
+        self.task = self.loop.create_task(self.run())
+        result = await self.started
+        if result == "":
+            return True
+        if isinstance(result, str):
+            await self.stopped
+            worker.fail("lifespan", "the application's startup failed: " + result)
+        if self.required:
+            worker.fail("lifespan", "the application raised during startup: %s" % brief(result), result)
+        return False
+
+    async def stop(self):
+        """Runs shutdown, for at most SHUTDOWN_MAX."""
+        self.messages.append({"type": "lifespan.shutdown"})
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+        done, _ = await asyncio.wait([self.task], timeout=SHUTDOWN_MAX)
+        if not done:
+            worker.log("error", "the application's shutdown took more than %d s" % SHUTDOWN_MAX)
+            self.task.cancel()
+            await asyncio.wait([self.task], timeout=1)

@@ -1,0 +1,10 @@
+"""Flask of study 002, for bench.py."""
+
+from flask import Flask, jsonify
+
+app = Flask(__name__)
+
+
+@app.route("/hello")
+def hello():
+    return jsonify(message="Hello, World!")
