@@ -133,7 +133,7 @@ pub struct WebSocket {
     /// Where a Pong in `out` ends, while it may be unsent.
     pong_end: usize,
     /// The newest Ping, if a Pong to an earlier one is unsent (RFC 6455, section 5.5.3).
-    waiting_ping: Option<([u8; CONTROL_BYTES_MAX], usize)>,
+    pending_pong: Option<([u8; CONTROL_BYTES_MAX], usize)>,
 }
 
 impl WebSocket {
@@ -159,7 +159,7 @@ impl WebSocket {
             out: Vec::new(),
             sent: 0,
             pong_end: 0,
-            waiting_ping: None,
+            pending_pong: None,
         }
     }
 
@@ -375,7 +375,7 @@ impl WebSocket {
             return;
         }
         if self.pong_end > self.sent {
-            self.waiting_ping = Some((bytes, length));
+            self.pending_pong = Some((bytes, length));
             return;
         }
         self.push(Opcode::Pong, &bytes[..length]);
@@ -414,7 +414,7 @@ impl WebSocket {
     pub fn close(&mut self, code: u16, reason: &str) -> Result<(), Closed> {
         self.check_open()?;
         self.outbound = Outbound::Closed;
-        self.waiting_ping = None;
+        self.pending_pong = None;
         if code == NO_STATUS || !close::is_sendable(code) {
             self.push(Opcode::Close, b"");
             return Ok(());
@@ -458,7 +458,7 @@ impl WebSocket {
         assert!(count <= self.out.len() - self.sent, "only output is sent");
         self.sent += count;
         if self.sent >= self.pong_end
-            && let Some((bytes, length)) = self.waiting_ping.take()
+            && let Some((bytes, length)) = self.pending_pong.take()
         {
             self.push(Opcode::Pong, &bytes[..length]);
             self.pong_end = self.out.len();

@@ -165,9 +165,13 @@ fn settings(config: &Config, written: Written) -> Result<Settings, Refusal> {
     settings.event_loop = event_loop(config, written)?;
     settings.accelerator = match config.accelerator.as_str() {
         "" | "auto" => Accelerator::Auto,
-        "on" => Accelerator::On,
+        "on" => {
+            return Err(Refusal::new("`accelerator on` is not supported").with_help(
+                "write `auto`: workers run as pure Python until an extension module is released",
+            ));
+        }
         "off" => Accelerator::Off,
-        other => return Err(unknown("accelerator", other, "auto, on, off")),
+        other => return Err(unknown("accelerator", other, "auto, off")),
     };
     settings.autoreload = is_on("autoreload", config.autoreload.as_str())?;
     settings.drain_timeout = or(config.drain_timeout, settings.drain_timeout)?;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
-use crate::quick::serve_json_then;
+use crate::quick_servers::serve_json_then;
 use project::Found;
 use site::Site;
 

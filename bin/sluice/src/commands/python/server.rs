@@ -9,7 +9,7 @@ use super::project::Interface;
 use super::site::{self, Site};
 use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
-use crate::quick::serve_json_then;
+use crate::quick_servers::serve_json_then;
 
 /// Flags of the command.
 #[derive(clap::Args, Debug)]

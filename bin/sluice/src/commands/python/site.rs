@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::messages::Failed;
-use crate::quick::logging;
+use crate::quick_servers::logging;
 
 /// A server to configure.
 pub struct Site {

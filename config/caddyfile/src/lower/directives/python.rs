@@ -7,7 +7,7 @@ use sluice_model::{Duration, Handler, Matcher, MatcherSet, Route};
 use super::file_server::hidden;
 use super::rewrite::rewrite_handler;
 use crate::lower::Lowering;
-use crate::lower::definition::Read::{Choice, MoreTexts, Text, Time, With};
+use crate::lower::definition::Read::{MoreTexts, Text, Time, With};
 use crate::lower::definition::{
     Definition, OptionDefinition, Options, Verdict, directive, option, refused,
 };
@@ -258,8 +258,8 @@ const OF_SLUICE: &[OptionDefinition<Settings>] = &[
     .own(),
     option::<Settings>(
         "accelerator",
-        "accelerator auto|on|off",
-        Choice(&["auto", "on", "off"], |read| &mut read.python.accelerator),
+        "accelerator auto|off",
+        With(|cx, line, read| cx.python_accelerator(line, &mut read.python)),
     )
     .own(),
     option::<Settings>(
@@ -472,13 +472,26 @@ impl Lowering<'_> {
         Some(())
     }
 
+    fn python_accelerator(&mut self, line: &Directive, python: &mut Python) -> Option<()> {
+        let word = self.single(line)?;
+        if word.text == "on" {
+            let title = "`accelerator on` is not supported".to_string();
+            let diagnostic = word.error("unsupported-option", title, "not supported by sluice");
+            return self.refuse(diagnostic.help(
+                "write `accelerator auto`: workers run as pure Python until an extension module is released",
+            ));
+        }
+        python.accelerator = self.one_of(word, &["auto", "off"])?;
+        Some(())
+    }
+
     fn python_isolation(&mut self, line: &Directive, python: &mut Python) -> Option<()> {
         let Some(backend) = line.args.first() else {
             return self.missing(line, "`none`");
         };
         if backend.text == "docker" {
             let title = "`isolation docker` is not supported".to_string();
-            let diagnostic = backend.error("unsupported-option", title, "known, but not built");
+            let diagnostic = backend.error("unsupported-option", title, "not supported by sluice");
             return self.refuse(diagnostic.help(
                 "run sluice with its applications in a container, or limit the processes with `user` and `rlimit`",
             ));
