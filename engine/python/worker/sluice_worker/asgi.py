@@ -5,7 +5,7 @@ import os
 import stat
 
 from .control import worker
-from .frames import EARLY_HINTS, END, RESPONSE, TRAILERS, WEBSOCKET, pack
+from .frames import BODY, EARLY_HINTS, END, RESPONSE, TRAILERS, WEBSOCKET, pack
 from .headers import bytes_block
 from .lifespan import Lifespan
 from .limits import HINTS_MAX, PART_MAX
@@ -145,7 +145,7 @@ class AsgiHttp(AsgiStream):
             self.frame(TRAILERS, END if end else 0, 0, len(block), block)
             if end:
                 self.finish()
-        elif kind == "http.response.pathsend" and not self.head_sent:
+        elif kind == "http.response.pathsend" and not self.sent:
             self.send_path(message["path"], not self.trailers)
         else:
             raise RuleError("expected ASGI message 'http.response.body', but got %r" % kind)
@@ -158,15 +158,18 @@ class AsgiHttp(AsgiStream):
                 raise RuleError("%s is not a regular file" % path)
             size = info.st_size
             if self.length < 0:
-                if self.status != 204 and self.status != 304:
+                if not self.head_sent and self.status != 204 and self.status != 304:
                     self.block += b"content-length: %d\r\n" % size
             elif self.length != size and not self.bodiless:
                 raise RuleError("%s has %d bytes, but Content-Length is %d" % (path, size, self.length))
-            if self.bodiless or not size:
-                self.respond(b"", end)
-            else:
-                self.respond(b"", False)
+            empty = self.bodiless or not size
+            if not self.head_sent:
+                self.respond(b"", empty and end)
+            if not empty:
                 self.send_file(fd, 0, size, end)
+            elif end and not self.done:
+                self.frame(BODY, END)
+                self.finish()
         finally:
             os.close(fd)
         if self.lane.out and not self.lane.scheduled:

@@ -31,6 +31,7 @@ class Control:
         self.seats = []
         self.draining = False
         self.forking = False  # this fork is the worker's own
+        self.seat_lock = allocate_lock()  # held while a seat is made, and while the application forks
         self.counting = False  # the control thread sends STATS each second
         self.dump_tasks = None
         self.wake_reader = self.wake_writer = -1

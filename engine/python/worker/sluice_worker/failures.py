@@ -60,15 +60,27 @@ DISCONNECT_NAMES = frozenset(["CancelledError", "GreenletExit", "ClientDisconnec
 
 def is_disconnect(error):
     """Whether an exception only says that the client is gone, or that a task was cancelled for it."""
-    seen = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, ClientDisconnected) or type(error).__name__ in DISCONNECT_NAMES:
+    chain = []  # the exception and its explicit causes
+    while error is not None and not any(error is other for other in chain):
+        chain.append(error)
+        error = error.__cause__
+    for error in chain:
+        if type(error).__name__ in DISCONNECT_NAMES or comes_of_disconnect(error):
             return True
-        seen.add(id(error))
         members = getattr(error, "exceptions", None)
         if members and all(is_disconnect(member) for member in members):
             return True
-        error = error.__cause__ or error.__context__
+    return False
+
+
+def comes_of_disconnect(error):
+    """Whether an exception is ClientDisconnected, or was raised while one was handled."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        if isinstance(error, ClientDisconnected):
+            return True
+        seen.add(id(error))
+        error = error.__context__
     return False
 
 

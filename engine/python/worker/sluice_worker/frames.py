@@ -2,7 +2,9 @@
 """The frames of the protocol, and names that applications may replace in their modules (gevent.monkey)."""
 
 import _thread
+import os
 import select
+import signal
 import socket
 import struct
 import time
@@ -12,6 +14,10 @@ POLLIN = select.POLLIN
 Socket = socket.socket
 allocate_lock = _thread.allocate_lock
 start_new_thread = _thread.start_new_thread
+get_ident = _thread.get_ident
+set_signal = signal.signal
+fork = os.fork
+waitpid = os.waitpid
 clock = time.perf_counter
 
 HEADER = struct.Struct("<IIBBHI")  # length, stream, type, flags, small, large

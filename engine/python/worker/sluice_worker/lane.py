@@ -79,13 +79,12 @@ class Lane:
                 pos = start - HEADER_LEN
                 break
             if kind == REQUEST:
+                if number in self.streams or not number:
+                    garbage("request %d is not new" % number)
                 try:
-                    head = loads(view[start:pos])
+                    begin(self, number, flags, loads(view[start:pos]))
                 except Exception as error:
                     garbage("the dictionary of a request: %r" % error)
-                if number in self.streams or not number or type(head) is not dict:
-                    garbage("request %d is not a dictionary or not new" % number)
-                begin(self, number, flags, head)
             else:
                 stream = self.streams.get(number)
                 if stream is not None:

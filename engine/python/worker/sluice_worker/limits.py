@@ -8,6 +8,7 @@ TEXT_MAX = 64 << 10  # bytes of a traceback or log message
 NAMES_MAX = 1024  # remembered header names and status lines; applications may make them up
 DESCRIPTORS_MAX = 253  # SCM_MAX_FD of Linux
 HINTS_MAX = 64  # links of an early hint
+FRAMES_MAX = 100  # frames of a task's stack that DUMP writes
 TASKS_MAX = 50  # tasks whose stacks DUMP writes
 
 # Complete responses to GET and HEAD wait at most HELD seconds for others of their batch: a write wakes sluice, which costs

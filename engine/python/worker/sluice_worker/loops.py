@@ -1,7 +1,6 @@
 #: loops
 """Lanes and seats of event loops: what asyncio and gevent have in common."""
 
-import _thread
 import os
 import socket
 import struct
@@ -9,7 +8,7 @@ import time
 from collections import deque
 
 from .control import worker
-from .frames import clock
+from .frames import clock, get_ident
 from .lane import Lane
 from .limits import HELD, LONG, RESTLESS
 
@@ -159,20 +158,27 @@ class LoopSeat:
 
     def drain(self):
         worker.draining = True
+        self.stop_if_idle()
+
+    def stop_if_idle(self):
+        """Stops if no request runs and none waits in a socket."""
+        for lane in self.lanes:
+            if lane.open and not self.active:
+                lane.on_readable()
         if not self.active:
             self.stop()
 
     def ended(self, stream):
         """The application has returned: nothing of the request runs any more."""
         self.active.pop(stream, None)
-        if worker.draining and not self.active:
-            self.stop()
+        if worker.draining:
+            self.stop_if_idle()
 
 
 def main_thread_clock():
     """A function that returns the CPU time of the calling thread, from any thread."""
     try:
-        identity = time.pthread_getcpuclockid(_thread.get_ident())
+        identity = time.pthread_getcpuclockid(get_ident())
     except (AttributeError, OSError):
         return time.process_time
     return lambda: time.clock_gettime(identity)

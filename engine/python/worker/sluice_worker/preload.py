@@ -8,7 +8,8 @@ import sys
 
 from .control import close, die, garbage, worker
 from .failures import flush_standard_streams
-from .frames import DRAIN, DRAINING, DUMP, EXITED, FORK, FORKED, POLLIN, Poll
+from .frames import fork as os_fork
+from .frames import DRAIN, DRAINING, DUMP, EXITED, FORK, FORKED, POLLIN, Poll, set_signal, waitpid
 
 
 def preload(lane_count):
@@ -16,10 +17,11 @@ def preload(lane_count):
     from . import process
 
     gc.collect()
-    gc.freeze()
+    if hasattr(gc, "freeze"):  # PyPy does not need it
+        gc.freeze()
     worker.ready(None)
     children = set()
-    signal.signal(signal.SIGCHLD, lambda number, frame: worker.poke(b"r"))
+    set_signal(signal.SIGCHLD, lambda number, frame: worker.poke(b"r"))
     poller = Poll()
     poller.register(worker.sock.fileno(), POLLIN)
     poller.register(worker.wake_reader, POLLIN)
@@ -52,7 +54,7 @@ def reap(children):
     """Reports children that have ended. Other children belong to the application."""
     for pid in list(children):
         try:
-            found, status = os.waitpid(pid, os.WNOHANG)
+            found, status = waitpid(pid, os.WNOHANG)
         except ChildProcessError:
             found, status = pid, 0
         if found:
@@ -66,7 +68,7 @@ def fork(children, count):
     flush_standard_streams()
     worker.forking = True
     try:
-        pid = os.fork()
+        pid = os_fork()
     except OSError as error:
         worker.tell(FORKED, {"error": "cannot fork: %s" % error.strerror})
         pid = -1
@@ -85,7 +87,7 @@ def fork(children, count):
 def become_worker(descriptors):
     """Makes a forked child a worker process of its own."""
     os.setpgid(0, 0)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    set_signal(signal.SIGCHLD, signal.SIG_DFL)
     worker.detach()
     *lanes, control, output, errors = descriptors
     os.dup2(output, 1)

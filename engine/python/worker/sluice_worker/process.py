@@ -9,7 +9,7 @@ import sys
 
 from .control import close, die, garbage, worker
 from .failures import flush_standard_streams
-from .frames import CONFIG, DRAIN, DRAINING, DUMP, POLLIN, SAMPLE, SEAT, STATS, Poll, clock, start_new_thread
+from .frames import CONFIG, DRAIN, DRAINING, DUMP, POLLIN, SAMPLE, SEAT, STATS, Poll, clock, set_signal, start_new_thread
 from .limits import DRAIN_WAIT, STATS_INTERVAL
 from .loading import load, prepare_path
 from .stream import Stream
@@ -68,9 +68,13 @@ def prepare_process():
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, on_signal)
+        set_signal(number, on_signal)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=after_fork)
+        os.register_at_fork(
+            before=worker.seat_lock.acquire,
+            after_in_parent=worker.seat_lock.release,
+            after_in_child=after_fork,
+        )
 
 
 def patch_gevent():
@@ -89,6 +93,7 @@ def on_signal(number, _frame):
 
 def after_fork():
     """In a child that the application has forked: lanes and control channel belong to the parent."""
+    worker.seat_lock.release()
     if worker.forking:
         return
     for seat in worker.seats:
@@ -96,7 +101,7 @@ def after_fork():
     worker.detach()
     for number, handler in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is on_signal:
-            signal.signal(number, handler)
+            set_signal(number, handler)
 
 
 def stats():

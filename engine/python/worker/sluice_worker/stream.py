@@ -129,7 +129,8 @@ class Stream:
         """The application raised `error`."""
         if self.done or self.gone():
             if not is_disconnect(error):
-                worker.log("error", "the application raised after its response was complete or cancelled", error)
+                when = "after its response" if self.done else "after its client had gone"
+                worker.log("error", "the application raised an exception " + when, error)
             self.end_silently()
         elif self.head_sent:
             self.error(AFTER_HEAD, failure_text(error))

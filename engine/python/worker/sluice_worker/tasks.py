@@ -4,13 +4,14 @@
 import asyncio
 import functools
 import sys
+import traceback
 
 from .control import worker
 from .frames import BODY, END, pack
-from .limits import PART_MAX, TASKS_MAX
+from .limits import FRAMES_MAX, PART_MAX, TASKS_MAX
 from .loading import load
 from .loops import LoopLane, LoopSeat
-from .failures import ClientDisconnected
+from .failures import ClientDisconnected, is_foreign
 from .stream import Stream
 
 
@@ -148,9 +149,20 @@ class AsyncSeat(LoopSeat):
         """Writes where tasks wait to standard error."""
         tasks = sorted(asyncio.all_tasks(self.loop), key=lambda task: task.get_name())
         for task in tasks[:TASKS_MAX]:
-            task.print_stack(file=sys.stderr)
+            print("Task %s:\n%s" % (task.get_name(), where_it_waits(task.get_coro())), file=sys.stderr, end="")
         if len(tasks) > TASKS_MAX:
             print("... and %d more tasks" % (len(tasks) - TASKS_MAX), file=sys.stderr)
+
+
+def where_it_waits(awaitable):
+    """The stack of a suspended coroutine through all that it awaits; a task itself knows its outermost frame only."""
+    frames = []
+    while awaitable is not None and len(frames) < FRAMES_MAX:
+        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+        if frame is not None and not is_foreign(frame.f_code.co_filename):
+            frames.append((frame, frame.f_lineno))
+        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)
+    return "".join(traceback.StackSummary.extract(frames).format())
 
 
 def new_loop(name):
@@ -192,7 +204,7 @@ async def serve_lanes(seat, name):
     worker.ready(name)
     for lane in seat.lanes:
         lane.watch()
-    if worker.draining:
+    if worker.draining:  # since before READY
         seat.drain()
     await seat.finished
     for lane in seat.lanes:

@@ -322,12 +322,13 @@ class WsgiSeat:
 
     def start_thread(self, descriptors):
         """Starts a thread for one more seat. A method of the first seat, called by the control thread."""
-        seat = WsgiSeat(descriptors)
+        with worker.seat_lock:
+            seat = WsgiSeat(descriptors)
+            worker.seats.append(seat)
         with self.threads_lock:
             if not self.threads:
                 self.threads_ended.acquire()
             self.threads += 1
-        worker.seats.append(seat)
         start_new_thread(self.run_thread, (seat,))
 
     def run_thread(self, seat):
@@ -347,8 +348,9 @@ class WsgiSeat:
             poller.register(fd, POLLIN)
         poller.register(self.wake_reader, POLLIN)
         while lanes:
-            ready = poller.poll(0 if worker.draining else None)
-            if not ready:
+            draining = worker.draining
+            ready = poller.poll(0 if draining else None)
+            if draining and not ready:
                 break
             for fd, _ in ready:
                 lane = lanes.get(fd)

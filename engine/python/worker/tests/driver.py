@@ -2,7 +2,6 @@
 
 import fcntl
 import json
-import marshal
 import os
 import select
 import signal
@@ -366,7 +365,7 @@ class Worker:
                     self.logs.append(frame.json())
                 elif frame.kind == STATS:
                     self.stats.append(frame.json())
-        except (Gone, TimeoutError, OSError):
+        except (Gone, TimeoutError, OSError, ValueError):
             pass
         return self.status
 

@@ -2,7 +2,6 @@
 
 import unittest
 
-import driver
 from driver import (
     BODY, CANCEL, CREDIT, CREDIT_IN, END, ERROR, RESPONSE, TEXT, WEBSOCKET, WINDOW, WS_ACCEPT, WS_CLOSE, WS_CLOSE_IN,
     WS_MESSAGE, WS_MESSAGE_IN, scope,

@@ -244,6 +244,13 @@ async def path_send(scope, receive, send):
     await send({"type": "http.response.pathsend", "path": name})
 
 
+async def late_path_send(scope, receive, send):
+    """Sends the path when the head was sent already."""
+    await start(send)
+    await receive()
+    await send({"type": "http.response.pathsend", "path": scope["query_string"].decode()})
+
+
 async def hints(scope, receive, send):
     await send({"type": "http.response.early_hint", "links": [b"</a.css>; rel=preload", b"</b.js>; rel=preload"]})
     await reply(send, b"hinted")

@@ -370,7 +370,7 @@ def fork_child(environ, start_response):
         links = []
         for fd in os.listdir("/proc/self/fd"):
             try:
-                links.append(os.readlink("/proc/self/fd/" + fd))
+                links.append("%s %s" % (fd, os.readlink("/proc/self/fd/" + fd)))
             except OSError:
                 pass
         os.write(writer, "\n".join(links).encode())

@@ -1,0 +1,51 @@
+"""Runs the tests of the worker with several interpreters: the worker with each of them, the tests with this one.
+
+    run.py [INTERPRETER ...] [-- ARGUMENTS OF unittest]
+
+Without interpreters: CPython 3.9 to 3.14 and PyPy, where PATH or pyenv has them. Lists those that are missing. Exit status 1 if a
+test failed.
+"""
+
+import glob
+import os
+import shutil
+import subprocess
+import sys
+
+WANTED = ["python3.%d" % minor for minor in range(9, 15)] + ["pypy3"]
+TESTS = os.path.dirname(os.path.abspath(__file__))
+VERSION = "import sys; print(sys.implementation.name, '.'.join(map(str, sys.version_info[:3])))"
+
+
+def find(name):
+    """The path of an interpreter, or None. pyenv's own are preferred to its shims, which depend on the folder."""
+    version = name[6:] if name.startswith("python") else "pypy3"
+    pattern = os.path.join(os.path.expanduser("~"), ".pyenv", "versions", version + "*", "bin", name)
+    found = sorted(glob.glob(pattern))
+    return found[-1] if found else shutil.which(name)
+
+
+def main():
+    arguments = sys.argv[1:]
+    extra = []
+    if "--" in arguments:
+        split = arguments.index("--")
+        arguments, extra = arguments[:split], arguments[split + 1 :]
+    interpreters = arguments or [find(name) for name in WANTED]
+    missing = [name for name, path in zip(WANTED, interpreters) if not path] if not arguments else []
+    failed = []
+    for path in filter(None, interpreters):
+        version = subprocess.run([path, "-c", VERSION], stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
+        print("== %s (%s)" % (version, path), flush=True)
+        command = [sys.executable, "-m", "unittest", "discover", "-s", TESTS, "-t", TESTS] + extra
+        if subprocess.run(command, env=dict(os.environ, WORKER_PYTHON=path)).returncode:
+            failed.append(version)
+    for name in missing:
+        print("missing: " + name)
+    for version in failed:
+        print("failed: " + version)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
