@@ -48,7 +48,7 @@ def wsgi():
     return time.process_time() - begun
 
 async def asgi():
-    head = driver.scope(path="/hello")
+    head = driver.scope(path="/hello", asgi={"version": "3.0", "spec_version": "2.5"})
     async def receive():
         return {"type": "http.request", "body": b"", "more_body": False}
     async def send(message):

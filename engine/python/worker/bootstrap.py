@@ -30,6 +30,7 @@ except OSError:
     with os.fdopen(fd, "rb") as pipe:
         text = pipe.read()
 sys.meta_path.insert(0, Parts(text.decode("utf-8")))
+del text
 import sluice_worker.process
 
 sluice_worker.process.main(int(sys.argv[1]))

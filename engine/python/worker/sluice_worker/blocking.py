@@ -4,11 +4,14 @@
 import socket
 import struct
 
-from .frames import BODY, END, POLLIN, Poll
+from .frames import BODY, END, POLLIN, Poll, current_poll
 from .lane import Lane
 from .limits import PART_MAX
 from .failures import ClientDisconnected
 from .stream import Stream
+
+
+POLL_TYPE = type(Poll())
 
 
 class BlockingStream(Stream):
@@ -66,7 +69,7 @@ class BlockingLane(Lane):
     def __init__(self, fd, seat):
         super().__init__(fd, seat)
         self.sock.setblocking(True)
-        self.poller = Poll()
+        self.poller = current_poll()
         self.poller.register(fd, POLLIN)
 
     def flush(self):
@@ -105,6 +108,8 @@ class BlockingLane(Lane):
     def wait(self, stream):
         self.seat.flush()
         if self.open:
+            if type(self.poller) is not POLL_TYPE:  # gevent has patched it
+                self.poller.poll()
             self.receive()
 
     def look(self, stream):

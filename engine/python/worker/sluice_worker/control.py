@@ -4,7 +4,6 @@
 import json
 import marshal
 import os
-import platform
 import signal
 import socket
 import struct
@@ -29,6 +28,8 @@ class Control:
         self.application = None
         self.interface = None
         self.seats = []
+        self.unclaimed = []  # descriptors of lanes before there is a seat
+        self.abandoned = False  # this is a child that the application has forked
         self.draining = False
         self.forking = False  # this fork is the worker's own
         self.seat_lock = allocate_lock()  # held while a seat is made, and while the application forks
@@ -113,9 +114,10 @@ class Control:
             value["traceback"] = bounded(failure_text(error)).decode("utf-8")
         self.tell(LOG, value)
 
-    def fail(self, stage, message, error=None):
-        """Reports that the application cannot run, and ends the process."""
-        value = {"stage": stage, "message": message, "traceback": "", "file": None, "line": None}
+    def fail(self, stage, message, error=None, text=""):
+        """Reports that the application cannot run, and ends the process. `text` stands for a missing traceback."""
+        traceback = bounded(text).decode("utf-8") if "\n" in text else ""
+        value = {"stage": stage, "message": message, "traceback": traceback, "file": None, "line": None}
         if error is not None:
             value["traceback"] = bounded(failure_text(error)).decode("utf-8")
             value["file"], value["line"] = failure_place(error)
@@ -126,7 +128,7 @@ class Control:
     def ready(self, loop):
         """Reports that requests may come."""
         value = {
-            "python": platform.python_version(),
+            "python": "%d.%d.%d" % sys.version_info[:3],
             "implementation": sys.implementation.name,
             "interface": self.interface,
             "loop": loop,

@@ -20,6 +20,12 @@ fork = os.fork
 waitpid = os.waitpid
 clock = time.perf_counter
 
+
+def current_poll():
+    """A poll object for waits during which greenlets of a patched application may run; `Poll` blocks them."""
+    return getattr(select, "poll", Poll)()
+
+
 HEADER = struct.Struct("<IIBBHI")  # length, stream, type, flags, small, large
 pack = HEADER.pack
 unpack_from = HEADER.unpack_from

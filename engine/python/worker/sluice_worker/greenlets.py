@@ -4,8 +4,9 @@
 import gevent
 import gevent.event
 
-from .control import worker
 from .blocking import BlockingStream
+from .control import worker
+from .frames import clock
 from .loops import LoopLane, LoopSeat
 
 
@@ -32,6 +33,7 @@ class GeventLane(LoopLane):
 
     def schedule(self):
         self.scheduled = True
+        self.mark = clock()
         self.run_callback(self.flush)
 
     def wait(self, stream):
@@ -50,6 +52,7 @@ class GeventLane(LoopLane):
 
 class GeventStream(BlockingStream):
     event = None
+    running = False
 
     def wake(self):
         if self.event is not None:
@@ -59,7 +62,12 @@ class GeventStream(BlockingStream):
         super().finish()
         self.wake()
 
+    def stop(self):
+        if self.running:  # a greenlet that has not begun sees that it is cancelled
+            self.lane.seat.active[self].kill(block=False)
+
     def run_greenlet(self):
+        self.running = True
         try:
             self.run()
         finally:

@@ -4,7 +4,7 @@
 import os
 
 from .control import close, garbage, worker
-from .frames import BODY_IN, CANCEL, HEADER_LEN, REQUEST, WS_CLOSE_IN, Socket, unpack_from
+from .frames import BODY_IN, HEADER_LEN, REQUEST, WS_CLOSE_IN, Socket, unpack_from
 from .limits import BUFFER_LEN, FRAME_MAX
 
 
@@ -13,6 +13,7 @@ class Lane:
 
     def __init__(self, fd, seat):
         os.set_inheritable(fd, False)
+        worker.unclaimed = []
         self.seat = seat
         self.fd = fd
         self.sock = Socket(fileno=fd)
@@ -25,7 +26,6 @@ class Lane:
         self.out = []
         self.streams = {}
         self.open = True
-        self.mark = 0.0  # since when the first frame of `out` waits
 
     def fill(self):
         """Receives once, and blocks if the socket does. Returns False at the end of file."""
@@ -78,19 +78,19 @@ class Lane:
                     garbage("a frame of %d bytes" % length)
                 pos = start - HEADER_LEN
                 break
-            if kind == REQUEST:
-                if number in self.streams or not number:
-                    garbage("request %d is not new" % number)
-                try:
+            try:
+                if kind == REQUEST:
+                    if number in self.streams or not number:
+                        garbage("request %d is not new" % number)
                     begin(self, number, flags, loads(view[start:pos]))
-                except Exception as error:
-                    garbage("the dictionary of a request: %r" % error)
-            else:
-                stream = self.streams.get(number)
-                if stream is not None:
-                    stream.receive_frame(kind, flags, small, large, view[start:pos])
-                elif not CANCEL <= kind <= WS_CLOSE_IN and kind != BODY_IN:
-                    garbage("a frame of type %#x" % kind)
+                else:
+                    stream = self.streams.get(number)
+                    if stream is not None:
+                        stream.receive_frame(kind, flags, small, large, view[start:pos])
+                    elif not BODY_IN <= kind <= WS_CLOSE_IN:
+                        garbage("a frame of type %#x" % kind)
+            except Exception as error:
+                garbage("a frame of type %#x: %r" % (kind, error))
         self.pos = pos
 
     def abandon(self):
@@ -100,6 +100,8 @@ class Lane:
 
     def lose(self):
         """The server has closed the lane: nobody waits for its responses."""
+        if worker.abandoned:
+            os._exit(1)  # a forked child that returned from the application to the worker
         self.open = False
         self.out.clear()
         for stream in list(self.streams.values()):

@@ -5,7 +5,7 @@ import asyncio
 
 from .control import worker
 from .failures import RuleError, brief, is_disconnect
-from .limits import SHUTDOWN_MAX
+from .limits import LAST_MAX, SHUTDOWN_MAX
 
 
 class Lifespan:
@@ -18,11 +18,14 @@ class Lifespan:
         self.state = {}
         self.messages = [{"type": "lifespan.startup"}]
         self.waiter = None
-        self.started = loop.create_future()
+        self.started = loop.create_future()  # "": complete; text: failed; an exception: the application raised it
         self.stopped = loop.create_future()
         self.task = None
+        self.received = False
+        self.error = None
 
     async def receive(self):
+        self.received = True
         while not self.messages:
             self.waiter = self.loop.create_future()
             await self.waiter
@@ -45,15 +48,14 @@ class Lifespan:
 
     async def run(self):
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self.state}
-        error = None
         try:
             await self.application(scope, self.receive, self.send)
-        except BaseException as raised:
-            error = raised
+        except BaseException as error:
+            self.error = error
         if not self.started.done():
-            self.started.set_result(error or NotImplementedError("the application ignores lifespan"))
-        elif error is not None and not is_disconnect(error):
-            worker.log("error", "the application's lifespan raised", error)
+            self.started.set_result(self.error or NotImplementedError("the application ignores lifespan"))
+        elif self.started.result() == "" and self.error is not None and not is_disconnect(self.error):
+            worker.log("error", "the application's lifespan raised", self.error)
         if not self.stopped.done():
             self.stopped.set_result(None)
 
@@ -64,10 +66,13 @@ class Lifespan:
         if result == "":
             return True
         if isinstance(result, str):
-            await self.stopped
-            worker.fail("lifespan", "the application's startup failed: " + result)
+            await asyncio.wait([self.stopped], timeout=LAST_MAX)  # Starlette raises what it has reported
+            lines = result.strip().split("\n")
+            worker.fail("lifespan", "the application's startup failed: " + lines[-1], self.error, result)
         if self.required:
             worker.fail("lifespan", "the application raised during startup: %s" % brief(result), result)
+        if self.received:
+            worker.log("warn", "the application runs without lifespan, since it raised during startup", result)
         return False
 
     async def stop(self):
@@ -75,8 +80,8 @@ class Lifespan:
         self.messages.append({"type": "lifespan.shutdown"})
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
-        done, _ = await asyncio.wait([self.task], timeout=SHUTDOWN_MAX)
+        done, _ = await asyncio.wait([self.stopped], timeout=SHUTDOWN_MAX)
         if not done:
             worker.log("error", "the application's shutdown took more than %d s" % SHUTDOWN_MAX)
             self.task.cancel()
-            await asyncio.wait([self.task], timeout=1)
+        await asyncio.wait([self.task], timeout=LAST_MAX)

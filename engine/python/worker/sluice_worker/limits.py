@@ -15,9 +15,10 @@ TASKS_MAX = 50  # tasks whose stacks DUMP writes
 # about as much as a small application. Once an application took longer than LONG, the next RESTLESS responses do not wait.
 HELD = 500e-6
 LONG = 5e-3
-RESTLESS = 64
+RESTLESS = 16
 # Requests sent ahead are looked through for cancelled ones after a request that took this long.
 LOOK_AGAIN = 1e-3
+LAST_MAX = 1.0  # seconds for what a lifespan does after its last message
 SHUTDOWN_MAX = 30.0  # seconds for lifespan.shutdown
 DRAIN_WAIT = 5.0  # seconds between a signal and draining without the server's DRAIN
 STATS_INTERVAL = 1.0

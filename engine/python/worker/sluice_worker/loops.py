@@ -22,8 +22,9 @@ class LoopLane(Lane):
         self.backlog = deque()  # (bytes, descriptor or -1) that the socket did not take
         self.heads = []  # streams that hold their response's head until the body, or the next flush
         self.scheduled = False  # a flush will run
+        self.mark = 0.0  # since when
         self.begun = False  # the batch had requests
-        self.restless = 0
+        self.restless = 0  # flushes to come that hold nothing back, since the loop was blocked for LONG
 
     def on_readable(self):
         try:
@@ -48,19 +49,20 @@ class LoopLane(Lane):
                 self.schedule()
 
     def flush(self):
-        self.scheduled = False
         if self.heads:
             for stream in self.heads:
                 if not stream.head_sent and not stream.done:
                     stream.respond(b"", False)
             self.heads.clear()
+        if self.restless:
+            self.restless -= 1
+        if self.scheduled:
+            self.scheduled = False
+            if clock() - self.mark > LONG:
+                self.restless = RESTLESS
         out = self.out
         if not out:
             return
-        if clock() - self.mark > LONG:
-            self.restless = RESTLESS
-        elif self.restless:
-            self.restless -= 1
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         if self.backlog:
@@ -79,13 +81,11 @@ class LoopLane(Lane):
     def flush_soon(self, prompt):
         """Writes at once, or when the loop has run what is ready. Called behind each frame."""
         if prompt or self.restless:
-            return self.flush()
-        if len(self.out) == 1:
-            self.mark = clock()
-        elif clock() - self.mark > HELD:
-            return self.flush()
-        if not self.scheduled:
+            self.flush()
+        elif not self.scheduled:
             self.schedule()
+        elif clock() - self.mark > HELD:
+            self.flush()
 
     def send_descriptor(self, frame, fd):
         self.flush()

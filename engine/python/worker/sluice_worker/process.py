@@ -17,7 +17,9 @@ from .stream import Stream
 
 def main(lane_count):
     """Runs the process, whose descriptors from 3 on are the lanes and the control channel."""
-    descriptors = list(range(3, 3 + lane_count))
+    descriptors = worker.unclaimed = list(range(3, 3 + lane_count))
+    for fd in descriptors:
+        os.set_inheritable(fd, False)
     worker.attach(3 + lane_count)
     worker.config = config = json.loads(worker.await_frame(CONFIG)[2])
     worker.window = Stream.credit = config.get("window") or 262144
@@ -31,6 +33,7 @@ def main(lane_count):
 
         for fd in descriptors:
             close(fd)
+        worker.unclaimed = []
         prepare_path(config)
         load()
         descriptors = preload(lane_count)  # returns in children
@@ -96,8 +99,11 @@ def after_fork():
     worker.seat_lock.release()
     if worker.forking:
         return
+    worker.abandoned = True
     for seat in worker.seats:
         seat.abandon()
+    for fd in worker.unclaimed:
+        close(fd)
     worker.detach()
     for number, handler in ((signal.SIGTERM, signal.SIG_DFL), (signal.SIGINT, signal.default_int_handler)):
         if signal.getsignal(number) is on_signal:
@@ -141,6 +147,14 @@ class ControlThread:
         self.reported = None
 
     def run(self):
+        """Runs to the end of the process, which does not go on without this thread."""
+        try:
+            self.watch()
+        except BaseException as error:
+            worker.log("error", "the control thread of the worker failed", error)
+            os._exit(1)
+
+    def watch(self):
         poller = Poll()
         control = worker.sock.fileno()
         poller.register(control, POLLIN)

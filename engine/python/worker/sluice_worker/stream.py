@@ -42,6 +42,8 @@ class Stream:
             self.credit += large
         elif kind == CANCEL:
             self.cancelled = True
+            if small:  # the request has taken longer than request_timeout
+                self.stop()
         elif kind == WS_MESSAGE_IN or kind == WS_CLOSE_IN:
             self.receive_message(kind, flags, small, bytes(payload))
         else:
@@ -50,6 +52,9 @@ class Stream:
 
     def receive_message(self, kind, flags, small, payload):
         garbage("a WebSocket frame for a request without WebSocket")
+
+    def stop(self):
+        """Stops the application in the middle, where that is possible: tasks and greenlets."""
 
     def wake(self):
         """Something happened that a blocked call may wait for."""

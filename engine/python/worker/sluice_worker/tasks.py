@@ -3,11 +3,12 @@
 
 import asyncio
 import functools
+import inspect
 import sys
 import traceback
 
 from .control import worker
-from .frames import BODY, END, pack
+from .frames import BODY, END, clock, pack
 from .limits import FRAMES_MAX, PART_MAX, TASKS_MAX
 from .loading import load
 from .loops import LoopLane, LoopSeat
@@ -36,6 +37,7 @@ class AsyncLane(LoopLane):
 
     def schedule(self):
         self.scheduled = True
+        self.mark = clock()
         self.call_soon(self.flush_later)
 
 
@@ -56,6 +58,17 @@ class AsyncStream(Stream):
                 if not waiter.done():
                     waiter.set_result(None)
             self.waiters = ()
+
+    def stop(self):
+        seat = self.lane.seat
+        task = seat.active.get(self)
+        if task is None:
+            return
+        if inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_CREATED:
+            # A task that is cancelled before its first step never runs, and would not end its stream.
+            seat.loop.call_soon(self.stop)
+        else:
+            task.cancel()
 
     async def wait(self):
         """Waits for a frame of this stream, for the lane to become writable, or for the end of the response."""
@@ -144,6 +157,11 @@ class AsyncSeat(LoopSeat):
     def stop(self):
         if not self.finished.done():
             self.finished.set_result(None)
+
+    def ended(self, stream):
+        self.active.pop(stream, None)
+        if worker.draining:
+            self.loop.call_soon(self.stop_if_idle)  # an eager task ends while its lane is parsed
 
     def dump_tasks(self):
         """Writes where tasks wait to standard error."""

@@ -49,8 +49,9 @@ class WebSocketMixin:
         self.frame(WS_ACCEPT, 0, 101, len(block), block)
 
     def close_frame(self, code, reason):
-        if type(code) is not int or not 1000 <= code <= 4999:
-            raise RuleError("close code %r is not a number from 1000 to 4999" % (code,))
+        # 1005 stands for a close without code; RFC 6455, section 7.4.1, keeps the others off the wire.
+        if not isinstance(code, int) or not 1000 <= code <= 4999 or code in (1004, 1006, 1015):
+            raise RuleError("%r is not a close code that can be sent" % (code,))
         payload = reason.encode("utf-8")
         if len(payload) > 123:  # RFC 6455, section 5.5: 125 bytes with the code
             payload = payload[:123].decode("utf-8", "ignore").encode("utf-8")

@@ -10,7 +10,7 @@ from collections import deque
 
 from .blocking import BlockingLane, BlockingStream
 from .control import close, worker
-from .frames import END, POLLIN, RESPONSE, Poll, allocate_lock, clock, pack, start_new_thread
+from .frames import END, POLLIN, RESPONSE, allocate_lock, clock, current_poll, pack, start_new_thread
 from .headers import text_block
 from .limits import HELD, LONG, LOOK_AGAIN, NAMES_MAX, PART_MAX, RESTLESS
 from .failures import ClientDisconnected, RuleError
@@ -54,6 +54,8 @@ class FileWrapper:
                 if type(source) is io.BufferedRandom:
                     source.flush()
             elif type(source) is not io.FileIO:
+                return None
+            if not source.readable():
                 return None
             fd = source.fileno()
             info = os.fstat(fd)
@@ -334,6 +336,9 @@ class WsgiSeat:
     def run_thread(self, seat):
         try:
             seat.serve()
+        except BaseException as error:
+            worker.log("error", "a thread of the worker failed", error)
+            os._exit(1)
         finally:
             with self.threads_lock:
                 self.threads -= 1
@@ -342,7 +347,7 @@ class WsgiSeat:
 
     def serve(self):
         """Runs requests until the process drains or the server has closed all lanes."""
-        poller = Poll()
+        poller = current_poll()
         lanes = {lane.fd: lane for lane in self.lanes}
         for fd in lanes:
             poller.register(fd, POLLIN)

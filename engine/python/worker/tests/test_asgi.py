@@ -340,6 +340,18 @@ class AsgiTest(WorkerTest):
         self.end_of(stream)
         self.assertTrue(self.result("endless"))
 
+    def test_a_request_that_takes_too_long_is_cancelled_as_a_task(self):
+        for query in (b"", b"started"):
+            stream = self.worker.request(scope(path="/wait_long", query=query))
+            if query:
+                self.lane.receive()
+                self.lane.send(CANCEL, stream)
+                self.assert_silent()
+            self.lane.send(CANCEL, stream, small=1)
+            self.end_of(stream)
+            self.assertTrue(self.result("cancelled"))
+        self.assertFalse(self.worker.logs)
+
     def test_exceptions_of_cancelled_requests(self):
         stream = self.worker.request(scope(path="/raise_disconnect"))
         self.lane.send(CANCEL, stream)

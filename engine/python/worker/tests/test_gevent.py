@@ -117,6 +117,18 @@ class EsgiTest(WorkerTest):
                     break
         self.assertEqual(self.get("/results", b"endless").body, b"True")
 
+    def test_a_request_that_takes_too_long_is_killed(self):
+        streams = [self.worker.request(scope(path="/wait_long")) for _ in range(2)]
+        self.assert_silent()
+        streams.append(self.worker.request(scope(path="/wait_long")))
+        for stream in streams:
+            self.lane.send(CANCEL, stream, small=1)
+        ended = [self.lane.receive() for _ in streams]
+        self.assertEqual({frame.stream for frame in ended}, set(streams))
+        for frame in ended:
+            self.assertEqual((frame.kind, frame.payload, frame.end), (BODY, b"", True))
+        self.assertEqual(self.get("/results", b"killed").body, b"True")
+
     def test_many_large_responses_at_once(self):
         streams = {self.worker.request(scope(path="/big", query=b"200000")): 0 for _ in range(50)}
         while streams:
@@ -203,6 +215,31 @@ class MissingGeventTest(unittest.TestCase):
             failure = worker.expect(FAILED).json()
             self.assertEqual(failure["stage"], "start")
             self.assertIn("gevent is needed, and cannot be imported", failure["message"])
+
+
+@unittest.skipIf(MISSING, "gevent is not installed")
+class PatchedTest(WorkerTest):
+    """A WSGI application that patches the standard library itself, and runs in threads of the worker."""
+
+    module = "patched_app:app"
+
+    def test_greenlets_run_while_the_worker_waits(self):
+        self.assertEqual(self.worker.ready["loop"], None)
+        before = int(self.worker.get("/ticks").body)
+        while int(self.worker.get("/ticks").body) < before + 3:
+            pass
+        stream = self.worker.request(environ("POST", "/read"), [])
+        self.lane.send(BODY_IN, stream, payload=b"x")
+        while self.lane.quiet():
+            self.lane.send(BODY_IN, stream, payload=b"x")
+        self.lane.send(BODY_IN, stream, END)
+        self.assertEqual(self.worker.response(stream).body, b"ticked")
+
+    def test_requests_and_threads(self):
+        self.assertEqual(self.worker.get("/sleep").body, b"slept")
+        lanes = self.worker.seat()
+        self.assertEqual(self.worker.get("/sleep", lane=lanes[0]).body, b"slept")
+        self.assertEqual(self.worker.get("/pool").body, b"[0, 1, 4]")
 
 
 @unittest.skipIf(MISSING, "gevent is not installed")

@@ -62,6 +62,19 @@ class LifespanTest(unittest.TestCase):
             self.assertEqual((failure["stage"], failure["message"]),
                              ("lifespan", "the application's startup failed: no database"))
 
+    def test_auto_with_an_exception_during_startup_is_logged(self):
+        worker = self.worker("raises", "auto")
+        self.assertEqual(worker.drain(), 0)
+        self.assertIn("runs without lifespan", worker.logs[0]["message"])
+        self.assertIn("ValueError: cannot start", worker.logs[0]["traceback"])
+
+    def test_startup_that_reports_a_traceback_and_raises(self):
+        """As Starlette does."""
+        failure = self.failure("reports", "auto")
+        self.assertEqual(failure["message"], "the application's startup failed: KeyError: 'DATABASE'")
+        self.assertIn("lifespan_app.py", failure["file"])
+        self.assertIn("KeyError: 'DATABASE'", failure["traceback"])
+
     def test_shutdown_that_raises_or_fails_is_logged(self):
         worker = self.worker("shutdown_raises", "on")
         self.assertEqual(worker.drain(), 0)

@@ -236,6 +236,17 @@ class ProcessTest(unittest.TestCase):
         self.assertFalse([link for link in links if " socket:" in link])
         worker.get("/end_child")
 
+    def test_a_child_that_returns_to_the_worker_ends(self):
+        worker = self.start()
+        pid, status = eval(worker.get("/fork_and_return").body)
+        self.assertEqual((os.WIFEXITED(status), os.WEXITSTATUS(status)), (True, 1))
+        self.assertEqual(worker.get("/hello").body, b"hello")
+
+    def test_a_child_forked_during_the_import_keeps_no_descriptor_of_the_worker(self):
+        worker = self.start("fork_import:app", lanes=2)
+        links = eval(worker.get().body)
+        self.assertFalse([link for link in links if link.startswith("socket:")], links)
+
     def test_a_subprocess_inherits_nothing(self):
         worker = self.start(lanes=2)
         fds = json.loads(worker.get("/run_subprocess").body)
@@ -271,10 +282,10 @@ class ProcessTest(unittest.TestCase):
             (b"\xff" * 16, "a frame of 4294967295 bytes"),
             (pack((16 << 20) + 1, 1, BODY_IN, 0, 0, 0), "a frame of 16777217 bytes"),
             (pack(0, 1, 0x77, 0, 0, 0), "a frame of type 0x77"),
-            (pack(4, 1, REQUEST, END, 0, 0) + b"junk", "the dictionary of a request"),
-            (pack(0, 1, REQUEST, END, 0, 0), "the dictionary of a request"),
-            (pack(1, 1, REQUEST, END, 0, 0) + b"N", "the dictionary of a request"),
-            (pack(2, 1, REQUEST, END, 0, 0) + b"{0", "the dictionary of a request: KeyError"),
+            (pack(4, 1, REQUEST, END, 0, 0) + b"junk", "a frame of type 0x1: "),
+            (pack(0, 1, REQUEST, END, 0, 0), "a frame of type 0x1: "),
+            (pack(1, 1, REQUEST, END, 0, 0) + b"N", "a frame of type 0x1: "),
+            (pack(2, 1, REQUEST, END, 0, 0) + b"{0", "a frame of type 0x1: KeyError"),
             (pack(len(head), 0, REQUEST, END, 0, 0) + head, "request 0 is not new"),
             ((pack(len(head), 1, REQUEST, 0, 0, 0) + head) * 2, "request 1 is not new"),
             (pack(len(head), 1, REQUEST, 0, 0, 0) + head + pack(0, 1, 0x05, 0, 0, 0), "WebSocket"),

@@ -154,13 +154,14 @@ class WebSocketTest(WorkerTest):
         start = {"type": "websocket.http.response.start", "status": 403}
         self.open("/ws_messages", [start, accept])
         self.assert_error(self.next(), 3, "expected ASGI message 'websocket.http.response.body'")
-        self.accept("/ws_messages", [accept, dict(close, code=70000)])
-        self.assert_error(self.next(), 2, "close code 70000")
+        for code in (70000, 999, 1006, 1015, "1000"):
+            self.accept("/ws_messages", [accept, dict(close, code=code)])
+            self.assert_error(self.next(), 2, "is not a close code that can be sent")
         self.open("/ws_messages", [dict(accept, headers=[(b"sec-websocket-protocol", b"x")])])
         self.assert_error(self.next(), 3, "use the message's 'subprotocol'")
         self.open("/ws_messages", [dict(accept, headers=[(b"a", b"b\r\n")])])
         self.assert_error(self.next(), 3, "control characters")
-        for code, wire in ((None, 1000), (4999, 4999)):
+        for code, wire in ((None, 1000), (4999, 4999), (1005, 1005)):
             self.accept("/ws_messages", [accept, dict(close, code=code, reason=None)])
             self.assert_close(self.next(), wire)
 

@@ -161,7 +161,6 @@ class WsgiTest(WorkerTest):
         self.assertEqual(body, b"20000000")
         self.assertGreaterEqual(granted, 20_000_000 - WINDOW)
 
-    @unittest.skipUnless(os.environ.get("WORKER_LARGE"), "1 GB takes a while; set WORKER_LARGE=1")
     def test_a_body_of_1_gb(self):
         self.assertEqual(self.upload(1 << 30)[0], b"1073741824")
 
@@ -354,6 +353,8 @@ class WsgiTest(WorkerTest):
             file.flush()
             response = self.get("/file_buffered", file.name)
             self.assertEqual((response.file, response.body), ((5, 5), b"56789"))
+        response = self.get("/file_named")
+        self.assertEqual((response.file, response.body), ((1, 4), b"amed"))
 
     def test_other_file_objects_are_read(self):
         response = self.get("/file_like")

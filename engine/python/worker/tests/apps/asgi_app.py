@@ -228,6 +228,18 @@ async def wait_event(scope, receive, send):
     await reply(send, b"waited")
 
 
+async def wait_long(scope, receive, send):
+    """Waits until it is cancelled."""
+    if scope["query_string"] == b"started":
+        await start(send)
+        await body(send, b"part", True)
+    try:
+        await asyncio.sleep(600)
+    except asyncio.CancelledError:
+        RESULTS["cancelled"] = True
+        raise
+
+
 async def set_event(scope, receive, send):
     EVENTS.setdefault(scope["query_string"], asyncio.Event()).set()
     await reply(send, b"set")

@@ -97,6 +97,14 @@ def wait_event(scope, protocol):
     protocol.response_str(200, [], "waited")
 
 
+def wait_long(scope, protocol):
+    try:
+        gevent.sleep(600)
+    except gevent.GreenletExit:
+        RESULTS["killed"] = True
+        raise
+
+
 def set_event(scope, protocol):
     EVENTS.setdefault(scope["query_string"], gevent.event.Event()).set()
     protocol.response_str(200, [], "set")

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import sys
+import traceback
 
 
 async def respond(scope, send):
@@ -46,6 +47,15 @@ async def raises(scope, receive, send):
 async def fails(scope, receive, send):
     await receive()
     await send({"type": "lifespan.startup.failed", "message": "no database"})
+
+
+async def reports(scope, receive, send):
+    await receive()
+    try:
+        {}["DATABASE"]
+    except KeyError:
+        await send({"type": "lifespan.startup.failed", "message": traceback.format_exc()})
+        raise
 
 
 async def shutdown_raises(scope, receive, send):

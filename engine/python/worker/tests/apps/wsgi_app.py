@@ -298,6 +298,15 @@ def file_gzip(environ, start_response):
     return environ["wsgi.file_wrapper"](gzip.open(name, "rb"))
 
 
+def file_named(environ, start_response):
+    source = tempfile.NamedTemporaryFile()
+    source.write(b"named")
+    source.flush()
+    source.seek(1)
+    ok(start_response)
+    return environ["wsgi.file_wrapper"](source)
+
+
 def file_other(environ, start_response):
     ok(start_response)
     return OtherFileWrapper(io.BytesIO(b"other"))
@@ -383,6 +392,14 @@ def fork_child(environ, start_response):
         links = pipe.read()
     ok(start_response)
     return [b"%d\n" % pid, links]
+
+
+def fork_and_return(environ, start_response):
+    """A child that returns from the application as its parent does."""
+    pid = os.fork()
+    status = os.waitpid(pid, 0)[1] if pid else 0
+    ok(start_response)
+    return [repr((pid, status)).encode()]
 
 
 def end_child(environ, start_response):
