@@ -7,3 +7,4 @@ mod calls;
 mod failures;
 mod supervision;
 mod support;
+mod worker;

@@ -3,7 +3,8 @@
     bench.py [--runs N] [--python PATH] [CASE ...]      cases: wsgi flask asgi fastapi rsgi esgi
 
 Figures are CPU time of the worker process in microseconds per request: the smallest of many short runs, since other
-programs use the same CPUs. `depth` is the number of requests in flight; sluice's side of the socket pair is not counted.
+programs use the same CPUs. `depth` is the number of requests in flight; sluice's side of the socket pair is not
+counted.
 The interpreter needs flask, fastapi, uvloop and gevent for the cases that use them.
 """
 
@@ -25,7 +26,7 @@ CASES = {
     "rsgi": ("bench_bare:rsgi", "rsgi"),
     "esgi": ("bench_bare:esgi", "esgi"),
 }
-LOOP = '''
+LOOP = """
 import asyncio, sys, time
 sys.path[:0] = [%(apps)r, %(tests)r]
 import driver
@@ -69,7 +70,7 @@ def run():
     return loop.run_until_complete(asgi())
 
 print(min(run() for _ in range(%(runs)d)) / count * 1e6)
-'''
+"""
 
 
 def floor(python, module, interface, count, runs):
@@ -77,7 +78,11 @@ def floor(python, module, interface, count, runs):
     if interface not in ("wsgi", "asgi"):
         return None
     text = LOOP % {
-        "apps": APPS, "tests": os.path.dirname(APPS), "module": module, "interface": interface, "count": count,
+        "apps": APPS,
+        "tests": os.path.dirname(APPS),
+        "module": module,
+        "interface": interface,
+        "count": count,
         "runs": runs,
     }
     return float(subprocess.run([python, "-c", text], check=True, stdout=subprocess.PIPE).stdout)
@@ -131,7 +136,8 @@ def main():
     for name in options.cases:
         module, interface = CASES[name]
         base = floor(options.python, module, interface, options.count, options.runs)
-        with driver.Worker(module, APPS, python=options.python, interface=interface, loop=options.loop, eager=options.eager) as worker:
+        settings = {"interface": interface, "loop": options.loop, "eager": options.eager}
+        with driver.Worker(module, APPS, python=options.python, **settings) as worker:
             if interface == "wsgi":
                 head = driver.environ(path="/hello")
             else:
@@ -143,9 +149,15 @@ def main():
                     cpu, wall = measure(worker, head, depth, options.count)
                     best[depth] = min(best.get(depth, (1e9, 0))[0], cpu), min(best.get(depth, (0, 1e9))[1], wall)
             print(
-                "%-8s %9s %9.1f %9.1f %9.1f %7s %14.1f" % (
-                    name, "-" if base is None else "%.1f" % base, best[100][0], best[10][0], best[1][0],
-                    "-" if base is None else "%.1f" % (best[100][0] - base), best[1][1],
+                "%-8s %9s %9.1f %9.1f %9.1f %7s %14.1f"
+                % (
+                    name,
+                    "-" if base is None else "%.1f" % base,
+                    best[100][0],
+                    best[10][0],
+                    best[1][0],
+                    "-" if base is None else "%.1f" % (best[100][0] - base),
+                    best[1][1],
                 )
             )
 

@@ -1,9 +1,9 @@
 #: __init__
 """The worker process of a Python application behind sluice.
 
-The process reads requests as finished dictionaries from socket pairs ("lanes", one for each thread of sluice) and writes
-framed responses; docs/decisions/0023-python-applications.md describes the frames. Python 3.9 or newer, standard library
-only; uvloop and gevent are used where they can be imported and are asked for.
+The process reads requests as finished dictionaries from socket pairs ("lanes", one for each thread of sluice) and
+writes framed responses; docs/decisions/0023-python-applications.md describes the frames. Python 3.9 or newer, standard
+library only; uvloop and gevent are used where they can be imported and are asked for.
 
 sluice starts `python -c` with the text of bootstrap.py, and passes all files of this folder as one text through a
 descriptor. Only modules that the application's interface needs are compiled:

@@ -5,14 +5,13 @@ import os
 import stat
 
 from .control import worker
+from .failures import ClientDisconnected, RuleError
 from .frames import BODY, EARLY_HINTS, END, RESPONSE, TRAILERS, WEBSOCKET, pack
 from .headers import bytes_block
 from .lifespan import Lifespan
 from .limits import HINTS_MAX, PART_MAX
-from .failures import ClientDisconnected, RuleError
 from .tasks import AsyncSeat, AsyncStream, serve_lanes
 from .websocket import WebSocketMixin
-
 
 # What scopes have in common. sluice sends what differs, and `extensions` with `tls` for encrypted connections.
 ASGI = {"version": "3.0", "spec_version": "2.5"}
@@ -90,8 +89,7 @@ class AsgiHttp(AsgiStream):
             block = self.block
             lane = self.lane
             lane.out.append(
-                b"%b%b%b"
-                % (pack(len(block) + size, self.number, RESPONSE, END, self.status, len(block)), block, body)
+                b"%b%b%b" % (pack(len(block) + size, self.number, RESPONSE, END, self.status, len(block)), block, body)
             )
             self.head_sent = self.done = True
             del lane.streams[self.number]

@@ -4,12 +4,11 @@
 import socket
 import struct
 
+from .failures import ClientDisconnected
 from .frames import BODY, END, POLLIN, Poll, current_poll
 from .lane import Lane
 from .limits import PART_MAX
-from .failures import ClientDisconnected
 from .stream import Stream
-
 
 POLL_TYPE = type(Poll())
 
@@ -35,7 +34,7 @@ class BlockingStream(Stream):
         return data
 
     def send_body(self, data, end):
-        """Writes the response's head if it was not, and `data`. Blocks while the client is slower than the application."""
+        """Writes the response's head if it was not, and `data`. Blocks while credit is used up."""
         if not self.head_sent:
             size = len(data)
             data = self.respond(data, end)

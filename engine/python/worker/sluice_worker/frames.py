@@ -71,7 +71,7 @@ DRAINING = 0x56
 # Methods whose requests may be repeated without harm, should the process end before their responses are written.
 SAFE_METHODS = frozenset(["GET", "HEAD"])
 
-# What an ERROR frame says: the application raised before its response, after its head, or it broke the interface's rules.
+# What an ERROR frame says: the application raised before its response, after its head, or it broke a rule.
 BEFORE_RESPONSE = 1
 AFTER_HEAD = 2
 RULE = 3

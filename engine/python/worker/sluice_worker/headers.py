@@ -3,9 +3,8 @@
 
 import re
 
-from .limits import NAMES_MAX
 from .failures import RuleError
-
+from .limits import NAMES_MAX
 
 CONTENT_LENGTH = 1
 

@@ -9,7 +9,7 @@ from .limits import BUFFER_LEN, FRAME_MAX
 
 
 class Lane:
-    """A socket to one thread of sluice. Frames are parsed from `buffer[pos:end]`; `out` holds frames not yet written."""
+    """A socket to one thread of sluice. `buffer[pos:end]` was received and not parsed, `out` was not written yet."""
 
     def __init__(self, fd, seat):
         os.set_inheritable(fd, False)

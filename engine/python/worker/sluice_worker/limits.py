@@ -11,8 +11,9 @@ HINTS_MAX = 64  # links of an early hint
 FRAMES_MAX = 100  # frames of a task's stack that DUMP writes
 TASKS_MAX = 50  # tasks whose stacks DUMP writes
 
-# Complete responses to GET and HEAD wait at most HELD seconds for others of their batch: a write wakes sluice, which costs
-# about as much as a small application. Once an application took longer than LONG, the next RESTLESS responses do not wait.
+# Complete responses to GET and HEAD wait at most HELD seconds for others of their batch: a write wakes sluice, which
+# costs about as much as a small application. Once an application took longer than LONG, the next RESTLESS responses do
+# not wait.
 HELD = 500e-6
 LONG = 5e-3
 RESTLESS = 16

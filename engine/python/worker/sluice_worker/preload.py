@@ -8,8 +8,7 @@ import sys
 
 from .control import close, die, garbage, worker
 from .failures import flush_standard_streams
-from .frames import fork as os_fork
-from .frames import DRAIN, DRAINING, DUMP, EXITED, FORK, FORKED, POLLIN, Poll, set_signal, waitpid
+from .frames import DRAIN, DRAINING, DUMP, EXITED, FORK, FORKED, POLLIN, Poll, fork as os_fork, set_signal, waitpid
 
 
 def preload(lane_count):

@@ -9,7 +9,20 @@ import sys
 
 from .control import close, die, garbage, worker
 from .failures import flush_standard_streams
-from .frames import CONFIG, DRAIN, DRAINING, DUMP, POLLIN, SAMPLE, SEAT, STATS, Poll, clock, set_signal, start_new_thread
+from .frames import (
+    CONFIG,
+    DRAIN,
+    DRAINING,
+    DUMP,
+    POLLIN,
+    SAMPLE,
+    SEAT,
+    STATS,
+    Poll,
+    clock,
+    set_signal,
+    start_new_thread,
+)
 from .limits import DRAIN_WAIT, STATS_INTERVAL
 from .loading import load, prepare_path
 from .stream import Stream

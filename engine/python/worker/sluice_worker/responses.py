@@ -4,8 +4,8 @@
 import os
 import stat
 
-from .headers import list_of, text_block
 from .failures import RuleError
+from .headers import list_of, text_block
 
 
 def address(pair):

@@ -6,8 +6,22 @@ from collections import deque
 from .control import garbage, worker
 from .failures import RuleError, bounded, failure_text, is_disconnect
 from .frames import (
-    AFTER_HEAD, BEFORE_RESPONSE, BODY, BODY_IN, CANCEL, CREDIT, CREDIT_IN, END, ERROR, FILE, FILE_RANGE, RESPONSE, RULE,
-    WS_CLOSE_IN, WS_MESSAGE_IN, pack,
+    AFTER_HEAD,
+    BEFORE_RESPONSE,
+    BODY,
+    BODY_IN,
+    CANCEL,
+    CREDIT,
+    CREDIT_IN,
+    END,
+    ERROR,
+    FILE,
+    FILE_RANGE,
+    RESPONSE,
+    RULE,
+    WS_CLOSE_IN,
+    WS_MESSAGE_IN,
+    pack,
 )
 from .limits import PART_MAX
 

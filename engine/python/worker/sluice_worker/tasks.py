@@ -8,11 +8,11 @@ import sys
 import traceback
 
 from .control import worker
+from .failures import ClientDisconnected, is_foreign
 from .frames import BODY, END, clock, pack
 from .limits import FRAMES_MAX, PART_MAX, TASKS_MAX
 from .loading import load
 from .loops import LoopLane, LoopSeat
-from .failures import ClientDisconnected, is_foreign
 from .stream import Stream
 
 

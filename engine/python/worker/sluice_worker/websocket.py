@@ -4,9 +4,9 @@
 from collections import deque
 
 from .control import worker
+from .failures import RuleError
 from .frames import CANCEL, CREDIT, END, TEXT, WS_ACCEPT, WS_CLOSE, WS_CLOSE_IN, WS_MESSAGE
 from .limits import FRAME_MAX
-from .failures import RuleError
 
 
 class WebSocketMixin:

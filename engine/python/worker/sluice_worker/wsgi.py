@@ -10,11 +10,10 @@ from collections import deque
 
 from .blocking import BlockingLane, BlockingStream
 from .control import close, worker
+from .failures import ClientDisconnected, RuleError
 from .frames import END, POLLIN, RESPONSE, allocate_lock, clock, current_poll, pack, start_new_thread
 from .headers import text_block
 from .limits import HELD, LONG, LOOK_AGAIN, NAMES_MAX, PART_MAX, RESTLESS
-from .failures import ClientDisconnected, RuleError
-
 
 STATUS = re.compile(r"([2-9][0-9][0-9]) [^\x00-\x08\x0a-\x1f\x7f]*").fullmatch
 

@@ -1,4 +1,4 @@
-"""The server's side of the frame protocol, for tests and measurements: starts a worker as sluice does and speaks to it."""
+"""The server's side of the frame protocol, for tests and measurements. Starts a worker as sluice does."""
 
 import fcntl
 import json
@@ -165,7 +165,12 @@ class Frame:
     def __repr__(self):
         name = NAMES.get(self.kind, hex(self.kind)) if self.kind > 0x10 else hex(self.kind)
         return "<%s stream=%d flags=%d small=%d large=%d %.300r>" % (
-            name, self.stream, self.flags, self.small, self.large, self.payload,
+            name,
+            self.stream,
+            self.flags,
+            self.small,
+            self.large,
+            self.payload,
         )
 
 

@@ -2,8 +2,8 @@
 
     run.py [INTERPRETER ...] [-- ARGUMENTS OF unittest]
 
-Without interpreters: CPython 3.9 to 3.14 and PyPy, where PATH or pyenv has them. Lists those that are missing. Exit status 1 if a
-test failed.
+Without interpreters: CPython 3.9 to 3.14 and PyPy, where PATH or pyenv has them. Lists those that are missing. Exit
+status 1 if a test failed.
 """
 
 import glob
@@ -31,14 +31,14 @@ def main():
     if "--" in arguments:
         split = arguments.index("--")
         arguments, extra = arguments[:split], arguments[split + 1 :]
-    interpreters = arguments or [find(name) for name in WANTED]
+    interpreters = [shutil.which(name) or name for name in arguments] or [find(name) for name in WANTED]
     missing = [name for name, path in zip(WANTED, interpreters) if not path] if not arguments else []
     failed = []
     for path in filter(None, interpreters):
         version = subprocess.run([path, "-c", VERSION], stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
         print("== %s (%s)" % (version, path), flush=True)
         command = [sys.executable, "-m", "unittest", "discover", "-s", TESTS, "-t", TESTS] + extra
-        if subprocess.run(command, env=dict(os.environ, WORKER_PYTHON=path)).returncode:
+        if subprocess.run(command, env=dict(os.environ, WORKER_PYTHON=path, PYTHONDONTWRITEBYTECODE="1")).returncode:
             failed.append(version)
     for name in missing:
         print("missing: " + name)

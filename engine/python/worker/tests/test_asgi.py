@@ -6,7 +6,19 @@ import unittest
 
 import driver
 from driver import (
-    BODY, BODY_IN, CANCEL, CREDIT, CREDIT_IN, EARLY_HINTS, END, ERROR, FILE, RESPONSE, TRAILERS, WINDOW, scope,
+    BODY,
+    BODY_IN,
+    CANCEL,
+    CREDIT,
+    CREDIT_IN,
+    EARLY_HINTS,
+    END,
+    ERROR,
+    FILE,
+    RESPONSE,
+    TRAILERS,
+    WINDOW,
+    scope,
 )
 from support import WorkerTest, module_missing
 

@@ -5,7 +5,19 @@ import os
 import unittest
 
 from driver import (
-    CANCEL, END, ERROR, FILE, RESPONSE, TEXT, WEBSOCKET, WS_ACCEPT, WS_CLOSE, WS_CLOSE_IN, WS_MESSAGE, WS_MESSAGE_IN, environ,
+    CANCEL,
+    END,
+    ERROR,
+    FILE,
+    RESPONSE,
+    TEXT,
+    WEBSOCKET,
+    WS_ACCEPT,
+    WS_CLOSE,
+    WS_CLOSE_IN,
+    WS_MESSAGE,
+    WS_MESSAGE_IN,
+    environ,
     scope,
 )
 from support import APPS, WorkerTest, module_missing

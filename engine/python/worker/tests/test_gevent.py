@@ -6,8 +6,26 @@ import unittest
 
 import driver
 from driver import (
-    BODY, BODY_IN, CANCEL, CREDIT, CREDIT_IN, END, ERROR, FAILED, FILE, RESPONSE, TEXT, WEBSOCKET, WINDOW, WS_ACCEPT, WS_CLOSE,
-    WS_CLOSE_IN, WS_MESSAGE, WS_MESSAGE_IN, environ, scope,
+    BODY,
+    BODY_IN,
+    CANCEL,
+    CREDIT,
+    CREDIT_IN,
+    END,
+    ERROR,
+    FAILED,
+    FILE,
+    RESPONSE,
+    TEXT,
+    WEBSOCKET,
+    WINDOW,
+    WS_ACCEPT,
+    WS_CLOSE,
+    WS_CLOSE_IN,
+    WS_MESSAGE,
+    WS_MESSAGE_IN,
+    environ,
+    scope,
 )
 from support import APPS, WorkerTest, module_missing
 from test_wsgi import WsgiTest
@@ -39,9 +57,17 @@ class EsgiTest(WorkerTest):
         self.assertEqual(
             found,
             {
-                "proto": "http", "esgi_version": "0.1", "http_version": "1.1", "server": "localhost:9080",
-                "client": "127.0.0.1:34567", "scheme": "http", "method": "GET", "path": "/show", "query_string": "a=b",
-                "headers": {"host": "localhost:9080", "x-two": "1, 2"}, "authority": "localhost:9080",
+                "proto": "http",
+                "esgi_version": "0.1",
+                "http_version": "1.1",
+                "server": "localhost:9080",
+                "client": "127.0.0.1:34567",
+                "scheme": "http",
+                "method": "GET",
+                "path": "/show",
+                "query_string": "a=b",
+                "headers": {"host": "localhost:9080", "x-two": "1, 2"},
+                "authority": "localhost:9080",
             },
         )
 

@@ -10,7 +10,9 @@ from support import APPS
 
 class LifespanTest(unittest.TestCase):
     def worker(self, name, lifespan, **options):
-        worker = driver.Worker("lifespan_app:" + name, APPS, lifespan=lifespan, interface="asgi", loop="asyncio", **options)
+        worker = driver.Worker(
+            "lifespan_app:" + name, APPS, lifespan=lifespan, interface="asgi", loop="asyncio", **options
+        )
         self.addCleanup(worker.close)
         return worker
 
@@ -59,8 +61,9 @@ class LifespanTest(unittest.TestCase):
         self.assertNotIn("sluice_worker", failure["traceback"])
         for lifespan in ("on", "auto"):
             failure = self.failure("fails", lifespan)
-            self.assertEqual((failure["stage"], failure["message"]),
-                             ("lifespan", "the application's startup failed: no database"))
+            self.assertEqual(
+                (failure["stage"], failure["message"]), ("lifespan", "the application's startup failed: no database")
+            )
 
     def test_auto_with_an_exception_during_startup_is_logged(self):
         worker = self.worker("raises", "auto")

@@ -54,22 +54,28 @@ class LoadingTest(unittest.TestCase):
     def test_packages(self):
         self.write("shop/__init__.py", "")
         self.write("shop/web/__init__.py", "from .views import app as application\n")
-        self.write("shop/web/views.py", """
+        self.write(
+            "shop/web/views.py",
+            """
             def app(environ, start_response):
                 start_response("200 OK", [])
                 return [__name__.encode()]
-        """)
+        """,
+        )
         self.assertEqual(self.serve("shop.web:application", self.folder), ("wsgi", b"shop.web.views"))
         self.assertEqual(self.serve("shop.web", self.folder), ("wsgi", b"shop.web.views"))
 
     def test_the_process_of_the_application(self):
-        self.write("facts.py", """
+        self.write(
+            "facts.py",
+            """
             import os, sys
             def app(environ, start_response):
                 start_response("200 OK", [])
                 main = sys.modules["__main__"]
                 return [repr((os.getcwd(), sys.path[0], sys.argv, __name__, sys.stdin.read())).encode()]
-        """)
+        """,
+        )
         _, body = self.serve("facts:app", self.folder)
         self.assertEqual(eval(body), (self.folder, self.folder, ["sluice"], "facts", ""))
 
@@ -77,12 +83,15 @@ class LoadingTest(unittest.TestCase):
         self.write("packages/helper.py", "NAME = 'helper'\n")
         self.write("packages/more.pth", "../extra\n")
         self.write("extra/other.py", "NAME = 'other'\n")
-        self.write("uses.py", """
+        self.write(
+            "uses.py",
+            """
             import helper, other
             def app(environ, start_response):
                 start_response("200 OK", [])
                 return [(helper.NAME + other.NAME).encode()]
-        """)
+        """,
+        )
         packages = os.path.join(self.folder, "packages")
         self.assertEqual(self.serve("uses:app", self.folder, site_packages=packages)[1], b"helperother")
         self.assertEqual(self.serve("uses:app", self.folder, site_packages=[packages])[1], b"helperother")
@@ -93,7 +102,9 @@ class LoadingTest(unittest.TestCase):
         self.assertEqual(self.serve("asgi_app:app"), ("asgi", b"hello"))
         self.assertEqual(self.serve("asgi_app:instance"), ("asgi", b"hello"))
         self.assertEqual(self.serve("rsgi_app:app", path="/function")[0], "rsgi")
-        self.write("forms.py", """
+        self.write(
+            "forms.py",
+            """
             import functools
 
             def plain(environ, start_response):
@@ -138,7 +149,8 @@ class LoadingTest(unittest.TestCase):
 
             def nothing():
                 return plain
-        """)
+        """,
+        )
         for name in ("plain", "with_default", "partial", "decorated", "instance", "method"):
             self.assertEqual(self.serve("forms:" + name, self.folder), ("wsgi", b"plain"), name)
         for name in ("coroutine", "partial_coroutine"):
@@ -159,7 +171,9 @@ class LoadingTest(unittest.TestCase):
         self.assertEqual(failure["message"], "there is no module `absent` in " + self.folder)
         self.write("shop/__init__.py", "")
         self.assertIn("no module `shop.web`", self.failure("shop.web:app")["message"])
-        self.assertIn("no module `gone` in %s (needed for `gone.web`)" % self.folder, self.failure("gone.web:app")["message"])
+        self.assertIn(
+            "no module `gone` in %s (needed for `gone.web`)" % self.folder, self.failure("gone.web:app")["message"]
+        )
         self.assertIn("there is no file " + self.folder + "/absent.py", self.failure("absent.py:app")["message"])
 
     def test_a_missing_attribute(self):
@@ -195,12 +209,15 @@ class LoadingTest(unittest.TestCase):
         self.assertEqual(self.failure("imports:app")["file"], path)
 
     def test_an_exception_during_the_import(self):
-        path = self.write("raises.py", """\
+        path = self.write(
+            "raises.py",
+            """\
             import json
             def configure():
                 return json.loads("{")
             app = configure()
-        """)
+        """,
+        )
         failure = self.failure("raises:app")
         self.assertIn("raised while it was imported: JSONDecodeError", failure["message"])
         self.assertEqual((failure["file"], failure["line"]), (path, 3))
@@ -231,13 +248,16 @@ class LoadingTest(unittest.TestCase):
         self.assertIn("cannot enter working_dir", failure["message"])
 
     def test_asgi_applications_are_imported_while_their_loop_runs(self):
-        self.write("loops.py", """
+        self.write(
+            "loops.py",
+            """
             import asyncio
             loop = asyncio.get_running_loop()
             async def app(scope, receive, send):
                 await send({"type": "http.response.start", "status": 200})
                 await send({"type": "http.response.body", "body": repr(loop is asyncio.get_running_loop()).encode()})
-        """)
+        """,
+        )
         self.assertEqual(self.serve("loops:app", self.folder, interface="asgi", lifespan="off"), ("asgi", b"True"))
 
 

@@ -11,7 +11,20 @@ import unittest
 
 import driver
 from driver import (
-    BODY_IN, DRAIN, DRAINING, DUMP, END, EXITED, FORK, FORKED, READY, REQUEST, SEAT, STATS, environ, scope,
+    BODY_IN,
+    DRAIN,
+    DRAINING,
+    DUMP,
+    END,
+    EXITED,
+    FORK,
+    FORKED,
+    READY,
+    REQUEST,
+    SEAT,
+    STATS,
+    environ,
+    scope,
 )
 from support import APPS, module_missing
 
@@ -36,7 +49,9 @@ class ProcessTest(unittest.TestCase):
         worker = self.start()
         ready = worker.ready
         self.assertEqual(ready["pid"], worker.pid)
-        self.assertEqual((ready["interface"], ready["loop"], ready["accelerator"], ready["marshal"]), ("wsgi", None, None, True))
+        self.assertEqual(
+            (ready["interface"], ready["loop"], ready["accelerator"], ready["marshal"]), ("wsgi", None, None, True)
+        )
         self.assertIn(ready["implementation"], ("cpython", "pypy"))
         self.assertRegex(ready["python"], r"^3\.\d+\.\d+")
 
@@ -46,8 +61,9 @@ class ProcessTest(unittest.TestCase):
         lane, theirs_lane = socket.socketpair()
         if not os.fork():
             try:
-                high = [os.dup2(fd, 100 + index) for index, fd in enumerate(
-                    (theirs_lane.fileno(), theirs.fileno(), reader))]
+                high = [
+                    os.dup2(fd, 100 + index) for index, fd in enumerate((theirs_lane.fileno(), theirs.fileno(), reader))
+                ]
                 for index, fd in enumerate(high):
                     os.dup2(fd, 3 + index)
                 os.closerange(6, 200)
@@ -353,7 +369,9 @@ class ProcessTest(unittest.TestCase):
     def test_preloaded_asgi(self):
         parent = self.start("preload_app:asgi", preload=True, interface="asgi", loop="asyncio")
         pid, lanes, control, _, _ = self.fork(parent)
-        self.assertEqual(eval(parent.response(parent.request(scope(), lane=lanes[0]), lanes[0]).body), (parent.pid, pid))
+        self.assertEqual(
+            eval(parent.response(parent.request(scope(), lane=lanes[0]), lanes[0]).body), (parent.pid, pid)
+        )
         os.kill(pid, signal.SIGKILL)
         self.assertEqual(parent.expect(EXITED).json(), {"pid": pid, "status": 9})
 

@@ -6,8 +6,25 @@ import unittest
 
 import driver
 from driver import (
-    BODY, BODY_IN, CANCEL, CREDIT, CREDIT_IN, END, ERROR, FAILED, FILE, RESPONSE, TEXT, WEBSOCKET, WINDOW, WS_ACCEPT, WS_CLOSE,
-    WS_CLOSE_IN, WS_MESSAGE, WS_MESSAGE_IN, scope,
+    BODY,
+    BODY_IN,
+    CANCEL,
+    CREDIT,
+    CREDIT_IN,
+    END,
+    ERROR,
+    FAILED,
+    FILE,
+    RESPONSE,
+    TEXT,
+    WEBSOCKET,
+    WINDOW,
+    WS_ACCEPT,
+    WS_CLOSE,
+    WS_CLOSE_IN,
+    WS_MESSAGE,
+    WS_MESSAGE_IN,
+    scope,
 )
 from support import APPS, WorkerTest
 
@@ -40,11 +57,20 @@ class RsgiTest(WorkerTest):
         self.assertEqual(
             found,
             {
-                "proto": "http", "rsgi_version": "1.6", "http_version": "1.1", "server": "localhost:9080",
-                "client": "127.0.0.1:34567", "scheme": "http", "method": "GET", "path": "/show", "query_string": "a=b",
-                "authority": "localhost:9080", "host": ("localhost:9080", True, None, 2),
+                "proto": "http",
+                "rsgi_version": "1.6",
+                "http_version": "1.1",
+                "server": "localhost:9080",
+                "client": "127.0.0.1:34567",
+                "scheme": "http",
+                "method": "GET",
+                "path": "/show",
+                "query_string": "a=b",
+                "authority": "localhost:9080",
+                "host": ("localhost:9080", True, None, 2),
                 "headers": [("host", "localhost:9080"), ("x-two", "1"), ("x-two", "caf\u00e9")],
-                "all": ["1", "caf\u00e9"], "keys": ["host", "x-two"],
+                "all": ["1", "caf\u00e9"],
+                "keys": ["host", "x-two"],
             },
         )
         found = eval(self.get("/show", client=None, server=("::1", 80)).body)

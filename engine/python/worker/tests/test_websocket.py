@@ -3,8 +3,22 @@
 import unittest
 
 from driver import (
-    BODY, CANCEL, CREDIT, CREDIT_IN, END, ERROR, RESPONSE, TEXT, WEBSOCKET, WINDOW, WS_ACCEPT, WS_CLOSE, WS_CLOSE_IN,
-    WS_MESSAGE, WS_MESSAGE_IN, scope,
+    BODY,
+    CANCEL,
+    CREDIT,
+    CREDIT_IN,
+    END,
+    ERROR,
+    RESPONSE,
+    TEXT,
+    WEBSOCKET,
+    WINDOW,
+    WS_ACCEPT,
+    WS_CLOSE,
+    WS_CLOSE_IN,
+    WS_MESSAGE,
+    WS_MESSAGE_IN,
+    scope,
 )
 from support import WorkerTest, module_missing
 

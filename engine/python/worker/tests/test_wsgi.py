@@ -243,8 +243,20 @@ class WsgiTest(WorkerTest):
         self.assert_rule(self.get("/no_start_iterable"), "before it called start_response")
 
     def test_bad_statuses(self):
-        for status in ('"200"', '"20 OK"', '"2000 OK"', '"abc OK"', '"199 Early"', '"100 Continue"', "b'200 OK'", "200",
-                       "None", '"200 OK\\r\\nX: y"', '"200 a\\x00"', '""'):
+        for status in (
+            '"200"',
+            '"20 OK"',
+            '"2000 OK"',
+            '"abc OK"',
+            '"199 Early"',
+            '"100 Continue"',
+            "b'200 OK'",
+            "200",
+            "None",
+            '"200 OK\\r\\nX: y"',
+            '"200 a\\x00"',
+            '""',
+        ):
             self.assert_rule(self.get("/status_given", status), "status")
         for status in ('"200 OK"', '"299 "', '"404 Not Found"', '"999 Odd"', '"200 caf\\xe9"'):
             self.assertEqual(self.get("/status_given", status).status, int(status[1:4]))
@@ -300,8 +312,18 @@ class WsgiTest(WorkerTest):
         self.assertEqual(response.header("A"), "b")
 
     def test_bodies_of_a_wrong_type(self):
-        for body in ("None", "5", "b'bytes'", "'text'", "['text']", "[5]", "[b'a', 'b']", "iter(['text'])",
-                     "iter([None])", "[bytearray(b'x')]"):
+        for body in (
+            "None",
+            "5",
+            "b'bytes'",
+            "'text'",
+            "['text']",
+            "[5]",
+            "[b'a', 'b']",
+            "iter(['text'])",
+            "iter([None])",
+            "[bytearray(b'x')]",
+        ):
             with self.subTest(body):
                 self.assert_rule(self.get("/body_given", body), "")
         response = self.get("/body_given", "iter([b'good', 'bad'])")

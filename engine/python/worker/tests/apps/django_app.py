@@ -18,7 +18,9 @@ django.setup()
 
 
 def json_view(request):
-    return JsonResponse({"path": request.path, "secure": request.is_secure(), "script": request.META.get("SCRIPT_NAME")})
+    return JsonResponse(
+        {"path": request.path, "secure": request.is_secure(), "script": request.META.get("SCRIPT_NAME")}
+    )
 
 
 def upload(request):
