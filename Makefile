@@ -5,14 +5,15 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 run: build        ## build and start sluice in this folder (a Caddyfile here is picked up)
-	./target/quick/sluice run
+	@echo "starting target/quick/sluice; it was built quickly: \`make release\` builds the fast program, target/dist/sluice"
+	@./target/quick/sluice run
 
 test: setup       ## everything a change has to pass
+	@test -d target/debug || echo "running all checks: about 10 minutes on 2 cores the first time, when everything is built"
 	cargo xtask check
 
 build: setup
-	@test -e target/quick/sluice || echo "building sluice quickly: about 5 minutes on 2 cores, the first time only" \
-	    "(\`make release\` builds the fastest program)"
+	@test -e target/quick/sluice || echo "building target/quick/sluice: about 5 minutes on 2 cores, the first time only"
 	cargo build --profile quick --package sluice
 
 release: setup    ## the fastest program: target/dist/sluice, with its debug symbols beside it

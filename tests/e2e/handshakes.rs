@@ -22,7 +22,7 @@ use crate::wire::Wire;
 const OPTIONS: &str =
     "{\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n";
 
-/// A site with `words` in its `tls` block.
+/// A site with `rare_options` in its `tls` block.
 fn site(words: &str) -> Server {
     Server::start(&format!(
         "{OPTIONS}localhost {{\n\ttls internal {{\n\t\t{words}\n\t}}\n\trespond \"{{tls_version}} {{tls_cipher}}\"\n}}\n"

@@ -47,6 +47,8 @@ struct Run {
     ports: BTreeMap<String, u16>,
     background: Vec<Child>,
     is_started: bool,
+    /// How many commands have run.
+    commands: usize,
 }
 
 impl Run {
@@ -56,6 +58,7 @@ impl Run {
             ports: BTreeMap::from([("2019".to_owned(), free_port())]),
             background: Vec::new(),
             is_started: false,
+            commands: 0,
         }
     }
 
@@ -161,11 +164,16 @@ impl Run {
         finish(&mut command).status.success()
     }
 
-    /// The output of a command. It is redirected to files, since a background server keeps its descriptors open.
-    fn output(&self, line: &str) -> (String, String) {
-        let file = |name: &str| self.folder.path().join(name);
-        let (out, err) = (file(".stdout"), file(".stderr"));
-        let create = |path: &PathBuf| File::create(path).expect("the folder is writable");
+    /// The output of a command. It is redirected to files, since a background server keeps its descriptors open; and to
+    /// other files for each command, since that server goes on writing to them, whenever it has something to log.
+    fn output(&mut self, line: &str) -> (String, String) {
+        self.commands += 1;
+        let out = format!(".stdout-{}", self.commands);
+        let err = format!(".stderr-{}", self.commands);
+        let create = |name: &str| {
+            let file = File::create(self.folder.path().join(name));
+            file.expect("the folder is writable")
+        };
         let mut child = self
             .command(line)
             .stdout(create(&out))
@@ -173,7 +181,7 @@ impl Run {
             .spawn()
             .expect("the shell starts");
         child.wait().expect("it can be waited for");
-        (self.folder.read(".stdout"), self.folder.read(".stderr"))
+        (self.folder.read(&out), self.folder.read(&err))
     }
 
     /// Starts a command in the background and waits until it listens, if its line names a port.

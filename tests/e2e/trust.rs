@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use crate::harness::{Folder, finish, sluice, text};
 use crate::support::abilities::{has_openssl, skipped};
 
-/// Runs `words` in a shell that sees a nearly empty Debian trust store, located in `folder`; `$SLUICE` is the binary.
+/// Runs `rare_options` in a shell that sees a nearly empty Debian trust store, located in `folder`; `$SLUICE` is the binary.
 /// `None` if the kernel or the system does not support that.
 fn in_own_store(folder: &Folder, words: &str) -> Option<Output> {
     for name in ["anchors", "gathered"] {

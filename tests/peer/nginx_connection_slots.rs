@@ -49,7 +49,7 @@ fn served(site: &Site, program: &Path, is_nginx: bool) -> [usize; 3] {
 
 #[test]
 #[ignore = "a slower kind: cargo xtask peer"]
-fn a_crowd_fares_as_with_nginx() {
+fn connection_slots_behave_as_in_nginx() {
     let Some(nginx) = servers::nginx() else {
         return;
     };

@@ -1,7 +1,7 @@
 //! The commands that run other tools and report their results. The rules of `tidy` are in that module.
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -9,41 +9,55 @@ use crate::rerun::{Echo, Runner};
 use crate::skipped::SkippedFile;
 use crate::{python, tidy};
 
-/// A step of `check`: its name, the arguments of cargo, and an environment variable it needs.
+/// A step of `check`: its name, the arguments of cargo, and environment variables.
 struct Step(
     &'static str,
     &'static [&'static str],
-    Option<(&'static str, &'static str)>,
+    &'static [(&'static str, &'static str)],
 );
 
-const STEPS: &[Step] = &[
-    Step("fmt", &["fmt", "--all", "--check"], None),
-    Step(
+const FMT: Step = Step("fmt", &["fmt", "--all", "--check"], &[]);
+
+const CLIPPY: Step = Step(
+    "clippy",
+    &[
         "clippy",
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
-        None,
-    ),
-    Step(
-        "rustdoc",
-        &[
-            "doc",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-        ],
-        Some(("RUSTDOCFLAGS", "-D warnings")),
-    ),
-];
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ],
+    &[],
+);
+
+/// With clippy's variables (and its driver, see `clippy_driver`) cargo finds all libraries checked by the step before,
+/// and does not check them once more.
+const RUSTDOC: Step = Step(
+    "rustdoc",
+    &[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+    ],
+    &[
+        ("RUSTDOCFLAGS", "-D warnings"),
+        (
+            "CLIPPY_ARGS",
+            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
+        ),
+    ],
+);
+
+const BUILD: Step = Step(
+    "build",
+    &["test", "--workspace", "--no-run", "--quiet"],
+    &[],
+);
 
 /// Licences, sources and known faults of the dependencies.
-const DENY: &[&str] = &["deny", "--all-features", "check"];
+const DENY: Step = Step("deny", &["deny", "--all-features", "check"], &[]);
 
 /// Everything that `make test` runs. Continues after a failure, so that one run reports everything; the tests come
 /// last, so that the names of those that failed or were skipped end the output.
@@ -53,15 +67,24 @@ pub fn check(root: &Path) -> bool {
     if !timed("tidy", || tidy::print(root)) {
         failed.push("tidy");
     }
-    for Step(name, args, variable) in STEPS {
-        let variable = variable.map(|(name, value)| (name, OsStr::new(value)));
-        if !timed(name, || cargo(root, args, variable.as_slice())) {
+    let has_deny = has(root, "deny");
+    let steps = [FMT, CLIPPY, RUSTDOC, DENY, BUILD];
+    for Step(name, args, variables) in steps {
+        if name == DENY.0 && !has_deny {
+            continue;
+        }
+        let mut variables: Vec<(&str, &OsStr)> = variables
+            .iter()
+            .map(|(name, value)| (*name, OsStr::new(*value)))
+            .collect();
+        let driver = clippy_driver();
+        if let Some(driver) = driver.as_ref().filter(|_| name == RUSTDOC.0) {
+            variables.push(("RUSTC_WORKSPACE_WRAPPER", driver.as_os_str()));
+        }
+        variables.extend(first_build(root));
+        if !timed(name, || cargo(root, args, &variables)) {
             failed.push(name);
         }
-    }
-    let has_deny = has(root, "deny");
-    if has_deny && !timed("deny", || cargo(root, DENY, &[])) {
-        failed.push("deny");
     }
     if !timed("tests", || test(root, &["--workspace", "--quiet"])) {
         failed.push("tests");
@@ -81,6 +104,39 @@ pub fn check(root: &Path) -> bool {
     failed.is_empty()
 }
 
+/// The program as which `cargo clippy` runs the compiler.
+fn clippy_driver() -> Option<PathBuf> {
+    let mut rustc = Command::new("rustc");
+    let output = rustc.args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = String::from_utf8(output.stdout).ok()?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    driver.is_file().then_some(driver)
+}
+
+/// Turns incremental compilation off for a first build, of which it takes a third: what it stores is of use only to a
+/// later build. A checkout that was built before has it, and keeps it.
+fn first_build(root: &Path) -> Option<(&'static str, &'static OsStr)> {
+    const VARIABLE: &str = "CARGO_INCREMENTAL";
+    let stored = std::fs::read_dir(root.join("target/debug/incremental"));
+    let has_built = stored.into_iter().flatten().flatten().any(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("sluice")
+    });
+    let is_set = std::env::var_os(VARIABLE).is_some();
+    (!has_built && !is_set).then_some((VARIABLE, OsStr::new("0")))
+}
+
+/// How many tests run at once, per core: most of the time they wait for timeouts and for other processes.
+const TESTS_PER_CORE: usize = 2;
+
+/// The variable of the test runner with that number, if it is not set.
+fn test_threads() -> (&'static str, OsString) {
+    const VARIABLE: &str = "RUST_TEST_THREADS";
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = OsString::from((TESTS_PER_CORE * cores).to_string());
+    (VARIABLE, std::env::var_os(VARIABLE).unwrap_or(threads))
+}
+
 /// Runs `cargo test` with `args` with everything that tests may use.
 pub fn test(root: &Path, args: &[&str]) -> bool {
     test_with(root, args, &[])
@@ -91,6 +147,9 @@ pub fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool
     let skipped = SkippedFile::new(root);
     let python = python::value(root);
     let mut variables = vec![skipped.variable(), (python::VARIABLE, python.as_os_str())];
+    let (threads, count) = test_threads();
+    variables.push((threads, count.as_os_str()));
+    variables.extend(first_build(root));
     let programs = programs.iter();
     variables.extend(programs.map(|(name, path)| (*name, path.as_os_str())));
     let runner = Runner {

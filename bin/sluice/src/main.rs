@@ -12,7 +12,7 @@ mod folders;
 mod load;
 mod nginx;
 mod old_flags;
-mod quick;
+mod quick_servers;
 mod supervise;
 mod watch;
 mod welcome;

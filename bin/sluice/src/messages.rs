@@ -120,6 +120,9 @@ impl Failed {
             } else if !refusal.place.is_empty() {
                 diagnostic = diagnostic.note(format!("at {} of `sluice adapt`", refusal.place));
             }
+            if !refusal.detail.is_empty() {
+                diagnostic = diagnostic.note(refusal.detail);
+            }
             if !refusal.help.is_empty() {
                 diagnostic = diagnostic.help(refusal.help);
             }

@@ -150,6 +150,7 @@ impl Line {
             "metrics option" => outer("metrics") && self.is_below_global(),
             "format" => outer("format") || outer("wrap") || outer("json") || outer("console"),
             "output file" => outer_two(&["output"], "file"),
+            "permission python_dir" => outer_two(&["permission"], "python_dir"),
             "output net" => outer_two(&["output"], "net"),
             "browse" => outer("browse"),
             "dynamic" => outer("dynamic") || outer("source"),

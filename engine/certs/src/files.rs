@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
+use crate::encrypted_keys::Passwords;
 use crate::failure::{CertsError, Notice};
 use crate::limits::FOLDER_DEPTH_MAX;
 use crate::pair::Pair;
-use crate::sealed::Passwords;
 use crate::store::CertStore;
 
 /// Files with a certificate and its key; the same path twice if one file contains both.

@@ -7,6 +7,7 @@ mod clean;
 pub mod client_auth;
 pub mod clients;
 mod der;
+pub mod encrypted_keys;
 pub mod failure;
 #[cfg(test)]
 #[path = "../../dns/src/fake.rs"]
@@ -27,10 +28,11 @@ pub mod named;
 pub mod ocsp;
 pub mod on_demand;
 pub mod pair;
+pub mod permission;
 pub mod policy;
-pub mod published;
+mod policy_conditions;
+pub mod published_cas;
 pub mod renewal;
-pub mod sealed;
 mod secrets_log;
 pub mod selection;
 mod signed;
@@ -40,7 +42,6 @@ pub mod store;
 pub mod subject;
 mod tickets;
 pub mod trust;
-mod when;
 pub mod zerossl;
 
 pub use pki_types::{CertificateDer, PrivateKeyDer};
@@ -49,6 +50,7 @@ pub use acme::{AcmeIssuer, AcmeOptions};
 pub use challenges::Challenges;
 pub use client_auth::{ClientAuth, ClientAuthMode};
 pub use clients::{ClientTrust, ClientTrustError, Doubt};
+pub use encrypted_keys::Passwords;
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};
 pub use issuer::{Issued, Issuer, Request};
@@ -60,16 +62,15 @@ pub use ocsp::Stapling;
 pub use on_demand::{OnDemand, OnDemandPlans, OnDemandRule};
 pub use pair::Pair;
 pub use policy::{Choice, Policy, PolicyError, TlsPolicies};
-pub use published::Publisher;
+pub use policy_conditions::When;
+pub use published_cas::Publisher;
 pub use renewal::Lifetime;
-pub use sealed::Passwords;
 pub use selection::{KeyAlgorithm, Selection};
 pub use sources::{Source, SourceOptions};
 pub use storage::Storage;
 pub use store::{CertStore, Fallback};
 pub use subject::{Subject, SubjectError};
 pub use tickets::{GivenKeys, Rotation, SharedKeys, Tickets};
-pub use when::When;
 pub use zerossl::{ZeroSslIssuer, ZeroSslOptions};
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use rustls::{CipherSuite, SignatureAlgorithm, SignatureScheme};
 use sluice_net::tls::Ends;
 use tokio::sync::oneshot;
 
+use crate::encrypted_keys::Passwords;
 use crate::failure::CertsError;
 use crate::limits::{NAMED_KEPT_MAX, NAMED_THREADS_MAX, NAMED_WAITING_MAX};
 use crate::pair::{Origin, Pair};
-use crate::sealed::Passwords;
 use crate::storage::{StoredPair, read_file};
 
 /// The name of a pair: two paths, or PEM texts with the prefix `data:`.

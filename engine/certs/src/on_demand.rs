@@ -17,6 +17,7 @@ use crate::limits::{
 };
 use crate::maintain::{Maintainer, Plan};
 use crate::pair::Pair;
+use crate::permission::Permission;
 use crate::renewal::seed_of;
 use crate::sources::{Hello, Source};
 use crate::store::CertStore;
@@ -43,8 +44,8 @@ pub struct OnDemandPlans {
 /// Obtains certificates during handshakes, for one configuration.
 pub struct OnDemand {
     rules: Vec<OnDemandRule>,
-    /// The URL of the permission endpoint; without one, only the local CA issues certificates.
-    ask: Option<String>,
+    /// What permits names; if nothing does, only the local CA issues certificates.
+    permission: Option<Permission>,
     fetcher: Fetcher,
     /// Whether a name is not eligible for a public CA.
     is_local: fn(&str) -> bool,
@@ -79,17 +80,17 @@ pub(crate) enum Demand {
 }
 
 impl OnDemand {
-    /// Obtains certificates by `rules` for `store`, with permission of the endpoint `ask`.
+    /// Obtains certificates by `rules` for `store`, for names that have the permission.
     pub fn new(
         rules: Vec<OnDemandRule>,
-        ask: Option<String>,
+        permission: Option<Permission>,
         is_local: fn(&str) -> bool,
         store: &Arc<CertStore>,
         maintainer: &Arc<Maintainer>,
     ) -> Arc<OnDemand> {
         Arc::new(OnDemand {
             rules,
-            ask,
+            permission,
             fetcher: Fetcher::new(&FetchOptions {
                 timeout: ASK_TIMEOUT,
                 // As in Caddy, the endpoint must respond itself.
@@ -334,9 +335,21 @@ impl OnDemand {
         }
     }
 
-    /// Asks the permission endpoint about `subject`.
+    /// Whether `subject` has the permission.
     fn ask(&self, subject: &Subject) -> Result<(), CertsError> {
-        let Some(ask) = &self.ask else { return Ok(()) };
+        let ask = match &self.permission {
+            None => return Ok(()),
+            Some(Permission::Endpoint(ask)) => ask,
+            Some(Permission::Folders(folders)) => {
+                return match folders.permits(&subject.to_string()) {
+                    true => Ok(()),
+                    false => Err(CertsError::Setting {
+                        name: "permission",
+                        what: format!("`{subject}` has no folder"),
+                    }),
+                };
+            }
+        };
         let refuse = |what: String| CertsError::Setting { name: "ask", what };
         let joint = if ask.contains('?') { '&' } else { '?' };
         // Names contain nothing that needs escaping; IP addresses at most `:`, which is allowed there.
@@ -430,6 +443,7 @@ mod tests {
     }
 
     fn setup(ask: Option<String>) -> Setup {
+        let permission = ask.map(Permission::Endpoint);
         let folder = TempFolder::new();
         let storage = Storage::new(folder.path());
         let now = SystemTime::now();
@@ -454,7 +468,7 @@ mod tests {
             },
         ];
         Setup {
-            on_demand: OnDemand::new(rules, ask, |_| false, &store, &maintainer),
+            on_demand: OnDemand::new(rules, permission, |_| false, &store, &maintainer),
             store,
             _maintainer: maintainer,
             _folder: folder,

@@ -12,11 +12,11 @@ use rustls::sign::CertifiedKey;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::encrypted_keys::{self, Passwords};
 use crate::failure::{CertsError, Notice};
 use crate::limits::CHAIN_CERTIFICATES_MAX;
 use crate::ocsp::ocsp_response::is_ocsp_response;
 use crate::renewal::Lifetime;
-use crate::sealed::{self, Passwords};
 use crate::storage::{StoredPair, read_file};
 use crate::subject::Subject;
 
@@ -253,8 +253,8 @@ pub fn key_from_pem(
     path: &Path,
     passwords: &Passwords,
 ) -> Result<PrivateKeyDer<'static>, CertsError> {
-    if sealed::is_sealed(text) {
-        return sealed::open(text, passwords, path);
+    if encrypted_keys::is_sealed(text) {
+        return encrypted_keys::open(text, passwords, path);
     }
     let path = || PathBuf::from(path);
     PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {

@@ -21,13 +21,13 @@ use crate::client_auth::{self, ClientAuth, ClientAuthError};
 use crate::limits::{EARLY_DATA_BYTES_MAX, EARLY_SESSIONS_MAX, HELLO_NUMBERS_MAX};
 use crate::named::{ByClient, NamedPairs, Spoken};
 use crate::on_demand::{Demand, OnDemand};
+use crate::policy_conditions::{Condition, When, WhenError};
 use crate::secrets_log::SecretsLog;
 use crate::selection::Selection;
 use crate::sources::Hello;
 use crate::store::{CertStore, Fallback, Resolver};
 use crate::subject::Subject;
 use crate::tickets::{self, NoRandom, Tickets};
-use crate::when::{Condition, When, WhenError};
 
 /// The TLS settings for a set of names. Names of versions, cipher suites and curves are those of Caddy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

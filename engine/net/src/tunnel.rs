@@ -20,10 +20,52 @@ use crate::stream::Stream;
 use crate::timer::{Timer, Timers};
 use crate::worker::Worker;
 
+/// One end of a tunnel: a connection, or a protocol that this process speaks itself. Reads and writes behave as those of
+/// [`Stream`]. Both are called from one task; whatever makes one of them possible wakes it.
+pub trait Peer {
+    /// Reads into the spare capacity of `buf`, which is not zero; 0 is the end.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>>;
+
+    /// Takes bytes from `slices` in order and returns their number.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>;
+
+    /// Forwards what it still buffers.
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// The other end sends nothing more.
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+impl Peer for Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+        Stream::poll_read(self, cx, buf)
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self, cx, slices)
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self, cx)
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(self, cx)
+    }
+}
+
 /// The peer of an upgraded connection.
 pub struct Tunnel {
-    /// The connection to the peer.
-    pub stream: Stream,
+    /// The peer: the connection to an upstream, for instance.
+    pub peer: Box<dyn Peer>,
     /// The peer connection's slot among the connections of the worker, if it takes one.
     pub slot: Option<ConnectionSlot>,
     /// Bytes already received from the peer after its response head.
@@ -82,7 +124,7 @@ pub async fn join_counted(
     worker: &Rc<Worker>,
 ) -> Traffic {
     let Tunnel {
-        mut stream,
+        mut peer,
         received: responded,
         lifetime,
         idle,
@@ -98,8 +140,8 @@ pub async fn join_counted(
     let mut span = Span::new(worker, lifetime, idle, notice);
     poll_fn(|cx| {
         let client = &mut *client.borrow_mut();
-        let upward = up.poll(client, &mut stream, worker, cx);
-        let downward = down.poll(&mut stream, client, worker, cx);
+        let upward = up.poll(client, &mut *peer, worker, cx);
+        let downward = down.poll(&mut *peer, client, worker, cx);
         match (upward, downward) {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => return Poll::Ready(()),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => return Poll::Ready(()),
@@ -359,8 +401,8 @@ impl Half {
     /// Copies bytes. Ready when the source has ended and the end was sent to the sink.
     fn poll(
         &mut self,
-        source: &mut Stream,
-        sink: &mut Stream,
+        source: &mut dyn Peer,
+        sink: &mut dyn Peer,
         worker: &Worker,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
@@ -392,8 +434,8 @@ impl Half {
 
     fn poll_fill(
         &mut self,
-        source: &mut Stream,
-        sink: &mut Stream,
+        source: &mut dyn Peer,
+        sink: &mut dyn Peer,
         worker: &Worker,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {

@@ -22,7 +22,7 @@ use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
 use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
-use crate::handed::Handed;
+use crate::inherited_sockets::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
 use crate::listener::{Bound, ListenAddr, Listener};
 use crate::listener_wrapper::ListenerWrapper;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use sluice_message::Method;
 use sluice_wire::h1::ResponseFraming;
 
-use crate::carrier::Carrier;
+use crate::call_transport::Carrier;
 use crate::fastcgi::Complaints;
 use crate::h2::StreamCall;
 use crate::link_call::LinkCall;
@@ -34,7 +34,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Starts sending `upload` on `carrier`. `lease` is held until the response has ended.
+    /// Starts sending `upload` on `call_transport`. `lease` is held until the response has ended.
     pub fn new(carrier: Carrier, upload: Upload, lease: Option<Lease>) -> Call {
         match carrier {
             Carrier::Link(link) => Call::Link(LinkCall::new(link, upload, lease)),

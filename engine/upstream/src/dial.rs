@@ -12,7 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::endpoint::{Address, Endpoint};
 use crate::failures::{no_free_slot, refused, timed_out};
 use crate::handshake::secure;
-use crate::{names, race, through};
+use crate::{names, race, special_dial};
 use sluice_net::ConnectionSlot;
 use sluice_net::failure::Failure;
 use sluice_net::stream::Stream;
@@ -58,7 +58,7 @@ async fn connect(
         }
         (address, Some(dialling)) => {
             // Boxed: few upstreams need it.
-            let made = Box::pin(through::connect(worker, address, dialling, dial)).await?;
+            let made = Box::pin(special_dial::connect(worker, address, dialling, dial)).await?;
             (made, address.host())
         }
         (Address::Ip(addr), None) => (connect_tcp(*addr).await?, addr.ip().to_string()),

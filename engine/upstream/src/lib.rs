@@ -2,7 +2,7 @@
 //! `sluice-policy` selects the upstream, the layer above encodes the request, and `sluice-net` has workers and sockets.
 
 mod call;
-mod carrier;
+mod call_transport;
 mod dial;
 mod dialling;
 mod endpoint;
@@ -10,7 +10,7 @@ mod failures;
 mod fastcgi;
 mod h2;
 mod handshake;
-mod learned;
+mod learned_keep_alive;
 pub mod limits;
 mod link;
 mod link_call;
@@ -22,8 +22,8 @@ mod outcome;
 mod pool;
 mod race;
 mod resolver;
-mod silence;
-mod through;
+mod silence_timeout;
+mod special_dial;
 mod upload;
 mod upstream_response;
 
@@ -31,7 +31,7 @@ mod upstream_response;
 mod tests;
 
 pub use call::Call;
-pub use carrier::{Carrier, Wanted};
+pub use call_transport::{Carrier, Wanted};
 pub use dialling::{Dialling, Fallback, ProxyProtocol, ProxyTls, Reach, SocketBuffers, Through};
 pub use endpoint::{Address, Endpoint, KeepAlive, Options, Protocol, Timeouts, Wear};
 pub use fastcgi::Complaints;

@@ -13,13 +13,13 @@ use sluice_wire::h1::{Progress, ResponseDecoder, ResponseKind};
 use crate::endpoint::Protocol;
 use crate::failures::{closed, garbage};
 use crate::fastcgi::{Complaints, Records};
-use crate::learned::announced_timeout;
+use crate::learned_keep_alive::announced_timeout;
 use crate::limits::INTERIM_MAX;
 use crate::link::{Link, Origin};
 use crate::memcached::Value;
 use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
 use crate::pool::Pool;
-use crate::silence::{Silence, shorter};
+use crate::silence_timeout::{Silence, shorter};
 use crate::upload::{Upload, WaitsFor};
 use sluice_net::body::RequestBody;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
@@ -259,7 +259,7 @@ impl LinkCall {
         let received = self.received[self.taken..].to_vec();
         worker.buffers.give_back(std::mem::take(&mut self.received));
         Tunnel {
-            stream: self.link.stream,
+            peer: Box::new(self.link.stream),
             slot: Some(self.link.slot),
             received,
             lifetime,

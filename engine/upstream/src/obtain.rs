@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::carrier::{Carrier, Wanted};
+use crate::call_transport::{Carrier, Wanted};
 use crate::dial::dial;
 use crate::endpoint::Endpoint;
 use crate::failures::shut;

@@ -12,7 +12,7 @@ use sluice_message::{Moment, ResponseHead};
 
 use crate::endpoint::{Endpoint, Given, KeepAlive};
 use crate::h2;
-use crate::learned::Learned;
+use crate::learned_keep_alive::Learned;
 use crate::limits::{
     HEAD_KEPT_BYTES_MAX, HEADS_KEPT_MAX, IDLE_CHECK_INTERVAL, IDLE_MAX, SHELVES_KEPT_MAX,
     UNDONE_LOOKS_MAX,

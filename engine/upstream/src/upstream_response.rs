@@ -10,7 +10,7 @@ use crate::failures::{closed, cut_off, garbage};
 use crate::fastcgi::Records;
 use crate::link_call::LinkCall;
 use crate::pool::Pool;
-use crate::silence::Silence;
+use crate::silence_timeout::Silence;
 use sluice_net::body::{Body, BodyStream};
 use sluice_net::failure::Failure;
 use sluice_net::limits::{BODY_BUFFER_BYTES, COPY_BYTES_MAX, READ_BUFFER_BYTES};

@@ -13,3 +13,4 @@ pub mod proxy_protocol;
 pub mod python;
 pub mod scgi;
 pub mod uwsgi;
+pub mod websocket;

@@ -67,6 +67,14 @@ pub const MEMCACHED_LINE_BYTES_MAX: usize = 2048;
 /// A PHP notice takes 150 bytes, so this holds hundreds, and ten thousand concurrent responses take 640 MiB at worst.
 pub const STDERR_BYTES_MAX: usize = 64 * 1024;
 
+/// A WebSocket message, unless configured otherwise: what uvicorn takes by default (`--ws-max-size`). A frame to a Python
+/// application can hold as much.
+pub const WEBSOCKET_MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Memory that a WebSocket keeps between two messages, in each direction. Chat messages are far below; a larger buffer is
+/// returned, because most WebSockets are silent most of the time.
+pub const WEBSOCKET_IDLE_BYTES_MAX: usize = 4096;
+
 /// Payload of one frame between sluice and a Python worker (decision 0023): the largest WebSocket message. Bodies are
 /// sent in pieces.
 pub const PYTHON_PAYLOAD_BYTES_MAX: u32 = 16 * 1024 * 1024;

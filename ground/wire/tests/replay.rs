@@ -9,6 +9,7 @@ use crate::feed_fastcgi;
 use crate::feed_h2;
 use crate::feed_proxy;
 use crate::feed_python;
+use crate::feed_websocket;
 
 /// Runs `check` on every file of one target.
 fn replay(target: &str, check: impl Fn(&[u8])) {
@@ -48,6 +49,11 @@ fn fastcgi_responses() {
 #[test]
 fn beginnings_of_connections() {
     replay("proxy_protocol", feed_proxy::check_beginning);
+}
+
+#[test]
+fn websockets() {
+    replay("websocket", feed_websocket::check);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::builtin;
+use crate::cell_filter::Only;
 use crate::file::{self, File};
-use crate::only::Only;
 use crate::plan::{self, CellPlan};
 use crate::progress::{Progress, Silent};
 use crate::stage::Stage;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::cell_filter::Only;
 use super::comparison::Comparison;
-use super::only::Only;
 use sluice_audit::claim::Statement;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;

@@ -8,6 +8,7 @@
 pub mod adapter;
 pub mod builtin;
 pub mod calibrate;
+pub mod cell_filter;
 mod checks;
 pub mod comparison;
 pub mod file;
@@ -15,7 +16,6 @@ pub mod folder;
 pub mod init;
 pub mod limits;
 mod marks;
-pub mod only;
 pub mod overload;
 pub mod plan;
 pub mod progress;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::cell_filter::Only;
 use super::file::{File, Order};
-use super::only::Only;
 use sluice_load::generator::probe::sha256;
 use sluice_load::random::Random;
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::builtin;
+use crate::cell_filter::Only;
 use crate::file::{self, Claim, File, Order, Pin};
 use crate::marks;
-use crate::only::Only;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
 use crate::setup;

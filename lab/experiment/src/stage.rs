@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::single::Memory;
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::expect::{BodyExpect, Expect};
-use sluice_load::generator::held::Beside;
+use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::kind::{self, Kind};
 use sluice_load::generator::probe::Probe;
 use sluice_load::generator::request::{Draft, Prepared};

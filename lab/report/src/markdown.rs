@@ -77,7 +77,7 @@ fn conditions(result: &RunResult) -> String {
         ));
     }
     lines.extend(result.notes.iter().cloned());
-    lines.extend(super::marked::sentences(result));
+    lines.extend(super::mark_summary::sentences(result));
     lines.join("\n")
 }
 

@@ -81,6 +81,8 @@ pub enum Task {
     ShowMetrics,
     /// Show the state of the upstreams.
     ShowUpstreams,
+    /// Show Python applications and their processes.
+    ShowPython,
 }
 
 impl Task {
@@ -94,6 +96,7 @@ impl Task {
             b"/explain" => (Task::Explain, "POST"),
             b"/metrics" => (Task::ShowMetrics, "GET, HEAD"),
             b"/reverse_proxy/upstreams" => (Task::ShowUpstreams, "GET, HEAD"),
+            b"/python/applications" => (Task::ShowPython, "GET, HEAD"),
             b"/config" => (Task::ShowConfig, "GET, HEAD"),
             _ if path.starts_with(b"/config/") => (Task::ShowConfig, "GET, HEAD"),
             _ => {
@@ -119,7 +122,7 @@ impl Task {
         }
         let why = match task {
             Task::ShowConfig => "changing a part is not supported yet; POST the whole to /load",
-            Task::ShowMetrics | Task::ShowUpstreams => "this path takes GET",
+            Task::ShowMetrics | Task::ShowUpstreams | Task::ShowPython => "this path takes GET",
             Task::Load | Task::Adapt | Task::Stop | Task::Explain => "this path takes POST",
         };
         let refusal = Reply::error(Status::METHOD_NOT_ALLOWED, why);
@@ -133,7 +136,11 @@ impl Task {
     pub fn wants_body(self) -> bool {
         match self {
             Task::Load | Task::Adapt | Task::Explain => true,
-            Task::Stop | Task::ShowConfig | Task::ShowMetrics | Task::ShowUpstreams => false,
+            Task::Stop
+            | Task::ShowConfig
+            | Task::ShowMetrics
+            | Task::ShowUpstreams
+            | Task::ShowPython => false,
         }
     }
 }
@@ -151,6 +158,10 @@ pub fn perform(
         Task::ShowMetrics => Next::Response(metrics(head, current)),
         Task::ShowUpstreams => Next::Response(match current.counts() {
             Some(counts) => Reply::json(&counts.upstreams()),
+            None => nothing_counted(),
+        }),
+        Task::ShowPython => Next::Response(match current.counts() {
+            Some(counts) => Reply::json(&counts.python_applications()),
             None => nothing_counted(),
         }),
         Task::Adapt => Next::Response(match decode(head, body) {

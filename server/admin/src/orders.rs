@@ -76,6 +76,9 @@ pub trait Counts: std::fmt::Debug + Send + Sync {
     /// The state of the upstreams: a list of objects, each with at least `address` and `fails`.
     fn upstreams(&self) -> Value;
 
+    /// The Python applications: a list of objects, each with its processes.
+    fn python_applications(&self) -> Value;
+
     /// Counts a request to the admin API.
     fn count(&self, method: &str, path: &str, status: u16);
 }

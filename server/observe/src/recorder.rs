@@ -84,6 +84,11 @@ impl Recorder {
         &self.log
     }
 
+    /// The number of workers.
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Where all counts can be read.
     pub fn hub(&self) -> &Arc<Hub> {
         &self.hub

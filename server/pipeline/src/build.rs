@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use sluice_diag::OriginId;
 use sluice_model as model;
 use sluice_route::{MatcherSets, RouteIndex, Template};
 
@@ -120,6 +121,8 @@ pub struct Builder<'m> {
     own_errors: Option<usize>,
     /// The current position in the configuration.
     place: String,
+    /// Where the current handler was written, if that is known.
+    written: Option<OriginId>,
     refusals: Vec<Refusal>,
 }
 
@@ -155,6 +158,7 @@ impl<'m> Builder<'m> {
             virtual_servers: None,
             own_errors: None,
             place: place.to_owned(),
+            written: None,
             refusals: Vec::new(),
         };
         let first = builder.within(".routes", |b| b.number(&server.routes));
@@ -253,6 +257,22 @@ impl<'m> Builder<'m> {
     /// Parses a text with placeholders.
     pub fn template(&self, text: &str) -> Result<Template, Refusal> {
         template(text)
+    }
+
+    /// The current position in the configuration.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Where the current handler was written, if that is known.
+    pub fn written(&self) -> Option<OriginId> {
+        self.written
+    }
+
+    /// Whether the configuration is built to serve requests; otherwise it is only validated or explained, and nothing
+    /// must be started.
+    pub fn is_live(&self) -> bool {
+        self.authorities.is_some()
     }
 
     /// Records a refusal at the current position.

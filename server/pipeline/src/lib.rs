@@ -7,6 +7,7 @@ pub mod client_ip;
 pub mod collect;
 pub mod context;
 pub mod early;
+pub mod env_file;
 pub mod expression;
 pub mod failure;
 pub mod files;

@@ -13,6 +13,8 @@ pub struct Refusal {
     pub message: String,
     /// How to fix it; empty if that is obvious.
     pub help: String,
+    /// What another program said, such as the traceback of a Python application; several lines, empty for most refusals.
+    pub detail: String,
     /// The position in the source text; `None` for most refusals.
     pub written: Option<OriginId>,
 }
@@ -24,6 +26,7 @@ impl Refusal {
             place: String::new(),
             message: message.into(),
             help: String::new(),
+            detail: String::new(),
             written: None,
         }
     }

@@ -1,4 +1,4 @@
-//! Limits of the reverse proxy and its cache, each with its rationale.
+//! Limits of the reverse proxy, its cache and the Python host, each with its rationale.
 
 use std::time::Duration;
 
@@ -144,3 +144,30 @@ pub const BUFFER_TURN_BYTES: usize = 256 * 1024;
 
 /// Interval between log messages about bodies that cannot be buffered: a full disk affects all of them.
 pub const BUFFER_LOG_PAUSE: Duration = Duration::from_secs(10);
+
+/// Worker processes of one Python application; Caddy Snake's maximum. More than a few per CPU only cost memory.
+pub const PYTHON_WORKERS_MAX: usize = 256;
+
+/// Python applications of one directive that placeholders make; Caddy Snake's default for `max_dynamic_apps`.
+pub const PYTHON_DYNAMIC_APPS: usize = 128;
+
+/// How long such an application may be idle before its processes end; Caddy Snake's default.
+pub const PYTHON_DYNAMIC_IDLE: Duration = Duration::from_secs(30 * 60);
+
+/// How often idle applications are looked for. Their processes may live so much longer.
+pub const PYTHON_SWEEP_EVERY: Duration = Duration::from_secs(60);
+
+/// How long requests for such an application fail at once after it failed to start, so that clients cannot keep a broken
+/// one starting.
+pub const PYTHON_FAILED_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often a request is sent when worker processes die under it. One that kills each process takes three with it and no
+/// more.
+pub const PYTHON_ATTEMPTS_MAX: usize = 3;
+
+/// A file with environment variables for Python. Such files have a few hundred bytes; one of megabytes is another file.
+pub const PYTHON_ENV_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How often a client of a WebSocket is sent a Ping, and how long it may then send nothing: uvicorn's defaults, below the
+/// minute after which nginx closes idle connections.
+pub const WEBSOCKET_PING_EVERY: Duration = Duration::from_secs(20);

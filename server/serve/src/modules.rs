@@ -45,6 +45,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::LogAppend(config) => sluice_handlers::log_append::build(config, builder),
         Config::Map(config) => sluice_handlers::map::build(config, builder),
         Config::Metrics(config) => Ok(sluice_handlers::metrics::build(config, builder)),
+        Config::Python(config) => sluice_proxy::python::build(config, builder),
         Config::RateLimit(config) => match config.dialect {
             Dialect::Nginx => sluice_server_nginx::limit_req::build(config, builder),
             Dialect::Caddy => sluice_handlers::rate_limit::build(config, builder),

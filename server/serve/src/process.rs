@@ -235,10 +235,15 @@ impl Server {
     /// that were closed by force.
     pub fn drain(self, grace: Duration) -> u64 {
         let cut_off = self.workers.drain(grace);
+        // Their requests have ended with the workers.
+        sluice_proxy::python::shut_down(&self.recorder, PYTHON_GRACE);
         self.recorder.finish_exports(EXPORTS_TIMEOUT);
         cut_off
     }
 }
+
+/// How long Python applications may take to shut down (lifespan), once they have no requests any more.
+const PYTHON_GRACE: Duration = Duration::from_secs(10);
 
 /// Timeout for exporting the last traces and metrics.
 const EXPORTS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -320,11 +325,7 @@ fn build(
             shared: &shared,
         };
         let site = build_site(server, &place, around);
-        let wrapper = listener_wrapper::build(server, Speaks::of(server));
-        let wrapper = wrapper.unwrap_or_else(|refusal| {
-            refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
-            None
-        });
+        let wrapper = wrapper_of(server, &place, &mut refusals);
         match site {
             Err(found) => refusals.extend(found),
             Ok(site) => {
@@ -347,6 +348,7 @@ fn build(
             }
         }
     }
+    await_applications(&shared, &mut refusals);
     match plan {
         Ok(plan) if refusals.is_empty() => Ok(Built {
             asks_upstreams: shared.get::<Shared>().asks_upstreams(),
@@ -358,6 +360,26 @@ fn build(
             pushes,
         }),
         Ok(_) | Err(()) => Err(refusals),
+    }
+}
+
+/// The listener wrapper of a server, if it has one.
+fn wrapper_of(
+    server: &sluice_model::Server,
+    place: &str,
+    refusals: &mut Vec<Refusal>,
+) -> Option<Arc<sluice_net::listener_wrapper::ListenerWrapper>> {
+    let wrapper = listener_wrapper::build(server, Speaks::of(server));
+    wrapper.unwrap_or_else(|refusal| {
+        refusals.push(at(&format!("{place}.listener_wrappers"), refusal));
+        None
+    })
+}
+
+/// Waits for the Python applications that were started, if the configuration can run otherwise.
+fn await_applications(shared: &Slots, refusals: &mut Vec<Refusal>) {
+    if refusals.is_empty() {
+        refusals.extend(sluice_proxy::python::wait_until_ready(shared).err());
     }
 }
 

@@ -343,7 +343,7 @@ impl Https {
         let maintainer = &self.maintainer;
         Some(OnDemand::new(
             rules,
-            scheme.ask,
+            scheme.permission,
             auto::is_local,
             store,
             maintainer,

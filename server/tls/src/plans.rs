@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sluice_certs::limits::OCSP_PAUSE;
 use sluice_certs::on_demand::covers;
+use sluice_certs::permission::{Folders, Permission};
 use sluice_certs::renewal::seed_of;
 use sluice_certs::{
     AcmeIssuer, AcmeOptions, CertsError, KeyType, LocalCaOptions, Maintainer, Plan, Rhythm,
@@ -211,8 +212,8 @@ pub(super) fn is_on_demand(config: &Config, name: &str) -> bool {
 /// The on-demand settings of the configuration.
 #[derive(Debug)]
 pub(super) struct OnDemandScheme {
-    /// The URL of the permission endpoint (`ask`).
-    pub(super) ask: Option<String>,
+    /// What permits names (`ask`, `permission`).
+    pub(super) permission: Option<Permission>,
     /// The policies, in order of precedence.
     pub(super) rules: Vec<OnDemandPolicy>,
 }
@@ -239,12 +240,12 @@ pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refus
     if !policies(config).any(is_later) {
         return Ok(None);
     }
-    let ask = ask(config)?;
+    let permission = permission(config)?;
     let mut rules = Vec::new();
     for policy in policies(config) {
         let sources = sources::options(&policy.get_certificate)?;
         let ways = match is_later(policy) {
-            true => ways(config, policy, ask.is_some())?,
+            true => ways(config, policy, permission.is_some())?,
             false => None,
         };
         rules.push(OnDemandPolicy {
@@ -261,7 +262,7 @@ pub(super) fn on_demand(config: &Config) -> Result<Option<OnDemandScheme>, Refus
             true => 1,
         },
     );
-    Ok(Some(OnDemandScheme { ask, rules }))
+    Ok(Some(OnDemandScheme { permission, rules }))
 }
 
 /// How a policy obtains certificates during handshakes, for public and for local names. A public CA requires a
@@ -288,8 +289,8 @@ fn ways(
     Ok(Some([public, scheme_of(config, policy, Kind::Local)?]))
 }
 
-/// The URL of the permission endpoint.
-fn ask(config: &Config) -> Result<Option<String>, Refusal> {
+/// What permits names.
+fn permission(config: &Config) -> Result<Option<Permission>, Refusal> {
     let automation = config.apps.tls.iter().flat_map(|tls| &tls.automation);
     let Some(settings) = automation
         .flat_map(|automation| &automation.on_demand)
@@ -297,27 +298,48 @@ fn ask(config: &Config) -> Result<Option<String>, Refusal> {
     else {
         return Ok(None);
     };
-    let url = match &settings.permission {
-        None => settings.ask.clone(),
-        Some(permission) => {
-            let text = |key: &str| permission.get(key).and_then(|value| value.as_str());
-            match text("module") {
-                Some("http") => text("endpoint").unwrap_or_default().to_owned(),
-                other => {
-                    let name = other.unwrap_or_default();
-                    return Err(Refusal::new(format!("unknown permission module `{name}`"))
-                        .with_help("there is `http`"));
-                }
-            }
-        }
+    let Some(permission) = &settings.permission else {
+        return endpoint(&settings.ask);
     };
+    let text = |key: &str| permission.get(key).and_then(|value| value.as_str());
+    match text("module") {
+        Some("http") => endpoint(text("endpoint").unwrap_or_default()),
+        Some("python_dir") => {
+            let root = text("root").unwrap_or_default();
+            let suffix = text("domain_suffix").unwrap_or_default();
+            folders(root, suffix).map(Some)
+        }
+        other => {
+            let name = other.unwrap_or_default();
+            Err(Refusal::new(format!("unknown permission module `{name}`"))
+                .with_help("there are `http` and `python_dir`"))
+        }
+    }
+}
+
+/// Permission of an endpoint; none without its URL.
+fn endpoint(url: &str) -> Result<Option<Permission>, Refusal> {
     let is_url = url.starts_with("http://") || url.starts_with("https://");
-    match url.as_str() {
+    match url {
         "" => Ok(None),
-        _ if is_url => Ok(Some(url)),
+        _ if is_url => Ok(Some(Permission::Endpoint(url.to_owned()))),
         _ => Err(Refusal::new(format!("`{url}` is not a valid URL"))
             .with_help("write a whole address such as `http://localhost:9123/ask`")),
     }
+}
+
+/// Permission of the folders of Python applications.
+fn folders(root: &str, suffix: &str) -> Result<Permission, Refusal> {
+    let help = "give it the `root` of the applications and the `domain_suffix` of their names";
+    if root.is_empty() || suffix.is_empty() {
+        let message = "the permission module `python_dir` needs `root` and `domain_suffix`";
+        return Err(Refusal::new(message).with_help(help));
+    }
+    let folders = Folders::new(root, suffix).map_err(|error| {
+        let message = format!("the permission module `python_dir` with `root {root}`: {error}");
+        Refusal::new(message).with_help(help)
+    })?;
+    Ok(Permission::Folders(folders))
 }
 
 /// The first policy for a name; one that lists it takes precedence over wildcards and catch-all policies.
@@ -453,15 +475,21 @@ mod tests {
             );
             let config = Config::from_json(&text).unwrap();
             assert!(is_on_demand(&config, "b.test") && !is_on_demand(&config, "a.test"));
-            on_demand(&config).map(|scheme| scheme.unwrap().ask)
+            on_demand(&config).map(|scheme| scheme.unwrap().permission)
         };
         assert!(read("{}", "acme").is_err());
         assert_eq!(read("{}", "internal"), Ok(None));
-        let url = || Ok(Some("http://x/ask".to_owned()));
+        let url = || Ok(Some(Permission::Endpoint("http://x/ask".to_owned())));
         assert_eq!(read(r#"{"ask":"http://x/ask"}"#, "acme"), url());
         let module = r#"{"permission":{"module":"http","endpoint":"http://x/ask"}}"#;
         assert_eq!(read(module, "acme"), url());
         assert!(read(r#"{"permission":{"module":"x"}}"#, "acme").is_err());
+        let folders = |root: &str| {
+            let given = format!(r#""module":"python_dir","domain_suffix":"a.org","root":"{root}""#);
+            read(&format!(r#"{{"permission":{{{given}}}}}"#), "acme")
+        };
+        assert!(matches!(folders("/"), Ok(Some(Permission::Folders(_)))));
+        assert!(folders("").is_err() && folders("/no/such/folder").is_err());
         assert!(read(r#"{"ask":"x/ask"}"#, "acme").is_err());
         assert!(on_demand(&Config::default()).unwrap().is_none());
     }

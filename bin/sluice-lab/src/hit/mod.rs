@@ -14,7 +14,7 @@ use sluice_experiment::adapter::{self, Task};
 use sluice_experiment::progress::Progress;
 use sluice_experiment::single::{self, Memory};
 use sluice_load::generator::expect::{BodyExpect, Expect};
-use sluice_load::generator::held::Beside;
+use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::kind::{self, Kind};
 use sluice_load::generator::limits::BODY_KEPT_MAX;
 use sluice_load::generator::link::Tls;

@@ -13,6 +13,7 @@ mod lint;
 mod list_modules;
 mod manpage;
 mod nginx;
+mod python;
 mod reload;
 mod respond;
 mod reverse_proxy;
@@ -85,6 +86,13 @@ enum Command {
     ReverseProxy(reverse_proxy::Args),
     /// Serve a directory without a configuration file.
     FileServer(file_server::Args),
+    /// Serve a Python application (WSGI, ASGI, ESGI or RSGI).
+    ///
+    /// Without MODULE:APP it looks for a Django, Flask, FastAPI, Starlette or Quart project in the current folder. The
+    /// interface is detected. Options are those of uvicorn and gunicorn.
+    Python(Box<python::Args>),
+    /// Serve a Python application with the flags of `caddy python-server`.
+    PythonServer(Box<python::server::Args>),
     /// Send the same response to every request (development and testing).
     Respond(respond::Args),
     /// Print the version.
@@ -130,6 +138,8 @@ pub fn run(cli: Cli) -> Result<Exit, Failed> {
         Command::Fmt(args) => args.run(format),
         Command::ReverseProxy(args) => args.run(format),
         Command::FileServer(args) => args.run(format),
+        Command::Python(args) => args.run(format),
+        Command::PythonServer(args) => args.run(format),
         Command::Respond(args) => args.run(format),
         Command::Version => version::run(),
         Command::Environ(args) => args.run(),
@@ -184,6 +194,12 @@ mod tests {
             "file-server -r . -l :1 -d a.test -b -t -a -p zstd,gzip --reveal-symlinks --no-compress -v -f 9",
             "respond -l :1 -s 200 -b x -H A:b -v --access-log",
             "respond 404",
+            "python",
+            "python main:app -b :1 --bind unix:/a -w 2 --threads 3 --reload --root-path /a --lifespan on --factory",
+            "python --host 0.0.0.0 --port 1 --chdir a --interface asgi -e A=b",
+            "python-server -t wsgi -a a:b -d a.test -l :1 -w 2 --python-path p --working-dir d --venv v --env-file e \
+             --env-var A=b --start-timeout -1 --static-path s --static-route /static/* --debug --access-logs \
+             --autoreload --lifespan on --runtime sync --isolation none --max-dynamic-apps 3",
             "environ --envfile a",
             "hash-password -p x -a argon2id --argon2id-time 1 --argon2id-memory 8 \
              --argon2id-threads 1 --argon2id-keylen 32 --bcrypt-cost 4",

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Exit;
 use crate::messages::{Failed, MessageFormat};
-use crate::quick::{field, logging, serve_json};
+use crate::quick_servers::{field, logging, serve_json};
 
 /// Flags of the command.
 #[derive(clap::Args, Debug)]

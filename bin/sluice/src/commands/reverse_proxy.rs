@@ -3,7 +3,7 @@
 use crate::Exit;
 use crate::load::{Adapter, parse};
 use crate::messages::{Failed, MessageFormat};
-use crate::quick::{field, quoted, serve};
+use crate::quick_servers::{field, quoted, serve};
 
 /// Flags of the command.
 #[derive(clap::Args, Debug)]

@@ -13,7 +13,7 @@ use super::switches::Switches;
 use super::{lines, notices};
 use crate::load::{self, Loaded, Source};
 use crate::messages::{Failed, MessageFormat, write};
-use crate::supervise::successor::Program;
+use crate::supervise::binary_upgrade::Program;
 
 /// The directory that relative paths refer to. These five paths are those of nginx's own packages.
 pub const PREFIX: &str = "/etc/nginx";

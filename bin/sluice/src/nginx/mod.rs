@@ -6,7 +6,7 @@ mod background;
 pub mod invocation;
 mod lines;
 pub mod notices;
-mod order;
+mod send_signal;
 mod switches;
 mod version;
 
@@ -18,7 +18,7 @@ use sluice_net::sys::process::Signals;
 use crate::Exit;
 use crate::load::Loaded;
 use crate::messages::{Failed, MessageFormat, print_bytes, write};
-use crate::supervise::successor::taken_over;
+use crate::supervise::binary_upgrade::taken_over;
 use crate::supervise::{self, Job, Manners, Origin};
 use background::Place;
 use invocation::Invocation;
@@ -47,7 +47,7 @@ pub fn run(words: Vec<String>) -> Exit {
     let done = Invocation::new(&switches).and_then(|invocation| match &switches.task {
         Task::Help => Ok(Exit::Done),
         Task::Test { dump } => test(&invocation, &switches, *dump),
-        Task::Signal(signal) => order::send(&invocation, *signal),
+        Task::Signal(signal) => send_signal::send(&invocation, *signal),
         Task::Serve => serve(invocation),
     });
     match done {

@@ -1,13 +1,13 @@
 //! The life cycle of a server: handles signals, admin requests and changed files one at a time, and reloads or stops.
 //! `sluice-serve` serves the requests.
 
+pub mod binary_upgrade;
 mod connection_limit_log;
 mod origin;
 pub mod pidfile;
+mod process_settings;
 mod readiness;
-mod rights;
 mod signals;
-pub mod successor;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -101,9 +101,9 @@ pub fn run_loaded(mut job: Job, loaded: Loaded, signals: Signals) -> Result<Exit
         job.pidfile = Some(PathBuf::from(&asked.pid_file));
     }
     // Before threads are started: the environment can still be changed, and threads inherit the rest.
-    let denied = rights::prepare(&asked)?;
+    let denied = process_settings::prepare(&asked)?;
     let files_max = raise_open_files().map_err(Failed::new)?;
-    let mut conditions = rights::conditions(&asked)?;
+    let mut conditions = process_settings::conditions(&asked)?;
     let log = Log::start(Level::Info).map_err(Failed::new)?;
     panics::report_to(log.clone()).map_err(Failed::new)?;
     conditions.slots = connection_limit_log::slot_limit(
@@ -211,7 +211,7 @@ fn write_pidfile(pidfile: &Pidfile, path: &Path) -> Result<(), Failed> {
 /// Checks whether a server could run a configuration.
 pub fn validate(loaded: &Loaded, format: MessageFormat) -> Result<(), Failed> {
     if let Some(process) = &loaded.config.apps.process {
-        rights::conditions(process)?;
+        process_settings::conditions(process)?;
     }
     let log = Log::start(Level::Error).map_err(Failed::new)?;
     let options = Options {
@@ -715,6 +715,10 @@ impl Counts for Counted {
 
     fn upstreams(&self) -> serde_json::Value {
         metrics::upstreams(self.0.hub())
+    }
+
+    fn python_applications(&self) -> serde_json::Value {
+        metrics::python_applications(self.0.hub())
     }
 
     fn count(&self, method: &str, path: &str, status: u16) {

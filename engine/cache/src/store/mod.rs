@@ -9,14 +9,14 @@ mod digest;
 mod fill;
 mod flight;
 mod index;
-mod keeper;
-mod opened;
+mod maintenance_thread;
+mod open_responses;
 mod record;
 
 pub use digest::Digest;
 pub use fill::Fill;
 pub use flight::{Lead, Outcome, Turn, Wait};
-pub use opened::{Opened, Stored};
+pub use open_responses::{Opened, Stored};
 
 use std::collections::HashMap;
 use std::io;
@@ -31,7 +31,7 @@ use sluice_message::{Fields, Moment, ResponseHead};
 use crate::limits::{DOOMED_MAX, TROUBLE_PAUSE};
 use flight::Flights;
 use index::{Entry, Index, Look};
-use keeper::Signal;
+use maintenance_thread::Signal;
 use record::Record;
 
 /// Location and limits of a cache.
@@ -188,7 +188,7 @@ impl Store {
             last_report: Mutex::default(),
             counts: Counts::default(),
         });
-        keeper::start(&store)?;
+        maintenance_thread::start(&store)?;
         Ok(store)
     }
 
@@ -291,7 +291,7 @@ impl Store {
         key: &[u8],
         (now, moment): (u64, Moment),
     ) -> Found {
-        let Some(found) = keeper::examine(&self.file(digest), digest) else {
+        let Some(found) = maintenance_thread::examine(&self.file(digest), digest) else {
             return Found::Nothing;
         };
         if *found.key != *key || !found.names.is_empty() {
@@ -306,7 +306,7 @@ impl Store {
     }
 
     /// Adds an existing file to the index unless the entry is already known.
-    fn learn(&self, digest: Digest, found: keeper::Examined, id: u64, now: u64) {
+    fn learn(&self, digest: Digest, found: maintenance_thread::Examined, id: u64, now: u64) {
         let mut index = lock(&self.index);
         if index.look(digest, &found.key, now) != Look::Nothing {
             return;

@@ -4,8 +4,8 @@
 mod account;
 mod chains;
 mod order;
+mod order_lifetime;
 mod transport;
-mod until;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,17 +1,17 @@
 //! One client connection: it owns socket and timers and moves bytes between them and the codec. The [`Service`]
 //! produces the responses.
 
-mod ahead;
 mod body;
-mod entered;
 mod h1;
 mod h2;
 mod head;
+mod interim_responses;
 mod linger;
 mod redirect;
 mod send;
 mod serve_response;
 mod shared;
+mod wrapped_connection;
 
 use sluice_message::{ConnFacts, ConnInfo, Moment, ProxiedAddresses, Remote};
 use sluice_wire::h1::RequestDecoder;
@@ -29,11 +29,11 @@ use crate::timer::Timer;
 use crate::tls::{Ends, HandshakeError, TlsStream};
 use crate::worker::Worker;
 
-use ahead::Ahead;
+use interim_responses::Ahead;
 
 pub(crate) use body::Unread;
-pub(crate) use entered::enter;
 pub(crate) use shared::{Open, Shared};
+pub(crate) use wrapped_connection::enter;
 
 /// The socket of a connection and its input, shared with the reader of a request body.
 pub(crate) struct Link {

@@ -9,7 +9,7 @@ use sluice_wire::h1::{BodyFraming, ResponseFraming};
 
 use super::call::StreamCall;
 use super::mux::Taken;
-use super::shelf::Shared;
+use super::shared_pool::Shared;
 use sluice_net::body::{Body, BodyStream};
 use sluice_net::failure::{Failure, FailureKind, Side};
 use sluice_net::limits::COPY_BYTES_MAX;

@@ -7,12 +7,12 @@ use sluice_message::{ResponseHead, Status};
 use sluice_wire::h1::{self, ResponseFraming, ResponseKind};
 
 use super::mux::{Found, Gone};
-use super::seat::Seat;
-use super::shelf::Shared;
+use super::reserved_stream::Seat;
+use super::shared_pool::Shared;
 use crate::link::Origin;
 use crate::outcome::{CallFailure, Heard, InterimResponses, Response};
 use crate::pool::Pool;
-use crate::silence::{Silence, shorter};
+use crate::silence_timeout::{Silence, shorter};
 use crate::upload::{Upload, WaitsFor};
 use sluice_net::body::RequestBody;
 use sluice_net::failure::{Failure, Retry, Side};
@@ -32,7 +32,7 @@ pub struct StreamCall {
 }
 
 impl StreamCall {
-    /// Starts sending the body of `upload` on the stream that `seat` has opened.
+    /// Starts sending the body of `upload` on the stream that `reserved_stream` has opened.
     pub(crate) fn new(seat: Seat, upload: Upload, lease: Option<Lease>) -> StreamCall {
         StreamCall {
             upload: upload.in_frames(seat.has_ended()),

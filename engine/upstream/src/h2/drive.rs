@@ -10,7 +10,7 @@ use sluice_message::ResponseHead;
 use sluice_wire::h2::{ClientEvent, ErrorCode, Side};
 
 use super::mux::{Gone, Mux, WaitsFor};
-use super::shelf::Shared;
+use super::shared_pool::Shared;
 use crate::endpoint::KeepAlive;
 use crate::pool::Pool;
 use sluice_net::ConnectionSlot;

@@ -6,13 +6,13 @@ mod call;
 mod drive;
 mod mux;
 mod obtain;
-mod seat;
-mod shelf;
+mod reserved_stream;
+mod shared_pool;
 mod upload;
 
 pub use call::StreamCall;
 pub(crate) use obtain::{obtain, take};
-pub use seat::Seat;
+pub use reserved_stream::Seat;
 
 /// The HTTP/2 connections to one upstream.
-pub(crate) type Shelf = shelf::Shelf<mux::Mux>;
+pub(crate) type Shelf = shared_pool::Shelf<mux::Mux>;

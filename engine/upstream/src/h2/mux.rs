@@ -10,7 +10,7 @@ use sluice_message::{Fields, RequestHead, ResponseHead};
 use sluice_wire::h1::BodyFraming;
 use sluice_wire::h2::{Client, Closed, End, ErrorCode, HeadFault, StreamId};
 
-use super::shelf::{Shared, Shelf};
+use super::shared_pool::{Shared, Shelf};
 use crate::endpoint::{Endpoint, KeepAlive};
 use crate::limits::INTERIM_MAX;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use sluice_wire::h2::End;
 
-use super::seat::Seat;
+use super::reserved_stream::Seat;
 use crate::upload::{Stage, Trailers, Upload, WaitsFor};
 use sluice_net::body::BodyStream;
 use sluice_net::failure::Failure;

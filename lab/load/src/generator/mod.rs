@@ -9,7 +9,7 @@
 pub mod alarm;
 pub mod clock;
 pub mod expect;
-pub mod held;
+pub mod held_connections;
 pub mod kind;
 pub mod limits;
 pub mod link;
@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use self::clock::{Clock, Ns, span};
-use self::held::{Beside, Hold};
+use self::held_connections::{Beside, Hold};
 use self::kind::Kind;
 use self::limits::{RAMP_MAX, RAMP_MIN, RAMP_SHARE_MAX, TICK};
 use self::link::{Fault, Tls};
@@ -225,7 +225,7 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
     let hold = Hold::default();
     watch(Stage::Alone);
     thread::scope(|scope| {
-        let holder = scope.spawn(|| held::hold(plan, &hold));
+        let holder = scope.spawn(|| held_connections::hold(plan, &hold));
         let (began, all) = (Instant::now(), plan.beside.idle + plan.beside.slow);
         let settled = || hold.settled.load(Ordering::Acquire) >= all;
         while !settled() && began.elapsed() < RAMP_MAX && !holder.is_finished() {

@@ -6,8 +6,8 @@ mod short;
 
 use std::fmt::Write;
 
+use super::mark_summary;
 use super::markdown::title;
-use super::marked;
 use super::panels::{self, Detail, Panel};
 use super::text::escape;
 use super::view::View;
@@ -194,7 +194,7 @@ fn plural(count: usize, noun: &str) -> String {
 /// without figures, and the most severe findings.
 fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     let mut lines: Vec<String> = result.notes.clone();
-    lines.extend(marked::sentences(result));
+    lines.extend(mark_summary::sentences(result));
     let changes = result
         .experiment
         .iter()

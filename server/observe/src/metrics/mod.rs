@@ -8,6 +8,7 @@ mod otlp;
 mod page;
 mod process;
 mod push;
+mod python;
 mod rate_limits;
 mod sample;
 mod series;
@@ -18,6 +19,7 @@ mod upstreams;
 
 pub use page::page;
 pub use push::{PushSettings, Pusher};
+pub use python::{PythonDurations, python_applications};
 pub use rate_limits::{CountedZone, ZoneTotals};
 pub use site::{HttpMetrics, Marks, SiteMetrics};
 pub use text::Format;
@@ -28,6 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_net::{ConnectionLimit, Counters};
+use sluice_python::Groups;
 
 use admin::AdminCounts;
 
@@ -38,6 +41,7 @@ pub struct Hub {
     http: RwLock<Option<Arc<HttpMetrics>>>,
     upstreams: Mutex<Vec<(String, Weak<dyn Health>)>>,
     rate_zones: Mutex<Vec<(String, Weak<dyn CountedZone>)>>,
+    python: python::Applications,
     workers: OnceLock<Vec<Arc<Counters>>>,
     connections: OnceLock<Arc<ConnectionLimit>>,
     admin: AdminCounts,
@@ -73,6 +77,7 @@ impl Default for Hub {
             http: RwLock::default(),
             upstreams: Mutex::default(),
             rate_zones: Mutex::default(),
+            python: python::Applications::default(),
             workers: OnceLock::new(),
             connections: OnceLock::new(),
             admin: AdminCounts::default(),
@@ -123,6 +128,16 @@ impl Hub {
         let mut known = lock(&self.rate_zones);
         known.retain(|(_, zone)| zone.strong_count() > 0);
         known.push((name.to_owned(), zone));
+    }
+
+    /// Shows the Python applications of this registry.
+    pub fn set_python(&self, groups: Groups) {
+        self.python.set(groups);
+    }
+
+    /// The histogram for requests to the Python application called `name`, which all directives that use it share.
+    pub fn python_durations(&self, name: &str, workers: usize) -> Arc<PythonDurations> {
+        self.python.durations(name, workers)
     }
 
     /// Records whether a configuration was loaded successfully.

@@ -9,7 +9,7 @@ use super::sample::{Bound, Kind};
 use super::series::{ResponseTotal, Total};
 use super::site::{HttpMetrics, Names};
 use super::text::{Format, Page};
-use super::{Hub, process, rate_limits, stores, upstreams};
+use super::{Hub, process, python, rate_limits, stores, upstreams};
 use crate::recorder::Recorder;
 
 /// All metrics as text.
@@ -43,6 +43,7 @@ fn write_all(recorder: &Recorder, pages: u64, page: &mut Page) {
     upstreams::write(hub, page);
     rate_limits::write(hub, page);
     stores::write(recorder, page);
+    python::write(hub, page);
     process::write(page, hub.started);
     page.single(
         "promhttp_metric_handler_requests_total",

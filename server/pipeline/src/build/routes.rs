@@ -37,6 +37,7 @@ impl<'m> Builder<'m> {
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
             let done = self.within(&format!(".handle[{index}]"), |b| {
+                b.written = config.origin.handler(index);
                 let done = (b.modules)(handler, b);
                 done.unwrap_or_else(|refusal| {
                     b.refuse(refusal);

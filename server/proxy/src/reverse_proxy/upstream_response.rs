@@ -139,12 +139,12 @@ impl ReverseProxy {
 }
 
 /// The body that a response to HEAD describes but does not contain.
-struct Described {
+pub struct Described {
     length: Option<u64>,
 }
 
 /// The body described by a response to HEAD; `None` for other methods.
-fn described(exchange: &Exchange, head: &ResponseHead) -> Option<Described> {
+pub fn described(exchange: &Exchange, head: &ResponseHead) -> Option<Described> {
     if exchange.req.method != Method::Head || head.status.is_bodiless() {
         return None;
     }

@@ -14,7 +14,7 @@ use sluice_serve::explain::{Explainer, Question, Unexplained};
 use crate::admin_client::{Client, default_address};
 use crate::load::{Adapter, Source};
 use crate::messages::{Failed, MessageFormat, colour_of_output, print_report};
-use crate::{Exit, envfile, quick};
+use crate::{Exit, envfile, quick_servers};
 
 /// Flags of the command.
 #[derive(clap::Args, Debug)]
@@ -95,7 +95,7 @@ impl Args {
         question.method.clone_from(&self.method);
         question.remote_ip = Some(self.remote_ip);
         for text in &self.header {
-            let (name, value) = quick::field(text)?;
+            let (name, value) = quick_servers::field(text)?;
             question.fields.push((name.to_owned(), value.to_owned()));
         }
         Ok(question)

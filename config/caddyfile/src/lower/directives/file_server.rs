@@ -195,7 +195,7 @@ impl Lowering<'_> {
 }
 
 /// The path under which a configuration file is hidden: a bare name would hide every file so named.
-fn hidden(name: &str) -> String {
+pub(super) fn hidden(name: &str) -> String {
     if name.contains('/') {
         name.to_string()
     } else {

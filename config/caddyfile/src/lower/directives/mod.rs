@@ -19,6 +19,7 @@ mod map;
 mod metrics;
 mod php_fastcgi;
 mod push;
+mod python;
 mod rate_limit;
 mod redir;
 mod request_body;
@@ -44,7 +45,8 @@ use crate::registry::old_names::old_name;
 use crate::tree::{Directive, Token};
 
 /// The directives that handle requests, in the order in which they run unless the option `order` changes it. It is Caddy's
-/// order; sluice's own two are placed where the `rate_limit` plugin recommends: before password hashing.
+/// order; `rate_limit` and `in_flight` are placed where the `rate_limit` plugin recommends, before password hashing, and
+/// `python` where Caddy Snake registers it.
 pub(crate) static IN_ORDER: &[&Definition] = &[
     &tracing::TRACING,
     &map::MAP,
@@ -76,6 +78,7 @@ pub(crate) static IN_ORDER: &[&Definition] = &[
     &invoke::INVOKE,
     &handle::HANDLE,
     &handle::HANDLE_PATH,
+    &python::PYTHON,
     &handle::ROUTE,
     &respond::ABORT,
     &error::ERROR,
@@ -94,18 +97,8 @@ pub(crate) static UNORDERED: &[&Definition] = &[
     &handle_errors::HANDLE_ERRORS,
     &log::LOG_DIRECTIVE,
     &tls::TLS,
-    &PYTHON,
     &TIMEOUTS,
 ];
-
-static PYTHON: Definition = directive(
-    "python",
-    "python { module_wsgi|module_asgi|module_esgi <application> … }",
-    |_, _| None,
-)
-.but(Verdict::Plugin(
-    "run the application as a server of its own and use `reverse_proxy`",
-));
 
 static TIMEOUTS: Definition = directive("timeouts", "timeouts { … }", |_, _| None).but(
     Verdict::Unreleased("use the global option `servers { timeouts { … } }`"),

@@ -6,7 +6,7 @@ use sluice_model::tls::{ExternalAccount, OnDemand};
 use super::super::Lowering;
 use super::super::definition::Read::{Text, With};
 use super::super::definition::Verdict::Unreleased;
-use super::super::definition::{Options, option, refused};
+use super::super::definition::{Block, Options, option, refused};
 use crate::tree::{Directive, Token};
 
 pub(super) static ACME_EAB: Options<ExternalAccount> = Options::new(
@@ -40,14 +40,21 @@ pub(super) static ON_DEMAND: Options<Option<RawModule>> = Options::new(
             "permission",
             "permission <module>",
             With(|cx, line, permission| {
-                cx.no_block(line)?;
-                let [module, endpoint] = cx.exact::<2>(line, &line.args)?;
-                if module.text != "http" {
-                    return cx.unknown_module(module, "permission module", &["http"]);
+                let Some(module) = line.args.first() else {
+                    return cx.missing(line, "a module");
+                };
+                match module.text.as_str() {
+                    "http" => {
+                        cx.no_block(line)?;
+                        let [_, endpoint] = cx.exact::<2>(line, &line.args)?;
+                        cx.permission(line, endpoint, permission)
+                    }
+                    "python_dir" => cx.folder_permission(line, permission),
+                    _ => cx.unknown_module(module, "permission module", &["http", "python_dir"]),
                 }
-                cx.permission(line, endpoint, permission)
             }),
-        ),
+        )
+        .holding(Block::Modules(&[("python_dir", &PYTHON_DIR)])),
         refused(
             "interval",
             "interval <duration>",
@@ -56,6 +63,26 @@ pub(super) static ON_DEMAND: Options<Option<RawModule>> = Options::new(
         refused("burst", "burst <n>", Unreleased(LIMITS_OF_ENDPOINT)),
     ],
 );
+
+/// The folders that permit names, as Caddy Snake's module has them.
+#[derive(Default)]
+pub(super) struct PythonDir {
+    root: String,
+    domain_suffix: String,
+}
+
+static PYTHON_DIR: Options<PythonDir> = Options::<PythonDir>::new(
+    "permission python_dir",
+    &[
+        option("root", "root <folder>", Text(|dir| &mut dir.root)),
+        option(
+            "domain_suffix",
+            "domain_suffix <domain>",
+            Text(|dir| &mut dir.domain_suffix),
+        ),
+    ],
+)
+.own();
 
 const LIMITS_OF_ENDPOINT: &str = "the endpoint of `ask` decides on limits; remove the line";
 
@@ -118,6 +145,29 @@ impl Lowering<'_> {
             ask: String::new(),
             permission,
         })
+    }
+
+    /// The folders of Python applications decide.
+    fn folder_permission(
+        &mut self,
+        line: &Directive,
+        permission: &mut Option<RawModule>,
+    ) -> Option<()> {
+        if permission.is_some() {
+            return self.duplicate(line);
+        }
+        self.between(line, &line.args, 1, 1)?;
+        let mut dir = PythonDir::default();
+        self.read_options(&PYTHON_DIR, line.lines(), &mut dir)?;
+        if dir.root.is_empty() || dir.domain_suffix.is_empty() {
+            return self.missing(line, "`root` and `domain_suffix`");
+        }
+        let mut module = RawModule::new();
+        module.insert("module".into(), "python_dir".into());
+        module.insert("root".into(), dir.root.into());
+        module.insert("domain_suffix".into(), dir.domain_suffix.into());
+        *permission = Some(module);
+        Some(())
     }
 
     /// Sets the endpoint that decides whether a certificate may be obtained; there can be only one.

@@ -12,8 +12,7 @@ use super::body::StreamBody;
 use super::mux::Mux;
 use crate::body::BodyStream;
 use crate::failure::{Failure, Side};
-use crate::stream::Stream;
-use crate::tunnel::{Span, Stage, State, Tunnel};
+use crate::tunnel::{Peer, Span, Stage, State, Tunnel};
 
 /// Joins the stream `id` and the connection of `tunnel` until both directions have ended, one fails, or a time limit
 /// of the tunnel is reached. Returns the number of bytes sent to the client.
@@ -24,7 +23,7 @@ pub(super) async fn join(
 ) -> (Result<(), Failure>, u64) {
     let worker = &mux.link.worker;
     let Tunnel {
-        mut stream,
+        mut peer,
         received,
         lifetime,
         idle,
@@ -48,8 +47,8 @@ pub(super) async fn join(
     };
     let mut span = Span::new(worker, lifetime, idle, notice);
     let done = poll_fn(|cx| {
-        let upward = up.poll(&mut stream, cx)?;
-        let downward = down.poll(mux, id, &mut stream, cx)?;
+        let upward = up.poll(&mut *peer, cx)?;
+        let downward = down.poll(mux, id, &mut *peer, cx)?;
         if upward.is_ready() && downward.is_ready() {
             return Poll::Ready(Ok(()));
         }
@@ -76,7 +75,7 @@ struct Up {
 
 impl Up {
     /// Copies data. Ready when the client has ended its direction and the end was sent to the sink.
-    fn poll(&mut self, sink: &mut Stream, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    fn poll(&mut self, sink: &mut dyn Peer, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         while self.stage == Stage::Open {
             self.unsent = 0;
             let Poll::Ready(data) = self.body.poll_data(cx) else {
@@ -140,7 +139,7 @@ impl Down {
         &mut self,
         mux: &Mux,
         id: StreamId,
-        source: &mut Stream,
+        source: &mut dyn Peer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         loop {
@@ -179,7 +178,7 @@ impl Down {
     fn poll_fill(
         &mut self,
         mux: &Mux,
-        source: &mut Stream,
+        source: &mut dyn Peer,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failure>> {
         let buffers = &mux.link.worker.buffers;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::super::held::Beside;
+use super::super::held_connections::Beside;
 use super::super::kind;
 use super::super::request::Draft;
 use super::super::talk::frame::accept;

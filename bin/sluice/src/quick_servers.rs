@@ -13,13 +13,30 @@ pub fn serve_json(json: serde_json::Value, format: MessageFormat) -> Result<Exit
     serve(config, format)
 }
 
+/// Like [`serve_json`]; calls `ready` once the server serves.
+pub fn serve_json_then(
+    json: serde_json::Value,
+    format: MessageFormat,
+    ready: Ready,
+) -> Result<Exit, Failed> {
+    let config = Config::from_value(json).map_err(Failed::new)?;
+    serve_then(config, format, ready)
+}
+
+/// What is done once a server serves.
+type Ready = Box<dyn FnOnce() -> Result<(), Failed>>;
+
 /// Serves a configuration until the server is stopped.
 pub fn serve(config: Config, format: MessageFormat) -> Result<Exit, Failed> {
+    serve_then(config, format, Box::new(|| Ok(())))
+}
+
+fn serve_then(config: Config, format: MessageFormat, ready: Ready) -> Result<Exit, Failed> {
     supervise::run(Job {
         origin: Origin::CommandLine(config),
         watch: false,
         pidfile: None,
-        ready: Box::new(|| Ok(())),
+        ready,
         format,
         manners: Manners::Caddy,
         handed: Vec::new(),

@@ -17,7 +17,7 @@ use super::{AcmeIssuer, Authority};
 use crate::limits::STALE_NONCES_MAX;
 
 impl AcmeIssuer {
-    /// Creates an order for a certificate that ends at `until`, without the `replaces` field.
+    /// Creates an order for a certificate that ends at `order_lifetime`, without the `replaces` field.
     pub(super) async fn begin_until(
         &self,
         authority: &Authority,
