@@ -9,10 +9,11 @@ use super::Lowering;
 use super::definition::Read::{Flag, Text, Texts, Time, With};
 use super::definition::Verdict::Partly;
 use super::definition::{Block, OptionTable, Options, option};
+use super::tls_dns::HasAcme;
 use crate::tree::Directive;
 
 /// `issuer acme`.
-static ACME: Options<AcmeIssuer> = Options::new(
+static ACME: Options<AcmeIssuer> = Options::<AcmeIssuer>::new(
     "issuer acme",
     &[
         option(
@@ -78,36 +79,6 @@ static ACME: Options<AcmeIssuer> = Options::new(
             "trusted_roots <pem_files...>",
             Texts(|acme| &mut acme.trusted_roots_pem_files),
         ),
-        option(
-            "dns",
-            "dns exec <command...> | <service> [<token>] [{ … }]",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
-        option(
-            "propagation_timeout",
-            "propagation_timeout <duration>",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
-        option(
-            "propagation_delay",
-            "propagation_delay <duration>",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
-        option(
-            "dns_ttl",
-            "dns_ttl <duration>",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
-        option(
-            "dns_challenge_override_domain",
-            "dns_challenge_override_domain <domain>",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
-        option(
-            "resolvers",
-            "resolvers <dns_servers...>",
-            With(|cx, line, acme| cx.dns_challenge(line, acme)),
-        ),
         option::<AcmeIssuer>(
             "preferred_chains",
             "preferred_chains [smallest] [{ … }]",
@@ -129,7 +100,8 @@ static ACME: Options<AcmeIssuer> = Options::new(
             Time(|acme| &mut acme.certificate_lifetime),
         ),
     ],
-);
+)
+.more(AcmeIssuer::DNS_CHALLENGE);
 
 /// `preferred_chains`.
 pub(super) static PREFERRED_CHAINS: Options<ChainPreference> = Options::new(

@@ -4,7 +4,55 @@ use sluice_model::RawModule;
 use sluice_model::tls::{AcmeIssuer, DnsChallenge};
 
 use super::Lowering;
+use super::definition::Read::With;
+use super::definition::{OptionDefinition, option};
 use crate::tree::{Directive, Token};
+
+/// Options among which an ACME issuer is described: those of `issuer acme`, and of `tls` itself.
+pub(super) trait HasAcme: Sized + 'static {
+    /// The issuer.
+    fn acme(&mut self) -> &mut AcmeIssuer;
+
+    /// The options of the DNS challenge.
+    const DNS_CHALLENGE: &'static [OptionDefinition<Self>] = &[
+        option(
+            "dns",
+            "dns exec <command...> | <service> [<token>] [{ … }]",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+        option(
+            "propagation_timeout",
+            "propagation_timeout <duration>",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+        option(
+            "propagation_delay",
+            "propagation_delay <duration>",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+        option(
+            "dns_ttl",
+            "dns_ttl <duration>",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+        option(
+            "dns_challenge_override_domain",
+            "dns_challenge_override_domain <domain>",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+        option(
+            "resolvers",
+            "resolvers <dns_servers...>",
+            With(|cx, line, this: &mut Self| cx.dns_challenge(line, this.acme())),
+        ),
+    ];
+}
+
+impl HasAcme for AcmeIssuer {
+    fn acme(&mut self) -> &mut AcmeIssuer {
+        self
+    }
+}
 
 /// A DNS service: its name and its settings, those that may be left out behind a question mark. The first is what may
 /// stand behind the name on its line, as in the modules of the same names for Caddy.

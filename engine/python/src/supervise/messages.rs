@@ -9,7 +9,7 @@ use crate::failure::StartFailure;
 use crate::interpreter::Interpreter;
 use crate::notice::Level;
 use crate::process::Greeting;
-use crate::settings::{Accelerator, EventLoop, Interface, Lifespan, Settings};
+use crate::settings::{EventLoop, Interface, Lifespan, Settings};
 
 /// CONFIG.
 #[derive(Serialize)]
@@ -21,8 +21,6 @@ struct Config<'a> {
     window: u32,
     lifespan: &'static str,
     r#loop: &'static str,
-    accelerator: &'static str,
-    root_path: &'a str,
     working_dir: Option<String>,
     site_packages: Option<String>,
     preload: bool,
@@ -58,13 +56,6 @@ pub(super) fn config(settings: &Settings, interpreter: &Interpreter, preload: bo
             EventLoop::Asyncio => "asyncio",
             EventLoop::Gevent => "gevent",
         },
-        accelerator: match settings.accelerator {
-            Accelerator::Auto => "auto",
-            Accelerator::On => "on",
-            Accelerator::Off => "off",
-        },
-        // The server writes the prefix into each request.
-        root_path: "",
         working_dir: settings.working_dir.as_deref().map(text),
         site_packages: interpreter.site_packages.as_deref().map(text),
         preload,

@@ -66,7 +66,7 @@ objects! {
         pub max_rss: u64,
         /// Imports the application once, and forks the processes.
         pub preload: bool,
-        /// The extension module that replaces the innermost loop: `auto`, `on` or `off`; `auto` when empty.
+        /// Reserved for an extension module that replaces the innermost loop: `auto` or `off`, both pure Python; `auto` when empty.
         pub accelerator: String,
         /// The path that the application is mounted at, before that of `handle_path`.
         pub root_path: String,

@@ -15,6 +15,7 @@ use crate::lower::definition::{
 use crate::lower::issuers::{ISSUER_OPTIONS, default_authorities};
 use crate::lower::matchers::inner_line;
 use crate::lower::outcome::{Outcome, Outcomes, TlsOutcome};
+use crate::lower::tls_dns::HasAcme;
 use crate::tree::{Directive, Token};
 
 /// `tls`.
@@ -25,7 +26,7 @@ pub(super) static TLS: Definition = directive(
 )
 .with(&OPTIONS);
 
-static OPTIONS: Options<Tls> = Options::new(
+static OPTIONS: Options<Tls> = Options::<Tls>::new(
     "tls",
     &[
         option(
@@ -67,13 +68,13 @@ static OPTIONS: Options<Tls> = Options::new(
                 Some(())
             }),
         ),
-        option("ca", "ca <ca_dir_url>", Text(|tls| &mut acme(tls).ca)),
+        option("ca", "ca <ca_dir_url>", Text(|tls| &mut tls.acme().ca)),
         option(
             "ca_root",
             "ca_root <pem_file>",
             With(|cx, line, tls| {
                 let root = cx.single_text(line)?;
-                acme(tls).trusted_roots_pem_files.push(root);
+                tls.acme().trusted_roots_pem_files.push(root);
                 Some(())
             }),
         ),
@@ -87,40 +88,10 @@ static OPTIONS: Options<Tls> = Options::new(
             }),
         ),
         option(
-            "dns",
-            "dns exec <command...> | <service> [<token>] [{ … }]",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
-            "propagation_timeout",
-            "propagation_timeout <duration>",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
-            "propagation_delay",
-            "propagation_delay <duration>",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
-            "dns_ttl",
-            "dns_ttl <duration>",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
-            "dns_challenge_override_domain",
-            "dns_challenge_override_domain <domain>",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
-            "resolvers",
-            "resolvers <dns_servers...>",
-            With(|cx, line, tls| cx.dns_challenge(line, acme(tls))),
-        ),
-        option(
             "eab",
             "eab <key_id> <mac_key>",
             With(|cx, line, tls| {
-                acme(tls).external_account = Some(cx.eab(line)?);
+                tls.acme().external_account = Some(cx.eab(line)?);
                 Some(())
             }),
         ),
@@ -192,7 +163,8 @@ static OPTIONS: Options<Tls> = Options::new(
             Unreleased("write it on the line itself: `tls force_automate`"),
         ),
     ],
-);
+)
+.more(Tls::DNS_CHALLENGE);
 
 /// The application protocols that are not offered.
 static IDLE_ALPN: IdleArguments = IdleArguments {
@@ -200,11 +172,6 @@ static IDLE_ALPN: IdleArguments = IdleArguments {
     working: &["h2", "http/1.1"],
     instead: "only `h2` and `http/1.1` are offered",
 };
-
-/// The ACME issuer that options describe piece by piece.
-fn acme(tls: &mut Tls) -> &mut AcmeIssuer {
-    tls.acme.get_or_insert_default()
-}
 
 const KEY_TYPES: [&str; 5] = ["ed25519", "p256", "p384", "rsa2048", "rsa4096"];
 
@@ -249,6 +216,12 @@ struct Tls {
     internal: bool,
     issuers: Vec<Issuer>,
     outcomes: Vec<TlsOutcome>,
+}
+
+impl HasAcme for Tls {
+    fn acme(&mut self) -> &mut AcmeIssuer {
+        self.acme.get_or_insert_default()
+    }
 }
 
 impl Lowering<'_> {
