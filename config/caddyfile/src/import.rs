@@ -217,7 +217,7 @@ impl Parser<'_> {
         let found = name.error(
             "too-many-words",
             title,
-            "left out, as the limit is reached here",
+            "this import is omitted: the limit is reached here",
         );
         self.report
             .push(found.help("look for snippets that import each other more than once"));

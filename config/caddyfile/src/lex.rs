@@ -321,7 +321,7 @@ impl Lexer<'_> {
                 FindingKind::TooLarge => {
                     let title = "environment variables make this file too large";
                     Diagnostic::error("file-too-large", title)
-                        .at(finding.span, "its value is left out")
+                        .at(finding.span, "this value is omitted")
                         .help("put long texts into files")
                 }
             };

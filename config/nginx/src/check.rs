@@ -151,17 +151,17 @@ fn judge(directive: &Directive, entry: &Entry, report: &mut Report) -> bool {
                 .collect();
             Diagnostic::error(
                 "unsupported-directive",
-                format!("`{name}` is known, but not built yet"),
+                format!("`{name}` is not supported yet"),
             )
             .at(place, format!("of {}", entry.module))
-            .help(format!("what is built is {}", built.join(" and ")))
+            .help(format!("supported: {}", built.join(" and ")))
         }
         Verdict::Idle(holds) => Diagnostic::warning("no-effect", format!("`{name}` has no effect"))
-            .at(place, "read, and then left alone")
+            .at(place, "read and ignored")
             .note(holds),
         Verdict::NotYet => Diagnostic::error(
             "unsupported-directive",
-            format!("`{name}` is known, but not built yet"),
+            format!("`{name}` is not supported yet"),
         )
         .at(place, format!("of {}", entry.module))
         .help("remove it, or keep serving this with nginx for now"),

@@ -351,7 +351,7 @@ impl<'r> Reader<'r> {
         if path.contains('[') {
             let found =
                 Diagnostic::error("unsupported-directive", "`[` in the path of an `include`")
-                    .at(word.span, "known, but not built")
+                    .at(word.span, "not supported yet")
                     .imported(word.import)
                     .help("write `*` or `?`");
             self.report.push(found);

@@ -132,7 +132,7 @@ impl Unpacked {
                     return Poll::Ready(Err(self.broken("it ends too early")));
                 }
                 Ok(Progress::Ok | Progress::BufError) => {
-                    return Poll::Ready(Err(self.broken("it does not go on")));
+                    return Poll::Ready(Err(self.broken("the decompressor makes no progress")));
                 }
                 Err(error) => return Poll::Ready(Err(self.broken(error))),
             }

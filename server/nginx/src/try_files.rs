@@ -124,7 +124,7 @@ impl Handler for TryFiles {
             Otherwise::GoTo(target) => {
                 let target = expanded(target, exchange);
                 explained::own(exchange, true, || {
-                    format!("goes on with {}", explained::quoted(&target))
+                    format!("continues with {}", explained::quoted(&target))
                 });
                 match target.starts_with(b"@") {
                     true => go_to_named(&self.tree, exchange, &target),

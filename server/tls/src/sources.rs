@@ -20,7 +20,7 @@ fn option(module: &RawModule) -> Result<SourceOptions, Refusal> {
     let (options, known) = match text("via") {
         "http" => {
             let options = SourceOptions::http(text("url")).map_err(|what| {
-                Refusal::new(format!("certificates cannot be asked for: {what}"))
+                Refusal::new(format!("certificates cannot be requested: {what}"))
                     .with_help("write a whole address such as `http://localhost:9000/cert`")
             })?;
             (options, &["via", "url"][..])

@@ -58,7 +58,7 @@ impl Lowering<'_> {
                         format!("site `{}` matches that Host only", address.word.text),
                         "not the same as every address",
                     )
-                    .help("to listen on an address use `bind`; to match every host leave it out"),
+                    .help("to listen on an address, use `bind`; to match every host, write only the port"),
             );
         }
     }

@@ -24,7 +24,7 @@ impl Translation<'_> {
         };
         if let Some(preset) = preset.filter(|preset| preset.text != "php") {
             let title = format!("`{}` is not a preset of `fastcgi`", preset.text);
-            return self.cannot(preset, title, "write `php`, or leave it out");
+            return self.cannot(preset, title, "write `php` or nothing");
         }
         let mut rule = Rule {
             upstreams: vec![upstream(endpoint.as_str())],
@@ -61,7 +61,7 @@ impl Translation<'_> {
             ("pool", [_]) => {
                 self.differs(
                     at,
-                    "`pool` is left out",
+                    "`pool` is omitted",
                     "each request has its own connection",
                 );
             }

@@ -203,7 +203,7 @@ impl Translation<'_> {
     pub(super) fn push(&mut self, old: &Directive) {
         self.differs(
             &old.name,
-            "`push` is left out",
+            "`push` is omitted",
             "browsers no longer support server push",
         );
     }

@@ -102,7 +102,7 @@ impl Translation<'_> {
                 on_demand(lines);
             }
             ("must_staple" | "wildcard", []) => {
-                let title = format!("`{}` is left out", at.text);
+                let title = format!("`{}` is omitted", at.text);
                 self.differs(
                     at,
                     title,
@@ -131,7 +131,7 @@ impl Translation<'_> {
         line(at, "protocols", words)
     }
 
-    /// Names of a list in their new form; one that is not known is left out, and said.
+    /// Names of a list in their new form; an unknown one is omitted with a warning.
     fn known(
         &mut self,
         at: &Token,
@@ -147,7 +147,7 @@ impl Translation<'_> {
                 Some((_, new)) => words.push(*new),
                 None => {
                     let title = format!("`{}` has no equivalent in `tls {}`", name.text, at.text);
-                    self.differs(name, title, "it is left out");
+                    self.differs(name, title, "this value is omitted");
                 }
             }
         }

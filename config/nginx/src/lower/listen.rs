@@ -248,7 +248,7 @@ fn is_all_ssl(cx: &mut Lowering<'_>, level: &Level<'_>) -> bool {
 /// An address for HTTP/3: the server has others nearly always, and clients that hear nothing there use those.
 fn pass_over(cx: &mut Lowering<'_>, line: &Directive, word: &Word) {
     cx.report.push(
-        Diagnostic::warning("no-http3", "`quic` of `listen` is known, but not built yet")
+        Diagnostic::warning("no-http3", "`quic` of `listen` is not supported yet")
             .at(word.span, "this address is passed over")
             .imported(line.name.import)
             .note(http2::NO_HTTP3)
@@ -331,7 +331,7 @@ fn parameter(cx: &mut Lowering<'_>, entry: &mut Address, site: usize, param: &Wo
             };
             cx.report.push(
                 Diagnostic::warning("no-effect", format!("`{name}` of `listen` has no effect"))
-                    .at(param.span, "read, and then left alone")
+                    .at(param.span, "read and ignored")
                     .imported(param.import)
                     .note(why),
             );

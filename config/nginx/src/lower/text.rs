@@ -268,7 +268,7 @@ fn of_variable(
         report.push(
             Diagnostic::error(
                 "unsupported-directive",
-                format!("`${name}` is known, but not built here"),
+                format!("`${name}` is not supported here"),
             )
             .at(word.span, "this variable has no value here")
             .imported(word.import)

@@ -239,7 +239,7 @@ pub fn refuse_command(cx: &mut Lowering<'_>, line: &Directive, directive: &str) 
             .at(line.span(), "known to OpenSSL only")
             .imported(line.name.import)
             .help(
-                "what is built is `CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, \
+                "supported: `CipherString`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, \
                  `Ciphersuites` with AES in GCM or ChaCha20, and `Options` that hold anyway",
             ),
     );

@@ -13,7 +13,7 @@ impl Visit<'_> {
     pub(super) fn new_account(&mut self, jws: &Jws) -> AcmeResult {
         let Signer::Key(key) = &jws.signer else {
             return Err(Problem::malformed(
-                "a new account is asked for with its key",
+                "a newAccount request must be signed with the `jwk` of the account",
             ));
         };
         jws.verify(key)?;

@@ -132,7 +132,7 @@ impl PasswordFile {
             }),
             (Some(None), _) => {
                 let name = sluice_diag::shown(&credentials.name);
-                let why = format!("the hash of `{name}` in the user file is none that is known");
+                let why = format!("the hash of `{name}` in the user file has an unknown format");
                 Err(self.refuse(exchange, why, Cause::ByStatus))
             }
             (None, Some(decoy)) => Ok(Check {

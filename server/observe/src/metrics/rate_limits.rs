@@ -44,7 +44,7 @@ const RATE_LIMITS: [(&str, &str, Kind, ZonePart); 4] = [
     ),
     (
         "caddy_rate_limit_requests_total",
-        "Requests that a zone was asked for.",
+        "Requests checked against a zone.",
         Kind::Counter,
         |totals| totals.asked,
     ),

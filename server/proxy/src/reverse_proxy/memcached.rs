@@ -27,7 +27,7 @@ impl Memcached {
         match exchange.req.method {
             Method::Get | Method::Head => Ok(()),
             _ => {
-                let why = "memcached is asked for values only";
+                let why = "`memcached_pass` accepts GET and HEAD only";
                 Err(Fault::new(Status::METHOD_NOT_ALLOWED, why))
             }
         }

@@ -71,7 +71,7 @@ impl Dynamic {
                 "an upstream with a placeholder beside `dynamic {}`",
                 source_name(source)
             ))
-            .with_help("use either of them; fixed upstreams may stand beside `dynamic`")),
+            .with_help("use one of the two; fixed upstreams without placeholders may be listed beside `dynamic`")),
         }
     }
 

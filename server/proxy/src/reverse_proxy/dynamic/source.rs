@@ -119,8 +119,8 @@ impl Source {
             (None | Some(false), Some(true)) | (Some(false), None) => Family::V6,
             (None, None) | (Some(true), Some(true)) => Family::Any,
             (Some(false), Some(false)) => {
-                return Err(Refusal::new("`dynamic a` without any version of IP")
-                    .with_help("write `versions ipv4 ipv6`, or leave it out"));
+                return Err(Refusal::new("`dynamic a` excludes IPv4 and IPv6")
+                    .with_help("write `versions ipv4 ipv6`, or remove `versions` for both"));
             }
         };
         let port = if config.port.is_empty() {
