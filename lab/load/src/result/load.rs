@@ -44,6 +44,9 @@ pub struct Load {
     /// Connections held open beside the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldConnections>,
+    /// Whether it was ended early, by Ctrl-C: `window_s` is shorter than requested then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 /// Share of the requested clients that may be missing before the load counts as one of fewer clients.
@@ -152,9 +155,9 @@ pub struct Asked {
     pub request_body_bytes: u64,
     /// Length of the window.
     pub duration_s: f64,
-    /// Load before the window, which counts nowhere.
+    /// Load before the window, which counts nowhere; 0 if there was none.
     pub warmup_s: f64,
-    /// Timeout of a request.
+    /// Timeout of a request from when it was sent, and of the wait for a connection before that.
     pub timeout_s: f64,
     /// What is verified in every response, in words.
     pub verify: String,
@@ -169,6 +172,10 @@ pub struct Latencies {
     /// From the first byte sent to the last byte received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Distribution>,
+    /// Open loop: from when the request was due to its first byte sent, of all requests that were sent: the wait in the
+    /// generator for a free connection, and for a connect if one was needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Distribution>,
     /// From the first byte sent to the first byte received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Distribution>,
