@@ -8,6 +8,7 @@ use sluice_experiment::{builtin, file, folder, rerun, run};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
+use crate::interrupt::on_signal;
 use crate::live::Live;
 
 /// Options of `lab run`.
@@ -109,6 +110,7 @@ pub fn run(options: &Options) -> Outcome {
         plan: options.plan,
         keep: options.keep,
         check: options.check,
+        interrupt: on_signal()?,
     };
     run::run(&options, &mut Live::new())
 }
@@ -148,6 +150,8 @@ pub fn rerun(options: &RerunOptions) -> Outcome {
         force: options.force,
         plan: options.plan,
     };
+    // Ctrl-C reaches the repeated run as well, which then ends and says how to continue.
+    on_signal()?;
     rerun::rerun(&options, &mut Live::new())
 }
 

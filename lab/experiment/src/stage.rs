@@ -23,6 +23,7 @@ use crate::single::Memory;
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
+use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::kind::{self, Kind};
 use sluice_load::generator::probe::Probe;
 use sluice_load::generator::request::{Draft, Prepared};
@@ -59,6 +60,8 @@ pub struct Stage {
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
+    /// Ends the current block early.
+    pub interrupt: Interrupt,
     /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
 }
@@ -103,6 +106,7 @@ impl Stage {
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            interrupt: Interrupt::default(),
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
@@ -346,7 +350,7 @@ impl Stage {
         let mut names = self.common_names();
         let number: String = cell.config.chars().filter(char::is_ascii_digit).collect();
         let mut put = |name: &str, value: String| names.insert(name.into(), value);
-        put("subject", cell.subject.clone());
+        put("subject", plain(&cell.subject));
         put("test", cell.test.clone());
         put("config", cell.config.clone());
         put("config-number", number);
@@ -362,14 +366,18 @@ impl Stage {
         names
     }
 
-    fn fill(&self, text: &str, file: &File, cell: &CellPlan) -> Result<String, String> {
+    fn names_with_conf(&self, file: &File, cell: &CellPlan) -> Names {
         let mut names = self.names(file, cell);
         names.insert("conf".into(), self.conf_path(cell).display().to_string());
-        fill(text, &names)
+        names
+    }
+
+    fn fill(&self, text: &str, file: &File, cell: &CellPlan) -> Result<String, String> {
+        fill(text, &self.names_with_conf(file, cell))
     }
 
     fn conf_path(&self, cell: &CellPlan) -> PathBuf {
-        self.dir().join(format!("{}.conf", cell.subject))
+        self.dir().join(format!("{}.conf", plain(&cell.subject)))
     }
 
     /// The configuration of a cell with ports and paths filled in.
@@ -387,7 +395,7 @@ impl Stage {
         let beside = file.subject[&cell.subject].beside.iter().map(|written| {
             let config = self.rewritten(file, written, &names)?;
             let name = config.used_for.rsplit('/').next().unwrap_or_default();
-            Ok((format!("{}-{name}", cell.subject), config))
+            Ok((format!("{}-{name}", plain(&cell.subject)), config))
         });
         beside.collect()
     }
@@ -428,7 +436,7 @@ impl Stage {
             self.write(&path, config.text.as_bytes())?;
             names.insert("conf".into(), self.dir().join(path).display().to_string());
         }
-        let command = words(&fill(backend.command(), &names)?)?;
+        let command = filled_words(backend.command(), &names)?;
         let env = filled(&backend.env, &names)?;
         let log = self.dir().join(format!("backend-{name}.log"));
         let socket = self.dir().join(place);
@@ -476,9 +484,9 @@ impl Stage {
         for (name, config) in self.beside(file, cell)? {
             self.write(&name, config.text.as_bytes())?;
         }
-        let command = words(&self.fill(run, file, cell)?)?;
+        let command = filled_words(run, &self.names_with_conf(file, cell))?;
         let env = filled(&subject.env, &self.names(file, cell))?;
-        let log = self.dir().join(format!("{}.log", cell.subject));
+        let log = self.dir().join(format!("{}.log", plain(&cell.subject)));
         let dir = subject.in_folder.then(|| self.dir());
         Started::start(&command, &env, &self.subject_cpus, dir, &log)
             .map_err(|error| format!("{}: {error}", cell.subject))
@@ -534,6 +542,7 @@ impl Stage {
                 slow: file.load.slow_readers,
                 slow_bytes_per_s: file.load.slow_rate,
             },
+            interrupt: self.interrupt.clone(),
         })
     }
 
@@ -624,6 +633,22 @@ impl Stage {
     }
 }
 
+/// The name of a subject in names of files and upstreams: without the ` (again)` of one that is measured twice, which has
+/// the same configuration, and without anything that command lines and configurations would have to quote.
+fn plain(subject: &str) -> String {
+    let name = subject.strip_suffix(" (again)").unwrap_or(subject);
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    name.chars()
+        .map(|c| if fits(c) { c } else { '-' })
+        .collect()
+}
+
+/// The words of a command with placeholders replaced. It is split first: a value with blanks stays one word.
+fn filled_words(command: &str, names: &Names) -> Result<Vec<String>, String> {
+    let words = words(command)?;
+    words.iter().map(|word| fill(word, names)).collect()
+}
+
 fn filled(env: &BTreeMap<String, String>, names: &Names) -> Result<Names, String> {
     let filled = env
         .iter()
@@ -698,9 +723,10 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
                 server_words(&server.log())
             ));
         }
-        if begin.elapsed() > READY_MAX {
+        if begin.elapsed() > READY_MAX || plan.interrupt.is_set() {
             return Err(format!(
-                "no correct response after {READY_MAX:?}: {wrong}{}",
+                "no correct response after {:.0?}: {wrong}{}",
+                begin.elapsed(),
                 server_words(&server.log())
             ));
         }
@@ -784,6 +810,25 @@ fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_subject_measured_twice_has_the_command_line_of_the_first() {
+        let names = |subject: &str| {
+            let conf = format!("/tmp/a folder/{}.conf", plain(subject));
+            Names::from([
+                ("conf".into(), conf),
+                ("user".into(), "user root;".into()),
+                ("dir".into(), "/tmp/a folder".into()),
+            ])
+        };
+        let run = "nginx -c {conf} -g 'daemon off; pid {dir}/nginx.pid; {user}'";
+        let once = filled_words(run, &names("nginx")).unwrap();
+        let again = filled_words(run, &names("nginx (again)")).unwrap();
+        assert_eq!(once, again);
+        assert_eq!(once[2], "/tmp/a folder/nginx.conf");
+        assert_eq!(once.len(), 5);
+        assert_eq!(plain("a b/../c"), "a-b-..-c");
+    }
 
     #[test]
     fn ports_are_held_while_a_run_goes_on() {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
+use crate::interrupt::on_signal;
 use crate::live::Live;
 use sluice_experiment::adapter::{self, Task};
 use sluice_experiment::progress::Progress;
@@ -34,9 +35,6 @@ const MESSAGE_BYTES: u64 = 64;
 
 /// Runs `lab hit`.
 pub fn run(options: &Options) -> Outcome {
-    if options.connections == 0 || options.depth == 0 {
-        return Err(Refused::new("--connections and --depth must be at least 1"));
-    }
     let open_files = machine::raise_open_files();
     let connections = options.connections + options.idle + options.slow;
     if connections as u64 + 64 > open_files {
@@ -112,7 +110,9 @@ fn task(options: &Options, plan: &Plan) -> Task {
 
 /// Whether any request succeeded.
 fn verdict(load: &Load) -> Completion {
-    if load.ended_ok == 0 {
+    if load.interrupted {
+        Completion::Interrupted
+    } else if load.ended_ok == 0 {
         Completion::No
     } else {
         Completion::Yes
@@ -121,6 +121,9 @@ fn verdict(load: &Load) -> Completion {
 
 /// The load, and a response that was verified.
 pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
+    if options.connections == 0 || options.depth == 0 {
+        return Err(Refused::new("--connections and --depth must be at least 1"));
+    }
     if options.h3 {
         let text = "HTTP/3 is not supported yet; use HTTP/1.1, or HTTP/2 with --h2";
         return Err(Refused::new(text));
@@ -223,6 +226,7 @@ fn plan(
             slow: options.slow,
             slow_bytes_per_s: options.slow_rate,
         },
+        interrupt: on_signal()?,
     })
 }
 

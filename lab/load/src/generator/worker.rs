@@ -246,10 +246,8 @@ impl<'a> Worker<'a> {
         }
         let limited = self.share.requests.filter(|_| !self.stopped);
         if let (Phase::Inside { cpu }, Some(_)) = (self.phase, limited) {
-            let more = self.left > 0
-                || self.in_flight > 0
-                || !self.again.is_empty()
-                || self.is_dialling();
+            let more =
+                self.left > 0 || self.in_flight > 0 || !self.again.is_empty() || self.is_dialling();
             if !more {
                 self.record.cpu_ns = thread_cpu_ns() - cpu;
                 self.record.close_window(now);

@@ -158,7 +158,10 @@ impl H2 {
         self.held.extend_from_slice(rest);
         while !self.waiting.is_empty() && self.client.streams_free() > 0 {
             let flight = self.waiting.remove(0);
-            let flight = Flight { sent: now, ..flight };
+            let flight = Flight {
+                sent: now,
+                ..flight
+            };
             self.open(flight, desk.requests);
         }
         if self.is_leaving() {
@@ -312,10 +315,7 @@ impl H2 {
             self.in_flight -= 1;
         }
         let text = "the server allowed no further stream in time";
-        let (in_flight, lost) = (
-            &mut self.in_flight,
-            Lost::new(FailureClass::Dropped, text),
-        );
+        let (in_flight, lost) = (&mut self.in_flight, Lost::new(FailureClass::Dropped, text));
         self.waiting.retain(|flight| {
             let late = flight.due <= before;
             if late {
