@@ -21,8 +21,8 @@ use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
-    Beside, Block, Cell, CellState, Experiment, FailedStart, MarkKind, RunResult, SCHEMA, Saying,
-    SubjectFacts, Try,
+    Beside, Block, Cell, CellState, Experiment, FailedStart, Mark, MarkKind, RunResult, SCHEMA,
+    Saying, SubjectFacts, Try,
 };
 
 /// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
@@ -584,6 +584,13 @@ fn quieter(block: Block, anew: Block) -> Block {
         true => (anew, block),
         false => (block, anew),
     };
+    let failed = other.load.failed();
+    if failed > 0 {
+        kept.marks.push(Mark {
+            kind: MarkKind::Failures,
+            text: format!("{failed} requests failed in an attempt that was disturbed"),
+        });
+    }
     kept.tries.extend(other.tries);
     kept.tries.push(Try {
         ok: other.load.ok,
@@ -770,9 +777,7 @@ fn state_words(state: &CellState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_load::result::{
-        Distribution, FailureClass, Failures, Load, Mark, Resources, System,
-    };
+    use sluice_load::result::{Distribution, FailureClass, Failures, Load, Resources, System};
 
     #[test]
     fn quick_keeps_the_shape_of_an_experiment() {
@@ -861,6 +866,7 @@ mod tests {
         };
         let kept = quieter(block(Some(0.5), 43), block(None, 0));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 43)));
+        assert!(kept.marks.iter().any(|m| m.kind == MarkKind::Failures));
         // Also if the first is the quieter one.
         let kept = quieter(block(Some(0.2), 0), block(Some(0.9), 7));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 7)));

@@ -8,7 +8,6 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -19,8 +18,9 @@ use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
 use crate::progress::Progress;
-use crate::single::Memory;
+use crate::single::load_and_watch;
 use sluice_load::backend::{Corpus, read_counts};
+use sluice_load::generator::Plan;
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::interrupt::Interrupt;
@@ -29,12 +29,11 @@ use sluice_load::generator::probe::Probe;
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::trust::{self, TlsOptions};
-use sluice_load::generator::{self, Plan};
 use sluice_load::machine;
 use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
 use sluice_load::random::made_body;
-use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
-use sluice_load::sample::{self, Roots, Samples};
+use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Mode};
+use sluice_load::sample::{self, Roots};
 
 /// How long a server may take to its first expected response.
 const READY_MAX: Duration = Duration::from_secs(15);
@@ -662,47 +661,6 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
         let value = cell.axes.get(axis).map_or("", String::as_str);
         values.split('|').any(|wanted| wanted == value)
     })
-}
-
-/// Runs a load while sampling processes. Also returns the window.
-fn load_and_watch(
-    plan: &Plan,
-    roots: &Roots,
-    live: &mut dyn Progress,
-) -> std::io::Result<(Load, Samples, (Instant, Instant))> {
-    let stop = AtomicBool::new(false);
-    live.watch(roots);
-    thread::scope(|scope| {
-        let watching = scope.spawn(|| sample::watch(roots, &stop));
-        // Set even if the load panics: the scope would otherwise wait for ever.
-        let ending = Ending(&stop);
-        let now = Instant::now();
-        let mut window = (now, now);
-        let mut memory = Memory::of_processes(roots.subject.clone());
-        let load = generator::run(plan, &mut |stage| {
-            if let generator::Stage::Window(begin, end) = stage {
-                window = (begin, end);
-            }
-            memory.look(&stage);
-            live.look(&stage);
-        });
-        drop(ending);
-        let samples = watching
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let mut load = load?;
-        memory.put(&mut load);
-        Ok((load, samples, window))
-    })
-}
-
-/// Stops the sampling on drop.
-struct Ending<'a>(&'a AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 /// Waits until a server sends the expected response.

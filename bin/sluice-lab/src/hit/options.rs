@@ -7,14 +7,26 @@ use std::time::Duration;
 use clap::Args;
 
 use sluice_experiment::adapter::Tool;
+use sluice_experiment::thresholds::FailIf;
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
+
+/// Blocks of each of two targets: as many as an interval needs.
+const BLOCKS_OF_TWO: usize = 5;
 
 /// Options of `lab hit`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Target URL: http:// or https://, on this machine
     pub url: String,
+    /// A second target: both are loaded in turn, block by block, and compared
+    pub against: Option<String>,
+    /// Measure this many times, and report medians with intervals (default: 1, or 5 with two targets)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: Option<u16>,
+    /// Exit with 1 if this holds, such as 'p99>200ms', 'errors>0.1%' or 'rate<5000' (repeatable)
+    #[arg(long, value_name = "CONDITION")]
+    pub fail: Vec<FailIf>,
     /// Concurrent connections
     #[arg(long, short = 'c', default_value_t = 50)]
     pub connections: usize,
@@ -130,6 +142,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        let default = match self.against {
+            Some(_) => BLOCKS_OF_TWO,
+            None => 1,
+        };
+        self.repeats.map_or(default, usize::from)
+    }
+
     /// Whether to send WebSocket messages: by the option, or by the URL.
     pub fn is_websocket(&self) -> bool {
         self.websocket || self.url.starts_with("ws://") || self.url.starts_with("wss://")

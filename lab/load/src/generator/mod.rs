@@ -242,12 +242,14 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
             thread::sleep(JOIN_PAUSE);
         }
         thread::sleep(HELD_SETTLE);
+        let open = hold.open.load(Ordering::Acquire) as u64;
         watch(Stage::Held);
         let load = drive(plan, watch);
         hold.stop.store(true, Ordering::Release);
-        let held = holder
+        let mut held = holder
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        held.open_before_load = Some(open);
         load.map(|load| Load {
             held: Some(held),
             ..load

@@ -273,6 +273,9 @@ pub struct HeldConnections {
     /// Resident memory of the server before they were opened; `None` if the server's processes are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_without_bytes: Option<u64>,
+    /// Connections that were open when `rss_with_bytes` was read; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_before_load: Option<u64>,
     /// Resident memory of the server with them, before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_with_bytes: Option<u64>,
@@ -290,9 +293,11 @@ impl HeldConnections {
         }
     }
 
-    /// Resident memory per connection; `None` if the server's processes are not known or memory has not grown.
+    /// Resident memory for each connection that was open when it was read; `None` if the server's processes are not known
+    /// or memory has not grown.
     pub fn rss_each_bytes(&self) -> Option<f64> {
-        let open = self.idle_open + self.slow_open;
+        let at_end = self.idle_open + self.slow_open;
+        let open = self.open_before_load.unwrap_or(at_end);
         let more = self.rss_with_bytes?.checked_sub(self.rss_without_bytes?)?;
         (open > 0).then(|| more as f64 / open as f64)
     }
@@ -390,6 +395,20 @@ mod tests {
         }
         assert_eq!(heat_step(999), 0);
         assert_eq!(heat_step(u64::MAX), HEAT_STEPS as u8 - 1);
+    }
+
+    #[test]
+    fn memory_is_divided_by_the_connections_that_were_open() {
+        let held = HeldConnections {
+            idle: 1_000,
+            idle_open: 10,
+            open_before_load: Some(500),
+            rss_without_bytes: Some(1_000_000),
+            rss_with_bytes: Some(6_000_000),
+            ..HeldConnections::default()
+        };
+        // Not by those requested, nor by those that the load left open.
+        assert_eq!(held.rss_each_bytes(), Some(10_000.0));
     }
 
     #[test]

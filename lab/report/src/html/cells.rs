@@ -218,11 +218,8 @@ fn block_row(block: &Block) -> Vec<String> {
 
 fn failures(seen: &Seen<'_>) -> Vec<String> {
     let all = seen.cell.blocks.iter().flat_map(|block| {
-        block
-            .load
-            .failures
-            .iter()
-            .map(move |failures| (block.number, failures))
+        let failures = block.failures();
+        failures.map(move |failures| (block.number, failures))
     });
     all.map(|(number, failures)| {
         let statuses: Vec<String> = failures

@@ -115,7 +115,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
         .cells
         .iter()
         .flat_map(|seen| &seen.cell.blocks)
-        .map(|block| block.load.failed())
+        .map(|block| block.counts().1)
         .sum();
     let blocks = view
         .cells
