@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sluice_experiment::adapter::Tool;
 use sluice_experiment::{builtin, file, folder, rerun, run};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
@@ -37,6 +38,9 @@ pub struct Options {
     /// Run fewer blocks if all would take longer than this
     #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
+    /// Measure with these load generators as well, each beside the lab's own: wrk,hey
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = Tool::of_name)]
+    pub engine: Vec<Tool>,
     /// Order within a block
     #[arg(long, value_enum)]
     pub order: Option<OrderName>,
@@ -95,6 +99,7 @@ pub fn run(options: &Options) -> Outcome {
         warmup: options.warmup,
         clients: options.clients,
         budget: options.budget,
+        engines: options.engine,
         order: options.order.map(|order| match order {
             OrderName::Random => file::Order::Random,
             OrderName::Abba => file::Order::Abba,

@@ -5,10 +5,10 @@ use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sluice_load::result::RunResult;
+use sluice_load::result::{CellState, RunResult};
 
 use crate::wait::eventually;
-use crate::world::{Backend, Folder, LAB, lab, output_text};
+use crate::world::{Backend, Folder, LAB, installed, lab, output_text};
 
 fn read(path: &str) -> RunResult {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
@@ -191,4 +191,58 @@ fn two_targets_are_compared_block_by_block() {
     assert!(report.status.success(), "{}", output_text(&report));
     let same = lab(&["hit", &one, &one]);
     assert_eq!(same.status.code(), Some(2));
+}
+
+/// An experiment meets its own tool: the cells of both generators are in one result.
+#[test]
+fn an_experiment_is_measured_by_another_generator_as_well() {
+    if !installed("wrk") {
+        return;
+    }
+    let folder = Folder::new("engine");
+    let (file, out) = (folder.file("short.toml"), folder.file("out"));
+    let text = EXPERIMENT.replace("blocks = 3", "blocks = 1");
+    let upload = "[test.upload]\npath = \"/\"\nmethod = \"POST\"\nbody_bytes = 10\nexpect = { status = 200 }\n";
+    fs::write(&file, format!("{text}{upload}")).unwrap();
+    let output = lab(&["run", &file, "--out", &out, "--engine", "wrk"]);
+    let text = output_text(&output);
+    assert!(output.status.success(), "{text}");
+    let result = read(&format!("{out}/result.json"));
+    let cell = |engine: &str, test: &str| {
+        let mut cells = result.cells.iter();
+        let wanted =
+            |axis, value| move |cell: &&sluice_load::result::Cell| cell.axis(axis) == value;
+        let (engine, test) = (wanted("engine", engine), wanted("test", test));
+        cells.find(|cell| engine(cell) && test(cell)).unwrap()
+    };
+    let block = |engine| &cell(engine, "direct").blocks[0];
+    assert_eq!(block("native").load.engine.name, "native");
+    let wrk = block("wrk");
+    assert!(wrk.load.engine.name == "wrk" && wrk.load.ok > 0, "{text}");
+    // The server's costs are measured with either.
+    assert!(wrk.cpu_us_per_ok().is_some() && block("native").cpu_us_per_ok().is_some());
+    assert!(
+        wrk.load
+            .engine
+            .not_measured
+            .iter()
+            .any(|field| field == "connections")
+    );
+    // What it does not support is skipped with the reason.
+    let CellState::Skipped(reason) = &cell("wrk", "upload").state else {
+        panic!("{text}");
+    };
+    assert!(
+        reason.contains("wrk cannot send a request body"),
+        "{reason}"
+    );
+    assert_eq!(cell("native", "upload").state, CellState::Measured);
+    let report = lab(&["report", &out, "--md"]);
+    let text = output_text(&report);
+    assert!(report.status.success(), "{text}");
+    let page = fs::read_to_string(format!("{out}/report.md")).unwrap();
+    assert!(
+        page.contains("engine-wrk") && page.contains("engine-native"),
+        "{page}"
+    );
 }

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::adapter::Tool;
 use crate::builtin;
 use crate::cell_filter::Only;
-use crate::file::{self, Claim, File, Order, Pin};
+use crate::file::{self, Claim, File, NATIVE, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
@@ -64,6 +65,8 @@ pub struct Options {
     pub clients: Option<Vec<usize>>,
     /// Runs fewer blocks if all would take longer than this
     pub budget: Option<Duration>,
+    /// External load generators, each beside the lab's own
+    pub engines: Vec<Tool>,
     /// Order within a block
     pub order: Option<Order>,
     /// Whether the server and the load generator have separate CPUs
@@ -143,6 +146,11 @@ fn change(file: &mut File, options: &Options) -> Vec<String> {
         file.matrix.clients.clone_from(clients);
         file.wanted.clear();
         changes.push(format!("--clients {clients:?}"));
+    }
+    if !options.engines.is_empty() {
+        let names = options.engines.iter().map(|tool| tool.name().to_string());
+        file.matrix.engine = [NATIVE.to_string()].into_iter().chain(names).collect();
+        changes.push(format!("--engine {}", file.matrix.engine[1..].join(",")));
     }
     if let Some(order) = options.order {
         file.repeat.order = order;
@@ -492,6 +500,9 @@ impl Walk {
         let mut facts = self.result.subjects.iter();
         let facts = facts.find(|facts| facts.name == cell.subject);
         let subject = facts.and_then(|facts| facts.missing.clone());
+        let engine = cell.engine.map(Tool::name);
+        let engine = engine.filter(|name| process::find(name).is_none());
+        let subject = subject.or(engine.map(|name| format!("load generator `{name}`")));
         subject.or_else(|| missing_backend(&self.file, stage, cell))
     }
 
@@ -791,6 +802,7 @@ mod tests {
             warmup: None,
             clients: None,
             budget: None,
+            engines: Vec::new(),
             order: None,
             pin: None,
             seed: 7,

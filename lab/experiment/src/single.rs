@@ -12,6 +12,7 @@ use sluice_load::machine;
 use sluice_load::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
 use sluice_load::sample::{self, Roots, Samples, Watched, owner};
 
+use crate::adapter::{self, Task, Tool};
 use crate::marks;
 use crate::progress::Progress;
 
@@ -67,12 +68,60 @@ fn unix_ms(time: SystemTime) -> u64 {
     since.as_millis() as u64
 }
 
-/// Runs a load while sampling processes. Also returns the window.
+/// A load with the samples of processes and the window.
+pub(crate) type Sampled = (Load, Samples, (Instant, Instant));
+
+/// Runs a load while sampling processes.
 pub(crate) fn load_and_watch(
     plan: &Plan,
     roots: &Roots,
     live: &mut dyn Progress,
-) -> io::Result<(Load, Samples, (Instant, Instant))> {
+) -> io::Result<Sampled> {
+    sampled(roots, live, |watch| generator::run(plan, watch))
+}
+
+/// The same with an external load generator, on the CPUs of the plan.
+pub(crate) fn tool_and_watch(
+    tool: Tool,
+    plan: &Plan,
+    task: &Task,
+    roots: &Roots,
+    live: &mut dyn Progress,
+) -> io::Result<Sampled> {
+    sampled(roots, live, |watch| {
+        let ran = |task: &Task| -> io::Result<Load> {
+            // A program inherits the CPUs of the thread that starts it.
+            thread::scope(|scope| {
+                let work = scope.spawn(|| {
+                    generator::confine(&plan.cpus)?;
+                    adapter::run(tool, task).map_err(io::Error::other)
+                });
+                let joined = work.join();
+                joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        };
+        let mut measured = task.clone();
+        if !tool.warms_up() && !plan.warmup.is_zero() {
+            // A run that is discarded, so that the samples are those of the window.
+            measured.asked.warmup_s = 0.0;
+            let mut warmup = measured.clone();
+            warmup.asked.duration_s = plan.warmup.as_secs_f64();
+            ran(&warmup)?;
+        }
+        let begin = Instant::now() + Duration::from_secs_f64(measured.asked.warmup_s.ceil());
+        watch(Stage::Window(begin, begin + plan.duration));
+        let mut load = ran(&measured)?;
+        load.asked.warmup_s = task.asked.warmup_s;
+        Ok(load)
+    })
+}
+
+/// Samples processes while `drive` runs a load.
+fn sampled(
+    roots: &Roots,
+    live: &mut dyn Progress,
+    drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
+) -> io::Result<Sampled> {
     let stop = AtomicBool::new(false);
     live.watch(roots);
     thread::scope(|scope| {
@@ -82,8 +131,8 @@ pub(crate) fn load_and_watch(
         let now = Instant::now();
         let mut window = (now, now);
         let mut memory = Memory::of_processes(roots.subject.clone());
-        let load = generator::run(plan, &mut |stage| {
-            if let generator::Stage::Window(begin, end) = stage {
+        let load = drive(&mut |stage| {
+            if let Stage::Window(begin, end) = stage {
                 window = (begin, end);
             }
             memory.look(&stage);

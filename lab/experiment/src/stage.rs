@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::adapter::Task;
 use super::builtin::read_conf;
 use super::checks::{self, Seen};
 use super::file::{Backend, File, Pin, Run, Talk, Test};
@@ -18,7 +19,7 @@ use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
 use crate::progress::Progress;
-use crate::single::load_and_watch;
+use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
 use sluice_load::generator::Plan;
 use sluice_load::generator::expect::{BodyExpect, Expect};
@@ -32,7 +33,7 @@ use sluice_load::generator::trust::{self, TlsOptions};
 use sluice_load::machine;
 use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
 use sluice_load::random::made_body;
-use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Mode};
+use sluice_load::result::{Asked, BackendCounts, Block, CellState, ConfigText, Mode};
 use sluice_load::sample::{self, Roots};
 
 /// How long a server may take to its first expected response.
@@ -209,8 +210,7 @@ impl Stage {
             subject: vec![server.pid()],
             backend: backends.iter().map(Started::pid).collect(),
         };
-        let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
-            .map_err(|error| not_started(format!("the load generator failed: {error}")))?;
+        let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
@@ -247,6 +247,51 @@ impl Stage {
         };
         block.marks = marks::marks(&block, ended);
         Ok(block)
+    }
+
+    /// Runs the load with the engine of the cell.
+    fn load(
+        &self,
+        file: &File,
+        cell: &CellPlan,
+        plan: &Plan,
+        roots: &Roots,
+        live: &mut dyn Progress,
+    ) -> Result<Sampled, CellState> {
+        let failed = |error: std::io::Error| {
+            CellState::DidNotStart(format!("the load generator failed: {error}"))
+        };
+        let Some(tool) = cell.engine else {
+            return load_and_watch(plan, roots, live).map_err(failed);
+        };
+        let mut fields = Vec::new();
+        let headers = file
+            .load
+            .headers
+            .iter()
+            .chain(&file.test[&cell.test].headers);
+        fields.extend(headers.map(|(name, value)| format!("{name}: {value}")));
+        let task = Task {
+            asked: Asked {
+                verify: "what the program checks, usually the status".into(),
+                ..plan.asked()
+            },
+            fields,
+            host: file.test[&cell.test]
+                .host
+                .is_some()
+                .then(|| plan.target.authority.clone()),
+            // The certificate is the lab's own.
+            insecure: plan.tls.is_some(),
+        };
+        // What a program does not support is known before it runs.
+        tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
+        if !plan.kind.is_requests() || plan.beside.is_some() || plan.requests.len() > 1 {
+            let name = tool.name();
+            let text = format!("{name} sends one request again and again, and nothing else");
+            return Err(CellState::Skipped(text));
+        }
+        tool_and_watch(tool, plan, &task, roots, live).map_err(failed)
     }
 
     /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:

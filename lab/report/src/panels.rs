@@ -368,7 +368,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             view,
             (test, level),
             detail,
-            "CPU usage (100 % is one core, steps of 10 ms)",
+            "CPU usage (100 % is one core)",
             Unit::CorePercent,
             |seen| {
                 let resources = seen.typical_block().resources.as_ref()?;

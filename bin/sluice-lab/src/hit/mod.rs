@@ -123,6 +123,7 @@ fn task(options: &Options, plan: &Plan) -> Task {
             ..plan.asked()
         },
         fields: options.header.clone(),
+        host: None,
         insecure: options.insecure,
     }
 }

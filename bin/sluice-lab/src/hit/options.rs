@@ -134,7 +134,7 @@ pub struct Options {
     #[arg(long)]
     pub json: Option<PathBuf>,
     /// Use an external load generator: ab, h2load, hey, k6, oha, vegeta or wrk, if it is installed
-    #[arg(long, value_name = "PROGRAM", value_parser = tool)]
+    #[arg(long, value_name = "PROGRAM", value_parser = Tool::of_name)]
     pub engine: Option<Tool>,
     /// Allow hosts other than this one
     #[arg(long)]
@@ -165,12 +165,6 @@ impl Options {
             resume: self.tls_resume,
         }
     }
-}
-
-fn tool(name: &str) -> Result<Tool, String> {
-    let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
-    let found = Tool::ALL.into_iter().find(|tool| tool.name() == name);
-    found.ok_or_else(|| format!("known are {}", names.join(", ")))
 }
 
 /// What to verify in each response, in addition to the status.

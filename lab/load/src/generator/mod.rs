@@ -361,6 +361,16 @@ fn share(plan: &Plan, thread: usize, threads: usize) -> Share {
     }
 }
 
+/// Restricts the calling thread, and the programs it starts, to these CPUs; to all if there are none.
+pub fn confine(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
