@@ -60,6 +60,8 @@ enum Command {
     Gate(report::GateOptions),
     /// Print a result as tables
     Show(export::ShowOptions),
+    /// Convert the output of another program to a result
+    Import(export::ImportOptions),
     /// Add up the blocks of several results of the same experiment
     Merge(export::MergeOptions),
     /// Convert a result for other programs: CSV, HDR histogram log, Prometheus
@@ -90,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Explain(options) => report::explain_cell(&options),
         Command::Gate(options) => report::gate(&options),
         Command::Show(options) => export::show(&options),
+        Command::Import(options) => export::import(&options),
         Command::Merge(options) => export::merge(&options),
         Command::Export(options) => export::export(&options),
         Command::Report(options) => report::report(&options),

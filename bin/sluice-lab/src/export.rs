@@ -1,12 +1,16 @@
-//! The commands `export`, `merge` and `show`.
+//! The commands `import`, `export`, `merge` and `show`.
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
+use sluice_audit::read::Hints;
+use sluice_experiment::import::{self, Source};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::result::RunResult;
 use sluice_report::load::load;
 use sluice_report::{csv, export, markdown, merge};
+
+use crate::audit;
 
 /// Options of `lab export`.
 #[derive(Debug, Args)]
@@ -44,6 +48,52 @@ pub fn export(options: &ExportOptions) -> Outcome {
         Some(path) => write(path, &text)?,
         None => print!("{text}"),
     }
+    Ok(Completion::Yes)
+}
+
+/// Options of `lab import`.
+#[derive(Debug, Args)]
+pub struct ImportOptions {
+    /// Output of wrk, hey, ab, k6, h2load, oha, vegeta or rpc-bench, or a Markdown or CSV table; each file is a subject of
+    /// its name
+    #[arg(required = true)]
+    files: Vec<String>,
+    /// Input format (default: detected from content)
+    #[arg(long, value_name = "KIND")]
+    from: Option<String>,
+    /// Length of the measured window in seconds, if the input lacks it
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Number of clients of a closed loop, if the input lacks it
+    #[arg(long, value_name = "N")]
+    clients: Option<f64>,
+    /// Output file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Runs `lab import`.
+pub fn import(options: &ImportOptions) -> Outcome {
+    if options.out.exists() {
+        return Err(Refused(format!("{} already exists", options.out.display())));
+    }
+    let format = audit::format(options.from.as_deref()).map_err(Refused)?;
+    let source = |file: &String| {
+        let name = Path::new(file).file_stem().unwrap_or_default();
+        Ok(Source {
+            name: name.to_string_lossy().into_owned(),
+            text: audit::text_of(file)?,
+        })
+    };
+    let sources: Result<Vec<Source>, String> = options.files.iter().map(source).collect();
+    let hints = Hints {
+        seconds: options.seconds,
+        clients: options.clients,
+        bytes: None,
+    };
+    let result = import::import(&sources.map_err(Refused)?, format, &hints).map_err(Refused)?;
+    let text = serde_json::to_string(&result).map_err(|error| Refused(error.to_string()))?;
+    write(&options.out, &text)?;
     Ok(Completion::Yes)
 }
 

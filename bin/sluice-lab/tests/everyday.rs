@@ -283,3 +283,39 @@ fn results_are_merged_shown_and_exported() {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }
+
+#[test]
+fn the_output_of_another_program_becomes_a_result() {
+    let folder = Folder::new("import");
+    let (one, two) = (folder.file("nginx.md"), folder.file("caddy.md"));
+    let table = |rate: u32| format!("| test | requests/s |\n| --- | --- |\n| a | {rate} |\n");
+    fs::write(&one, table(1000)).unwrap();
+    fs::write(&two, table(2000)).unwrap();
+    let json = folder.file("result.json");
+    let words = [
+        "import",
+        &one,
+        &two,
+        "--seconds",
+        "10",
+        "--clients",
+        "5",
+        "--out",
+        &json,
+    ];
+    let output = lab(&words);
+    assert!(output.status.success(), "{}", output_text(&output));
+    let shown = output_text(&lab(&["show", &json]));
+    assert!(
+        shown.contains("| nginx-a | 1,000 |") && shown.contains("| caddy-a | 2,000 |"),
+        "{shown}"
+    );
+    // Nothing is overwritten, and a missing window is named.
+    assert_eq!(lab(&words).status.code(), Some(2));
+    let output = lab(&["import", &one, "--out", &folder.file("other.json")]);
+    assert!(
+        output_text(&output).contains("--seconds"),
+        "{}",
+        output_text(&output)
+    );
+}
