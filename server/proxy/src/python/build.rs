@@ -254,8 +254,11 @@ fn user(text: &str) -> Result<Option<Identity>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    match Identity::of(user, group) {
+    let identity = match text.split_once(':') {
+        Some((user, group)) => Identity::of(user, group),
+        None => Identity::of_user(text),
+    };
+    match identity {
         Ok(identity) => Ok(Some(identity)),
         Err(error) => Err(Refusal::new(error.to_string())
             .with_help("name a user of this machine, or `user:group`")),
