@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 
 use sluice_caddyfile::Loader;
-use sluice_diag::{Diagnostic, ImportId, ImportStep, Report, Span};
+use sluice_diag::{Diagnostic, ImportId, ImportStep, Label, Report, Span};
 
 use crate::hint::hint;
 use crate::lex::{LexError, Lexer, Token};
@@ -19,6 +19,34 @@ pub struct Parsed {
     pub directives: Vec<Directive>,
     /// The mistakes found, and the texts they point into.
     pub report: Report,
+    /// Directives that may lack a semicolon.
+    pub continued: Vec<Continued>,
+}
+
+/// A directive of which a line behind the first begins with the name of a directive: either an argument of that name,
+/// which is valid, or a missing semicolon.
+#[derive(Clone, Debug)]
+pub struct Continued {
+    /// The words of the directive.
+    directive: Span,
+    /// The word that begins the line.
+    word: Word,
+}
+
+impl Continued {
+    /// Adds the likely cause to the errors about the directive.
+    pub fn explain(&self, report: &mut Report) {
+        for error in report.errors_within(self.directive) {
+            error.secondary.push(Label {
+                span: self.word.span,
+                text: "perhaps the next directive".to_owned(),
+            });
+            let name = &self.word.text;
+            error.help.push(format!(
+                "if `{name}` is the next directive, add `;` in front of it"
+            ));
+        }
+    }
 }
 
 /// Reads `text`, and the files that it includes from `loader`. Their paths are relative to the folder of `name`.
@@ -39,13 +67,19 @@ pub fn parse_with(name: &str, text: &str, globals: &str, loader: &dyn Loader) ->
         folder,
         files: 0,
         words: 0,
+        continued: Vec::new(),
     };
     let mut directives = Vec::new();
     if !globals.is_empty() {
         reader.file(COMMAND_LINE, globals, None, 0, &mut directives);
     }
     reader.file(name, text, None, 0, &mut directives);
-    Parsed { directives, report }
+    let continued = reader.continued;
+    Parsed {
+        directives,
+        report,
+        continued,
+    }
 }
 
 /// What messages call the directives of the command line, as nginx does.
@@ -58,6 +92,7 @@ struct Reader<'r> {
     folder: &'r str,
     files: usize,
     words: usize,
+    continued: Vec<Continued>,
 }
 
 /// One file while it is read.
@@ -179,7 +214,7 @@ impl<'r> Reader<'r> {
             args: words.collect(),
             block: None,
         };
-        self.warn_of_missing_semicolon(&directive);
+        self.note_continued(&directive);
         if directive.name() == "include" {
             self.include(&directive, cursor.includes, into);
         } else {
@@ -224,7 +259,7 @@ impl<'r> Reader<'r> {
                 args,
                 block: Some(block),
             };
-            self.warn_of_missing_semicolon(&directive);
+            self.note_continued(&directive);
             into.push(directive);
         }
         (end == End::Text).then_some(End::Text)
@@ -244,8 +279,9 @@ impl<'r> Reader<'r> {
         );
     }
 
-    /// A directive of several lines, one of which begins with the name of another directive, lacks a semicolon.
-    fn warn_of_missing_semicolon(&mut self, directive: &Directive) {
+    /// Notes a directive of several lines, one of which begins with the name of another directive. It is valid where
+    /// its own words are; see [`Continued`].
+    fn note_continued(&mut self, directive: &Directive) {
         let sources = &self.report.sources;
         let line = |word: &Word| {
             sources
@@ -256,14 +292,10 @@ impl<'r> Reader<'r> {
         let mut before = &directive.name;
         for word in &directive.args {
             if line(word) != line(before) && registry::is_known(&word.text) {
-                let title = format!("`{}` is not ended", directive.name());
-                let found = Diagnostic::error("missing-semicolon", title)
-                    .at(before.span, "no semicolon follows")
-                    .imported(word.import)
-                    .also(word.span, "this seems to be the next directive")
-                    .help(hint(directive.name()).unwrap_or("add `;`"));
-                self.report.push(found);
-                self.report.silence(directive.span());
+                self.continued.push(Continued {
+                    directive: directive.span(),
+                    word: word.clone(),
+                });
                 return;
             }
             before = word;
