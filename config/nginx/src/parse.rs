@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use sluice_caddyfile::Loader;
 use sluice_diag::{Diagnostic, ImportId, ImportStep, Label, Report, Span};
 
+use crate::glob;
 use crate::hint::hint;
 use crate::lex::{LexError, Lexer, Token};
 use crate::limits::{BLOCK_DEPTH_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, WORD_BYTES_MAX, WORDS_MAX};
@@ -380,21 +381,12 @@ impl<'r> Reader<'r> {
 
     /// The files that a path names. As with nginx, a pattern may find none.
     fn paths(&mut self, word: &Word, path: &str) -> Vec<String> {
-        if path.contains('[') {
-            let found =
-                Diagnostic::error("unsupported-directive", "`[` in the path of an `include`")
-                    .at(word.span, "not supported yet")
-                    .imported(word.import)
-                    .help("write `*` or `?`");
-            self.report.push(found);
-            return Vec::new();
-        }
-        if !path.contains(['*', '?']) {
+        if !glob::is_pattern(path) {
             return vec![path.to_owned()];
         }
-        match self.loader.glob(path) {
+        match self.loader.glob(&glob::widened(path)) {
             Ok(mut found) => {
-                found.retain(|found| !shows_hidden(path, found));
+                found.retain(|found| glob::fits(path, found));
                 found
             }
             Err(error) => {
@@ -419,10 +411,4 @@ fn reason(kind: ErrorKind, error: &std::io::Error) -> String {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => error.to_string(),
     }
-}
-
-/// Whether `found` has a name with a dot at its beginning where the pattern has none: a shell's pattern does not find it.
-fn shows_hidden(pattern: &str, found: &str) -> bool {
-    let mut pairs = pattern.split('/').zip(found.split('/'));
-    pairs.any(|(pattern, name)| name.starts_with('.') && !pattern.starts_with('.'))
 }
