@@ -7,4 +7,7 @@ mod calls;
 mod failures;
 mod supervision;
 mod support;
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../tests/support/temp_folder.rs"]
+mod temp_folder;
 mod worker;
