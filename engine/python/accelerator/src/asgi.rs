@@ -1,19 +1,19 @@
 //! ASGI: GET requests without a body whose response is one piece.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use pyo3::exceptions::{PyRuntimeError, PyStopIteration};
+use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
 use crate::headers::{Block, bytes_block};
-use crate::reader::Reader;
+use crate::lane::Lane;
 
-/// What the requests of an ASGI seat have in common.
+/// What the worker gives for the requests of an ASGI seat.
 #[derive(FromPyObject)]
-pub struct Asgi {
+pub struct Calls {
     /// Starts the task of a request: `(lane, stream, scope)`.
     #[pyo3(item(0))]
     start: Py<PyAny>,
@@ -37,32 +37,41 @@ pub struct Asgi {
     request: Py<PyDict>,
 }
 
+/// What the requests of a lane have in common.
+pub struct Asgi {
+    lane: Arc<Lane>,
+    calls: Calls,
+}
+
 impl Asgi {
+    pub fn new(lane: Arc<Lane>, calls: Calls) -> Asgi {
+        Asgi { lane, calls }
+    }
+
     /// Begins a request, if it is one for `Http`.
     pub fn begin(
-        &self,
-        reader: &Bound<'_, Reader>,
+        self: &Arc<Self>,
+        py: Python<'_>,
         number: u32,
         scope: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let py = reader.py();
         let get = intern!(py, "GET");
         match scope.get_item(intern!(py, "method"))? {
             Some(method) if method.is(get) || method.eq(get)? => {}
             _ => return Ok(false),
         }
-        scope.set_item(intern!(py, "asgi"), self.version.bind(py).copy()?)?;
+        scope.set_item(intern!(py, "asgi"), self.calls.version.bind(py).copy()?)?;
         let name = intern!(py, "extensions");
         match scope.get_item(name)? {
             Some(own) => own
                 .cast::<PyDict>()?
-                .update(self.extensions.bind(py).as_mapping())?,
-            None => scope.set_item(name, self.extensions.bind(py).copy()?)?,
+                .update(self.calls.extensions.bind(py).as_mapping())?,
+            None => scope.set_item(name, self.calls.extensions.bind(py).copy()?)?,
         }
         let stream = Bound::new(
             py,
             Http {
-                reader: reader.clone().unbind(),
+                site: self.clone(),
                 number,
                 status: AtomicU16::new(0),
                 block: Mutex::new(None),
@@ -71,8 +80,10 @@ impl Asgi {
                 promoted: OnceLock::new(),
             },
         )?;
-        reader.get().streams(py).set_item(number, &stream)?;
-        self.start.call1(py, (&reader.get().lane, stream, scope))?;
+        self.lane.streams(py).set_item(number, &stream)?;
+        self.calls
+            .start
+            .call1(py, (&self.lane.object, stream, scope))?;
         Ok(true)
     }
 }
@@ -80,7 +91,7 @@ impl Asgi {
 /// A request to an ASGI application: `AsgiHttp` of the worker for the simplest case.
 #[pyclass(frozen)]
 pub struct Http {
-    reader: Py<Reader>,
+    site: Arc<Asgi>,
     number: u32,
     /// 0 before `http.response.start`.
     status: AtomicU16,
@@ -161,16 +172,16 @@ impl Http {
         if let Some(promoted) = this.promoted.get() {
             return Ok(promoted.bind(py).clone());
         }
-        let reader = this.reader.get();
-        let asgi = this.asgi()?;
+        let lane = &this.site.lane;
+        let calls = &this.site.calls;
         let block = this
             .block
             .try_lock()
             .ok()
             .and_then(|mut block| block.take());
         let done = this.done.load(Relaxed);
-        let promoted = asgi.promote.bind(py).call1((
-            &reader.lane,
+        let promoted = calls.promote.bind(py).call1((
+            &lane.object,
             this.number,
             this.status.load(Relaxed),
             PyBytes::new(py, block.as_ref().map_or(&[], |block| &block.bytes)),
@@ -179,9 +190,9 @@ impl Http {
             done,
         ))?;
         if !done {
-            reader.streams(py).set_item(this.number, &promoted)?;
+            lane.streams(py).set_item(this.number, &promoted)?;
         }
-        let active = asgi.active.bind(py);
+        let active = calls.active.bind(py);
         if let Some(task) = active.get_item(slf)? {
             active.set_item(&promoted, task)?;
             active.del_item(slf)?;
@@ -192,11 +203,6 @@ impl Http {
 }
 
 impl Http {
-    fn asgi(&self) -> PyResult<&Asgi> {
-        let asgi = self.reader.get().asgi.as_ref();
-        asgi.ok_or_else(|| PyRuntimeError::new_err("the lane is not one of an ASGI application"))
-    }
-
     /// The next message, if it is there.
     fn next_message<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.promoted.get().is_some()
@@ -205,7 +211,7 @@ impl Http {
         {
             return Ok(None);
         }
-        Ok(Some(self.asgi()?.request.bind(py).copy()?.into_any()))
+        Ok(Some(self.site.calls.request.bind(py).copy()?.into_any()))
     }
 
     /// Sends a message, if it is one of a plain response.
@@ -227,7 +233,7 @@ impl Http {
             true => b"http.response.body",
         };
         // Not a comparison of texts: one object of the application has been compared before.
-        let Ok(mut texts) = this.reader.get().texts.try_lock() else {
+        let Ok(mut texts) = this.site.lane.texts.try_lock() else {
             return Ok(false);
         };
         if texts.bytes(&kind) != Some(expected) {
@@ -267,8 +273,8 @@ impl Http {
         *place = Some(block);
         this.status.store(status, Relaxed);
         drop(place);
-        this.asgi()?.heads.bind(py).append(slf)?;
-        let lane = this.reader.get().lane.bind(py);
+        this.site.calls.heads.bind(py).append(slf)?;
+        let lane = this.site.lane.object.bind(py);
         if !lane.getattr(intern!(py, "scheduled"))?.is_truthy()? {
             lane.call_method0(intern!(py, "schedule"))?;
         }
@@ -286,18 +292,18 @@ impl Http {
             return Ok(false);
         }
         let body = body.as_bytes();
-        let reader = self.reader.get();
+        let lane = &self.site.lane;
         let Ok(place) = self.block.try_lock() else {
             return Ok(false);
         };
         let Some(block) = place.as_ref() else {
             return Ok(false);
         };
-        if block.length.is_some_and(|length| length != body.len()) || !reader.has_room(body.len()) {
+        if block.length.is_some_and(|length| length != body.len()) || !lane.has_room(body.len()) {
             return Ok(false);
         }
         self.done.store(true, Relaxed);
-        reader.respond(
+        lane.respond(
             py,
             self.number,
             self.status.load(Relaxed),
@@ -305,8 +311,8 @@ impl Http {
             body,
         )?;
         drop(place);
-        let lane = reader.lane.bind(py);
-        lane.call_method1(intern!(py, "flush_soon"), (false,))?;
+        let object = lane.object.bind(py);
+        object.call_method1(intern!(py, "flush_soon"), (false,))?;
         Ok(true)
     }
 }

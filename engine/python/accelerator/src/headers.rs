@@ -156,7 +156,7 @@ impl Texts {
         }
     }
 
-    /// The bytes of a text; `None` if it is no `str`, or is not ASCII.
+    /// The bytes of a text; `None` if it is not a `str`, or not ASCII.
     pub fn bytes(&mut self, text: &Bound<'_, PyAny>) -> Option<&[u8]> {
         let index = (text.as_ptr() as usize >> 4) % self.slots.len();
         // The slot owns the object, so that no other can have its address.

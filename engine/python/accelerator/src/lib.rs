@@ -7,6 +7,7 @@
 mod asgi;
 mod frames;
 mod headers;
+mod lane;
 mod limits;
 mod marshal;
 mod reader;

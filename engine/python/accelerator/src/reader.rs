@@ -1,37 +1,32 @@
 //! The frames of a lane: what `Lane.parse` of the worker does.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict};
 
-use crate::asgi::{Asgi, Http};
-use crate::frames::{END, HEADER_LEN, Header, OTHERS, REQUEST, response_header};
-use crate::headers::Texts;
-use crate::limits::{FRAME_BYTES_MAX, PART_BYTES_MAX};
+use crate::asgi::{self, Asgi, Http};
+use crate::frames::{END, HEADER_LEN, Header, OTHERS, REQUEST};
+use crate::lane::Lane;
+use crate::limits::FRAME_BYTES_MAX;
 use crate::marshal::Decoder;
-use crate::wsgi::{Exchange, Wsgi};
+use crate::wsgi::{self, Exchange, Wsgi};
 
 /// Reads the frames of one lane, and begins its requests.
 #[pyclass(frozen)]
 pub struct Reader {
-    pub lane: Py<PyAny>,
-    streams: Py<PyDict>,
-    out: Py<PyList>,
+    lane: Arc<Lane>,
     loads: Py<PyAny>,
     garbage: Py<PyAny>,
     begin: Py<PyAny>,
-    /// The most bytes of a body that are sent without regard to credit: the window, or one part.
-    room: usize,
     /// Members of each request's dictionary.
     more: Option<Py<PyDict>>,
-    pub wsgi: Option<Wsgi>,
-    pub asgi: Option<Asgi>,
+    wsgi: Option<Arc<Wsgi>>,
+    asgi: Option<Arc<Asgi>>,
     /// `None`: this interpreter reads marshal differently, and requests are JSON.
     decoder: Option<Mutex<Decoder>>,
-    pub texts: Mutex<Texts>,
 }
 
 #[pymethods]
@@ -46,48 +41,42 @@ impl Reader {
         window: usize,
         marshal: bool,
         more: Option<Py<PyDict>>,
-        wsgi: Option<Wsgi>,
-        asgi: Option<Asgi>,
+        wsgi: Option<wsgi::Calls>,
+        asgi: Option<asgi::Calls>,
     ) -> PyResult<Reader> {
+        let shared = Arc::new(Lane::new(lane, window)?);
         Ok(Reader {
-            streams: lane.getattr("streams")?.extract()?,
-            out: lane.getattr("out")?.extract()?,
             begin: lane.getattr("seat")?.getattr("begin")?.unbind(),
-            lane: lane.clone().unbind(),
             loads,
             garbage,
-            room: window.min(PART_BYTES_MAX),
             more,
-            wsgi,
-            asgi,
+            wsgi: wsgi.map(|calls| Arc::new(Wsgi::new(shared.clone(), calls))),
+            asgi: asgi.map(|calls| Arc::new(Asgi::new(shared.clone(), calls))),
+            lane: shared,
             decoder: marshal.then(|| Mutex::new(Decoder::new())),
-            texts: Mutex::new(Texts::new()),
         })
     }
 
     /// Delivers all complete frames, and returns how many bytes they had.
-    fn parse(slf: &Bound<'_, Reader>, data: &Bound<'_, PyBytes>) -> PyResult<usize> {
-        let this = slf.get();
+    fn parse(&self, data: &Bound<'_, PyBytes>) -> PyResult<usize> {
+        let py = data.py();
         let bytes = data.as_bytes();
         let mut at = 0;
         while let Some(header) = bytes.get(at..).and_then(<[u8]>::first_chunk::<HEADER_LEN>) {
             let header = Header::decode(header);
             let begin = at + HEADER_LEN;
-            let Some(payload) = bytes.get(begin..begin + header.length) else {
+            let Some(payload) = bytes.get(begin..begin.saturating_add(header.length)) else {
                 if header.length > FRAME_BYTES_MAX {
-                    return Err(
-                        this.garbage(slf.py(), format!("a frame of {} bytes", header.length))
-                    );
+                    return Err(self.garbage(py, format!("a frame of {} bytes", header.length)));
                 }
                 break;
             };
-            if let Err(error) = this.deliver(slf, &header, payload) {
-                let py = slf.py();
+            if let Err(error) = self.deliver(py, &header, payload) {
                 if !error.is_instance_of::<PyException>(py) {
                     return Err(error);
                 }
                 let text = error.value(py).repr()?;
-                return Err(this.garbage(py, format!("a frame of type {:#x}: {text}", header.kind)));
+                return Err(self.garbage(py, format!("a frame of type {:#x}: {text}", header.kind)));
             }
             at = begin + header.length;
         }
@@ -104,14 +93,13 @@ impl Reader {
         }
     }
 
-    fn deliver(&self, slf: &Bound<'_, Reader>, header: &Header, payload: &[u8]) -> PyResult<()> {
-        let py = slf.py();
-        let streams = self.streams.bind(py);
+    fn deliver(&self, py: Python<'_>, header: &Header, payload: &[u8]) -> PyResult<()> {
+        let streams = self.lane.streams(py);
         if header.kind == REQUEST {
             if header.stream == 0 || streams.contains(header.stream)? {
                 return Err(self.garbage(py, format!("request {} is not new", header.stream)));
             }
-            return self.request(slf, header, payload);
+            return self.request(py, header, payload);
         }
         let Some(stream) = streams.get_item(header.stream)? else {
             if OTHERS.contains(&header.kind) {
@@ -139,23 +127,22 @@ impl Reader {
         Ok(())
     }
 
-    fn request(&self, slf: &Bound<'_, Reader>, header: &Header, payload: &[u8]) -> PyResult<()> {
-        let py = slf.py();
+    fn request(&self, py: Python<'_>, header: &Header, payload: &[u8]) -> PyResult<()> {
         let dict = self.dictionary(py, payload)?;
         if header.flags == END {
             if let Some(wsgi) = &self.wsgi
-                && wsgi.begin(slf, header.stream, &dict)?
+                && wsgi.begin(py, header.stream, &dict)?
             {
                 return Ok(());
             }
             if let Some(asgi) = &self.asgi
-                && asgi.begin(slf, header.stream, &dict)?
+                && asgi.begin(py, header.stream, &dict)?
             {
                 return Ok(());
             }
         }
         self.begin
-            .call1(py, (&self.lane, header.stream, header.flags, dict))?;
+            .call1(py, (&self.lane.object, header.stream, header.flags, dict))?;
         Ok(())
     }
 
@@ -176,37 +163,5 @@ impl Reader {
             dict.update(more.as_mapping())?;
         }
         Ok(dict)
-    }
-
-    pub fn streams<'py>(&self, py: Python<'py>) -> &Bound<'py, PyDict> {
-        self.streams.bind(py)
-    }
-
-    /// Whether a body of this size is sent in one frame.
-    pub fn has_room(&self, size: usize) -> bool {
-        size <= self.room
-    }
-
-    /// Writes a whole response in one frame, which ends its stream.
-    pub fn respond(
-        &self,
-        py: Python<'_>,
-        stream: u32,
-        status: u16,
-        block: &[u8],
-        body: &[u8],
-    ) -> PyResult<()> {
-        let header = response_header(stream, status, block.len(), body.len());
-        let size = HEADER_LEN + block.len() + body.len();
-        let frame = PyBytes::new_with(py, size, |frame| {
-            let (head, rest) = frame.split_at_mut(HEADER_LEN);
-            head.copy_from_slice(&header);
-            let (first, second) = rest.split_at_mut(block.len());
-            first.copy_from_slice(block);
-            second.copy_from_slice(body);
-            Ok(())
-        })?;
-        self.out.bind(py).append(frame)?;
-        self.streams(py).del_item(stream)
     }
 }

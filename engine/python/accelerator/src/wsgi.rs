@@ -1,7 +1,7 @@
 //! WSGI: GET requests without a body whose response is one piece.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
@@ -9,11 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAnyMethods, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 
 use crate::headers::{Block, status_code, text_block};
-use crate::reader::Reader;
+use crate::lane::Lane;
 
-/// What the requests of a WSGI seat have in common.
+/// What the worker gives for the requests of a WSGI seat.
 #[derive(FromPyObject)]
-pub struct Wsgi {
+pub struct Calls {
     #[pyo3(item(0))]
     application: Py<PyAny>,
     /// Appends a request to those that the seat has to run.
@@ -30,15 +30,24 @@ pub struct Wsgi {
     wrapper: Py<PyAny>,
 }
 
+/// What the requests of a lane have in common.
+pub struct Wsgi {
+    lane: Arc<Lane>,
+    calls: Calls,
+}
+
 impl Wsgi {
+    pub fn new(lane: Arc<Lane>, calls: Calls) -> Wsgi {
+        Wsgi { lane, calls }
+    }
+
     /// Begins a request, if it is one for `Exchange`.
     pub fn begin(
-        &self,
-        reader: &Bound<'_, Reader>,
+        self: &Arc<Self>,
+        py: Python<'_>,
         number: u32,
         environ: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let py = reader.py();
         let get = intern!(py, "GET");
         match environ.get_item(intern!(py, "REQUEST_METHOD"))? {
             Some(method) if method.is(get) || method.eq(get)? => {}
@@ -47,7 +56,7 @@ impl Wsgi {
         let exchange = Bound::new(
             py,
             Exchange {
-                reader: reader.clone().unbind(),
+                site: self.clone(),
                 number,
                 environ: Mutex::new(Some(environ.clone().unbind())),
                 status: AtomicU16::new(0),
@@ -56,8 +65,8 @@ impl Wsgi {
                 promoted: OnceLock::new(),
             },
         )?;
-        reader.get().streams(py).set_item(number, &exchange)?;
-        self.append.call1(py, (exchange,))?;
+        self.lane.streams(py).set_item(number, &exchange)?;
+        self.calls.append.call1(py, (exchange,))?;
         Ok(true)
     }
 }
@@ -66,7 +75,7 @@ impl Wsgi {
 /// `start_response`.
 #[pyclass(frozen)]
 pub struct Exchange {
-    reader: Py<Reader>,
+    site: Arc<Wsgi>,
     number: u32,
     environ: Mutex<Option<Py<PyDict>>>,
     /// 0 before `start_response`.
@@ -95,7 +104,7 @@ impl Exchange {
 
     #[getter]
     fn lane(&self, py: Python<'_>) -> Py<PyAny> {
-        self.reader.get().lane.clone_ref(py)
+        self.site.lane.object.clone_ref(py)
     }
 
     #[setter]
@@ -114,12 +123,12 @@ impl Exchange {
             promoted.bind(py).call_method0(intern!(py, "run"))?;
             return Ok(());
         }
-        let wsgi = this.wsgi()?;
+        let calls = &this.site.calls;
         let environ = this.take_environ();
-        let input = wsgi.input.bind(py).call0()?;
+        let input = calls.input.bind(py).call0()?;
         let environ = environ.ok_or_else(twice)?.into_bound(py);
         environ.set_item(intern!(py, "wsgi.input"), input)?;
-        let result = match wsgi.application.bind(py).call1((environ, slf)) {
+        let result = match calls.application.bind(py).call1((environ, slf)) {
             Ok(result) => result,
             Err(error) => return this.delegate(slf, "raised", (error,)),
         };
@@ -129,7 +138,7 @@ impl Exchange {
             }
             return this.delegate(slf, "returned", (result,));
         }
-        if !is_plain_iterable(&result, wsgi)? {
+        if !is_plain_iterable(&result, calls)? {
             return this.delegate(slf, "returned", (result,));
         }
         this.send_items(slf, &result)
@@ -175,10 +184,6 @@ enum Length {
 }
 
 impl Exchange {
-    fn wsgi(&self) -> PyResult<&Wsgi> {
-        self.reader.get().wsgi.as_ref().ok_or_else(twice)
-    }
-
     fn take_environ(&self) -> Option<Py<PyDict>> {
         self.environ
             .try_lock()
@@ -192,7 +197,7 @@ impl Exchange {
 
     /// Status and header block, if both are plain and the response may have a body.
     fn head(&self, status: &Bound<'_, PyAny>, headers: &Bound<'_, PyAny>) -> Option<(u16, Block)> {
-        let mut texts = self.reader.get().texts.try_lock().ok()?;
+        let mut texts = self.site.lane.texts.try_lock().ok()?;
         let code = status_code(texts.bytes(status)?)?;
         let headers = headers.cast_exact::<PyList>().ok()?;
         let block = text_block(headers, &mut texts)?;
@@ -206,7 +211,7 @@ impl Exchange {
         if let Some(promoted) = this.promoted.get() {
             return Ok(promoted.bind(py).clone());
         }
-        let reader = this.reader.get();
+        let lane = &this.site.lane;
         let block = this
             .block
             .try_lock()
@@ -214,8 +219,8 @@ impl Exchange {
             .and_then(|mut block| block.take());
         let length = block.as_ref().and_then(|block| block.length);
         let done = this.done.load(Relaxed);
-        let promoted = this.wsgi()?.promote.bind(py).call1((
-            &reader.lane,
+        let promoted = this.site.calls.promote.bind(py).call1((
+            &lane.object,
             this.number,
             this.take_environ(),
             this.status.load(Relaxed),
@@ -224,7 +229,7 @@ impl Exchange {
             done,
         ))?;
         if !done {
-            reader.streams(py).set_item(this.number, &promoted)?;
+            lane.streams(py).set_item(this.number, &promoted)?;
         }
         // Creating it may have let another thread run, but none that has this request.
         _ = this.promoted.set(promoted.clone().unbind());
@@ -244,8 +249,8 @@ impl Exchange {
 
     /// Sends a whole response, if `body` is one.
     fn send_whole(&self, py: Python<'_>, body: &[u8], kind: Length) -> PyResult<bool> {
-        let reader = self.reader.get();
-        if !self.is_quick() || self.done.load(Relaxed) || !reader.has_room(body.len()) {
+        let lane = &self.site.lane;
+        if !self.is_quick() || self.done.load(Relaxed) || !lane.has_room(body.len()) {
             return Ok(false);
         }
         let Some(mut place) = self.block.try_lock().ok() else {
@@ -262,7 +267,7 @@ impl Exchange {
         }
         self.done.store(true, Relaxed);
         let status = self.status.load(Relaxed);
-        reader.respond(py, self.number, status, &block.bytes, body)?;
+        lane.respond(py, self.number, status, &block.bytes, body)?;
         Ok(true)
     }
 
@@ -305,7 +310,7 @@ impl Exchange {
             };
             let body = body.as_bytes();
             if self.send_whole(py, body, Length::Declared)? {
-                let lane = self.reader.get().lane.bind(py);
+                let lane = self.site.lane.object.bind(py);
                 let seat = lane.getattr(intern!(py, "seat"))?;
                 if seat.getattr(intern!(py, "restless"))?.is_truthy()? {
                     lane.call_method0(intern!(py, "flush"))?;
@@ -335,13 +340,13 @@ fn single<'py>(result: &Bound<'py, PyAny>) -> Option<Bound<'py, PyBytes>> {
 }
 
 /// Whether an iterable is nothing that the worker treats in its own way.
-fn is_plain_iterable(result: &Bound<'_, PyAny>, wsgi: &Wsgi) -> PyResult<bool> {
+fn is_plain_iterable(result: &Bound<'_, PyAny>, calls: &Calls) -> PyResult<bool> {
     let py = result.py();
     Ok(!result.is_instance_of::<PyList>()
         && !result.is_instance_of::<PyTuple>()
         && !result.is_instance_of::<PyBytes>()
         && !result.is_instance_of::<PyString>()
-        && !result.get_type().is(&wsgi.wrapper)
+        && !result.get_type().is(&calls.wrapper)
         && result.hasattr(intern!(py, "__iter__"))?)
 }
 
