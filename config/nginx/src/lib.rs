@@ -8,6 +8,7 @@ mod arguments;
 mod check;
 mod context;
 mod definition;
+mod glob;
 mod hint;
 mod lex;
 pub mod limits;

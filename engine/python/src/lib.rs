@@ -11,6 +11,7 @@
 //! Application::websocket(worker, Request) -> WebSocket
 //! ```
 
+mod allowance;
 mod application;
 mod call;
 mod failure;

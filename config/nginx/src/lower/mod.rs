@@ -55,6 +55,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let Parsed {
         mut directives,
         mut report,
+        continued,
     } = parse_with(name, text, &invocation.globals, loader);
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
@@ -63,6 +64,9 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let mut cx = Lowering::new(&directives, defined, folder, invocation, &mut report);
     let config = cx.main(&directives);
     let origins = cx.origins;
+    for directive in &continued {
+        directive.explain(&mut report);
+    }
     Adapted {
         config: Some(config).filter(|_| !report.has_errors()),
         report,
