@@ -16,6 +16,7 @@ mod nginx_endings;
 mod nginx_inherit;
 mod nginx_pages;
 mod nginx_raw;
+mod nginx_settings;
 mod nginx_sites;
 mod origins;
 mod peers;

@@ -162,3 +162,6 @@ pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// How long a tunnel lasts without traffic after one side has ended its direction. The other side usually follows at
 /// once; one that has vanished would otherwise hold the connection for ever.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a request in the queue of a group looks for a server that is back, though no request has ended.
+pub const QUEUE_RECHECK: Duration = Duration::from_millis(200);
