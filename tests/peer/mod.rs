@@ -15,6 +15,7 @@ mod nginx_connection_slots;
 mod nginx_endings;
 mod nginx_inherit;
 mod nginx_pages;
+mod nginx_parity;
 mod nginx_raw;
 mod nginx_settings;
 mod nginx_sites;

@@ -1,6 +1,7 @@
 //! The command line: names, options and exit codes. Each command is implemented in the module of its name.
 //!
-//! Exit codes: 0 done, 1 the result is negative (a gate that fails, a machine that is not fit), 2 the command failed.
+//! Exit codes: 0 done, 1 the result is negative (a gate that fails, a machine that is not fit), 2 the command failed, 130
+//! interrupted.
 
 use std::process::ExitCode;
 
@@ -8,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 use sluice_load::outcome::{Completion, Refused};
 
+use crate::interrupt::INTERRUPTED;
 use crate::{audit, calibrate, doctor, hit, init, limit, report, run, serve, setup, shield};
 
 /// Honest benchmarks for any web server
@@ -85,6 +87,7 @@ pub fn main() -> ExitCode {
     match outcome {
         Ok(Completion::Yes) => ExitCode::SUCCESS,
         Ok(Completion::No) => ExitCode::from(1),
+        Ok(Completion::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Refused(text)) => {
             eprintln!("sluice-lab: {text}");
             ExitCode::from(2)

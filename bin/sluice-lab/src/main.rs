@@ -9,6 +9,7 @@ mod cli;
 mod doctor;
 mod hit;
 mod init;
+mod interrupt;
 mod limit;
 mod live;
 mod report;

@@ -10,6 +10,7 @@ mod check;
 mod context;
 mod definition;
 mod fragment;
+mod glob;
 mod hint;
 mod lex;
 pub mod limits;

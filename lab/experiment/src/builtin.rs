@@ -38,6 +38,7 @@ files![
     "002/app_esgi.py",
     "002/app_fastapi.py",
     "002/app_flask.py",
+    "002/requirements.txt",
     "002/nginx.esgi",
     "002/nginx.fastapi",
     "002/nginx.flask",

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::comparison::Comparison;
 use sluice_audit::claim::Statement;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;
 use sluice_load::result::SCHEMA;
+
+/// The name of the lab's own load generator.
+pub const NATIVE: &str = "native";
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -175,6 +179,9 @@ pub struct Matrix {
     /// Names of configurations.
     #[serde(default)]
     pub config: Vec<String>,
+    /// Load generators: `native`, and external ones by name; by default only the lab's own.
+    #[serde(default)]
+    pub engine: Vec<String>,
     /// Combinations to skip: those in which every given axis has the given value.
     #[serde(default)]
     pub skip: Vec<BTreeMap<String, String>>,
@@ -597,6 +604,9 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
         return Err(format!(
             "{name}: [matrix] `clients` must be numbers above 0"
         ));
+    }
+    for engine in file.matrix.engine.iter().filter(|name| *name != NATIVE) {
+        Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
     }
     for made in &file.file {
         if made.bytes.is_some() == made.from.is_some() {

@@ -24,3 +24,4 @@ pub mod run;
 pub mod setup;
 pub mod single;
 pub mod stage;
+pub mod thresholds;

@@ -214,7 +214,10 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
     let failed = cell
         .blocks
         .iter()
-        .map(|block| block.load.failed_share())
+        .map(|block| {
+            let (ok, failed) = block.counts();
+            failed as f64 / (ok + failed).max(1) as f64
+        })
         .fold(0.0, f64::max);
     if failed > FAILED_MAX {
         return Some(format!(

@@ -47,6 +47,7 @@ pub mod servers;
 mod shared;
 mod shown;
 pub mod slice;
+mod spelling;
 pub mod ssi;
 pub mod state;
 pub mod subrequest;

@@ -161,8 +161,10 @@ pub const PYTHON_DYNAMIC_APPS: usize = 128;
 /// How long such an application may be idle before its processes end; Caddy Snake's default.
 pub const PYTHON_DYNAMIC_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How often idle applications are looked for. Their processes may live so much longer.
-pub const PYTHON_SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often idle applications are looked for: after each `dynamic_idle_timeout`, within this range. Their processes may
+/// live so much longer.
+pub const PYTHON_SWEEP_EVERY: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(60);
 
 /// How long requests for such an application fail at once after it failed to start, so that clients cannot keep a broken
 /// one starting.

@@ -33,6 +33,7 @@ mod memcached;
 mod mirror;
 mod names;
 mod origin;
+mod parity;
 mod passwords;
 mod patterns;
 pub mod prefix;

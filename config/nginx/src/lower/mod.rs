@@ -56,6 +56,7 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let Parsed {
         mut directives,
         mut report,
+        continued,
     } = match invocation.is_command_line() {
         // Programs that run nginx's command line expect it to refuse what nginx refuses.
         true => parse_with(name, text, &invocation.globals, loader),
@@ -68,6 +69,9 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let mut cx = Lowering::new(&directives, defined, folder, invocation, &mut report);
     let config = cx.main(&directives);
     let origins = cx.origins;
+    for directive in &continued {
+        directive.explain(&mut report);
+    }
     Adapted {
         config: Some(config).filter(|_| !report.has_errors()),
         report,

@@ -451,22 +451,14 @@ pub fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -
     }
 }
 
-/// `try_files`, which is not inherited by locations.
+/// `try_files`, which is not inherited by locations. `tried` has its folder.
 pub fn try_files(
     cx: &mut Lowering<'_>,
     directive: &Directive,
     facts: &Facts,
-    root: &str,
-    alias_of: &str,
-    links: FollowedLinks,
+    mut tried: TryFiles,
 ) -> Option<Handler> {
     let (last, files) = directive.args.split_last()?;
-    let mut tried = TryFiles {
-        root: root.to_owned(),
-        alias_of: alias_of.to_owned(),
-        links,
-        ..TryFiles::default()
-    };
     for file in files {
         let text = cx.text(file, facts);
         tried.files.push(text);

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::proxy::BodyBuffers;
 use crate::object::objects;
-use crate::value::{Duration, WeakString};
+use crate::value::{Duration, TimeLimit, WeakString};
 
 objects! {
     /// Serves requests with a Python application in processes of its own.
@@ -36,8 +36,8 @@ objects! {
         pub env_files: Vec<String>,
         /// Environment variables.
         pub env_vars: BTreeMap<String, String>,
-        /// How long processes may take to start, 120 s when zero, as long as they like when negative.
-        pub start_timeout: Duration,
+        /// How long processes may take to start, 120 s when zero, as long as they like when negative or `forever`.
+        pub start_timeout: TimeLimit,
         /// How processes are isolated.
         pub isolation: Option<PythonIsolation>,
         /// The most applications that placeholders make, 128 when zero.

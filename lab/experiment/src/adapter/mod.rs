@@ -21,6 +21,8 @@ pub struct Task {
     pub asked: Asked,
     /// Additional headers of each request, as `Name: value`.
     pub fields: Vec<String>,
+    /// Another host than that of the URL, for the `Host` header.
+    pub host: Option<String>,
     /// Accepts any certificate.
     pub insecure: bool,
 }

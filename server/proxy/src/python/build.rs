@@ -150,10 +150,10 @@ fn settings(config: &Config, written: Written) -> Result<Settings, Refusal> {
         settings.queue_size = size as usize;
     }
     settings.queue_timeout = or(config.queue_timeout, settings.queue_timeout)?;
-    settings.start_timeout = match config.start_timeout.0 {
-        i64::MIN..=-1 => None,
-        0 => settings.start_timeout,
-        1.. => config.start_timeout.to_std(),
+    settings.start_timeout = match config.start_timeout.0.to_std() {
+        None => None,
+        Some(Duration::ZERO) => settings.start_timeout,
+        limit => limit,
     };
     settings.request_timeout =
         Some(or(config.request_timeout, Duration::ZERO)?).filter(|timeout| !timeout.is_zero());
@@ -254,8 +254,11 @@ fn user(text: &str) -> Result<Option<Identity>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    match Identity::of(user, group) {
+    let identity = match text.split_once(':') {
+        Some((user, group)) => Identity::of(user, group),
+        None => Identity::of_user(text),
+    };
+    match identity {
         Ok(identity) => Ok(Some(identity)),
         Err(error) => Err(Refusal::new(error.to_string())
             .with_help("name a user of this machine, or `user:group`")),

@@ -72,7 +72,7 @@ fn report(log: &Log, notice: &Notice<'_>) {
     for (name, fact) in notice.facts {
         entry = match fact {
             Fact::Text(text) => entry.text(name, text),
-            Fact::Number(number) => entry.shown(name, number),
+            Fact::Number(number) => entry.integer(name, *number),
         };
     }
     entry.send();

@@ -520,6 +520,7 @@ impl ReverseProxy {
                 heard.clone_from(&response.head);
             }
             exchange.context.upstream.status = Some(status);
+            self.dialect.keep_of_intercepted(exchange, &response.head);
             exchange.inline.clear();
             // Read a short response so that its connection can be reused; otherwise the connection is closed.
             let framing = response.framing;

@@ -90,9 +90,6 @@ pub struct Args {
     max_dynamic_apps: Option<u32>,
 }
 
-/// Values of `--start-timeout` without a limit.
-const NO_LIMIT: [&str; 6] = ["-1", "forever", "none", "inf", "infinite", "indefinite"];
-
 impl Args {
     /// Serves until the server is stopped.
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
@@ -168,10 +165,8 @@ impl Args {
                 handler[name] = json!(text);
             }
         }
-        match self.start_timeout.as_deref() {
-            None => {}
-            Some(text) if NO_LIMIT.contains(&text) => handler["start_timeout"] = json!(-1),
-            Some(text) => handler["start_timeout"] = json!(text),
+        if let Some(text) = &self.start_timeout {
+            handler["start_timeout"] = json!(text);
         }
         if let Some(isolation) = &self.isolation {
             let isolation = PythonIsolation {
