@@ -159,7 +159,7 @@ pub(super) fn upload(app: &str, length: u64) {
     }
     let said = client.response().text();
     assert!(said.starts_with(&format!("{length} ")), "{said}");
-    let bound = 2 * (STREAM_KIB + MEMORY_STEPS) + POOLS_KIB / 2;
+    let bound = 2 * (STREAM_KIB + MEMORY_STEPS) + POOLS_KIB;
     meter.check(bound, 16 * 1024);
 }
 
@@ -188,7 +188,7 @@ fn a_stream_of_ten_gigabytes_that_its_client_cuts() {
         // The application is not busy with it any more.
         let in_flight = || super::metric(&server, "sluice_python_in_flight_requests");
         eventually("it ends", || in_flight() == 0, || in_flight().to_string());
-        let bound = 2 * (STREAM_KIB + MEMORY_STEPS) + POOLS_KIB / 2;
+        let bound = 2 * (STREAM_KIB + MEMORY_STEPS) + POOLS_KIB;
         meter.check(bound, 16 * 1024);
     }
 }

@@ -90,6 +90,7 @@ fn rules(group: &Group) -> Rules {
             first: limits::RESTART_DELAY,
             max: limits::RESTART_DELAY_MAX,
         },
+        outage_max: limits::OUTAGE_MAX,
         stable_after: limits::STABLE_AFTER,
         draining_max: limits::DRAINING_MAX.max(settings.workers),
     }
