@@ -8,6 +8,7 @@ mod arguments;
 mod check;
 mod context;
 mod definition;
+pub mod fragment;
 mod glob;
 mod hint;
 mod lex;

@@ -31,10 +31,16 @@ impl Args {
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         envfile::apply(&self.envfile)?;
         let source = Source::required(self.config.as_deref(), self.adapter)?;
-        let loaded = source.load(format)?;
+        let (loaded, within) = source.load_part(format)?;
         print_report(&loaded.report, format);
         supervise::validate(&loaded, format)?;
-        say!("Valid configuration");
+        match within {
+            None => say!("Valid configuration"),
+            Some(block) => say!(
+                "Valid configuration (a part of an nginx.conf, checked inside a minimal {} block)",
+                block.name()
+            ),
+        }
         Ok(Exit::Done)
     }
 }
