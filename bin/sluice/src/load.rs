@@ -13,7 +13,6 @@ use sluice_caddyfile::limits::FILE_BYTES_MAX;
 use sluice_caddyfile::{Adapted, DiskLoader, Loader, adapt, adapt_v1};
 use sluice_diag::{Diagnostic, Report, Span, Written};
 use sluice_model::{Config, ConfigError};
-use sluice_nginx::fragment::Fragment;
 use sluice_pipeline::expression;
 
 use crate::commands::hash_bcrypt;
@@ -123,26 +122,6 @@ impl Source {
         })
     }
 
-    /// Reads and parses it. A file that an nginx.conf includes is parsed inside a minimal one, if it is not a whole one; the
-    /// block is returned.
-    pub fn load_part(&self, format: MessageFormat) -> Result<(Loaded, Option<Fragment>), Failed> {
-        if let Source::File { .. } = self {
-            let (name, text) = self.read()?;
-            if self.adapter(&text) == Adapter::Nginx {
-                let parsed = sluice_nginx::parse(&name, &text, &DiskLoader);
-                let within = Fragment::of(&parsed.directives);
-                if within.is_some() {
-                    let invocation = sluice_nginx::Invocation {
-                        within,
-                        ..sluice_nginx::Invocation::default()
-                    };
-                    return Ok((nginx(&name, &text, &invocation, format)?, within));
-                }
-            }
-        }
-        Ok((self.load(format)?, None))
-    }
-
     /// Reads and parses it.
     pub fn load(&self, format: MessageFormat) -> Result<Loaded, Failed> {
         let read_at = SystemTime::now();
@@ -216,27 +195,11 @@ impl Source {
             .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
         if file.ends_with(".json") || json {
             Adapter::Json
-        } else if begins_with_block_of_nginx(text)
-            || file.ends_with(".conf") && begins_like_nginx(text)
-        {
+        } else if file.ends_with(".conf") && begins_like_nginx(text) {
             Adapter::Nginx
         } else {
             Adapter::Caddyfile
         }
-    }
-}
-
-/// Whether a text begins with a block of an nginx.conf, whatever its file is called, and has lines of it: a Caddyfile has
-/// no lines that end with semicolons.
-fn begins_with_block_of_nginx(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim);
-    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    let name = first.and_then(|line| line.split([' ', '\t', '{']).next());
-    let ends = |mark: char| text.lines().any(|line| line.trim_end().ends_with(mark));
-    match name {
-        Some("events" | "http") => first.is_some_and(|line| line.contains('{')),
-        Some("server" | "upstream" | "map" | "geo" | "location") => ends(';'),
-        _ => false,
     }
 }
 
@@ -498,15 +461,6 @@ mod tests {
         assert_eq!(guess("a.conf", "events {\n}\n"), Adapter::Nginx);
         let one_line = "# x\nevents { worker_connections 5; }\nhttp {\n";
         assert_eq!(guess("a.conf", one_line), Adapter::Nginx);
-        assert_eq!(guess("default", "events {}\nhttp {}\n"), Adapter::Nginx);
-        assert_eq!(
-            guess("default", "server {\n\tlisten 80;\n}\n"),
-            Adapter::Nginx
-        );
-        assert_eq!(
-            guess("default", "server {\n\trespond ok\n}\n"),
-            Adapter::Caddyfile
-        );
         let named = Source::File {
             path: "a.json".into(),
             adapter: Some(Adapter::Caddyfile),

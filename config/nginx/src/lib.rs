@@ -8,7 +8,6 @@ mod arguments;
 mod check;
 mod context;
 mod definition;
-pub mod fragment;
 mod glob;
 mod hint;
 mod lex;

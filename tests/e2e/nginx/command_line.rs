@@ -322,33 +322,3 @@ fn the_process_lifecycle_is_logged_in_nginxs_wording() {
     );
     assert!(!log.contains("signal process started"), "{log}");
 }
-
-/// A file of `conf.d` or `sites-available` is checked inside a minimal nginx.conf, whatever it is called.
-#[test]
-fn validate_checks_a_part_of_an_nginx_conf() {
-    let folder = Folder::new();
-    for (name, written, words) in [
-        (
-            "default",
-            "server {\n\tlisten 80;\n\treturn 200;\n}\n",
-            "inside a minimal `http` block",
-        ),
-        (
-            "site.conf",
-            "location / {\n\treturn 200;\n}\n",
-            "inside a minimal `server` block",
-        ),
-        (
-            "main",
-            "events { worker_connections 9000; }\nhttp { }\n",
-            "Valid configuration\n",
-        ),
-        ("wrong", "server {\n\tlisen 80;\n}\n", "wrong:2:2"),
-    ] {
-        folder.write(name, written);
-        let output = run_to_end(&folder, &["validate", "--config", name]);
-        let said = text(&output.stdout) + &text(&output.stderr);
-        assert!(said.contains(words), "{name}: {said}");
-        assert_eq!(output.status.success(), name != "wrong", "{name}");
-    }
-}

@@ -31,16 +31,10 @@ impl Args {
     pub fn run(self, format: MessageFormat) -> Result<Exit, Failed> {
         envfile::apply(&self.envfile)?;
         let source = Source::required(self.config.as_deref(), self.adapter)?;
-        let (loaded, within) = source.load_part(format)?;
+        let loaded = source.load(format)?;
         print_report(&loaded.report, format);
         supervise::validate(&loaded, format)?;
-        match within {
-            None => say!("Valid configuration"),
-            Some(block) => say!(
-                "Valid configuration (a part of an nginx.conf, checked inside a minimal {} block)",
-                block.name()
-            ),
-        }
+        say!("Valid configuration");
         Ok(Exit::Done)
     }
 }

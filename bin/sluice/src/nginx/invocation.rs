@@ -49,7 +49,6 @@ impl Invocation {
         Ok(Invocation {
             conf: prefix.join(switches.conf.as_deref().unwrap_or(CONF)),
             added: sluice_nginx::Invocation {
-                within: None,
                 globals: switches.globals.clone(),
                 prefix: Some(shown(&prefix)),
                 error_log,

@@ -12,27 +12,6 @@ pub struct Invocation {
     pub error_log: String,
     /// Where requests are logged if no directive says so; nowhere where it is empty.
     pub access_log: String,
-    /// The block that the file belongs into, if it is not a whole nginx.conf: a minimal one is put around it.
-    pub within: Option<Fragment>,
     /// The PID file if no directive sets one; none when empty.
     pub pid_file: String,
-}
-
-/// A block that the lines of a file belong into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fragment {
-    /// `http`: servers, upstreams, maps.
-    Http,
-    /// `server`: locations and settings of one server.
-    Server,
-}
-
-impl Fragment {
-    /// What messages call the block.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fragment::Http => "`http`",
-            Fragment::Server => "`server`",
-        }
-    }
 }

@@ -59,9 +59,6 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         mut report,
         continued,
     } = parse_with(name, text, &invocation.globals, loader);
-    if let Some(fragment) = invocation.within {
-        directives = fragment.wrap(directives);
-    }
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
     let mut defined = Defined::default();
