@@ -288,7 +288,8 @@ fn results_are_merged_shown_and_exported() {
 fn the_output_of_another_program_becomes_a_result() {
     let folder = Folder::new("import");
     let (one, two) = (folder.file("nginx.md"), folder.file("caddy.md"));
-    let table = |rate: u32| format!("| test | requests/s |\n| --- | --- |\n| a | {rate} |\n");
+    let row = "| test | requests/s | avg (ms) |\n| --- | --- | --- |";
+    let table = |rate: u32| format!("{row}\n| a | {rate} | 5 |\n");
     fs::write(&one, table(1000)).unwrap();
     fs::write(&two, table(2000)).unwrap();
     let json = folder.file("result.json");
@@ -317,5 +318,46 @@ fn the_output_of_another_program_becomes_a_result() {
         output_text(&output).contains("--seconds"),
         "{}",
         output_text(&output)
+    );
+}
+
+#[test]
+fn a_list_of_urls_is_one_load_with_figures_for_each() {
+    let folder = Folder::new("urls");
+    let backend = Backend::start(&["respond"]);
+    let (list, json) = (folder.file("urls.txt"), folder.file("hit.json"));
+    fs::write(&list, "# of a shop\n3 /products\nHEAD /cart\n").unwrap();
+    let url = backend.url("/");
+    let hit = |more: &[&str]| {
+        let words = [
+            &["hit", &url, "--urls", &list, "-n", "400", "-c", "2"][..],
+            more,
+        ]
+        .concat();
+        let output = lab(&words);
+        (output.status.code(), output_text(&output))
+    };
+    let (code, text) = hit(&["--json", &json]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("GET /products (weight 3): 300 successful, 0 failed"),
+        "{text}"
+    );
+    assert!(
+        text.contains("HEAD /cart (weight 1): 100 successful, 0 failed"),
+        "{text}"
+    );
+    let parts = &read(&json).cells[0].blocks[0].load.parts;
+    let counts: Vec<u64> = parts.iter().map(|part| part.latency.count).collect();
+    assert_eq!(counts, [300, 100]);
+    let report = lab(&["report", &json, "--html", "--out", &folder.file("out")]);
+    assert!(report.status.success(), "{}", output_text(&report));
+    let page = fs::read_to_string(folder.file("out/report.html")).unwrap();
+    assert!(page.contains("<td>GET /products"), "a table of its own");
+    fs::write(&list, "products\n").unwrap();
+    let (code, text) = hit(&[]);
+    assert!(
+        code == Some(2) && text.contains("line 1: `products` is not a request"),
+        "{text}"
     );
 }

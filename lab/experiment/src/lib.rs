@@ -19,6 +19,7 @@ pub mod limits;
 mod marks;
 pub mod overload;
 pub mod plan;
+mod ports;
 pub mod progress;
 pub mod rerun;
 pub mod run;

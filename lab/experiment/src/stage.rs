@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -18,6 +16,7 @@ use super::file::{Backend, File, Pin, Run, Talk, Test};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
+use super::ports::free_ports;
 use crate::progress::Progress;
 use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
@@ -26,6 +25,7 @@ use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::Probe;
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
@@ -566,6 +566,7 @@ impl Stage {
         Ok(Plan {
             tls: trust::prepare(&trusted, &target)?,
             requests,
+            mix: Mix::default(),
             target,
             mode,
             connections: cell.clients,
@@ -784,32 +785,6 @@ fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     }
 }
 
-/// Free ports below the kernel's ephemeral range. Each is reserved for this run by an abstract name that other labs try
-/// to take as well: a server does not listen all the time, and two concurrent runs would sometimes choose the same
-/// port.
-fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
-    let (first, _) = machine::local_ports();
-    let seed = u64::from(std::process::id());
-    let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
-    sluice_load::random::Random::new(seed).shuffle(&mut candidates);
-    let hold = |port: u16| {
-        let name = format!("sluice-lab-port-{port}");
-        let name = SocketAddr::from_abstract_name(name).ok()?;
-        let hold = UnixListener::bind_addr(&name).ok()?;
-        TcpListener::bind(("0.0.0.0", port)).ok()?;
-        Some((port, hold))
-    };
-    let found: (Vec<u16>, Vec<UnixListener>) =
-        candidates.into_iter().filter_map(hold).take(count).unzip();
-    if found.0.len() == count {
-        return Ok(found);
-    }
-    Err(std::io::Error::new(
-        std::io::ErrorKind::AddrInUse,
-        "no free ports",
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -831,20 +806,6 @@ mod tests {
         assert_eq!(once[2], "/tmp/a folder/nginx.conf");
         assert_eq!(once.len(), 5);
         assert_eq!(plain("a b/../c"), "a-b-..-c");
-    }
-
-    #[test]
-    fn ports_are_held_while_a_run_goes_on() {
-        // The same process shuffles identically, so without reserving them both would get the same ports.
-        let (one, holds) = free_ports(5).unwrap();
-        let (other, _others) = free_ports(5).unwrap();
-        assert!(
-            one.iter().all(|port| !other.contains(port)),
-            "{one:?} {other:?}"
-        );
-        drop(holds);
-        let (again, _again) = free_ports(5).unwrap();
-        assert_eq!(again.len(), 5);
     }
 
     #[test]

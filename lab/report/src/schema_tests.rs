@@ -165,6 +165,10 @@ fn the_schema_names_every_field() {
     block.load.latency.wait = Some(Default::default());
     block.load.latency.connect = Some(Default::default());
     block.load.interrupted = true;
+    block.load.parts.push(sluice_load::result::LoadPart {
+        weight: 1,
+        ..Default::default()
+    });
     block.load.held = Some(sluice_load::result::HeldConnections {
         open_before_load: Some(5),
         rss_without_bytes: Some(1),

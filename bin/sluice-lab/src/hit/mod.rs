@@ -1,5 +1,6 @@
 //! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
+mod mix;
 mod options;
 mod repeats;
 mod text;
@@ -21,6 +22,7 @@ use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::kind::{self, Kind};
 use sluice_load::generator::limits::BODY_KEPT_MAX;
 use sluice_load::generator::link::Tls;
+use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::{Probe, sha256};
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
@@ -173,6 +175,17 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     if !plan.kind.is_requests() {
         return Ok((plan, first));
     }
+    if let Some(path) = &options.urls {
+        let (requests, mix) = mix::read(path, options, &plan)?;
+        return Ok((
+            Plan {
+                requests,
+                mix,
+                ..plan
+            },
+            first,
+        ));
+    }
     let expect = expect(options, &first, ask)?;
     let requests = vec![Prepared {
         expect,
@@ -226,6 +239,7 @@ fn plan(
         target,
         tls,
         requests: vec![request],
+        mix: Mix::default(),
         mode,
         connections: options.connections,
         depth: options.depth,

@@ -19,6 +19,9 @@ const BLOCKS_OF_TWO: usize = 5;
 pub struct Options {
     /// Target URL: http:// or https://, on this machine
     pub url: String,
+    /// Send the requests of this file instead of the URL's path: a line for each, `[WEIGHT] [METHOD] PATH`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["websocket", "sse", "idle", "slow", "method", "engine", "verify"])]
+    pub urls: Option<PathBuf>,
     /// A second target: both are loaded in turn, block by block, and compared
     pub against: Option<String>,
     /// Measure this many times, and report medians with intervals (default: 1, or 5 with two targets)

@@ -29,34 +29,7 @@ pub fn report(load: &Load) -> String {
 
 fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     let asked = &load.asked;
-    let mode = match asked.mode {
-        Mode::Closed => "closed loop".to_string(),
-        Mode::Open { rate, poisson } => {
-            let gaps = if poisson { " in random gaps" } else { "" };
-            format!("open loop of {}/s{gaps}", thousands(rate))
-        }
-    };
-    writeln!(out, "{} {}", asked.method, asked.url)?;
-    let warmup = match asked.warmup_s {
-        0.0 => "without warm-up".to_string(),
-        seconds => format!("after {seconds:.1} s of warm-up"),
-    };
-    writeln!(
-        out,
-        "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s {warmup}",
-        asked.protocol, asked.connections, asked.depth, asked.threads, load.window_s
-    )?;
-    if load.interrupted {
-        let of = match asked.requests_max {
-            Some(count) => format!("{} requests", thousands(count as f64)),
-            None => format!("{:.0} s", asked.duration_s),
-        };
-        writeln!(
-            out,
-            "  interrupted: these are the figures until then, of {of}"
-        )?;
-    }
-    writeln!(out, "  verified in every response: {}\n", asked.verify)?;
+    write_asked(load, out)?;
     let per_s = |count: u64| thousands(count as f64 / load.window_s.max(1e-9));
     let words = words(&asked.protocol);
     writeln!(
@@ -90,6 +63,15 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_times("connect", load.latency.connect.as_ref(), out)?;
     write_times("TLS handshake", load.latency.tls.as_ref(), out)?;
     write_times(words.opening, load.latency.opening.as_ref(), out)?;
+    for part in &load.parts {
+        let (ok, failed) = (thousands(part.ok as f64), thousands(part.failed as f64));
+        writeln!(
+            out,
+            "  {} (weight {}): {ok} successful, {failed} failed",
+            part.name, part.weight
+        )?;
+        write_times("    total", Some(&part.latency), out)?;
+    }
     writeln!(out)?;
     if load.engine.name != NATIVE {
         return write_foreign(load, out);
@@ -97,6 +79,40 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_connections(load, out)?;
     write_held(load, out)?;
     write_generator(load, out)
+}
+
+/// The load that was requested, and whether it ended early.
+fn write_asked(load: &Load, out: &mut String) -> std::fmt::Result {
+    let asked = &load.asked;
+    let mode = match asked.mode {
+        Mode::Closed => "closed loop".to_string(),
+        Mode::Open { rate, poisson } => {
+            let gaps = if poisson { " in random gaps" } else { "" };
+            format!("open loop of {}/s{gaps}", thousands(rate))
+        }
+    };
+    writeln!(out, "{} {}", asked.method, asked.url)?;
+    let warmup = match asked.warmup_s {
+        0.0 => "without warm-up".to_string(),
+        seconds => format!("after {seconds:.1} s of warm-up"),
+    };
+    writeln!(
+        out,
+        "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s {warmup}",
+        asked.protocol, asked.connections, asked.depth, asked.threads, load.window_s
+    )?;
+    if load.interrupted {
+        let of = match asked.requests_max {
+            Some(count) => format!("{} requests", thousands(count as f64)),
+            None => format!("{:.0} s", asked.duration_s),
+        };
+        writeln!(
+            out,
+            "  interrupted: these are the figures until then, of {of}"
+        )?;
+    }
+    writeln!(out, "  verified in every response: {}\n", asked.verify)?;
+    Ok(())
 }
 
 /// One block in a line.

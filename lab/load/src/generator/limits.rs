@@ -59,6 +59,12 @@ pub const RAMP_SHARE_MAX: u32 = 3;
 /// Opening all connections may always take this long, however short the load is.
 pub const RAMP_MIN: Duration = Duration::from_secs(2);
 
+/// Different requests in one load. Each has a histogram of 200 KB in every thread.
+pub const MIX_MAX: usize = 100;
+
+/// Requests until the order of a mix repeats.
+pub const MIX_SEQUENCE_MAX: u64 = 10_000;
+
 /// Buffers passed to the kernel in one call. Linux accepts 1,024; pipelines are shorter.
 pub const PIECES_MAX: usize = 32;
 

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod kind;
 pub mod limits;
 pub mod link;
+pub mod mix;
 pub mod probe;
 pub mod record;
 pub mod request;
@@ -39,6 +40,7 @@ use self::interrupt::Interrupt;
 use self::kind::Kind;
 use self::limits::{RAMP_MAX, RAMP_MIN, RAMP_SHARE_MAX, TICK};
 use self::link::{Fault, Tls};
+use self::mix::Mix;
 use self::record::{Keepup, Recorder};
 use self::request::Prepared;
 use self::seen::Seen;
@@ -55,6 +57,8 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// The requests, sent in turn. At least one.
     pub requests: Vec<Prepared>,
+    /// Which of them belong together, if they are a mix.
+    pub mix: Mix,
     /// Closed or open loop.
     pub mode: Mode,
     /// Concurrent connections of all threads together.
@@ -406,6 +410,9 @@ fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
         all.merge(record);
     }
     all.fill(&mut load, Keepup { cpu_ns, busiest });
+    for (part, (name, weight)) in load.parts.iter_mut().zip(&plan.mix.parts) {
+        (part.name, part.weight) = (name.clone(), *weight);
+    }
     load
 }
 

@@ -1,15 +1,16 @@
 //! The record of one thread, and how the threads' records are merged into the result.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::clock::Ns;
 use super::limits::{SLICE, SLICES_MAX};
+use super::mix::Mix;
 use super::seen::Seen;
 use super::talk::{Done, Lost};
 use crate::result::{
     Censored, Connections, Distribution, FailureClass, Failures, Generator, HEAT_STEPS, Histogram,
-    Latencies, Point, Series, Transfer, heat_step,
+    Latencies, LoadPart, Point, Series, Transfer, heat_step,
 };
 
 /// The measured window, in time since the load began; until it is known it contains nothing.
@@ -59,6 +60,9 @@ pub struct Recorder {
     tls: Histogram,
     opening: Histogram,
     failures: Vec<Option<Box<Lossbook>>>,
+    /// Figures of each part of a mix.
+    parts: Vec<PartBook>,
+    part_of: Arc<[usize]>,
     slices: Vec<Slice>,
     transfer: Bytes,
     /// Connections over the whole run.
@@ -84,6 +88,14 @@ struct Bytes {
     received: u64,
     bodies: u64,
     sent: u64,
+}
+
+/// Figures of one part of a mix.
+#[derive(Debug)]
+struct PartBook {
+    ok: u64,
+    failed: u64,
+    total: Histogram,
 }
 
 /// Failures of one class.
@@ -114,7 +126,12 @@ const EMPTY_SLICE: Slice = Slice {
 
 impl Recorder {
     /// An empty record.
-    pub fn new(count_by: CountBy) -> Self {
+    pub fn new(count_by: CountBy, mix: &Mix) -> Self {
+        let part = |_: &(String, u32)| PartBook {
+            ok: 0,
+            failed: 0,
+            total: Histogram::new(),
+        };
         Recorder {
             window: Window::UNKNOWN,
             count_by,
@@ -128,6 +145,8 @@ impl Recorder {
             tls: Histogram::new(),
             opening: Histogram::new(),
             failures: (0..FailureClass::ALL.len()).map(|_| None).collect(),
+            parts: mix.parts.iter().map(part).collect(),
+            part_of: mix.part_of.clone(),
             slices: Vec::new(),
             transfer: Bytes::default(),
             connections: Connections {
@@ -213,6 +232,9 @@ impl Recorder {
         if counts && self.count_by == CountBy::Due && done.sent > 0 {
             self.wait.record(done.sent.saturating_sub(done.due));
         }
+        if counts {
+            self.part(done, total);
+        }
         match &done.outcome {
             Ok(body) => {
                 if counts {
@@ -238,6 +260,21 @@ impl Recorder {
                     self.slice(now).failed += 1;
                 }
             }
+        }
+    }
+
+    /// Counts a request for its part of a mix.
+    fn part(&mut self, done: &Done, total: Ns) {
+        let part = done.request.and_then(|at| self.part_of.get(at).copied());
+        let Some(book) = part.and_then(|at| self.parts.get_mut(at)) else {
+            return;
+        };
+        match done.outcome.is_ok() {
+            true => {
+                book.ok += 1;
+                book.total.record(total);
+            }
+            false => book.failed += 1,
         }
     }
 
@@ -313,6 +350,11 @@ impl Recorder {
         ] {
             mine.merge(theirs);
         }
+        for (mine, theirs) in self.parts.iter_mut().zip(&other.parts) {
+            mine.ok += theirs.ok;
+            mine.failed += theirs.failed;
+            mine.total.merge(&theirs.total);
+        }
         for (mine, theirs) in self.failures.iter_mut().zip(other.failures) {
             let Some(theirs) = theirs else { continue };
             let mine = mine.get_or_insert_default();
@@ -371,6 +413,14 @@ impl Recorder {
                 })
             })
             .collect();
+        let part = |book: PartBook| LoadPart {
+            name: String::new(),
+            weight: 1,
+            ok: book.ok,
+            failed: book.failed,
+            latency: Distribution::of(book.total),
+        };
+        load.parts = self.parts.into_iter().map(part).collect();
         let some =
             |histogram: Histogram| (!histogram.is_empty()).then(|| Distribution::of(histogram));
         load.latency = Latencies {
@@ -431,7 +481,7 @@ mod tests {
     use super::*;
 
     fn recorder(count_by: CountBy) -> Recorder {
-        let mut recorder = Recorder::new(count_by);
+        let mut recorder = Recorder::new(count_by, &Mix::default());
         recorder.open_window(Window {
             begin: 1_000_000_000,
             end: 2_000_000_000,
@@ -444,6 +494,7 @@ mod tests {
             due,
             sent: due,
             first: due + 1,
+            request: None,
             outcome,
             what: Default::default(),
         }

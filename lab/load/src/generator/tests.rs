@@ -30,6 +30,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         target,
         tls: None,
         requests: vec![prepared],
+        mix: Mix::default(),
         mode: Mode::Closed,
         connections: 4,
         depth: 1,
@@ -213,6 +214,27 @@ fn a_load_that_is_interrupted_before_its_window_has_no_figures() {
     let load = load(&plan);
     assert!(load.interrupted);
     assert_eq!((load.ok, load.failed(), load.window_s), (0, 0, 0.0));
+}
+
+#[test]
+fn each_request_of_a_mix_has_its_own_figures() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, Some(400));
+    let good = plan.requests[0].clone();
+    let mut wrong = good.clone();
+    wrong.expect = Expect::exactly(404, BODY);
+    let requests = vec![("a".to_string(), 30, good), ("b".to_string(), 10, wrong)];
+    (plan.requests, plan.mix) = Mix::of(requests).unwrap();
+    plan.connections = 4;
+    let load = load(&plan);
+    let parts: Vec<_> = load
+        .parts
+        .iter()
+        .map(|part| (part.name.as_str(), part.weight, part.ok, part.failed))
+        .collect();
+    assert_eq!(parts, [("a", 30, 300, 0), ("b", 10, 0, 100)]);
+    assert_eq!((load.parts[0].latency.count, load.ok), (300, 300));
+    assert_eq!(failures(&load), [(FailureClass::Status, 100)]);
 }
 
 #[test]

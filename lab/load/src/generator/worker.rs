@@ -162,7 +162,7 @@ impl<'a> Worker<'a> {
             left: share.requests.unwrap_or(u64::MAX),
             schedule: None,
             share,
-            record: Recorder::new(count_by),
+            record: Recorder::new(count_by, &plan.mix),
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],

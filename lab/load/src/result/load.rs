@@ -44,9 +44,28 @@ pub struct Load {
     /// Connections held open beside the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldConnections>,
+    /// Figures of each request of a mix; empty for a load of a single one. Requests that failed before one was chosen (a
+    /// connect that failed, a request that was never sent) are in none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<LoadPart>,
     /// Whether it was ended early, by Ctrl-C: `window_s` is shorter than requested then.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
+}
+
+/// One request of a mix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadPart {
+    /// Its method and path.
+    pub name: String,
+    /// How often it was sent in relation to the others.
+    pub weight: u32,
+    /// Successful requests, counted as those of the load.
+    pub ok: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Total durations of successful requests.
+    pub latency: Distribution,
 }
 
 /// Share of the requested clients that may be missing before the load counts as one of fewer clients.

@@ -24,6 +24,7 @@ fn stray(bytes: usize, now: Ns, done: &mut Vec<Done>) -> Fault {
             due: now,
             sent: now,
             first: now,
+            request: None,
             outcome: Err(Lost::from(fault.clone())),
             what: What::Beside,
         }),

@@ -43,6 +43,8 @@ pub struct Done {
     pub sent: Ns,
     /// When the first byte of its response arrived; 0 if none did.
     pub first: Ns,
+    /// Index of the prepared request; `None` if none was chosen.
+    pub request: Option<usize>,
     /// Length of the body of a successful response, or the failure.
     pub outcome: Result<u64, Lost>,
     /// What the connection does.
@@ -72,6 +74,7 @@ impl Done {
             due: since,
             sent: since,
             first: now,
+            request: None,
             outcome: Ok(0),
             what: What::Opening,
         }
@@ -83,6 +86,7 @@ impl Done {
             due: now,
             sent: now,
             first: now,
+            request: None,
             outcome: Ok(bytes),
             what: What::Beside,
         }
@@ -137,6 +141,7 @@ impl Flight {
             due: self.due,
             sent: self.sent,
             first: self.first,
+            request: Some(self.request),
             outcome,
             what: What::Flight,
         }

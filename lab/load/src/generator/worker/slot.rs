@@ -154,6 +154,7 @@ impl Worker<'_> {
                 due,
                 sent: 0,
                 first: 0,
+                request: None,
                 outcome,
                 what: What::Flight,
             };
@@ -262,6 +263,7 @@ impl Worker<'_> {
             due,
             sent: 0,
             first: 0,
+            request: None,
             outcome,
             what: What::Flight,
         };
