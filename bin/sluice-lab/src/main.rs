@@ -7,6 +7,7 @@ mod audit;
 mod calibrate;
 mod cli;
 mod doctor;
+mod export;
 mod hit;
 mod init;
 mod interrupt;

@@ -246,3 +246,76 @@ fn an_experiment_is_measured_by_another_generator_as_well() {
         "{page}"
     );
 }
+
+#[test]
+fn results_are_merged_shown_and_exported() {
+    let folder = Folder::new("merged");
+    let file = folder.file("short.toml");
+    fs::write(&file, EXPERIMENT.replace("blocks = 3", "blocks = 1")).unwrap();
+    let (one, two) = (folder.file("one"), folder.file("two"));
+    for out in [&one, &two] {
+        let output = lab(&["run", &file, "--out", out]);
+        assert!(output.status.success(), "{}", output_text(&output));
+    }
+    let merged = folder.file("merged.json");
+    let words = ["merge", &one, &two, "--out", &merged];
+    let output = lab(&words);
+    assert!(output.status.success(), "{}", output_text(&output));
+    let numbers = |path: &str| -> Vec<usize> {
+        let blocks = &read(path).cells[0].blocks;
+        blocks.iter().map(|block| block.number).collect()
+    };
+    assert_eq!(numbers(&merged), [0, 1]);
+    // Nothing is overwritten.
+    assert_eq!(lab(&words).status.code(), Some(2));
+    let shown = output_text(&lab(&["show", &merged]));
+    assert!(shown.contains("| floor-direct |"), "{shown}");
+    for (format, begin, lines) in [
+        ("csv", "cell,block,state", 3),
+        ("hlog", "#[Histogram log format version 1.3]", 6),
+        ("prometheus", "# HELP sluice_lab_responses_per_second", 20),
+    ] {
+        let text = output_text(&lab(&["export", &merged, "--format", format]));
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.lines().count() >= lines, "{text}");
+        let path = folder.file(format);
+        lab(&["export", &merged, "--format", format, "--out", &path]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[test]
+fn the_output_of_another_program_becomes_a_result() {
+    let folder = Folder::new("import");
+    let (one, two) = (folder.file("nginx.md"), folder.file("caddy.md"));
+    let table = |rate: u32| format!("| test | requests/s |\n| --- | --- |\n| a | {rate} |\n");
+    fs::write(&one, table(1000)).unwrap();
+    fs::write(&two, table(2000)).unwrap();
+    let json = folder.file("result.json");
+    let words = [
+        "import",
+        &one,
+        &two,
+        "--seconds",
+        "10",
+        "--clients",
+        "5",
+        "--out",
+        &json,
+    ];
+    let output = lab(&words);
+    assert!(output.status.success(), "{}", output_text(&output));
+    let shown = output_text(&lab(&["show", &json]));
+    assert!(
+        shown.contains("| nginx-a | 1,000 |") && shown.contains("| caddy-a | 2,000 |"),
+        "{shown}"
+    );
+    // Nothing is overwritten, and a missing window is named.
+    assert_eq!(lab(&words).status.code(), Some(2));
+    let output = lab(&["import", &one, "--out", &folder.file("other.json")]);
+    assert!(
+        output_text(&output).contains("--seconds"),
+        "{}",
+        output_text(&output)
+    );
+}

@@ -5,6 +5,9 @@
 mod abilities;
 mod calls;
 mod failures;
+#[allow(dead_code, reason = "the end-to-end tests use the rest of it")]
+#[path = "../../../tests/support/python.rs"]
+mod python;
 mod supervision;
 mod support;
 #[allow(dead_code, reason = "the end-to-end tests use the rest of it")]

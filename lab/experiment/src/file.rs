@@ -574,6 +574,19 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
     Ok(file)
 }
 
+/// Checks clients and load generators.
+fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
+    if matrix.clients.is_empty() || matrix.clients.contains(&0) {
+        return Err(format!(
+            "{name}: [matrix] `clients` must be numbers above 0"
+        ));
+    }
+    for engine in matrix.engine.iter().filter(|name| *name != NATIVE) {
+        Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
+    }
+    Ok(())
+}
+
 /// Checks that all names used are defined.
 fn check_names(name: &str, file: &File) -> Result<(), String> {
     let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
@@ -600,14 +613,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
             ));
         }
     }
-    if file.matrix.clients.is_empty() || file.matrix.clients.contains(&0) {
-        return Err(format!(
-            "{name}: [matrix] `clients` must be numbers above 0"
-        ));
-    }
-    for engine in file.matrix.engine.iter().filter(|name| *name != NATIVE) {
-        Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
-    }
+    check_matrix(name, &file.matrix)?;
     for made in &file.file {
         if made.bytes.is_some() == made.from.is_some() {
             return Err(format!(

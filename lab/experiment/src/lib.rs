@@ -13,6 +13,7 @@ mod checks;
 pub mod comparison;
 pub mod file;
 pub mod folder;
+pub mod import;
 pub mod init;
 pub mod limits;
 mod marks;

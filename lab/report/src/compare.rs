@@ -261,7 +261,8 @@ pub fn floor(result: &RunResult) -> Option<f64> {
 }
 
 /// Differences that make two results those of different experiments.
-fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
+/// Differences of machine, plan and engine that make two results different experiments.
+pub fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut differs = |what: &str, one: &str, two: &str| {
         if one != two {

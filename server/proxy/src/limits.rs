@@ -44,6 +44,13 @@ pub const SOURCE_NAMES_MAX: usize = 256;
 /// The longest domain name to resolve (RFC 1035, section 2.3.4, in dotted notation).
 pub const NAME_BYTES_MAX: usize = 253;
 
+/// How long a request waits in the queue of a group unless the configuration says so; nginx's default.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Endpoints of an upstream whose connection settings depend on the request: local address, TLS name, certificate. Each
+/// may have a pool of connections; the least recently used one is evicted.
+pub const ENDPOINTS_BY_REQUEST_MAX: usize = 256;
+
 /// Upstreams remembered per directive for addresses with placeholders; the least recently used one is evicted. Each
 /// takes about a kilobyte, and clients may be able to choose the names.
 pub const NAMED_UPSTREAMS_MAX: usize = 1024;

@@ -1,6 +1,7 @@
 //! Python applications in the real binary, over raw sockets: the three of study 002 with its Caddyfiles, frameworks, each
 //! part of WSGI and ASGI, WebSockets, applications that break the rules or die, and what a server does meanwhile.
 
+mod accelerator;
 mod asgi;
 mod bad;
 mod chromium;

@@ -220,6 +220,11 @@ fn applications_that_do_not_start_are_refused_at_their_line() {
     );
     let said = refused(&directive(&python, "module_wsgi wsgi:no_such_variable"));
     assert!(said.contains("no_such_variable"), "{said}");
+    let said = refused(&directive(&python, "module_wsgi wsgi:app\naccelerator on"));
+    let reason = "cannot load the accelerator: it is not installed for Python 3.";
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains("install the wheel `sluice-worker`"), "{said}");
+    assert!(said.contains("Caddyfile:11"), "{said}");
     let said = refused("python {\nmodule_wsgi wsgi:app\nvenv /no/such/venv\n}");
     assert!(said.contains("/no/such/venv"), "{said}");
     let said = refused("python {\nmodule_wsgi wsgi:app\nworking_dir /no/such/folder\n}");

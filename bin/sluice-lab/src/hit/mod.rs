@@ -67,6 +67,8 @@ pub fn run(options: &Options) -> Outcome {
                 .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?
         }
     };
+    // Ctrl-C reaches another program as well, which then prints what it has.
+    block.load.interrupted |= plan.interrupt.is_set();
     block.load.response = Some(response.first_response());
     print!("{}", text::report(&block.load));
     let verdict = verdict(&block.load);

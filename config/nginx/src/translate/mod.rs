@@ -46,7 +46,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
             report,
         };
     }
-    let parsed = crate::parse(name, text, loader);
+    let parsed = crate::fragment::parse_whole(name, text, loader);
     let main = Level::outermost(&parsed.directives);
     let mut writer = Writer {
         report: &parsed.report,

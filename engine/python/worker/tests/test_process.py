@@ -50,7 +50,8 @@ class ProcessTest(unittest.TestCase):
         ready = worker.ready
         self.assertEqual(ready["pid"], worker.pid)
         self.assertEqual(
-            (ready["interface"], ready["loop"], ready["accelerator"], ready["marshal"]), ("wsgi", None, None, True)
+            (ready["interface"], ready["loop"], bool(ready["accelerator"]), ready["marshal"]),
+            ("wsgi", None, bool(driver.ACCELERATOR), True),
         )
         self.assertIn(ready["implementation"], ("cpython", "pypy"))
         self.assertRegex(ready["python"], r"^3\.\d+\.\d+")

@@ -66,7 +66,8 @@ objects! {
         pub max_rss: u64,
         /// Imports the application once, and forks the processes.
         pub preload: bool,
-        /// Reserved for an extension module that replaces the innermost loop: `auto` or `off`, both pure Python; `auto` when empty.
+        /// The extension module `sluice_accelerator`, which replaces the worker's innermost loop: `auto` (where it is
+        /// installed), `on` or `off`; `auto` when empty.
         pub accelerator: String,
         /// The path that the application is mounted at, before that of `handle_path`.
         pub root_path: String,

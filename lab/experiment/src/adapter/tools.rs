@@ -309,8 +309,24 @@ fn h2load(task: &Task) -> Vec<String> {
     if !asked.protocol.starts_with("h2") {
         args.push("--h1".into());
     }
-    let mut args = with_fields(args, "-H", task);
-    args.push(asked.url.clone());
+    // It would send a Host header in addition to its own, so the URL has the host, and the address is an option.
+    let parts = asked.url.split_once("://").and_then(|(scheme, rest)| {
+        let at = rest.find('/').unwrap_or(rest.len());
+        Some((scheme, &rest[..at], &rest[at..], task.host.as_ref()?))
+    });
+    let url = match parts {
+        Some((scheme, address, path, host)) => {
+            args.push(format!("--connect-to={address}"));
+            format!("{scheme}://{host}{path}")
+        }
+        None => asked.url.clone(),
+    };
+    let without = Task {
+        host: None,
+        ..task.clone()
+    };
+    let mut args = with_fields(args, "-H", &without);
+    args.push(url);
     args
 }
 

@@ -2,6 +2,7 @@
 //! loop, and the load generator's figures match what the server did.
 
 mod faulty;
+mod goaway;
 mod secure;
 mod streams;
 

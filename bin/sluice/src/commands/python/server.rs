@@ -70,6 +70,10 @@ pub struct Args {
     /// What runs requests: sync or gevent (WSGI), uvloop or native (ASGI), gevent (ESGI).
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
+    /// Extension module `sluice_accelerator`: auto, on or off.
+    #[arg(long, value_name = "MODE", value_parser = ["auto", "on", "off"])]
+    #[arg(hide_possible_values = true)]
+    accelerator: Option<String>,
     /// Isolation of the processes: none.
     #[arg(long, value_name = "KIND")]
     isolation: Option<String>,
@@ -158,6 +162,7 @@ impl Args {
             ("python_path", self.python_path.clone()),
             ("lifespan", self.lifespan.clone()),
             ("runtime", self.runtime.clone()),
+            ("accelerator", self.accelerator.clone()),
             ("autoreload", self.autoreload.then(|| "on".to_owned())),
         ];
         for (name, text) in texts {

@@ -255,8 +255,12 @@ const OF_SLUICE: &[OptionDefinition<Settings>] = &[
     .own(),
     option::<Settings>(
         "accelerator",
-        "accelerator auto|off",
-        With(|cx, line, read| cx.python_accelerator(line, &mut read.python)),
+        "accelerator auto|on|off",
+        With(|cx, line, read| {
+            let word = cx.single(line)?;
+            read.python.accelerator = cx.one_of(word, &["auto", "on", "off"])?;
+            Some(())
+        }),
     )
     .own(),
     option::<Settings>(
@@ -466,19 +470,6 @@ impl Lowering<'_> {
         }
         let values = &mut python.env_vars;
         values.insert(name.text.clone(), value.text.clone());
-        Some(())
-    }
-
-    fn python_accelerator(&mut self, line: &Directive, python: &mut Python) -> Option<()> {
-        let word = self.single(line)?;
-        if word.text == "on" {
-            let title = "`accelerator on` is not supported".to_string();
-            let diagnostic = word.error("unsupported-option", title, "not supported by sluice");
-            return self.refuse(diagnostic.help(
-                "write `accelerator auto`: workers run as pure Python until an extension module is released",
-            ));
-        }
-        python.accelerator = self.one_of(word, &["auto", "off"])?;
         Some(())
     }
 
