@@ -23,6 +23,7 @@ use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
     Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
+    StatusLine,
 };
 use crate::tunnel::{self, RequestEnd, Tunnel};
 
@@ -209,6 +210,7 @@ impl<S: Service> Connection<S> {
     ) {
         self.count_request(exchange, settings);
         exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
+        exchange.status_line = StatusLine::default();
         exchange.res.clear();
         exchange.inline.clear();
         if framing.body != BodyFraming::None {
