@@ -349,9 +349,7 @@ impl ReverseProxy {
                 Ok(endpoint) => endpoint,
                 Err(failure) => return Err(unsent(failure, body.take())),
             };
-            let ended = self.selection.queue().map(|queue| queue.ended());
-            let counts = self.selection.counts() || ended.is_some();
-            let lease = counts.then(|| Lease::waking(&upstream.load, ended));
+            let lease = self.selection.lease(upstream);
             let carrier = match take_kept(&exchange.worker, &endpoint, wanted) {
                 Some(carrier) => carrier,
                 None => match Box::pin(dial(exchange, upstream, &endpoint, wanted)).await {
