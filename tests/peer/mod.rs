@@ -17,6 +17,7 @@ mod nginx_inherit;
 mod nginx_pages;
 mod nginx_parity;
 mod nginx_raw;
+mod nginx_settings;
 mod nginx_sites;
 mod origins;
 mod peers;

@@ -3,9 +3,10 @@
 
 use std::io::ErrorKind;
 
-use sluice_caddyfile::Loader;
+use sluice_caddyfile::{Loader, MemoryLoader};
 use sluice_diag::{Diagnostic, ImportId, ImportStep, Label, Report, Span};
 
+use crate::builtin;
 use crate::glob;
 use crate::hint::hint;
 use crate::lex::{LexError, Lexer, Token};
@@ -81,6 +82,21 @@ pub fn parse_with(name: &str, text: &str, globals: &str, loader: &dyn Loader) ->
         report,
         continued,
     }
+}
+
+/// Reads a text of our own into a report that has texts already.
+pub fn reparse(name: &str, text: &str, report: &mut Report) -> Vec<Directive> {
+    let mut reader = Reader {
+        report,
+        loader: &MemoryLoader::default(),
+        folder: "",
+        files: 0,
+        words: 0,
+        continued: Vec::new(),
+    };
+    let mut directives = Vec::new();
+    reader.file(name, text, None, 0, &mut directives);
+    directives
 }
 
 /// What messages call the directives of the command line, as nginx does.
@@ -374,9 +390,29 @@ impl<'r> Reader<'r> {
             match self.loader.read(&found).map(String::from_utf8) {
                 Ok(Ok(text)) => self.file(&found, &text, Some(import), depth + 1, into),
                 Ok(Err(_)) => self.unreadable(word, &found, "it is not UTF-8"),
+                Err(error)
+                    if error.kind() == ErrorKind::NotFound
+                        && let Some(text) = builtin::text(&found) =>
+                {
+                    self.warn_of_builtin(word, &found);
+                    let name = format!("{found} (built-in)");
+                    self.file(&name, text, Some(import), depth + 1, into);
+                }
                 Err(error) => self.unreadable(word, &found, &reason(error.kind(), &error)),
             }
         }
+    }
+
+    fn warn_of_builtin(&mut self, word: &Word, path: &str) {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let title = format!("`{path}` is missing; the built-in `{name}` stands in for it");
+        self.report.push(
+            Diagnostic::warning("built-in-include", title)
+                .at(word.span, "there is no such file")
+                .imported(word.import)
+                .note("nginx refuses a configuration whose include is missing")
+                .help("paths are relative to the folder of the main file"),
+        );
     }
 
     /// The files that a path names. As with nginx, a pattern may find none.

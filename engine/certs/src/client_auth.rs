@@ -113,7 +113,7 @@ impl ClientVerifier {
         if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
             return None;
         }
-        crate::signed::key_of(cert)
+        sluice_net::tls::signed::key_of(cert)
     }
 }
 

@@ -58,6 +58,7 @@ pub mod trailers;
 mod tree;
 pub mod try_files;
 pub mod types;
+pub mod unchunked;
 mod upstream_vars;
 pub mod uri;
 pub mod user_id;

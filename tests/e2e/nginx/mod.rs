@@ -42,6 +42,8 @@ mod proxying;
 mod ranges;
 mod rights;
 mod secure_uwsgi;
+mod settings_by_request;
+mod site_files;
 mod ssi;
 mod studies;
 mod syslog;

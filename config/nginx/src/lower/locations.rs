@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use sluice_diag::Diagnostic;
+use sluice_model::handler::NoSettings;
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, TryFiles, VirtualServer};
 use sluice_model::{Handler, Route};
@@ -485,6 +486,9 @@ impl Lowering<'_> {
         filters.extend(user_id::lower(self, level, facts));
         filters.extend(headers::lower(self, level, facts));
         filters.extend(headers::expires(self, level, facts));
+        if !level.is_on("chunked_transfer_encoding", true) {
+            filters.push(Handler::NginxUnchunked(NoSettings {}));
+        }
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));
@@ -591,6 +595,7 @@ fn makers(handler: &Handler) -> &'static [&'static str] {
         Handler::NginxSsi(_) => &["ssi"],
         Handler::NginxSub(_) => &["sub_filter"],
         Handler::NginxTryFiles(_) => &["try_files"],
+        Handler::NginxUnchunked(_) => &["chunked_transfer_encoding"],
         Handler::RateLimit(_) => &["limit_req"],
         Handler::RequestBody(_) => &["client_max_body_size"],
         _ => &[],

@@ -22,6 +22,7 @@ use sluice_model::nginx::{Nginx, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 
+use crate::fragment::parse_whole;
 use crate::modules::{
     acme, cache, charset, core, http_core, http2, map, rewrite, ssi, ssl, upstream,
 };
@@ -58,7 +59,11 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
         mut directives,
         mut report,
         continued,
-    } = parse_with(name, text, &invocation.globals, loader);
+    } = match invocation.is_command_line() {
+        // Programs that run nginx's command line expect it to refuse what nginx refuses.
+        true => parse_with(name, text, &invocation.globals, loader),
+        false => parse_whole(name, text, loader),
+    };
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
     let mut defined = Defined::default();

@@ -45,7 +45,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("aio_write", Flag).but(Always("a separate thread writes temporary files")),
     once("alias", Words(1, 1)).repeated(Repeats::NotBeside("root")),
     once("auth_delay", Time),
-    once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
+    once("chunked_transfer_encoding", Flag),
     once("client_body_buffer_size", Size).but(buffering::REQUEST),
     once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
     once("client_body_in_single_buffer", Flag).but(buffering::PIECES),

@@ -1,10 +1,11 @@
 //! `sluice adapt nginx.conf --to caddyfile`: translates an nginx.conf to a Caddyfile as far as possible. What cannot be
 //! expressed becomes a comment in its place, with the original line. `locations` translates locations, `content`
-//! content handlers, `text` texts with variables.
+//! content handlers, `python` suggestions for Python applications, `text` texts with variables.
 
 mod content;
 mod locations;
 mod place;
+mod python;
 mod text;
 
 use sluice_diag::Report;
@@ -45,7 +46,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
             report,
         };
     }
-    let parsed = crate::parse(name, text, loader);
+    let parsed = crate::fragment::parse_whole(name, text, loader);
     let main = Level::outermost(&parsed.directives);
     let mut writer = Writer {
         report: &parsed.report,
@@ -138,6 +139,11 @@ const HELD: &[&str] = &[
     "try_files",
     "types",
     "etag",
+    "uwsgi_hide_header",
+    "uwsgi_modifier1",
+    "uwsgi_modifier2",
+    "uwsgi_param",
+    "uwsgi_pass",
 ];
 
 /// Writes lines, with tabs by depth.

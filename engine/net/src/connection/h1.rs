@@ -25,7 +25,7 @@ use crate::service::{
     Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
     StatusLine,
 };
-use crate::tunnel::{self, Tunnel};
+use crate::tunnel::{self, RequestEnd, Tunnel};
 
 impl<S: Service> Asker for Connection<S> {
     fn send_interim(&self, interim: &Interim) {
@@ -139,7 +139,9 @@ impl<S: Service> Connection<S> {
                 drop(sending);
                 let ended = match ended.next {
                     // Until its tunnel ends the request goes on, and then it is recorded.
-                    Next::Tunnel(peer) if peer.notice.is_none() => {
+                    Next::Tunnel(peer)
+                        if peer.notice.is_none() && peer.request == RequestEnd::AtEnd =>
+                    {
                         Box::pin(self.tunnel_whole(peer, ended.ending, ended.sent)).await
                     }
                     next => Ended { next, ..ended },
