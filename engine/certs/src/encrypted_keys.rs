@@ -20,10 +20,10 @@ use des::cipher::{BlockDecrypt, KeyInit};
 use md5::{Digest, Md5};
 use pki_types::{PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer};
 
-use crate::der::{INTEGER, OCTET_STRING, OID, Reader, SEQUENCE};
 use crate::failure::CertsError;
 use crate::limits::{PASSWORD_BYTES_MAX, PASSWORDS_MAX, PBKDF2_ROUNDS_MAX};
 use crate::storage::read_file;
+use sluice_net::tls::der::{INTEGER, OCTET_STRING, OID, Reader, SEQUENCE};
 
 /// The OIDs `id-PBES2`, `id-PBKDF2` and `id-scrypt`, without tag and length (RFC 8018, appendix C; RFC 7914, section
 /// 7).
@@ -452,9 +452,9 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
-    use crate::der::element;
     use crate::tests::TempFolder;
     use crate::tests::abilities::has_openssl;
+    use sluice_net::tls::der::element;
 
     fn passwords(folder: &TempFolder, text: &str) -> Passwords {
         let path = folder.path().join("passwords");

@@ -6,7 +6,6 @@ pub mod challenges;
 mod clean;
 pub mod client_auth;
 pub mod clients;
-mod der;
 pub mod encrypted_keys;
 pub mod failure;
 #[cfg(test)]
@@ -35,7 +34,6 @@ pub mod published_cas;
 pub mod renewal;
 mod secrets_log;
 pub mod selection;
-mod signed;
 pub mod sources;
 pub mod storage;
 pub mod store;

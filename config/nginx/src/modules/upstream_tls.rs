@@ -71,6 +71,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
         root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
         revoked_files: files(revoked).filter(|_| is_verified).collect(),
         server_name: name(cx, level, url, &own("name")),
+        accepts_common_name: is_verified,
         hides_name: !level.is_on(&own("server_name"), true),
         no_resumption: !level.is_on(&own("session_reuse"), true),
         client_certificate_password_file: path(cx, "password_file"),

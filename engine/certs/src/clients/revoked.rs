@@ -8,7 +8,7 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::Doubt;
 use super::certificate_fields::Facts;
-use crate::signed::Signed;
+use sluice_net::tls::signed::Signed;
 
 /// A revocation list.
 pub(super) struct RevokedList {

@@ -8,12 +8,12 @@ use pki_types::CertificateDer;
 use time::{Date, Month, OffsetDateTime, Time};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::der::{
+use crate::limits::OCSP_CLOCK_SKEW;
+use sluice_net::tls::der::{
     ENUMERATED, Element, GENERALIZED_TIME, INTEGER, NULL, OCTET_STRING, OID, Reader, SEQUENCE,
     element,
 };
-use crate::limits::OCSP_CLOCK_SKEW;
-use crate::signed::{Signed, key_parts};
+use sluice_net::tls::signed::{Signed, key_parts};
 
 /// The OIDs `id-sha1` and `id-pkix-ocsp-basic`, without tag and length.
 const SHA1: &[u8] = &[0x2b, 0x0e, 0x03, 0x02, 0x1a];

@@ -12,13 +12,13 @@ use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
 
 use super::*;
-use crate::der::{
-    BIT_STRING, ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, Reader, SEQUENCE, element,
-};
 use crate::renewal::Lifetime;
 use crate::store::Fallback;
 use crate::subject::Subject;
 use crate::tests::TempFolder;
+use sluice_net::tls::der::{
+    BIT_STRING, ENUMERATED, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, Reader, SEQUENCE, element,
+};
 
 /// ecdsa-with-SHA256, as an algorithm identifier.
 const ECDSA: &[u8] = &[

@@ -1,8 +1,11 @@
 //! TLS behind a small interface of our own, because the library's is still changing: a session turns bytes into bytes
 //! and never sees a socket; [`TlsStream`] connects it to one. `sluice-certs` selects the certificates.
 
+pub mod der;
+pub mod direct_trust;
 mod rustls_session;
 mod session;
+pub mod signed;
 mod stream;
 
 pub use rustls_session::{

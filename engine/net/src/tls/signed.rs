@@ -4,18 +4,20 @@
 use rustls::crypto::aws_lc_rs as provider;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::der::{BIT_STRING, Element, Reader, SEQUENCE};
+use super::der::{BIT_STRING, Element, Reader, SEQUENCE};
 
 /// A signed structure.
-pub(crate) struct Signed<'a> {
-    pub(crate) said: Element<'a>,
+pub struct Signed<'a> {
+    /// What is signed.
+    pub said: Element<'a>,
     algorithm: &'a [u8],
     signature: &'a [u8],
     rest: Reader<'a>,
 }
 
 impl<'a> Signed<'a> {
-    pub(crate) fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
+    /// Splits it; `None` if it is malformed.
+    pub fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
         let mut parts = Reader(Reader(bytes).take(SEQUENCE)?.content);
         Some(Signed {
             said: parts.take(SEQUENCE)?,
@@ -27,7 +29,7 @@ impl<'a> Signed<'a> {
     }
 
     /// The embedded certificates.
-    pub(crate) fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub fn certificates(&self) -> impl Iterator<Item = &'a [u8]> {
         let list = Reader(self.rest.0).take(0xa0);
         let list = list.and_then(|list| Reader(list.content).take(SEQUENCE));
         let mut list = Reader(list.map_or(&[][..], |list| list.content));
@@ -35,7 +37,7 @@ impl<'a> Signed<'a> {
     }
 
     /// Verifies the signature with a public key (a SubjectPublicKeyInfo).
-    pub(crate) fn is_by(&self, key: &[u8]) -> bool {
+    pub fn is_by(&self, key: &[u8]) -> bool {
         let Some((algorithm, bits)) = key_parts(key) else {
             return false;
         };
@@ -53,7 +55,7 @@ impl<'a> Signed<'a> {
 }
 
 /// Algorithm and raw key of a SubjectPublicKeyInfo.
-pub(crate) fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut parts = Reader(Reader(key).take(SEQUENCE)?.content);
     let algorithm = parts.take(SEQUENCE)?.content;
     let bits = parts.take(BIT_STRING)?.content.strip_prefix(&[0])?;
@@ -61,7 +63,7 @@ pub(crate) fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// The raw public key of a certificate; `None` if it cannot be parsed.
-pub(crate) fn key_of(cert: &[u8]) -> Option<&[u8]> {
+pub fn key_of(cert: &[u8]) -> Option<&[u8]> {
     let (_, cert) = X509Certificate::from_der(cert).ok()?;
     let key = cert.tbs_certificate.subject_pki.raw;
     key_parts(key).map(|(_, bits)| bits)

@@ -2,27 +2,42 @@
 
 /// An element: its tag, its content, and its complete encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Element<'a> {
-    pub(crate) tag: u8,
-    pub(crate) content: &'a [u8],
-    pub(crate) whole: &'a [u8],
+pub struct Element<'a> {
+    /// The tag.
+    pub tag: u8,
+    /// The content.
+    pub content: &'a [u8],
+    /// Tag, length and content.
+    pub whole: &'a [u8],
 }
 
-pub(crate) const SEQUENCE: u8 = 0x30;
-pub(crate) const INTEGER: u8 = 0x02;
-pub(crate) const BIT_STRING: u8 = 0x03;
-pub(crate) const OCTET_STRING: u8 = 0x04;
-pub(crate) const NULL: u8 = 0x05;
-pub(crate) const OID: u8 = 0x06;
-pub(crate) const ENUMERATED: u8 = 0x0a;
-pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+/// The tag of a sequence.
+pub const SEQUENCE: u8 = 0x30;
+/// The tag of an integer.
+pub const INTEGER: u8 = 0x02;
+/// The tag of a bit string.
+pub const BIT_STRING: u8 = 0x03;
+/// The tag of an octet string.
+pub const OCTET_STRING: u8 = 0x04;
+/// The tag of `NULL`.
+pub const NULL: u8 = 0x05;
+/// The tag of an object identifier.
+pub const OID: u8 = 0x06;
+/// The tag of an enumerated value.
+pub const ENUMERATED: u8 = 0x0a;
+/// The tag of a `GeneralizedTime`.
+pub const GENERALIZED_TIME: u8 = 0x18;
 
 /// Reads elements in sequence.
-pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next element; `None` at the end or if it is malformed.
-    pub(crate) fn next(&mut self) -> Option<Element<'a>> {
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a malformed element ends the reading, which is not the end of an iterator"
+    )]
+    pub fn next(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
@@ -48,7 +63,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the next element if it has this tag; otherwise leaves it.
-    pub(crate) fn take(&mut self, tag: u8) -> Option<Element<'a>> {
+    pub fn take(&mut self, tag: u8) -> Option<Element<'a>> {
         let mut ahead = Reader(self.0);
         let found = ahead.next().filter(|found| found.tag == tag)?;
         self.0 = ahead.0;
@@ -57,7 +72,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Encodes an element with this content.
-pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+pub fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let mut out = vec![tag];
     match content.len() {
