@@ -5,7 +5,6 @@ pub mod acme;
 pub mod challenges;
 mod clean;
 pub mod client_auth;
-pub mod clients;
 pub mod encrypted_keys;
 pub mod failure;
 #[cfg(test)]
@@ -47,7 +46,6 @@ pub use pki_types::{CertificateDer, PrivateKeyDer};
 pub use acme::{AcmeIssuer, AcmeOptions};
 pub use challenges::Challenges;
 pub use client_auth::{ClientAuth, ClientAuthMode};
-pub use clients::{ClientTrust, ClientTrustError, Doubt};
 pub use encrypted_keys::Passwords;
 pub use failure::{CertsError, Fault, Notice};
 pub use files::{PairFile, WatchedFiles};

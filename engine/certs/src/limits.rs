@@ -227,13 +227,3 @@ pub const EARLY_DATA_BYTES_MAX: u32 = 16 * 1024;
 /// Sessions cached by a policy with early data enabled; a client has two of about half a kilobyte. Clients whose
 /// session was dropped perform a full handshake.
 pub const EARLY_SESSIONS_MAX: usize = 10_000;
-
-/// Certificates of a client's chain that are considered. OpenSSL accepts chains of a hundred; real ones have three.
-pub const CLIENT_CHAIN_MAX: usize = 16;
-
-/// CAs with the same name that are tried for a certificate's signature: a CA has a few keys, each try costs a
-/// verification, and clients choose the name.
-pub const ISSUERS_TRIED_MAX: usize = 8;
-
-/// Maximum depth of client certificate chains, whatever the configuration says.
-pub const CLIENT_DEPTH_MAX: usize = CLIENT_CHAIN_MAX;

@@ -22,6 +22,7 @@ pub mod load;
 #[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod probes;
+pub mod queue;
 pub mod service;
 pub mod signal;
 pub mod sockets;

@@ -162,3 +162,16 @@ pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// How long a tunnel lasts without traffic after one side has ended its direction. The other side usually follows at
 /// once; one that has vanished would otherwise hold the connection for ever.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often a request in the queue of a group looks for a server that is back, though no request has ended.
+pub const QUEUE_RECHECK: Duration = Duration::from_millis(200);
+
+/// Certificates of a peer's chain that are considered. OpenSSL accepts chains of a hundred; real ones have three.
+pub const PEER_CHAIN_MAX: usize = 16;
+
+/// CAs with the same name that are tried for a certificate's signature: a CA has a few keys, each try costs a
+/// verification, and peers choose the name.
+pub const ISSUERS_TRIED_MAX: usize = 8;
+
+/// Maximum depth of the certificate chains of peers, whatever the configuration says.
+pub const PEER_DEPTH_MAX: usize = PEER_CHAIN_MAX;

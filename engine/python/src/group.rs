@@ -141,13 +141,13 @@ impl Group {
         }
     }
 
-    /// Lets the supervisor watch for threads that hold others up, if there is a thread that it could start.
+    /// Lets the supervisor watch for threads that hold others up, if a process may have more than one.
     pub fn watch_stalls(&self) {
         if self.attention.load(Ordering::Relaxed) {
             return;
         }
-        let could_open = self.members().iter().any(|p| p.next_seat().is_some());
-        if could_open && !self.attention.swap(true, Ordering::SeqCst) {
+        let has_threads = self.members().iter().any(|p| p.may_have_threads());
+        if has_threads && !self.attention.swap(true, Ordering::SeqCst) {
             self.bell.notify_one();
         }
     }

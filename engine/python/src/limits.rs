@@ -32,6 +32,19 @@ pub const WINDOW_BYTES: u32 = 256 * 1024;
 /// How long a WSGI request runs while others wait before its process gets a further thread (FrankenPHP's number).
 pub const SEAT_DELAY: Duration = Duration::from_millis(5);
 
+/// Between two looks at the CPU time of a WSGI process whose requests wait.
+pub const ALLOWANCE_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How often the number of threads that get requests falls by one while the process is busy: far less often than it
+/// grows, so that an application that needs them loses little by the attempt.
+pub const ALLOWANCE_DECAY: Duration = Duration::from_millis(250);
+
+/// Percent of a CPU below which a process whose requests wait gets more threads.
+pub const ALLOWANCE_MORE_PERCENT: u64 = 70;
+
+/// Percent of a CPU above which it has as many as it can use.
+pub const ALLOWANCE_MANY_PERCENT: u64 = 95;
+
 /// A thread is sent as many requests as it will finish in this time: the time between two wake-ups of a busy thread
 /// of sluice, so that the worker never waits for the next request, and none waits long behind others.
 pub const AHEAD_TIME: Duration = Duration::from_millis(1);
@@ -117,6 +130,11 @@ pub const RESTART_DELAY: Duration = Duration::from_millis(100);
 
 /// The longest wait before a process is started again.
 pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(10);
+
+/// The longest wait before a crashed process is started again while no other process of its application serves or starts.
+/// Requests wait in the queue meanwhile, and fail after [`QUEUE_TIMEOUT`]; a start a second is what an application that
+/// crashes all the time may cost.
+pub const OUTAGE_MAX: Duration = Duration::from_secs(1);
 
 /// A process that lived for this long is started again at once.
 pub const STABLE_AFTER: Duration = Duration::from_secs(10);

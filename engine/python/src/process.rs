@@ -31,6 +31,8 @@ pub(crate) struct Process {
     seats: Box<[Seat]>,
     /// How many of them are open.
     open: AtomicUsize,
+    /// How many of those that are not stalled may get requests.
+    allowed: AtomicUsize,
     /// Maximum number of requests in flight, if the seat is an event loop.
     concurrency: usize,
     in_flight: AtomicUsize,
@@ -101,6 +103,7 @@ impl Process {
             state: AtomicU8::new(ProcessState::Starting as u8),
             seats: (0..seats).map(|_| Seat::default()).collect(),
             open: AtomicUsize::new(1),
+            allowed: AtomicUsize::new(1),
             concurrency: settings.concurrency.max(1),
             in_flight: AtomicUsize::new(0),
             requests: AtomicU64::new(0),
@@ -166,6 +169,16 @@ impl Process {
         (self.has_threads() && open < self.seats.len()).then_some(open)
     }
 
+    /// The most seats that it may have.
+    pub fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Whether it can have more than one thread.
+    pub fn may_have_threads(&self) -> bool {
+        self.has_threads() && self.seats.len() > 1
+    }
+
     /// A further seat is open; its ends are there.
     pub fn note_opened(&self) {
         self.open.fetch_add(1, Ordering::Release);
@@ -189,11 +202,7 @@ impl Process {
             // An event loop that has not confirmed the end of a request that took too long may be blocked.
             false if self.overdue() > 0 => None,
             false => self.seats[0].reserve(self.concurrency, now).then_some(0),
-            true => {
-                let average = self.average.load(Ordering::Relaxed);
-                let mut seats = self.open_seats().iter();
-                seats.position(|seat| seat.reserve(seat.room(average, now), now))
-            }
+            true => self.reserve_thread(now),
         }?;
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         // It may have begun to drain meanwhile. If it does so after this, its supervisor sees the request.
@@ -202,6 +211,29 @@ impl Process {
             return None;
         }
         Some(seat)
+    }
+
+    /// Takes a place of the lowest thread that has one, among those that are allowed. A thread that runs a long request
+    /// does not count as one of them.
+    fn reserve_thread(&self, now: u64) -> Option<usize> {
+        let average = self.average.load(Ordering::Relaxed);
+        let seats = self.open_seats().iter().enumerate();
+        let mut allowed = seats
+            .filter(|(_, seat)| !seat.stalled(now))
+            .take(self.allowed.load(Ordering::Relaxed));
+        let found = allowed.find(|(_, seat)| seat.reserve(seat.room(average), now));
+        found.map(|(number, _)| number)
+    }
+
+    /// How many threads may get requests beside those that run long ones.
+    pub fn set_allowed(&self, threads: usize) {
+        self.allowed.store(threads.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether it needs one more thread for as many as are allowed to get requests.
+    pub fn lacks_seat(&self, now: u64) -> bool {
+        let free = self.open_seats().iter().filter(|seat| !seat.stalled(now));
+        free.count() < self.allowed.load(Ordering::Relaxed)
     }
 
     /// Counts a place that a test has taken by itself.
@@ -380,12 +412,27 @@ mod tests {
         assert_eq!(process.reserve(0), None);
         assert_eq!(process.next_seat(), Some(1));
         process.note_opened();
+        assert_eq!(process.reserve(0), None, "one thread until they help");
+        process.set_allowed(2);
         assert_eq!(process.reserve(0), Some(1));
         assert_eq!(process.reserve(0), None);
         process.release(0, 1, 250_000, Counted::Yes);
         // A quarter of a millisecond: four fit into one.
         let taken: Vec<_> = (0..9).map_while(|_| process.reserve(250_000)).collect();
         assert_eq!(taken, [0, 0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_long_request_leaves_its_thread_out_of_those_that_are_allowed() {
+        let process = process(Interface::Wsgi, |_| {});
+        process.note_opened();
+        assert_eq!(process.reserve(0), Some(0));
+        assert!(!process.lacks_seat(0));
+        let later = 6_000_000;
+        assert_eq!(process.reserve(later), Some(1));
+        assert_eq!(process.reserve(later), None);
+        assert!(!process.lacks_seat(later));
+        assert!(process.lacks_seat(2 * later), "both run long ones");
     }
 
     #[test]

@@ -147,10 +147,13 @@ impl Build {
             let number = number(self.locations.len());
             self.locations.push(location);
             let path = config.path.as_bytes();
+            if config.adds_slash {
+                found.add_slash(path);
+            }
             match config.modifier.as_str() {
                 "=" => found.add_exact(path, number),
-                "" => found.add_prefix(path, number, false, config.adds_slash),
-                "^~" => found.add_prefix(path, number, true, config.adds_slash),
+                "" => found.add_prefix(path, number, false),
+                "^~" => found.add_prefix(path, number, true),
                 "~" => found.add_pattern(
                     Pattern::new("location", &config.path, Case::Kept, builder.recorder)?,
                     number,

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use sluice_certs::{ClientTrust, Doubt};
 use sluice_message::Judged;
 use sluice_model::nginx::ClientCertificates as Config;
+use sluice_net::tls::{ChainTrust, Doubt};
 
 use crate::state::NginxContext;
 use sluice_pipeline::context::Exchange;
@@ -19,7 +19,7 @@ const NO_CERTIFICATE: u16 = 496;
 
 /// Client certificate requirements of a server.
 pub struct Clients {
-    trust: ClientTrust,
+    trust: ChainTrust,
     /// Whether a certificate is required.
     is_demanded: bool,
     /// Whether a certificate has to be issued by one of the configured CAs.
@@ -44,7 +44,7 @@ impl Clients {
             lists.extend(revoked_from_file(Path::new(file))?);
         }
         let depth = usize::try_from(config.depth).unwrap_or(usize::MAX);
-        let trust = ClientTrust::new(authorities, lists, depth);
+        let trust = ChainTrust::new(authorities, lists, depth);
         Ok(Clients {
             trust: trust.map_err(|error| Refusal::new(error.to_string()))?,
             is_demanded,

@@ -4,10 +4,10 @@ use std::io::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use sluice_certs::Doubt;
 use sluice_message::TlsInfo;
 use sluice_message::hex::push_hex;
 use sluice_message::layout::LocalTime;
+use sluice_net::tls::Doubt;
 use sluice_route::placeholder::nginx::{ClientKey, TlsKey};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;

@@ -466,6 +466,7 @@ pub(crate) fn start_again(exchange: &mut Exchange) -> Step {
     }
     let state = exchange.context.nginx_mut();
     state.is_internal = true;
+    state.follows_alias = false;
     if let Purpose::Slice { depth } = state.purpose {
         state.purpose = Purpose::Subrequest { depth };
     }

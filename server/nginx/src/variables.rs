@@ -97,6 +97,11 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             let rest = exchange.req.uri.path().get(*cut..).unwrap_or_default();
             path_below(rest, out);
         }
+        NginxKey::ChosenPath => {
+            if exchange.context.nginx().follows_alias {
+                path_below(exchange.req.uri.path(), out);
+            }
+        }
         NginxKey::Pass(key) => passed(exchange, *key, out),
         NginxKey::Table(name) => {
             if let Some(tables) = exchange.context.tables() {
@@ -204,6 +209,9 @@ fn tcp(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
 fn of_process_and_session(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::upstream_vars::push(exchange, *key, out),
+        NginxKey::UpstreamField(name) => {
+            join(&exchange.context.upstream.fields, name.as_bytes(), out);
+        }
         NginxKey::UpstreamCookie(name) => {
             super::upstream_vars::cookie(exchange, name.as_bytes(), out)
         }

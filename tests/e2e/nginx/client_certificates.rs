@@ -23,7 +23,7 @@ struct Site {
 
 const FIXTURES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../../engine/certs/src/clients/fixtures"
+    "/../../engine/net/src/tls/rustls_session/chains/fixtures"
 );
 
 fn site(servers: &str) -> Site {

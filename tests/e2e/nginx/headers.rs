@@ -245,3 +245,27 @@ fn early_hints_are_forwarded_if_configured() {
         assert_eq!(found, statuses, "{path}");
     }
 }
+
+/// With `chunked_transfer_encoding off`, the end of the connection ends a body of unknown length.
+#[test]
+fn a_body_of_unknown_length_may_end_with_its_connection() {
+    let server = super::start(
+        "gzip on; gzip_types text/plain; gzip_min_length 1; types { text/plain txt; }\n\
+         location /whole/ { chunked_transfer_encoding off; alias {folder}/www/; }",
+        &[("a.txt", "hello hello hello")],
+    );
+    let ask = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n");
+        exchange(server.port, request)
+    };
+    let chunked = ask("/a.txt");
+    assert_eq!(chunked.field("Transfer-Encoding"), Some("chunked"));
+    assert_eq!(chunked.field("Connection"), None);
+    let whole = ask("/whole/a.txt");
+    assert_eq!(whole.field("Transfer-Encoding"), None);
+    assert_eq!(whole.field("Content-Length"), None);
+    assert_eq!(whole.field("Content-Encoding"), Some("gzip"));
+    assert_eq!(whole.field("Connection"), Some("close"));
+    assert!(!whole.body.is_empty());
+    assert_eq!(whole.body, chunked.body);
+}

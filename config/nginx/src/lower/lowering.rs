@@ -322,6 +322,14 @@ impl<'r> Lowering<'r> {
         self.stores.get(&(module, zone.to_owned())).cloned()
     }
 
+    /// All stores of a module's caches, by zone.
+    pub fn stores_of(&self, module: &str) -> Vec<(String, CacheStore)> {
+        let stores = self.stores.iter();
+        let own = stores.filter(|((of, _), _)| *of == module);
+        own.map(|((_, zone), store)| (zone.clone(), store.clone()))
+            .collect()
+    }
+
     /// All variables that are looked up.
     pub(super) fn all_tables(&self) -> Vec<VariableTable> {
         let mut tables = self.tables.clone();

@@ -21,6 +21,7 @@ use sluice_model::nginx::{Nginx, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 
+use crate::fragment::parse_whole;
 use crate::modules::{
     acme, cache, charset, core, http_core, http2, map, rewrite, ssi, ssl, upstream,
 };
@@ -55,7 +56,12 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let Parsed {
         mut directives,
         mut report,
-    } = parse_with(name, text, &invocation.globals, loader);
+        continued,
+    } = match invocation.is_command_line() {
+        // Programs that run nginx's command line expect it to refuse what nginx refuses.
+        true => parse_with(name, text, &invocation.globals, loader),
+        false => parse_whole(name, text, loader),
+    };
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
     let mut defined = Defined::default();
@@ -63,6 +69,9 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let mut cx = Lowering::new(&directives, defined, folder, invocation, &mut report);
     let config = cx.main(&directives);
     let origins = cx.origins;
+    for directive in &continued {
+        directive.explain(&mut report);
+    }
     Adapted {
         config: Some(config).filter(|_| !report.has_errors()),
         report,

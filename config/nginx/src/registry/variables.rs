@@ -207,7 +207,7 @@ pub const FAMILIES: &[(&str, Option<&str>)] = &[
     ("sent_http_", Some("nginx.sent_http.")),
     ("sent_trailer_", Some("nginx.sent_trailer.")),
     ("upstream_cookie_", Some("nginx.upstream_cookie.")),
-    ("upstream_http_", Some("http.reverse_proxy.header.")),
+    ("upstream_http_", Some("nginx.upstream_http.")),
     ("upstream_trailer_", Some("nginx.upstream_trailer.")),
 ];
 

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{Method, Moment, Version};
+use sluice_message::{Method, Moment, UnknownLength, Version};
 use sluice_policy::data_rate::Verdict;
 use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
@@ -228,7 +228,11 @@ impl<'a> Sender<'a> {
             // For HEAD, an empty body may mean that the handler made none: declare no length.
             Some(0) if exchange.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
-            None if exchange.req.version == Version::Http10 => BodyFraming::UntilClose,
+            None if exchange.req.version == Version::Http10
+                || exchange.res.unknown_length == UnknownLength::UntilClose =>
+            {
+                BodyFraming::UntilClose
+            }
             None => BodyFraming::Chunked,
         };
         exchange.close |= framing == BodyFraming::UntilClose && exchange.req.method != Method::Head;

@@ -3,40 +3,37 @@
 /// An element: its tag, its content, and its complete encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
-    /// The tag.
+    /// The tag, in one byte.
     pub tag: u8,
-    /// The content.
+    /// The content, without tag and length.
     pub content: &'a [u8],
-    /// Tag, length and content.
+    /// The complete encoding.
     pub whole: &'a [u8],
 }
 
-/// The tag of a sequence.
+/// The tag of a SEQUENCE.
 pub const SEQUENCE: u8 = 0x30;
-/// The tag of an integer.
+/// The tag of a INTEGER.
 pub const INTEGER: u8 = 0x02;
-/// The tag of a bit string.
+/// The tag of a BIT STRING.
 pub const BIT_STRING: u8 = 0x03;
-/// The tag of an octet string.
+/// The tag of a OCTET STRING.
 pub const OCTET_STRING: u8 = 0x04;
-/// The tag of `NULL`.
+/// The tag of a NULL.
 pub const NULL: u8 = 0x05;
-/// The tag of an object identifier.
+/// The tag of a OBJECT IDENTIFIER.
 pub const OID: u8 = 0x06;
-/// The tag of an enumerated value.
+/// The tag of a ENUMERATED.
 pub const ENUMERATED: u8 = 0x0a;
-/// The tag of a `GeneralizedTime`.
+/// The tag of a GeneralizedTime.
 pub const GENERALIZED_TIME: u8 = 0x18;
 
-/// Reads elements in sequence.
+/// Reads elements in sequence; holds the bytes that are left.
+#[derive(Clone, Copy)]
 pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next element; `None` at the end or if it is malformed.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a malformed element ends the reading, which is not the end of an iterator"
-    )]
     pub fn next(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;

@@ -2,17 +2,17 @@
 //! and never sees a socket; [`TlsStream`] connects it to one. `sluice-certs` selects the certificates.
 
 pub mod der;
-pub mod direct_trust;
 mod rustls_session;
 mod session;
-pub mod signed;
 mod stream;
 
+pub use rustls_session::{ChainTrust, ChainTrustError, Doubt};
 pub use rustls_session::{
     ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity,
     Preparation, Resumes, RustlsAcceptor, SendsName, ServerTrust, Signatures, Versions,
     certificates_from_pem, revoked_from_pem, system_certificates,
 };
+pub use rustls_session::{direct_trust, signed};
 pub use session::{Acceptor, Ends, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};
 

@@ -70,7 +70,7 @@ impl Local {
             let (member, seat) = choose(members.iter(), nanos())?;
             (member.process.clone(), seat)
         };
-        if process.seat(seat).in_flight() > 1 && process.next_seat().is_some() {
+        if process.seat(seat).in_flight() > 1 && process.may_have_threads() {
             self.group.watch_stalls();
         }
         self.placed(Grant { process, seat })

@@ -9,6 +9,7 @@ use crate::failure::Death;
 use crate::limits;
 use crate::notice::{Fact, Level};
 use crate::process::{Greeting, nanos};
+use crate::seat::Seat;
 use crate::snapshot::ProcessState;
 
 /// What to do with a process that has requests which took too long.
@@ -75,7 +76,7 @@ impl Supervisor {
         match hanging(child, now) {
             Hanging::Watch => {}
             Hanging::Dump => {
-                let facts = [("requests", Fact::Number(child.process.overdue() as i64))];
+                let facts = [("requests", Fact::Number(child.process.overdue() as u64))];
                 let message = "a request has taken longer than request_timeout: the stacks of the worker follow";
                 self.group
                     .report_of(Some(&child.process), Level::Error, message, &facts);
@@ -137,33 +138,34 @@ impl Supervisor {
         }
     }
 
-    /// Opens a further thread where all threads of a process have been busy with one request for a while and others
-    /// wait.
+    /// Gives a process whose requests wait as many threads as help it.
     fn look_at_stalls(&mut self) {
         if !self.group.is_watching() {
             return;
         }
         let now = nanos();
         let mut is_needed = false;
-        let mut has_opened = false;
-        for child in self.children.values() {
-            let process = &child.process;
-            let Some(next) = process.next_seat().filter(|_| child.is_serving()) else {
-                continue;
-            };
-            let seats = process.open_seats();
-            let do_wait = self.group.queue.len() > 0 || seats.iter().any(|s| s.in_flight() > 1);
-            if !do_wait {
+        let mut lacking = Vec::new();
+        for (number, child) in &mut self.children {
+            let process = child.process.clone();
+            let waits = |seat: &Seat| seat.in_flight() > 1;
+            let do_wait = self.group.queue.len() > 0 || process.open_seats().iter().any(waits);
+            if !do_wait || !child.is_serving() || !process.may_have_threads() {
                 continue;
             }
             is_needed = true;
-            if seats.iter().all(|seat| seat.stalled(now)) {
-                has_opened |= self.open_seat(child, next);
+            child.allow_threads(now);
+            if process.lacks_seat(now) {
+                lacking.extend(process.next_seat().map(|seat| (*number, seat)));
             }
         }
-        if has_opened {
-            self.group.serve_queue();
+        for (number, seat) in lacking {
+            if let Some(child) = self.children.get(&number) {
+                self.open_seat(child, seat);
+            }
         }
+        // Threads may have become available by their number, or because others are stalled.
+        self.group.serve_queue();
         if !is_needed {
             self.group.stop_watching();
             // One that came in between has seen the flag set.

@@ -22,6 +22,7 @@ use super::messages::{Failed, Ready, Stats};
 use super::output::{self, Stream};
 use super::preload::Parent;
 use super::starter::Starter;
+use crate::allowance::{Allowance, demand_of};
 use crate::failure::{Death, StartFailure};
 use crate::group::Group;
 use crate::limits::OUTPUT_GRACE;
@@ -40,6 +41,8 @@ pub(super) struct Child {
     pub oom_kills: u64,
     /// Since when it has requests that took longer than allowed.
     pub overdue_since: Option<Moment>,
+    /// How many threads may get requests.
+    allowance: Allowance,
     /// Since when it has lost a lane.
     pub lost_since: Option<Moment>,
 }
@@ -162,6 +165,7 @@ impl Child {
             stage: Stage::Starting,
             oom_kills: 0,
             overdue_since: None,
+            allowance: Allowance::new(process.seats()),
             lost_since: None,
         }
     }
@@ -192,6 +196,14 @@ impl Child {
         self.stage == Stage::Draining
     }
 
+    /// Requests wait for a thread: more of them get requests if that helps.
+    pub fn allow_threads(&mut self, now: u64) {
+        if self.allowance.is_due(now) {
+            self.allowance.look(now, demand_of(self.process.pid()));
+            self.process.set_allowed(self.allowance.threads());
+        }
+    }
+
     /// Whether it was killed because nobody needed it any more: its failure to start means nothing.
     pub fn is_unwanted(&self) -> bool {
         self.stage == Stage::KilledAtStart(Death::DrainTimeout)
@@ -200,7 +212,8 @@ impl Child {
     /// Whether it has ended as it was asked to.
     pub fn is_expected(&self, death: Death) -> bool {
         match self.stage {
-            Stage::Dismissed => death == Death::Exited(0),
+            // How a process ended that lost its preloading parent, nobody knows.
+            Stage::Dismissed => matches!(death, Death::Exited(0) | Death::Unknown),
             Stage::KilledAtStart(_) => true,
             // It was reported when it was killed.
             Stage::Killed => true,

@@ -37,6 +37,9 @@ pub const ALARM_MAX: Duration = Duration::from_millis(100);
 /// Open loop: 99 % of requests must be sent at most this much later than due for latencies to be the target's.
 pub const LATE_MAX: Duration = Duration::from_micros(100);
 
+/// How long requests in flight may still take after Ctrl-C: the user waits.
+pub const INTERRUPTED_DRAIN: Duration = Duration::from_millis(500);
+
 /// Shortest interval of timeout checks; `Plan::tick_ns` adapts it to the timeout.
 pub const TICK: Duration = Duration::from_millis(20);
 

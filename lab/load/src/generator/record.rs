@@ -53,6 +53,7 @@ pub struct Recorder {
     ended_ok: u64,
     total: Histogram,
     service: Histogram,
+    wait: Histogram,
     first_byte: Histogram,
     connect: Histogram,
     tls: Histogram,
@@ -121,6 +122,7 @@ impl Recorder {
             ended_ok: 0,
             total: Histogram::new(),
             service: Histogram::new(),
+            wait: Histogram::new(),
             first_byte: Histogram::new(),
             connect: Histogram::new(),
             tls: Histogram::new(),
@@ -181,9 +183,12 @@ impl Recorder {
         self.slices = vec![EMPTY_SLICE; 1];
     }
 
-    /// Ends a window without a fixed end.
+    /// Ends a window without a fixed end, or before its end.
     pub fn close_window(&mut self, now: Ns) {
         self.window.end = now.max(self.window.begin + 1);
+        let passed = self.window.end - self.window.begin;
+        let slices = passed.div_ceil(SLICE.as_nanos() as u64);
+        self.slices.truncate(slices.max(1) as usize);
     }
 
     /// Records a request that has ended now.
@@ -205,6 +210,9 @@ impl Recorder {
             return;
         }
         let total = now.saturating_sub(done.due);
+        if counts && self.count_by == CountBy::Due && done.sent > 0 {
+            self.wait.record(done.sent.saturating_sub(done.due));
+        }
         match &done.outcome {
             Ok(body) => {
                 if counts {
@@ -295,6 +303,7 @@ impl Recorder {
         for (mine, theirs) in [
             (&mut self.total, &other.total),
             (&mut self.service, &other.service),
+            (&mut self.wait, &other.wait),
             (&mut self.first_byte, &other.first_byte),
             (&mut self.connect, &other.connect),
             (&mut self.tls, &other.tls),
@@ -367,6 +376,7 @@ impl Recorder {
         load.latency = Latencies {
             total: Distribution::of(self.total),
             service: some(self.service),
+            wait: some(self.wait),
             first_byte: some(self.first_byte),
             connect: some(self.connect),
             tls: some(self.tls),

@@ -7,7 +7,7 @@ use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
 use super::table_html;
 use crate::limits::REPORT_LIST_LINES_MAX;
-use sluice_audit::finding::{count, number, percent};
+use sluice_audit::finding::{count, number, percent, resolved};
 use sluice_load::result::{Block, FirstResponse};
 
 /// All cells, collapsed.
@@ -204,7 +204,9 @@ fn block_row(block: &Block) -> Vec<String> {
         ms(carried(50.0)),
         ms(carried(99.0)),
         ms(total.max_ns),
-        block.cpu_us_per_ok().map_or("–".into(), number),
+        block
+            .cpu_us_per_ok()
+            .map_or("–".into(), |us| resolved(us, block.cpu_us_step())),
         block
             .resources
             .as_ref()
@@ -216,11 +218,8 @@ fn block_row(block: &Block) -> Vec<String> {
 
 fn failures(seen: &Seen<'_>) -> Vec<String> {
     let all = seen.cell.blocks.iter().flat_map(|block| {
-        block
-            .load
-            .failures
-            .iter()
-            .map(move |failures| (block.number, failures))
+        let failures = block.failures();
+        failures.map(move |failures| (block.number, failures))
     });
     all.map(|(number, failures)| {
         let statuses: Vec<String> = failures

@@ -12,6 +12,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
 };
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
@@ -28,6 +29,7 @@ use crate::tls::session::Session;
 pub struct Connector {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    sessions: Resumes,
 }
 
 /// The configuration of a [`Connector`].
@@ -255,19 +257,12 @@ impl Connector {
         };
         config.alpn_protocols = options.alpn;
         config.enable_sni = options.name == SendsName::Yes;
-        config.resumption = match options.sessions {
-            Resumes::No => Resumption::disabled(),
-            Resumes::Yes => {
-                let sessions: Arc<dyn ClientSessionStore> = Arc::new(
-                    rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
-                );
-                Resumption::store(sessions)
-            }
-        };
+        config.resumption = resumption(options.sessions);
         let server_name = options.server_name.map(parse_server_name).transpose()?;
         Ok(Connector {
             config: Arc::new(config),
             server_name,
+            sessions: options.sessions,
         })
     }
 
@@ -278,8 +273,36 @@ impl Connector {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Connector {
             config: Arc::new(config),
-            server_name: self.server_name.clone(),
+            ..self.clone()
         }
+    }
+
+    /// The same connector with another name for SNI and certificate verification.
+    ///
+    /// # Errors
+    /// It is neither a host name nor an IP address.
+    pub fn named(&self, name: String) -> Result<Connector, ConnectorError> {
+        Ok(Connector {
+            server_name: Some(parse_server_name(name)?),
+            ..self.clone()
+        })
+    }
+
+    /// The same connector with another client certificate. It shares no sessions: a resumed one would keep the former
+    /// identity.
+    ///
+    /// # Errors
+    /// Certificate and key do not belong together, or are of an unknown kind.
+    pub fn presenting(&self, identity: ClientIdentity) -> Result<Connector, ConnectorError> {
+        let mut config = ClientConfig::clone(&self.config);
+        let pair = CertifiedKey::from_der(identity.chain, identity.key, config.crypto_provider())
+            .map_err(ConnectorError::Unusable)?;
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
+        config.resumption = resumption(self.sessions);
+        Ok(Connector {
+            config: Arc::new(config),
+            ..self.clone()
+        })
     }
 
     /// Starts a session with `host`, a name or an IP address without brackets and port.
@@ -291,6 +314,18 @@ impl Connector {
         let conn =
             ClientConnection::new(self.config.clone(), name).map_err(ConnectorError::Unusable)?;
         Ok(Box::new(Live::new(conn.into())))
+    }
+}
+
+fn resumption(sessions: Resumes) -> Resumption {
+    match sessions {
+        Resumes::No => Resumption::disabled(),
+        Resumes::Yes => {
+            let sessions: Arc<dyn ClientSessionStore> = Arc::new(
+                rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
+            );
+            Resumption::store(sessions)
+        }
     }
 }
 

@@ -1,15 +1,19 @@
 //! TLS sessions implemented with rustls. No other directory of this package refers to that library. Implementations of
 //! [`ConfigChoice`] select certificates and configuration.
 
+mod chains;
 mod connector;
+pub mod direct_trust;
 mod server;
 mod signatures;
+pub mod signed;
 
 use std::io::{self, IoSlice, Write};
 
 use rustls::{CipherSuite, Connection, HandshakeKind, ProtocolVersion};
 use sluice_message::{Offered, TlsInfo};
 
+pub use chains::{ChainTrust, ChainTrustError, Doubt};
 pub use connector::{
     ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, SendsName,
     ServerTrust, Versions, certificates_from_pem, revoked_from_pem, system_certificates,

@@ -401,6 +401,8 @@ objects! {
         pub root: String,
         /// The prefix of a candidate that the directory replaces: the path of the location if it has an `alias`.
         pub alias_of: String,
+        /// Candidates follow the whole `alias` of a location with a pattern.
+        pub follows_alias: bool,
         /// What to use if no candidate exists: a path or a named location, with placeholders.
         pub fallback: String,
         /// The status of the response if there is no fallback.

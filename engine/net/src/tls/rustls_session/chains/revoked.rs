@@ -8,7 +8,7 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::Doubt;
 use super::certificate_fields::Facts;
-use sluice_net::tls::signed::Signed;
+use crate::tls::rustls_session::signed::Signed;
 
 /// A revocation list.
 pub(super) struct RevokedList {

@@ -13,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-use crate::limits::{CLIENT_CHAIN_MAX, CLIENT_DEPTH_MAX, ISSUERS_TRIED_MAX};
+use crate::limits::{ISSUERS_TRIED_MAX, PEER_CHAIN_MAX, PEER_DEPTH_MAX};
 use certificate_fields::Facts;
 use revoked::RevokedList;
 
@@ -109,32 +109,32 @@ impl Doubt {
     }
 }
 
-/// Why a [`ClientTrust`] cannot be created.
+/// Why a [`ChainTrust`] cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientTrustError {
+pub enum ChainTrustError {
     /// A CA certificate cannot be parsed; its index.
     Authority(usize),
     /// A revocation list cannot be parsed; its index.
     List(usize),
 }
 
-impl fmt::Display for ClientTrustError {
+impl fmt::Display for ChainTrustError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClientTrustError::Authority(at) => {
+            ChainTrustError::Authority(at) => {
                 write!(f, "cannot read CA certificate {}", at + 1)
             }
-            ClientTrustError::List(at) => {
+            ChainTrustError::List(at) => {
                 write!(f, "list {} of revoked certificates cannot be read", at + 1)
             }
         }
     }
 }
 
-impl std::error::Error for ClientTrustError {}
+impl std::error::Error for ChainTrustError {}
 
 /// The CAs trusted to issue client certificates.
-pub struct ClientTrust {
+pub struct ChainTrust {
     authorities: Vec<Facts>,
     by_subject: HashMap<Vec<u8>, Vec<usize>>,
     lists: Vec<RevokedList>,
@@ -143,10 +143,10 @@ pub struct ClientTrust {
     id: u64,
 }
 
-impl ClientTrust {
+impl ChainTrust {
     /// Trusts `authorities` (DER); intermediate CAs among them still need their issuers. If there are any revocation
     /// `lists` (DER), there must be one for each CA of a chain. At most `depth_max`, and no more than
-    /// [`CLIENT_DEPTH_MAX`], intermediate CAs are allowed between a client and a root.
+    /// [`PEER_DEPTH_MAX`], intermediate CAs are allowed between a client and a root.
     ///
     /// # Errors
     /// A certificate or a list that cannot be parsed.
@@ -154,12 +154,12 @@ impl ClientTrust {
         authorities: Vec<Vec<u8>>,
         lists: Vec<Vec<u8>>,
         depth_max: usize,
-    ) -> Result<ClientTrust, ClientTrustError> {
+    ) -> Result<ChainTrust, ChainTrustError> {
         let id = id_of(&authorities, &lists, depth_max);
         let mut known = Vec::with_capacity(authorities.len());
         let mut by_subject: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
         for (at, der) in authorities.into_iter().enumerate() {
-            let facts = Facts::parse(&der).ok_or(ClientTrustError::Authority(at))?;
+            let facts = Facts::parse(&der).ok_or(ChainTrustError::Authority(at))?;
             by_subject
                 .entry(facts.subject.clone())
                 .or_default()
@@ -167,8 +167,8 @@ impl ClientTrust {
             known.push(facts);
         }
         let read =
-            |(at, der): (usize, Vec<u8>)| RevokedList::parse(der).ok_or(ClientTrustError::List(at));
-        Ok(ClientTrust {
+            |(at, der): (usize, Vec<u8>)| RevokedList::parse(der).ok_or(ChainTrustError::List(at));
+        Ok(ChainTrust {
             authorities: known,
             by_subject,
             lists: lists
@@ -176,7 +176,7 @@ impl ClientTrust {
                 .enumerate()
                 .map(read)
                 .collect::<Result<_, _>>()?,
-            depth_max: depth_max.min(CLIENT_DEPTH_MAX),
+            depth_max: depth_max.min(PEER_DEPTH_MAX),
             id,
         })
     }
@@ -191,7 +191,7 @@ impl ClientTrust {
     /// # Errors
     /// Why the certificate is not trusted; if there are several reasons, the one that OpenSSL reports.
     pub fn judge(&self, chain: &[Vec<u8>], now: SystemTime) -> Result<(), Doubt> {
-        let shown = chain.iter().take(CLIENT_CHAIN_MAX);
+        let shown = chain.iter().take(PEER_CHAIN_MAX);
         let shown: Option<Vec<Facts>> = shown.map(|der| Facts::parse(der)).collect();
         let shown = shown.ok_or(Doubt::Unreadable)?;
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pki_types::pem::PemObject;
-use pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rcgen::ExtendedKeyUsagePurpose as Purpose;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 
 use super::*;
@@ -39,9 +39,9 @@ fn list(name: &str) -> Vec<u8> {
     der.unwrap().to_vec()
 }
 
-fn trust(authorities: &[&str], lists: &[&str], depth_max: usize) -> ClientTrust {
+fn trust(authorities: &[&str], lists: &[&str], depth_max: usize) -> ChainTrust {
     let authorities = authorities.iter().map(|name| cert(name)).collect();
-    ClientTrust::new(
+    ChainTrust::new(
         authorities,
         lists.iter().map(|name| list(name)).collect(),
         depth_max,
@@ -54,7 +54,7 @@ fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_795_000_000)
 }
 
-fn judge(trust: &ClientTrust, chain: &str) -> Option<Doubt> {
+fn judge(trust: &ChainTrust, chain: &str) -> Option<Doubt> {
     let chain: Vec<Vec<u8>> = chain.split(' ').map(cert).collect();
     trust.judge(&chain, now()).err()
 }
@@ -140,7 +140,7 @@ fn lists_have_to_be_of_their_time_and_signed_by_their_authority() {
     );
     let mut forged = list("ca");
     *forged.last_mut().unwrap() ^= 1;
-    let trust = ClientTrust::new(vec![cert("ca")], vec![forged], 1).unwrap();
+    let trust = ChainTrust::new(vec![cert("ca")], vec![forged], 1).unwrap();
     assert_eq!(judge(&trust, "client"), Some(Doubt::ListSignature));
 }
 
@@ -160,10 +160,10 @@ fn damaged_certificates_are_not_believed() {
     assert_eq!(trust.judge(&[], now()), Err(Doubt::Unreadable));
     let refused = |authorities: &[&[u8]], lists: &[&[u8]]| {
         let owned = |list: &[&[u8]]| list.iter().map(|der| der.to_vec()).collect::<Vec<_>>();
-        ClientTrust::new(owned(authorities), owned(lists), 1).err()
+        ChainTrust::new(owned(authorities), owned(lists), 1).err()
     };
-    assert_eq!(refused(&[b"x"], &[]), Some(ClientTrustError::Authority(0)));
-    assert_eq!(refused(&[], &[b"x"]), Some(ClientTrustError::List(0)));
+    assert_eq!(refused(&[b"x"], &[]), Some(ChainTrustError::Authority(0)));
+    assert_eq!(refused(&[], &[b"x"]), Some(ChainTrustError::List(0)));
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn chains_of_version_3_are_accepted_exactly_if_webpki_accepts_them() {
     let root = root.der().to_vec();
     let root_issuer = rcgen::Issuer::new(root_params, root_key);
     let stranger = rcgen::Issuer::new(params("lower", ca(any), &[]), key());
-    let trust = ClientTrust::new(vec![root.clone()], Vec::new(), 3).unwrap();
+    let trust = ChainTrust::new(vec![root.clone()], Vec::new(), 3).unwrap();
 
     let (mut accepted, mut refused) = (0, 0);
     let uppers = [ca(any), ca(BasicConstraints::Constrained(0)), IsCa::NoCa];
@@ -301,7 +301,7 @@ fn webpki_knows_neither_version_1_nor_roots_as_clients_nor_the_use_of_keys() {
     leaf.key_usages = vec![KeyUsagePurpose::KeyEncipherment];
     let leaf = leaf.signed_by(&KeyPair::generate().unwrap(), &issuer);
     let chain = [leaf.unwrap().der().to_vec()];
-    let trust = ClientTrust::new(vec![root.clone()], Vec::new(), 1).unwrap();
+    let trust = ChainTrust::new(vec![root.clone()], Vec::new(), 1).unwrap();
     assert_eq!(trust.judge(&chain, now()), Err(Doubt::Purpose));
     assert!(is_accepted_by_webpki(&root, &chain));
 }

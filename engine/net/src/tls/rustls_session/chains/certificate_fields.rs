@@ -5,7 +5,7 @@ use x509_parser::extensions::{KeyUsage, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Version;
 
-use sluice_net::tls::signed::Signed;
+use crate::tls::rustls_session::signed::Signed;
 
 /// The contents of a certificate.
 pub(super) struct Facts {

@@ -4,7 +4,7 @@
 use rustls::crypto::aws_lc_rs as provider;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::der::{BIT_STRING, Element, Reader, SEQUENCE};
+use crate::tls::der::{BIT_STRING, Element, Reader, SEQUENCE};
 
 /// A signed structure.
 pub struct Signed<'a> {
@@ -16,7 +16,7 @@ pub struct Signed<'a> {
 }
 
 impl<'a> Signed<'a> {
-    /// Splits it; `None` if it is malformed.
+    /// Parses one (DER); `None` if it is malformed.
     pub fn parse(bytes: &'a [u8]) -> Option<Signed<'a>> {
         let mut parts = Reader(Reader(bytes).take(SEQUENCE)?.content);
         Some(Signed {
