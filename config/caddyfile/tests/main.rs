@@ -1,6 +1,7 @@
 //! Caddyfiles from text to model: the tests of the package in one program.
 
 mod coverage;
+mod evidence;
 mod golden;
 mod invariants;
 mod limits;

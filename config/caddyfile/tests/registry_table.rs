@@ -6,6 +6,7 @@ use std::fmt::Write;
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{Entry, Table, Verdict, directives, global_tables, site_tables};
 
+use crate::evidence::Evidence;
 use crate::support;
 
 const HEAD: &str = "\
@@ -18,6 +19,9 @@ the definitions in `config/caddyfile/src/lower` by `BLESS=1 cargo test -p sluice
 - **in part**: the listed part is supported.
 - **no effect**: accepted with a warning and ignored; the table says what applies instead.
 - **refused**: an error, and the message says what to write instead.
+
+Behind the verdict stands the first end-to-end or peer test (`file::function` in `tests/`) that runs a server with the line;
+**untested** means that none does, and that only the adaptation to JSON is tested.
 ";
 
 const OURS: &str = "
@@ -36,9 +40,21 @@ the line. They are not counted.
 const UNRELEASED: &str = "
 ## Not in a released Caddy
 
-Caddy 2.11.4 rejects these lines; they occur in documents about older or unreleased versions. sluice names the line and says what
+Caddy 2.11.9 rejects these lines; they occur in documents about older or unreleased versions. sluice names the line and says what
 to write instead. They are not counted.
 ";
+
+/// The verdict, with the test that runs a server with the line.
+fn shown(place: &str, entry: &Entry, evidence: &Evidence) -> String {
+    let verdict = verdict(entry);
+    if entry.verdict.refused().is_some() || matches!(entry.verdict, Verdict::NoEffect(_)) {
+        return verdict;
+    }
+    match evidence.find(place, entry.name) {
+        Some(test) => format!("{verdict} (`{test}`)"),
+        None => format!("{verdict} (untested)"),
+    }
+}
 
 fn verdict(entry: &Entry) -> String {
     match entry.verdict {
@@ -75,7 +91,7 @@ fn rows_of(table: Table) -> impl Iterator<Item = Row> {
     table.entries().map(move |entry| (Some(table), entry))
 }
 
-fn options(out: &mut String, tables: &[Table]) {
+fn options(out: &mut String, tables: &[Table], evidence: &Evidence) {
     for table in tables {
         let rows: Vec<Row> = rows_of(*table).filter(is_counted).collect();
         if rows.is_empty() {
@@ -84,7 +100,7 @@ fn options(out: &mut String, tables: &[Table]) {
         let place = table.name();
         writeln!(out, "\n### {place}\n\n| written | here |\n|---|---|").expect("text takes all");
         for (_, entry) in rows {
-            let here = verdict(entry);
+            let here = shown(place, entry, evidence);
             writeln!(out, "| {} | {here} |", code(entry.syntax)).expect("text takes all");
         }
     }
@@ -105,11 +121,11 @@ fn count() -> (usize, usize) {
 }
 
 /// What is not counted, with the place it would stand in.
-fn others(out: &mut String, title: &str, is_one: fn(&Row) -> bool) {
+fn others(out: &mut String, title: &str, evidence: &Evidence, is_one: fn(&Row) -> bool) {
     out.push_str(title);
     out.push_str("\n| in | written | here |\n|---|---|---|\n");
     for (table, entry) in rows().filter(is_one) {
-        let here = verdict(entry);
+        let here = shown(table.map_or("", |table| table.name()), entry, evidence);
         let place = table.map_or("a site", |table| table.name());
         writeln!(out, "| {place} | {} | {here} |", code(entry.syntax)).expect("text takes all");
     }
@@ -117,12 +133,13 @@ fn others(out: &mut String, title: &str, is_one: fn(&Row) -> bool) {
 
 fn table() -> String {
     let mut out = HEAD.to_owned();
+    let evidence = Evidence::collect();
     let (all, works) = count();
     let tenths = works * 1000 / all;
     writeln!(
         out,
         "\n**{works} of {all} lines say works: {}.{} %.** The count covers the directives, options and matchers that Caddy \
-         2.11.4 accepts without plugins,\neach in every place where it is allowed; what it rejects is at the end of this page.",
+         2.11.9 accepts without plugins,\neach in every place where it is allowed; what it rejects is at the end of this page.",
         tenths / 10,
         tenths % 10
     )
@@ -131,15 +148,15 @@ fn table() -> String {
     let directives = directives().map(|known| (None, &known.entry));
     for (_, entry) in directives.filter(is_counted) {
         let (name, syntax) = (code(entry.name), code(entry.syntax));
-        let here = verdict(entry);
+        let here = shown("", entry, &evidence);
         writeln!(out, "| {name} | {syntax} | {here} |").expect("text takes all");
     }
     out.push_str(
         "\n## Options and matchers\n\nThe heading names the directive or option around them.\n",
     );
-    options(&mut out, &site_tables());
+    options(&mut out, &site_tables(), &evidence);
     out.push_str("\n## Global options\n");
-    options(&mut out, &global_tables());
+    options(&mut out, &global_tables(), &evidence);
     out.push_str("\n## Short placeholders\n\n| short | stands for |\n|---|---|\n");
     for (short, long) in EXACT {
         writeln!(out, "| `{{{short}}}` | `{{{long}}}` |").expect("text takes all");
@@ -148,11 +165,11 @@ fn table() -> String {
         let (prefix, long) = (family.prefix, family.long);
         writeln!(out, "| `{{{prefix}.*}}` | `{{{long}*}}` |").expect("text takes all");
     }
-    others(&mut out, OURS, is_own);
-    others(&mut out, PLUGINS, |(_, entry)| {
+    others(&mut out, OURS, &evidence, is_own);
+    others(&mut out, PLUGINS, &evidence, |(_, entry)| {
         matches!(entry.verdict, Verdict::Plugin(_))
     });
-    others(&mut out, UNRELEASED, |(_, entry)| {
+    others(&mut out, UNRELEASED, &evidence, |(_, entry)| {
         matches!(entry.verdict, Verdict::Unreleased(_))
     });
     out

@@ -9,8 +9,18 @@ use crate::registry::{self, Context};
 use crate::tree::{Directive, Word};
 use crate::{Loader, Parsed, builtin};
 
-/// Reads a file, and completes it if it is a part of one.
+/// Reads a file, and completes it with a warning if it is a part of one.
 pub fn parse_whole(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
+    let mut parsed = parse_with(name, text, "", loader);
+    if let Some(around) = around(&parsed.directives) {
+        warn(&mut parsed, around);
+        complete(&mut parsed, around);
+    }
+    parsed
+}
+
+/// As [`parse_whole`], without the warning: for `lint`, which finds mistakes in parts as well.
+pub fn parse_completed(name: &str, text: &str, loader: &dyn Loader) -> Parsed {
     let mut parsed = parse_with(name, text, "", loader);
     if let Some(around) = around(&parsed.directives) {
         complete(&mut parsed, around);
@@ -35,26 +45,30 @@ fn around(directives: &[Directive]) -> Option<Context> {
         .filter(|_| is_part)
 }
 
+/// Says that the file is a part.
+fn warn(parsed: &mut Parsed, around: Context) {
+    let Some(first) = parsed.directives.first() else {
+        return;
+    };
+    let title = match around {
+        Context::Server => "a part of a `server` block is read inside a minimal one",
+        _ => "a part of an `http` block is read inside a minimal one",
+    };
+    let found = Diagnostic::warning("site-fragment", title)
+        .at(first.name.span, "not allowed outside of it")
+        .imported(first.name.import)
+        .note("nginx reads such a file only where an nginx.conf includes it")
+        .note("the `http` block around it has the built-in `mime.types` and nothing else")
+        .help("to check it with the settings of its server, name the nginx.conf that includes it");
+    parsed.report.push(found);
+}
+
 /// Puts a minimal configuration around the directives.
 fn complete(parsed: &mut Parsed, around: Context) {
     let Some(first) = parsed.directives.first() else {
         return;
     };
-    let (span, import) = (first.name.span, first.name.import);
-    let title = match around {
-        Context::Server => "a part of a `server` block is read inside a minimal one",
-        _ => "a part of an `http` block is read inside a minimal one",
-    };
-    let found = Diagnostic::warning("site-fragment", title).at(span, "not allowed outside of it");
-    parsed.report.push(
-        found
-            .imported(import)
-            .note("nginx reads such a file only where an nginx.conf includes it")
-            .note("the `http` block around it has the built-in `mime.types` and nothing else")
-            .help(
-                "to check it with the settings of its server, name the nginx.conf that includes it",
-            ),
-    );
+    let span = first.name.span;
     let mut inner = std::mem::take(&mut parsed.directives);
     if around == Context::Server {
         inner = vec![block("server", span, inner)];

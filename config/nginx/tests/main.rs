@@ -6,8 +6,10 @@ mod invariants;
 mod limits;
 mod lint;
 mod pages;
+mod proofs;
 mod registry_table;
 mod seeds;
 #[path = "../../tests/support.rs"]
 mod support;
 mod translate;
+mod variables_table;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use sluice_nginx::registry::variables::{FAMILIES, NGINX_VERSION, VARIABLES, Variable};
 use sluice_nginx::registry::{ENTRIES, Entry, Verdict};
 
+use crate::proofs::Proofs;
 use crate::support;
 
 const HEAD: &str = "\
@@ -13,7 +14,8 @@ const HEAD: &str = "\
 Every documented directive of nginx, and whether sluice supports it. This page is generated from `config/nginx/src/registry` and
 `config/nginx/src/modules` by `BLESS=1 cargo test -p sluice-nginx --test registry_table`.
 
-- **works**: as nginx's documentation describes it.
+- **works**: as nginx's documentation describes it. In parentheses stands a test that runs a server with it, below `tests/e2e/nginx`
+  or, beside nginx, `tests/peer`; **untested** where no such test has it, only those of its lowering.
 - **in part**: what the note lists works.
 - **automatic**: it is accepted, and its effect is always there.
 - **no effect**: it is accepted with a warning and changes nothing; the note says what happens instead.
@@ -37,10 +39,16 @@ properties are rejected ([why](../decisions/0017-patterns-of-nginx.md)).
 ## Directives
 ";
 
-fn here(entry: &Entry) -> String {
+fn here(entry: &Entry, proofs: &Proofs) -> String {
+    let proof = match proofs.find(entry.name) {
+        Some(test) => format!("(`{test}`)"),
+        None => "(untested)".to_owned(),
+    };
     match entry.verdict() {
-        Verdict::Works if entry.is_ours => "works: **ours**, nginx does not know it".to_owned(),
-        Verdict::Works => "works".to_owned(),
+        Verdict::Works if entry.is_ours => {
+            format!("works: **ours**, nginx does not know it {proof}")
+        }
+        Verdict::Works => format!("works {proof}"),
         Verdict::Partly(which) => format!("**in part**: {which}"),
         Verdict::Always(why) => format!("automatic: {why}"),
         Verdict::Idle(holds) => format!("**no effect**: {holds}"),
@@ -79,6 +87,7 @@ fn count(out: &mut String) {
 fn table() -> String {
     let mut out = HEAD.replace("NGINX_VERSION", NGINX_VERSION);
     count(&mut out);
+    let proofs = Proofs::collect();
     let mut modules: Vec<&str> = ENTRIES.iter().map(|entry| entry.module).collect();
     modules.dedup();
     for module in modules {
@@ -90,8 +99,12 @@ fn table() -> String {
         for entry in ENTRIES.iter().filter(|entry| entry.module == module) {
             let places = entry.contexts.replace(',', ", ");
             let (name, syntax) = (code(entry.name), code(entry.syntax));
-            writeln!(out, "| {name} | {places} | {syntax} | {} |", here(entry))
-                .expect("text takes all");
+            writeln!(
+                out,
+                "| {name} | {places} | {syntax} | {} |",
+                here(entry, &proofs)
+            )
+            .expect("text takes all");
         }
     }
     out.push_str("\n## Variables\n\n| variable | here |\n|---|---|\n");

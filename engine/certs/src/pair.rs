@@ -91,6 +91,8 @@ impl Pair {
         match certified.keys_match() {
             // rustls determines which key types can be compared; all that it loads can be.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
+            // It does not parse certificates of X.509 version 1.
+            Err(_) if has_key(&certified) => {}
             Err(_) => {
                 return Err(CertsError::KeyMismatch {
                     certificate: origin.certificate.to_owned(),
@@ -274,6 +276,15 @@ pub fn key_from_pem(
 
 fn contains(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// Whether the certificate contains the public key that belongs to the private key.
+fn has_key(certified: &CertifiedKey) -> bool {
+    let own = certified.key.public_key();
+    let Ok((_, cert)) = X509Certificate::from_der(&certified.cert[0]) else {
+        return false;
+    };
+    own.is_some_and(|own| own.as_ref() == cert.tbs_certificate.subject_pki.raw)
 }
 
 #[cfg(test)]

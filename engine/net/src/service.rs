@@ -69,7 +69,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// The limits for the client of a request, once its handler is known.
-    fn client_limits(&self, _x: &Exchange<Self::Context>) -> &ClientLimits {
+    fn client_limits<'x>(&'x self, _x: &'x Exchange<Self::Context>) -> &'x ClientLimits {
         &self.settings().client
     }
 }
@@ -123,6 +123,8 @@ pub struct Exchange<C> {
     pub came: Came,
     /// Whether to close the connection after the response (set by either side).
     pub close: bool,
+    /// Which version the status line of a response to HTTP/1.0 names (set by the service).
+    pub status_line: StatusLine,
     /// The state of the service.
     pub context: C,
 }
@@ -140,9 +142,20 @@ impl<C: Default> Exchange<C> {
             started: Moment::START,
             came: Came::default(),
             close: false,
+            status_line: StatusLine::default(),
             context: C::default(),
         }
     }
+}
+
+/// Which version the status line of a response to HTTP/1.0 names. What HTTP/1.0 lacks is not used either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusLine {
+    /// That of the request, as Go does.
+    #[default]
+    OfRequest,
+    /// HTTP/1.1, which is that of the server (RFC 9110, section 2.5).
+    OfServer,
 }
 
 /// How an exchange ended.
@@ -203,8 +216,10 @@ pub struct ClientLimits {
     pub body_idle_timeout: Duration,
     /// Maximum pause between two successful writes.
     pub write_idle_timeout: Duration,
-    /// Minimum data rate of request bodies and responses; `None` for no minimum.
+    /// Minimum data rate of request bodies; `None` for no minimum.
     pub min_rate: Option<MinDataRate>,
+    /// Minimum data rate at which a client takes a response; `None` for no minimum.
+    pub write_min_rate: Option<MinDataRate>,
     /// How long a connection may wait for its next request; zero disables keep-alive.
     pub keep_alive_timeout: Duration,
     /// The part of that time that is guaranteed: the connection is not closed earlier to make room or because the
@@ -275,6 +290,7 @@ impl ClientLimits {
             body_idle_timeout: timeouts,
             write_idle_timeout: timeouts,
             min_rate: None,
+            write_min_rate: None,
             keep_alive_timeout: timeouts,
             keep_alive_min: Duration::ZERO,
             keep_alive_announced: 0,

@@ -211,6 +211,6 @@ mod tests {
         assert_eq!(sizes.recv_buffer_size().expect("it tells"), 40_000);
         assert_eq!(sizes.send_buffer_size().expect("it tells"), 60_000);
         let from = socket.local_addr().expect("it is bound").ip();
-        assert_eq!(from, IpAddr::from([127, 0, 0, 5]));
+        assert_eq!(from, std::net::IpAddr::from([127, 0, 0, 5]));
     }
 }

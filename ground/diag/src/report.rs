@@ -57,7 +57,7 @@ impl Report {
         }
     }
 
-    /// The kept errors whose place lies in `span`, for whoever knows more about their cause.
+    /// The kept errors whose place lies in `span`, for callers that know more about their cause.
     pub fn errors_within(&mut self, span: Span) -> impl Iterator<Item = &mut Diagnostic> {
         self.diagnostics.iter_mut().filter(move |diagnostic| {
             let place = diagnostic.primary.as_ref();

@@ -658,9 +658,7 @@ impl<S: Servers> Look<'_, S> {
         let load = |index: usize| {
             let peer = &self.peers[index];
             let weight = u64::from(peer.weight.max(1)) * peer.ramp(self.now);
-            // One more, as the first request of one that starts slowly counts too.
-            let own = cost(index) + u64::from(peer.ramp(self.now) < RAMP_FULL);
-            (own, weight)
+            (cost(index), weight)
         };
         let able = || {
             let members = self.tier.members.iter().copied();

@@ -220,7 +220,7 @@ impl Settings {
             && body
                 .len(exchange.inline.len())
                 .is_none_or(|length| length >= self.bytes_min)
-            // `no-transform` (RFC 9110, section 7.7) is no reason to nginx, whose caches and clients expect that.
+            // Like nginx, this does not look for `no-transform` (RFC 9110, section 7.7).
             && self.types.include(fields)
     }
 }

@@ -168,3 +168,48 @@ fn a_tunnel_is_logged_when_it_ends() {
     let time = line.strip_prefix("101 13 ").expect("status and bytes");
     assert!(time.trim_end().parse::<f64>().is_ok(), "{line}");
 }
+
+#[test]
+fn a_response_to_http_1_0_names_http_1_1() {
+    let server = start("location / { return 200 hello; }", &[]);
+    let mut client = TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+    client
+        .write_all(b"GET / HTTP/1.0\r\n\r\n")
+        .expect("it is read");
+    let mut said = String::new();
+    client
+        .read_to_string(&mut said)
+        .expect("the connection ends");
+    assert!(said.starts_with("HTTP/1.1 200 OK\r\n"), "{said}");
+    assert!(said.ends_with("\r\n\r\nhello"), "{said}");
+}
+
+/// Variables of a location in texts that are used everywhere.
+#[test]
+fn maps_have_the_variables_of_the_location() {
+    let conf = r#"
+events {}
+http {
+map $server_name $name { default "<$server_name>"; "" none; }
+map $document_root $shown { "~/(?<last>[a-z]+)$" "$last $request_filename $proxy_host"; }
+server { listen 127.0.0.1:{port}; server_name one.test; root /srv/www;
+location / { return 200 "$name $shown"; }
+location /deep/ { root /srv/deep; return 200 "$name $shown"; }
+location /tls { add_header Name "[$ssl_server_name][$ssl_alpn_protocol]"; return 200 ok; } }
+server { listen 127.0.0.1:{port}; server_name two.test; return 200 "$name"; }
+}
+"#;
+    let server = setup(conf).start();
+    let get = |host: &str, path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        exchange(server.port, request)
+    };
+    for (host, path, expected) in [
+        ("one.test", "/a", "<one.test> www /srv/www/a "),
+        ("one.test", "/deep/a", "<one.test> deep /srv/deep/deep/a "),
+        ("two.test", "/", "<two.test>"),
+    ] {
+        assert_eq!(get(host, path).text(), expected, "{host}{path}");
+    }
+    assert_eq!(get("one.test", "/tls").field("Name"), Some("[][]"));
+}

@@ -34,7 +34,7 @@ rewrite ^/old/(?!er)(.*)$ /new/$1 redirect;
         ("/abc", 200, "rest"),
         // Bytes are characters of Latin-1.
         ("/p/AB1", 200, "upper AB"),
-        ("/p/%C3%A9", 200, "rest"),
+        ("/p/%C3%C3", 200, "rest"),
         ("/p/aB1", 200, "rest"),
         // `$` matches before a line feed at the end, and nowhere else.
         ("/a.php%0A", 200, "script"),

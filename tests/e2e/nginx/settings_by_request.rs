@@ -53,6 +53,7 @@ fn tls_names_and_certificates_may_depend_on_the_request() {
          proxy_ssl_verify on; proxy_ssl_trusted_certificate site.pem; proxy_ssl_server_name on;\n\
          proxy_ssl_name $arg_name; proxy_ssl_certificate {{folder}}/$arg_client.pem;\n\
          proxy_ssl_certificate_key {{folder}}/$arg_client.key;\n\
+         proxy_set_header Host $arg_name;\n\
          location / {{ proxy_pass https://127.0.0.1:{upstream}; }}\n\
          location /plain {{ proxy_ssl_certificate $arg_none; proxy_pass https://127.0.0.1:{upstream}; }} }}\n\
          server {{ listen 127.0.0.1:{upstream} ssl; ssl_verify_client optional_no_ca;\n\

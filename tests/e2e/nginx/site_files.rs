@@ -35,6 +35,9 @@ fn a_site_file_is_validated_inside_a_minimal_configuration() {
     );
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains("a part of a `server` block"), "{said}");
+    let output = run_to_end(setup.folder(), &["lint", "conf.d/site.conf"]);
+    let said = text(&output.stderr);
+    assert!(!said.contains("site-fragment"), "no mistake: {said}");
     let wrong = site.replace("fastcgi_pass", "fastcgi_push");
     let (status, said) = validate(setup.folder(), "sites-available/wrong", &wrong);
     assert_eq!(status, Some(1), "{said}");

@@ -23,6 +23,8 @@ pub(super) const CASES: &[Case] = &[
             "GET /app?x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
             "GET /app-x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
             "GET /api HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
+            "GET /api HTTP/1.0\r\n\r\n",
+            "HEAD /final HTTP/1.0\r\nHost: a\r\n\r\n",
             "GET /final HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
             "GET /exact HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
             "GET /ret HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",

@@ -2,6 +2,7 @@
 //! spelling of header names and each value count.
 
 mod cases;
+mod variables;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -11,7 +11,7 @@ use sluice_model::{Handler, Route};
 use super::level::Level;
 use super::lowering::Lowering;
 use super::reached::Reached;
-use super::text::{Derived, Facts};
+use super::text::{Derived, Extent, Facts};
 use crate::definition::Content;
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, gzip, headers, http_core, limits, log,
@@ -161,6 +161,7 @@ impl Lowering<'_> {
                 .and_then(proxy::facts),
             links: FollowedLinks::default(),
             derived: Derived::default(),
+            extent: Extent::OnePlace,
         };
         if level.own("if").next().is_some() {
             facts.links = http_core::followed_links(self, level, &facts);
@@ -190,6 +191,7 @@ impl Lowering<'_> {
         let is_alias = directive.name() == "alias";
         let facts = Facts {
             server_name: server_name.to_owned(),
+            script: Some(fastcgi::script(self, level)),
             ..Facts::default()
         };
         let path = Word {
@@ -530,6 +532,7 @@ impl Lowering<'_> {
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
             client_limits: http_core::client_limits(self, level),
+            facts: self.facts_row(facts),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Lowers the tree to the model: what the directives of an nginx.conf mean. `modules` has a file for each nginx module.
 
 mod charsets;
+mod facts_of_places;
 pub mod invocation;
 pub mod level;
 mod listen;
@@ -29,6 +30,7 @@ use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::Directive;
 use crate::{Loader, Parsed, check};
+use facts_of_places::FactsOfPlaces;
 pub use invocation::Invocation;
 use level::Level;
 use listen::{Address, Addresses};
@@ -117,6 +119,7 @@ impl Lowering<'_> {
                 text::check_names(word, &self.defined, self.report);
             }
         }
+        self.facts_of_places = FactsOfPlaces::of(level.directives());
         self.tables = map::lower(self, level);
         charset::lower_maps(self, level);
         self.stores = cache::stores(self, level);

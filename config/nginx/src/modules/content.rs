@@ -53,12 +53,19 @@ pub fn derived(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Deriv
             ..VariableTable::default()
         })
     });
-    Derived {
+    let mut derived = Derived {
         real_root,
         referer: referer(cx, level),
-        link: link(cx, level, facts),
+        link: None,
         browser: browser::tables(cx, level),
-    }
+    };
+    // A link may be made of the others.
+    let facts = Facts {
+        derived,
+        ..facts.clone()
+    };
+    derived.link = link(cx, level, &facts);
+    derived
 }
 
 fn referer(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<usize> {

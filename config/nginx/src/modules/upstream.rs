@@ -351,7 +351,7 @@ fn sticky(cx: &mut Lowering<'_>, directive: &Directive) -> Option<Sticky> {
                     "variables, such as `$cookie_route $arg_route`",
                 );
             }
-            let names = rest.iter().map(|word| cx.text(word, &Facts::default()));
+            let names = rest.iter().map(|word| cx.text(word, &Facts::of_every_place()));
             Some(Sticky {
                 names: names.collect(),
                 cookie: None,
@@ -383,7 +383,7 @@ fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sti
                     text: value.to_owned(),
                     ..param.clone()
                 };
-                let text = cx.text(&text, &Facts::default());
+                let text = cx.text(&text, &Facts::of_every_place());
                 match name {
                     "create" => learn.create.push(text),
                     _ => sticky.names.push(text),
@@ -435,7 +435,7 @@ fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Te
             text: value.to_owned(),
             ..param.clone()
         };
-        cx.text(&word, &Facts::default())
+        cx.text(&word, &Facts::of_every_place())
     };
     match (name, value) {
         ("httponly", "") => cookie.http_only = true,
@@ -456,7 +456,7 @@ fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Te
 }
 
 fn key(cx: &mut Lowering<'_>, line: &Directive) -> String {
-    cx.text(&line.args[0], &Facts::default())
+    cx.text(&line.args[0], &Facts::of_every_place())
 }
 
 fn server(

@@ -23,8 +23,9 @@ use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
     Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
+    StatusLine,
 };
-use crate::tunnel::{self, Tunnel};
+use crate::tunnel::{self, RequestEnd, Tunnel};
 
 impl<S: Service> Asker for Connection<S> {
     fn send_interim(&self, interim: &Interim) {
@@ -138,7 +139,9 @@ impl<S: Service> Connection<S> {
                 drop(sending);
                 let ended = match ended.next {
                     // Until its tunnel ends the request goes on, and then it is recorded.
-                    Next::Tunnel(peer) if peer.notice.is_none() => {
+                    Next::Tunnel(peer)
+                        if peer.notice.is_none() && peer.request == RequestEnd::AtEnd =>
+                    {
                         Box::pin(self.tunnel_whole(peer, ended.ending, ended.sent)).await
                     }
                     next => Ended { next, ..ended },
@@ -207,6 +210,7 @@ impl<S: Service> Connection<S> {
     ) {
         self.count_request(exchange, settings);
         exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
+        exchange.status_line = StatusLine::default();
         exchange.res.clear();
         exchange.inline.clear();
         if framing.body != BodyFraming::None {
@@ -280,19 +284,15 @@ impl<S: Service> Connection<S> {
             exchange.close = true;
         }
         let limits = service.client_limits(exchange);
-        exchange.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
+        let ends = limits.ends(&self.info, self.link.worker.clock.coarse());
         let timeouts = SendTimeouts {
             idle: limits.write_idle_timeout,
-            min_rate: limits.min_rate,
+            min_rate: limits.write_min_rate,
             until: service.write_until(exchange),
         };
-        Sending::new(
-            &self.link,
-            timeouts,
-            limits.keep_alive_announced,
-            exchange,
-            body,
-        )
+        let announced = limits.keep_alive_announced;
+        exchange.close |= ends;
+        Sending::new(&self.link, timeouts, announced, exchange, body)
     }
 
     fn is_body_finished(&self) -> bool {

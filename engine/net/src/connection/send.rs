@@ -16,7 +16,7 @@ use super::{Link, Next, client_failure};
 use crate::body::{Body, BodyStream, FileSlice, SharedSlice};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, CORK_BYTES_MIN};
-use crate::service::{Ending, Exchange};
+use crate::service::{Ending, Exchange, StatusLine};
 use crate::stream::Stream;
 use crate::sys;
 use crate::tunnel::Tunnel;
@@ -256,13 +256,17 @@ impl<'a> Sender<'a> {
     ) {
         let date = self.link.worker.clock.date();
         let res = &exchange.res;
+        let version = match exchange.status_line {
+            StatusLine::OfRequest => exchange.req.version,
+            StatusLine::OfServer => Version::Http11,
+        };
         h1::encode_response_head(
             res.status,
             &res.fields,
             framing,
             conn,
             &date,
-            exchange.req.version,
+            version,
             &mut self.out,
         );
         self.sent.head = self.out.len() as u64;

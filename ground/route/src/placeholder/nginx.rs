@@ -180,6 +180,10 @@ pub enum TlsKey {
     Curves,
     /// `id`: digits that tell the session from all others.
     Id,
+    /// `alpn`: the protocol that the handshake chose.
+    Alpn,
+    /// `server_name`: the name that the client asked for.
+    ServerName,
     /// `early`: `1` before the end of the handshake.
     Early,
     /// `client.NAME`: of the certificate that the client has shown.
@@ -225,6 +229,8 @@ impl TlsKey {
             "curve" => TlsKey::Curve,
             "curves" => TlsKey::Curves,
             "id" => TlsKey::Id,
+            "alpn" => TlsKey::Alpn,
+            "server_name" => TlsKey::ServerName,
             "early" => TlsKey::Early,
             _ => TlsKey::Client(ClientKey::parse(name.strip_prefix("client.")?)?),
         })

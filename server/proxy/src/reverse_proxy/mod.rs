@@ -345,19 +345,10 @@ impl ReverseProxy {
         let timing = self.selection.timing(upstream);
         let ahead;
         let step = loop {
-            let endpoint = match upstream.endpoint_for(exchange) {
-                Ok(endpoint) => endpoint,
+            let lease = self.selection.lease(upstream);
+            let carrier = match connected(exchange, upstream, wanted).await {
+                Ok(carrier) => carrier,
                 Err(failure) => return Err(unsent(failure, body.take())),
-            };
-            let ended = self.selection.queue().map(|queue| queue.ended());
-            let counts = self.selection.counts() || ended.is_some();
-            let lease = counts.then(|| Lease::waking(&upstream.load, ended));
-            let carrier = match take_kept(&exchange.worker, &endpoint, wanted) {
-                Some(carrier) => carrier,
-                None => match Box::pin(dial(exchange, upstream, &endpoint, wanted)).await {
-                    Ok(carrier) => carrier,
-                    Err(failure) => return Err(unsent(failure, body.take())),
-                },
             };
             if self.facts == Facts::Shown {
                 upstream_values::connected(exchange);
@@ -565,6 +556,19 @@ struct Asked {
     switch: Switch,
     /// When it was sent, if that is needed.
     at: Option<Moment>,
+}
+
+/// An idle connection to `upstream`, or a new one.
+async fn connected(
+    exchange: &Exchange,
+    upstream: &Upstream,
+    wanted: Wanted,
+) -> Result<Carrier, Failure> {
+    let endpoint = upstream.endpoint_for(exchange)?;
+    match take_kept(&exchange.worker, &endpoint, wanted) {
+        Some(carrier) => Ok(carrier),
+        None => Box::pin(dial(exchange, upstream, &endpoint, wanted)).await,
+    }
 }
 
 /// Opens a new connection to `upstream`.

@@ -15,12 +15,13 @@ use rustls::pki_types::{
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    SupportedCipherSuite, SupportedProtocolVersion,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
+    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
 };
 
 use super::{Live, Signatures};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
+use crate::tls::direct_trust::{CommonName, DirectTrust, Role, names_fit};
 use crate::tls::session::Session;
 
 /// Creates client sessions. Sessions of one connector can be resumed by later ones.
@@ -51,6 +52,8 @@ pub struct ConnectorOptions {
     pub versions: Versions,
     /// Certificate revocation lists (DER); if there are any, there must be one for each CA.
     pub revoked: Vec<Vec<u8>>,
+    /// Whether the common name of a server's certificate counts where it has no other names.
+    pub common_name: CommonName,
     /// Whether to send SNI.
     pub name: SendsName,
     /// Whether to resume sessions.
@@ -103,6 +106,7 @@ impl Default for ConnectorOptions {
             modern_suites: Vec::new(),
             versions: Versions::default(),
             revoked: Vec::new(),
+            common_name: CommonName::default(),
             name: SendsName::default(),
             sessions: Resumes::default(),
         }
@@ -238,7 +242,12 @@ impl Connector {
             .with_protocol_versions(versions)
             .map_err(ConnectorError::Unusable)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier(options.trust, options.revoked, provider)?);
+            .with_custom_certificate_verifier(verifier(
+                options.trust,
+                options.common_name,
+                options.revoked,
+                provider,
+            )?);
         let mut config = match options.identity {
             Identity::Fixed(identity) => builder
                 .with_client_auth_cert(identity.chain, identity.key)
@@ -371,10 +380,12 @@ pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
 
 fn verifier(
     trust: ServerTrust,
+    common_name: CommonName,
     revoked: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
+    let mut pool = Vec::new();
     match trust {
         ServerTrust::Anyone => {
             let signatures = Signatures::new(provider);
@@ -383,6 +394,7 @@ fn verifier(
         ServerTrust::Pool(certs) => {
             // As in the system's store, certificates that cannot be parsed are ignored.
             let count = certs.len();
+            pool.clone_from(&certs);
             let (added, _) =
                 roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
             if added == 0 && count > 0 {
@@ -400,15 +412,87 @@ fn verifier(
             }
         }
     }
+    let signatures = Signatures::new(provider.clone());
     let mut verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
     if !revoked.is_empty() {
+        // Only the library checks the lists.
+        pool.clear();
         let revoked = revoked.into_iter().map(CertificateRevocationListDer::from);
         verifier = verifier.with_crls(revoked).enforce_revocation_expiration();
     }
-    let verifier = verifier
+    let library = verifier
         .build()
         .map_err(|error| ConnectorError::Unusable(rustls::Error::General(error.to_string())))?;
-    Ok(verifier)
+    Ok(Arc::new(PoolVerifier {
+        library,
+        direct: DirectTrust::new(pool),
+        common_name,
+        signatures,
+    }))
+}
+
+/// Verifies with the library, and accepts what [`DirectTrust`] adds.
+#[derive(Debug)]
+struct PoolVerifier {
+    library: Arc<WebPkiServerVerifier>,
+    direct: DirectTrust,
+    common_name: CommonName,
+    signatures: Signatures,
+}
+
+impl ServerCertVerifier for PoolVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.library.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        let Err(error) = &verified else {
+            return verified;
+        };
+        // The library compares names last.
+        let is_trusted = matches!(
+            error,
+            rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
+            )
+        ) || self.direct.covers(end_entity, now, Role::Server);
+        match is_trusted && names_fit(end_entity, server_name, self.common_name) {
+            true => Ok(ServerCertVerified::assertion()),
+            false => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.verify_tls12_of_any(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.signatures.verify_tls13_of_any(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.signatures.schemes()
+    }
 }
 
 /// Accepts any certificate, but still requires that the server holds its private key.

@@ -3,6 +3,7 @@
 
 mod chains;
 mod connector;
+pub mod direct_trust;
 mod server;
 mod signatures;
 pub mod signed;

@@ -8,6 +8,8 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::CertificateDer;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
+use crate::tls::direct_trust::{is_old_scheme, old_key};
+
 /// Verifies handshake signatures, for our own certificate verifiers.
 #[derive(Clone, Debug)]
 pub struct Signatures(Arc<CryptoProvider>);
@@ -77,6 +79,39 @@ impl Signatures {
         match is_right {
             true => Ok(HandshakeSignatureValid::assertion()),
             false => Err(rustls::CertificateError::BadSignature.into()),
+        }
+    }
+
+    /// Verifies a TLS 1.2 signature, also of a certificate that the library does not parse.
+    ///
+    /// # Errors
+    /// The signature is wrong, or its scheme is unknown.
+    pub fn verify_tls12_of_any(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match old_key(cert) {
+            Some(key) => self.verify_by_key(message, key, signed),
+            None => self.verify_tls12(message, cert, signed),
+        }
+    }
+
+    /// Verifies a TLS 1.3 signature, also of a certificate that the library does not parse.
+    ///
+    /// # Errors
+    /// The signature is wrong, or its scheme is unknown or not allowed.
+    pub fn verify_tls13_of_any(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        match old_key(cert) {
+            Some(key) if !is_old_scheme(signed.scheme) => self.verify_by_key(message, key, signed),
+            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
+            None => self.verify_tls13(message, cert, signed),
         }
     }
 

@@ -240,6 +240,8 @@ objects! {
         pub rewrite_log: bool,
         /// The number of its [`ClientLimits`]; 0 for nginx's defaults.
         pub client_limits: u32,
+        /// The row with its values in tables of the kind `place`.
+        pub facts: u32,
     }
 
     /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
