@@ -3,6 +3,7 @@
 
 mod adapt_random;
 mod cases;
+mod certificates;
 mod fastcgi;
 mod http;
 mod logs;

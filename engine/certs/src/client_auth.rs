@@ -6,10 +6,10 @@ use std::sync::Arc;
 use pki_types::{CertificateDer, UnixTime};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use sluice_net::tls::Signatures;
+use sluice_net::tls::{SecondOpinion, Signatures};
 
 /// Client certificate requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,6 +90,7 @@ pub(crate) fn verifier(
         mandatory,
         hints,
         chains,
+        opinion: SecondOpinion::of_clients(auth.authorities.clone()),
         leafs,
         signatures: Signatures::new(provider),
     }))
@@ -102,30 +103,9 @@ struct ClientVerifier {
     /// The CA names sent to clients, which select a certificate by them.
     hints: Vec<DistinguishedName>,
     chains: Option<Arc<dyn ClientCertVerifier>>,
+    opinion: SecondOpinion,
     leafs: Vec<Vec<u8>>,
     signatures: Signatures,
-}
-
-impl ClientVerifier {
-    /// The raw key of a certificate that the library cannot parse, such as an X.509 v1 certificate made by `openssl
-    /// x509` from a plain request. Only if any certificate is accepted.
-    fn old_key<'c>(&self, cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
-        if self.chains.is_some() || ParsedCertificate::try_from(cert).is_ok() {
-            return None;
-        }
-        sluice_net::tls::signed::key_of(cert)
-    }
-}
-
-fn is_old_scheme(scheme: SignatureScheme) -> bool {
-    matches!(
-        scheme,
-        SignatureScheme::RSA_PKCS1_SHA1
-            | SignatureScheme::ECDSA_SHA1_Legacy
-            | SignatureScheme::RSA_PKCS1_SHA256
-            | SignatureScheme::RSA_PKCS1_SHA384
-            | SignatureScheme::RSA_PKCS1_SHA512
-    )
 }
 
 impl ClientCertVerifier for ClientVerifier {
@@ -144,7 +124,10 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         if let Some(chains) = &self.chains {
-            chains.verify_client_cert(end_entity, intermediates, now)?;
+            let judged = chains.verify_client_cert(end_entity, intermediates, now);
+            if let Err(error) = judged {
+                self.opinion.of(error, end_entity, intermediates, now)?;
+            }
         }
         let is_known = self.leafs.is_empty()
             || self
@@ -164,10 +147,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match self.old_key(cert) {
-            Some(key) => self.signatures.verify_by_key(message, key, dss),
-            None => self.signatures.verify_tls12(message, cert, dss),
-        }
+        self.signatures.verify_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -176,14 +156,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match self.old_key(cert) {
-            // RFC 8446, section 4.2.3: RSASSA-PKCS1-v1_5 is for signatures in certificates only.
-            Some(key) if !is_old_scheme(dss.scheme) => {
-                self.signatures.verify_by_key(message, key, dss)
-            }
-            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
-            None => self.signatures.verify_tls13(message, cert, dss),
-        }
+        self.signatures.verify_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -88,15 +88,11 @@ impl Pair {
         };
         let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(unusable)?);
         let facts = Facts::of(&certified.cert[0], origin.certificate)?;
-        match certified.keys_match() {
-            // rustls determines which key types can be compared; all that it loads can be.
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            Err(_) => {
-                return Err(CertsError::KeyMismatch {
-                    certificate: origin.certificate.to_owned(),
-                    key: origin.key.to_owned(),
-                });
-            }
+        if !sluice_net::tls::is_key_of(&certified) {
+            return Err(CertsError::KeyMismatch {
+                certificate: origin.certificate.to_owned(),
+                key: origin.key.to_owned(),
+            });
         }
         Ok(Pair {
             certified: Arc::new(certified),

@@ -68,6 +68,7 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
         client_certificate_key_file: path(cx, "certificate_key"),
         // nginx verifies nothing by default.
         insecure_skip_verify: !is_verified,
+        common_name: is_verified,
         root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
         revoked_files: files(revoked).filter(|_| is_verified).collect(),
         server_name: name(cx, level, url, &own("name")),

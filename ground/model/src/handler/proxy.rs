@@ -367,6 +367,8 @@ objects! {
         pub revoked_files: Vec<String>,
         /// Does not tell the upstream which name is asked for.
         pub hides_name: bool,
+        /// Whether the common name counts in a certificate without DNS names, as in OpenSSL.
+        pub common_name: bool,
         /// Shakes hands in full each time.
         pub no_resumption: bool,
         /// A file of passwords, one in each line, for a key of ours that is protected.

@@ -497,6 +497,10 @@ fn connector(
             false => tls::Resumes::Yes,
         },
         trust: trust(config, keys)?,
+        names: match config.common_name {
+            true => tls::NameRule::OrCommonName,
+            false => tls::NameRule::Alternative,
+        },
         identity: identity(config, keys)?,
         server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
         curves: config.curves.clone(),

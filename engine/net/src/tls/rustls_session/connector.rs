@@ -12,13 +12,15 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{
     CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
 };
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     SupportedCipherSuite, SupportedProtocolVersion,
 };
 
-use super::{Live, Signatures};
+use super::second_opinion::{NameRule, SecondOpinion, ServerVerifier, Trusted};
+use super::{Live, Signatures, signed};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
 use crate::tls::session::Session;
 
@@ -33,6 +35,8 @@ pub struct Connector {
 pub struct ConnectorOptions {
     /// Which servers are trusted.
     pub trust: ServerTrust,
+    /// Which names of a certificate count.
+    pub names: NameRule,
     /// The client certificate presented if the server requests one.
     pub identity: Identity,
     /// The name for SNI and certificate verification, if it differs from the dialled host.
@@ -93,6 +97,7 @@ impl Default for ConnectorOptions {
         let alpn = vec![b"http/1.1".to_vec()];
         ConnectorOptions {
             trust: ServerTrust::System,
+            names: NameRule::default(),
             identity: Identity::None,
             server_name: None,
             alpn,
@@ -236,11 +241,17 @@ impl Connector {
             .with_protocol_versions(versions)
             .map_err(ConnectorError::Unusable)?
             .dangerous()
-            .with_custom_certificate_verifier(verifier(options.trust, options.revoked, provider)?);
+            .with_custom_certificate_verifier(verifier(
+                options.trust,
+                options.names,
+                options.revoked,
+                provider,
+            )?);
         let mut config = match options.identity {
-            Identity::Fixed(identity) => builder
-                .with_client_auth_cert(identity.chain, identity.key)
-                .map_err(ConnectorError::Unusable)?,
+            Identity::Fixed(identity) => {
+                let certified = certified(identity).map_err(ConnectorError::Unusable)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
             Identity::Chosen(chosen) => builder.with_client_cert_resolver(chosen),
             Identity::None => builder.with_no_client_auth(),
         };
@@ -283,6 +294,24 @@ impl Connector {
             ClientConnection::new(self.config.clone(), name).map_err(ConnectorError::Unusable)?;
         Ok(Box::new(Live::new(conn.into())))
     }
+}
+
+/// The certificate and key of a client, of any X.509 version.
+fn certified(identity: ClientIdentity) -> Result<CertifiedKey, rustls::Error> {
+    let key = aws_lc_rs::sign::any_supported_type(&identity.key)?;
+    let certified = CertifiedKey::new(identity.chain, key);
+    match is_key_of(&certified) {
+        true => Ok(certified),
+        false => Err(rustls::InconsistentKeys::KeyMismatch.into()),
+    }
+}
+
+/// Whether the key of a pair belongs to its certificate, of any X.509 version; true if the key cannot be compared.
+pub fn is_key_of(certified: &CertifiedKey) -> bool {
+    let (Some(own), Some(cert)) = (certified.key.public_key(), certified.cert.first()) else {
+        return true;
+    };
+    signed::public_key_of(cert).is_some_and(|known| known == own.as_ref())
 }
 
 fn parse_server_name(name: String) -> Result<ServerName<'static>, ConnectorError> {
@@ -334,12 +363,18 @@ pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
     Ok(found.certs.iter().map(|cert| cert.to_vec()).collect())
 }
 
-fn verifier(
+/// Creates the verifier of servers for connections that are not made by a [`Connector`].
+///
+/// # Errors
+/// No certificate can be read, or a revocation list cannot.
+pub fn verifier(
     trust: ServerTrust,
+    names: NameRule,
     revoked: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
+    let trusted;
     match trust {
         ServerTrust::Anyone => {
             let signatures = Signatures::new(provider);
@@ -347,13 +382,13 @@ fn verifier(
         }
         ServerTrust::Pool(certs) => {
             // As in the system's store, certificates that cannot be parsed are ignored.
-            let count = certs.len();
-            let (added, _) =
-                roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
-            if added == 0 && count > 0 {
+            let read = certs.iter().map(|cert| CertificateDer::from(&cert[..]));
+            let (added, _) = roots.add_parsable_certificates(read);
+            if added == 0 && !certs.is_empty() {
                 let error = rustls::Error::General("cannot read any CA certificate".into());
                 return Err(ConnectorError::Unusable(error));
             }
+            trusted = Trusted::Pool(certs);
         }
         ServerTrust::System => {
             let found = rustls_native_certs::load_native_certs();
@@ -363,9 +398,12 @@ fn verifier(
                 let errors = found.errors.iter().map(ToString::to_string).collect();
                 return Err(ConnectorError::NoSystemRoots(errors));
             }
+            trusted = Trusted::System;
         }
     }
-    let mut verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+    let mut verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let lists = revoked.clone();
     if !revoked.is_empty() {
         let revoked = revoked.into_iter().map(CertificateRevocationListDer::from);
         verifier = verifier.with_crls(revoked).enforce_revocation_expiration();
@@ -373,7 +411,12 @@ fn verifier(
     let verifier = verifier
         .build()
         .map_err(|error| ConnectorError::Unusable(rustls::Error::General(error.to_string())))?;
-    Ok(verifier)
+    Ok(Arc::new(ServerVerifier {
+        webpki: verifier,
+        opinion: SecondOpinion::of_servers(trusted, lists),
+        names,
+        signatures: Signatures::new(provider),
+    }))
 }
 
 /// Accepts any certificate, but still requires that the server holds its private key.

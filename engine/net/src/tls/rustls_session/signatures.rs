@@ -6,7 +6,10 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::CertificateDer;
+use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, SignatureScheme};
+
+use super::signed::key_of;
 
 /// Verifies handshake signatures, for our own certificate verifiers.
 #[derive(Clone, Debug)]
@@ -18,7 +21,8 @@ impl Signatures {
         Signatures(provider)
     }
 
-    /// Verifies a TLS 1.2 signature.
+    /// Verifies a TLS 1.2 signature. The certificate may be one that the library cannot parse, such as one of X.509
+    /// version 1, which `openssl x509` makes of a request without extensions.
     ///
     /// # Errors
     /// The error of rustls if the signature is wrong or its scheme is unknown.
@@ -28,6 +32,9 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if let Some(key) = old_key(cert) {
+            return self.verify_by_key(message, key, signed);
+        }
         verify_tls12_signature(
             message,
             cert,
@@ -36,7 +43,7 @@ impl Signatures {
         )
     }
 
-    /// Verifies a TLS 1.3 signature.
+    /// Verifies a TLS 1.3 signature, with any certificate like [`Signatures::verify_tls12`].
     ///
     /// # Errors
     /// Like [`Signatures::verify_tls12`].
@@ -46,6 +53,14 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if let Some(key) = old_key(cert) {
+            // RFC 8446, section 4.2.3: RSASSA-PKCS1-v1_5 is for signatures in certificates only.
+            if is_old_scheme(signed.scheme) {
+                let error = rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme;
+                return Err(error.into());
+            }
+            return self.verify_by_key(message, key, signed);
+        }
         verify_tls13_signature(
             message,
             cert,
@@ -59,7 +74,7 @@ impl Signatures {
     ///
     /// # Errors
     /// The signature is wrong, or its scheme is unknown.
-    pub fn verify_by_key(
+    fn verify_by_key(
         &self,
         message: &[u8],
         key: &[u8],
@@ -84,4 +99,23 @@ impl Signatures {
     pub fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The raw key of a certificate that the library cannot parse.
+fn old_key<'c>(cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+    match ParsedCertificate::try_from(cert) {
+        Ok(_) => None,
+        Err(_) => key_of(cert),
+    }
+}
+
+fn is_old_scheme(scheme: SignatureScheme) -> bool {
+    matches!(
+        scheme,
+        SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::ECDSA_SHA1_Legacy
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
 }
