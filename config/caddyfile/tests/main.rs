@@ -7,6 +7,8 @@ mod limits;
 mod lower;
 mod origins;
 mod pages;
+#[path = "../../../xtask/src/proofs.rs"]
+mod proofs;
 mod random;
 mod registry_table;
 mod seeds;
