@@ -19,7 +19,7 @@ Every documented directive of nginx, and whether sluice supports it. This page i
 
 - **works**: as nginx's documentation describes it.
 - **in part**: what the note lists works.
-- **automatic**: it is accepted, and its effect is always there.
+- **automatic**: it is accepted without a warning, and its value is not used; the note says what sluice does in every case.
 - **no effect**: it is accepted with a warning and changes nothing; the note says what happens instead.
 - **only**: these values work; others are rejected.
 - **not yet**: a file that uses it is rejected with the line.
