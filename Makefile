@@ -1,5 +1,5 @@
 # The two commands of this project. Each does all of its own set-up.
-.PHONY: run test build release setup
+.PHONY: run test build release wheel setup
 
 # Where rustup puts cargo; a shell that was open before does not look there.
 export PATH := $(PATH):$(HOME)/.cargo/bin
@@ -23,6 +23,10 @@ release: setup    ## the fastest program: target/dist/sluice, with its debug sym
 	objcopy --only-keep-debug target/release/sluice target/dist/sluice.debug
 	objcopy --strip-debug target/release/sluice target/dist/sluice
 	cd target/dist && objcopy --add-gnu-debuglink=sluice.debug sluice
+
+wheel: setup      ## for pip: target/wheels/sluice-*.whl, and sluice_worker-*.whl for its extra `speed`
+	@echo "building the fastest program: about 20 minutes on 2 cores"
+	cargo xtask wheel
 
 setup:
 	@./setup

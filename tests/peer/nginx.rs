@@ -678,7 +678,7 @@ const USERS: &str = "a:$apr1$saltsalt$LrttParrLPdxvgutaSXWJ0\nb:{SSHA}gVK8WC9YyF
 /// A running program, stopped on drop.
 pub struct Running {
     _program: Program,
-    port: u16,
+    pub port: u16,
 }
 
 impl Running {

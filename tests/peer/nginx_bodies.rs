@@ -33,6 +33,7 @@ const ACCEPTED: &[(&str, &str, &str)] = &[
         "stored answers say their age (RFC 9111, section 5.1)",
     ),
     ("GET /slice/", "age", "see above"),
+    ("GET /zone", "age", "see above"),
     ("HEAD /slice/", "age", "see above"),
     (
         "GET /ssi/comments.html",

@@ -63,6 +63,19 @@ pub fn can_run(program: &str, args: &[&str]) -> bool {
     can
 }
 
+/// The name of an installed Chromium; if there is none, the test is reported as skipped.
+#[track_caller]
+pub fn chromium() -> Option<&'static str> {
+    let known = ["chromium", "chromium-browser", "google-chrome"];
+    let runs =
+        |name: &&str| tried(name, &["--version"]).is_some_and(|output| output.status.success());
+    let found = known.into_iter().find(runs);
+    if found.is_none() {
+        skipped("no chromium is installed");
+    }
+    found
+}
+
 /// Whether OpenSSL 3.0 or newer is installed: tests use features that LibreSSL and older versions lack.
 /// If not, the test is reported as skipped.
 #[track_caller]

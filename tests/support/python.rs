@@ -8,6 +8,9 @@ use super::abilities::skipped;
 /// Set by `cargo xtask test`: the folder of the environment, or `unavailable: ` and the reason.
 const VARIABLE: &str = "SLUICE_PYTHON";
 
+/// Set by `cargo xtask test`: the wheel of the accelerator, or `unavailable: ` and the reason.
+const WHEEL: &str = "SLUICE_WORKER_WHEEL";
+
 /// What the environment has to contain.
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
@@ -54,5 +57,31 @@ impl Python {
     /// The folder of the environment, as settings for a virtual environment expect it.
     pub fn folder(&self) -> &Path {
         &self.0
+    }
+}
+
+/// The wheel `sluice-worker`. If there is none, the test is reported as skipped and this returns `None`.
+#[track_caller]
+pub fn accelerator_wheel() -> Option<PathBuf> {
+    let found = match std::env::var(WHEEL) {
+        Ok(value) => match value.strip_prefix("unavailable: ") {
+            Some(reason) => Err(reason.to_owned()),
+            None => Ok(PathBuf::from(value)),
+        },
+        Err(_) => {
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/wheels/dev");
+            let entries = std::fs::read_dir(folder).into_iter().flatten();
+            let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+            paths
+                .find(|path| path.extension().is_some_and(|end| end == "whl"))
+                .ok_or_else(|| "run `cargo xtask wheel worker`".to_owned())
+        }
+    };
+    match found {
+        Ok(wheel) => Some(wheel),
+        Err(reason) => {
+            skipped(format_args!("no wheel of the accelerator: {reason}"));
+            None
+        }
     }
 }

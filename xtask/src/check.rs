@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::rerun::{Echo, Runner};
 use crate::skipped::SkippedFile;
-use crate::{python, tidy};
+use crate::{python, tidy, wheel};
 
 /// A step of `check`: its name, the arguments of cargo, and environment variables.
 struct Step(
@@ -146,7 +146,12 @@ pub fn test(root: &Path, args: &[&str]) -> bool {
 pub fn test_with(root: &Path, args: &[&str], programs: &[(&str, &Path)]) -> bool {
     let skipped = SkippedFile::new(root);
     let python = python::value(root);
-    let mut variables = vec![skipped.variable(), (python::VARIABLE, python.as_os_str())];
+    let wheel = wheel::for_tests(root);
+    let mut variables = vec![
+        skipped.variable(),
+        (python::VARIABLE, python.as_os_str()),
+        (wheel::VARIABLE, wheel.as_os_str()),
+    ];
     let (threads, count) = test_threads();
     variables.push((threads, count.as_os_str()));
     variables.extend(first_build(root));

@@ -11,6 +11,7 @@ mod sites;
 mod skipped;
 mod suites;
 mod tidy;
+mod wheel;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,6 +29,9 @@ usage: cargo xtask <command>
                  occur in one context, such as docs
   tidy --cycles  the import cycles inside packages (BLESS=1 lowers their ceilings)
   python-env     creates target/python with the packages of tests/python/requirements.txt, once, and prints its folder
+  wheel [profile]
+                 builds the wheels `sluice` and `sluice-worker` in target/wheels (profile: release)
+  wheel worker   builds `sluice-worker` for the tests in target/wheels/dev
 
 slower kinds, which install what they need below target/; exit status 3 if that cannot be fetched:
   peer           the tests that compare with nginx and with Caddy, which Go builds
@@ -64,6 +68,9 @@ fn main() -> ExitCode {
         ["soak"] => return suites::soak(&root, "10").into(),
         ["soak", minutes] => return suites::soak(&root, minutes).into(),
         ["python-env"] => python::print(&root),
+        ["wheel"] => wheel::build(&root, "release"),
+        ["wheel", "worker"] => wheel::build_for_tests(&root),
+        ["wheel", profile] => wheel::build(&root, profile),
         ["grpc"] => return suites::grpc(&root).into(),
         ["sites", count] => match count.parse() {
             Ok(count) => sites::print(count),

@@ -42,20 +42,25 @@ pub fn value(root: &Path) -> std::ffi::OsString {
 
 /// The folder of the environment, which is created if it does not exist.
 fn environment(root: &Path) -> Result<PathBuf, String> {
-    let from = root.join("tests/python/requirements.txt");
-    let wanted = fs::read_to_string(&from).map_err(failed(&from))?;
+    let all = root.join("target/python");
+    install(&root.join("tests/python/requirements.txt"), &all)
+}
+
+/// The folder below `all` of an environment with the packages of the file `from`, which is created if it does not
+/// exist; `all/current` links to it.
+pub fn install(from: &Path, all: &Path) -> Result<PathBuf, String> {
+    let wanted = fs::read_to_string(from).map_err(failed(from))?;
     let version = output(Command::new("python3").arg("--version"))
         .map_err(|error| format!("`python3 --version`: {error}"))?;
-    let all = root.join("target/python");
-    fs::create_dir_all(&all).map_err(failed(&all))?;
+    fs::create_dir_all(all).map_err(failed(all))?;
     // One run at a time creates it; the lock ends with the file.
     let lock = all.join("lock");
     let file = File::create(&lock).map_err(failed(&lock))?;
     file.lock().map_err(failed(&lock))?;
     let folder = all.join(name(&wanted, &version));
     if !is_complete(&folder, &wanted) {
-        eprintln!("-- installing tests/python/requirements.txt below target/python");
-        create(&folder, &from)?;
+        eprintln!("-- installing {} below {}", from.display(), all.display());
+        create(&folder, from)?;
         let mark = folder.join(MARK);
         fs::write(&mark, &wanted).map_err(failed(&mark))?;
     }
@@ -100,7 +105,7 @@ fn create(folder: &Path, requirements: &Path) -> Result<(), String> {
 }
 
 /// Runs a program. The error has the last line of what it printed.
-fn output(command: &mut Command) -> Result<String, String> {
+pub fn output(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| error.to_string())?;
     if output.status.success() {

@@ -84,16 +84,7 @@ fn load(options: &Options) -> Result<Sheet, String> {
     if let Some(study) = studies::study(&options.what) {
         return Ok(study?.sheet);
     }
-    let format = match &options.from {
-        None => None,
-        Some(name) => Some(Format::of_name(name).ok_or_else(|| {
-            let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
-            format!(
-                "unknown input format `{name}` (known: {})",
-                names.join(", ")
-            )
-        })?),
-    };
+    let format = format(options.from.as_deref())?;
     let text = text_of(&options.what)?;
     if let Some(sheet) = ours::read(&text) {
         return sheet.map_err(|error| format!("{}: {error}", options.what));
@@ -109,8 +100,19 @@ fn load(options: &Options) -> Result<Sheet, String> {
     Ok(sheet)
 }
 
+/// The format with this name; `None` to detect it.
+pub fn format(name: Option<&str>) -> Result<Option<Format>, String> {
+    let unknown = |name: &str| {
+        let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+        let names = names.join(", ");
+        format!("unknown input format `{name}` (known: {names})")
+    };
+    let of_name = |name: &str| Format::of_name(name).ok_or_else(|| unknown(name));
+    name.map(of_name).transpose()
+}
+
 /// The text of a file, of `result.json` in a folder, or of standard input for `-`.
-fn text_of(what: &str) -> Result<String, String> {
+pub fn text_of(what: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let limit = REPORT_BYTES_MAX + 1;
     let read = if what == "-" {

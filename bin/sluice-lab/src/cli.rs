@@ -1,6 +1,7 @@
 //! The command line: names, options and exit codes. Each command is implemented in the module of its name.
 //!
-//! Exit codes: 0 done, 1 the result is negative (a gate that fails, a machine that is not fit), 2 the command failed.
+//! Exit codes: 0 done, 1 the result is negative (a gate that fails, a machine that is not fit), 2 the command failed, 130
+//! interrupted.
 
 use std::process::ExitCode;
 
@@ -8,7 +9,10 @@ use clap::{Parser, Subcommand};
 
 use sluice_load::outcome::{Completion, Refused};
 
-use crate::{audit, calibrate, doctor, hit, init, limit, report, run, serve, setup, shield};
+use crate::interrupt::INTERRUPTED;
+use crate::{
+    audit, calibrate, doctor, export, hit, init, limit, report, run, serve, setup, shield,
+};
 
 /// Honest benchmarks for any web server
 #[derive(Debug, Parser)]
@@ -54,6 +58,14 @@ enum Command {
     Explain(report::ExplainOptions),
     /// Fail (exit 1) if a metric regressed beyond a threshold; for CI
     Gate(report::GateOptions),
+    /// Print a result as tables
+    Show(export::ShowOptions),
+    /// Convert the output of another program to a result
+    Import(export::ImportOptions),
+    /// Add up the blocks of several results of the same experiment
+    Merge(export::MergeOptions),
+    /// Convert a result for other programs: CSV, HDR histogram log, Prometheus
+    Export(export::ExportOptions),
     /// Write a result as HTML, Markdown, CSV and charts
     Report(report::ReportOptions),
     /// Check whether this machine is fit for benchmarking
@@ -79,12 +91,17 @@ pub fn main() -> ExitCode {
         Command::Compare(options) => report::compare_results(&options),
         Command::Explain(options) => report::explain_cell(&options),
         Command::Gate(options) => report::gate(&options),
+        Command::Show(options) => export::show(&options),
+        Command::Import(options) => export::import(&options),
+        Command::Merge(options) => export::merge(&options),
+        Command::Export(options) => export::export(&options),
         Command::Report(options) => report::report(&options),
         Command::Doctor(options) => doctor::run(&options),
     };
     match outcome {
         Ok(Completion::Yes) => ExitCode::SUCCESS,
         Ok(Completion::No) => ExitCode::from(1),
+        Ok(Completion::Interrupted) => ExitCode::from(INTERRUPTED),
         Err(Refused(text)) => {
             eprintln!("sluice-lab: {text}");
             ExitCode::from(2)

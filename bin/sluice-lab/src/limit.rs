@@ -9,6 +9,7 @@ use sluice_load::outcome::{Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
 use crate::hit;
+use crate::interrupt::on_signal;
 use crate::live::Live;
 
 /// Options of `lab find-limit`.
@@ -60,6 +61,9 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.rate.is_some(), "--rate"),
         (options.requests.is_some(), "--requests"),
         (options.engine.is_some(), "--engine"),
+        (options.against.is_some(), "a second target"),
+        (options.repeats.is_some(), "--repeats"),
+        (!options.fail.is_empty(), "--fail"),
     ] {
         if given {
             return Err(Refused::new(format!(
@@ -67,5 +71,8 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
             )));
         }
     }
-    Ok(hit::prepare(options)?.0)
+    Ok(Plan {
+        interrupt: on_signal()?,
+        ..hit::prepare(options)?.0
+    })
 }

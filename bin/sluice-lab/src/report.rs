@@ -105,12 +105,13 @@ fn contradictions(result: &RunResult) {
 /// All charts of a result with their file names.
 fn charts(result: &RunResult) -> Vec<(String, String)> {
     let view = View::new(result);
-    let groups: [Vec<Panel>; 6] = [
+    let groups: [Vec<Panel>; 7] = [
         panels::overview(&view),
         panels::latency_bars(&view),
         panels::percentiles(&view, Detail::FULL),
         panels::curves(&view),
         panels::over_time(&view, Detail::FULL),
+        panels::rates_over_time(&view, Detail::FULL),
         panels::heat_maps(&view, Detail::FULL),
     ];
     let drawings = groups.into_iter().flatten().map(|panel| panel.drawing);

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use sluice_experiment::adapter::Tool;
 use sluice_experiment::{builtin, file, folder, rerun, run};
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::quantity::parse_duration;
 
+use crate::interrupt::on_signal;
 use crate::live::Live;
 
 /// Options of `lab run`.
@@ -36,6 +38,9 @@ pub struct Options {
     /// Run fewer blocks if all would take longer than this
     #[arg(long, value_parser = parse_duration)]
     pub budget: Option<Duration>,
+    /// Measure with these load generators as well, each beside the lab's own: wrk,hey
+    #[arg(long, value_name = "PROGRAM", value_delimiter = ',', value_parser = Tool::of_name)]
+    pub engine: Vec<Tool>,
     /// Order within a block
     #[arg(long, value_enum)]
     pub order: Option<OrderName>,
@@ -94,6 +99,7 @@ pub fn run(options: &Options) -> Outcome {
         warmup: options.warmup,
         clients: options.clients,
         budget: options.budget,
+        engines: options.engine,
         order: options.order.map(|order| match order {
             OrderName::Random => file::Order::Random,
             OrderName::Abba => file::Order::Abba,
@@ -109,6 +115,7 @@ pub fn run(options: &Options) -> Outcome {
         plan: options.plan,
         keep: options.keep,
         check: options.check,
+        interrupt: on_signal()?,
     };
     run::run(&options, &mut Live::new())
 }
@@ -148,6 +155,8 @@ pub fn rerun(options: &RerunOptions) -> Outcome {
         force: options.force,
         plan: options.plan,
     };
+    // Ctrl-C reaches the repeated run as well, which then ends and says how to continue.
+    on_signal()?;
     rerun::rerun(&options, &mut Live::new())
 }
 

@@ -17,8 +17,8 @@ pub struct Options {
     /// Destination (default: SLUICE_LAB_SETUP, or ~/.cache/sluice-lab)
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs). Caddy Snake
-    /// needs 3.12 or later
+    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs).
+    /// Caddy Snake needs 3.12 or later
     #[arg(long)]
     python: Option<String>,
     /// Print what would be done without doing it

@@ -6,6 +6,7 @@
 #[path = "../../../tests/support/abilities.rs"]
 mod abilities;
 mod commands;
+mod everyday;
 mod run;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]

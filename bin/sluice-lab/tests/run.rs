@@ -618,7 +618,8 @@ fn a_part_of_the_set_up_that_fails_does_not_stop_the_rest() {
         .unwrap();
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(text.contains("no-such-python: No such file"), "{text}");
+    let said = "no Python with the modules `venv` and `ensurepip` (tried no-such-python)";
+    assert!(text.contains(said), "{text}");
     assert!(text.contains("python: not installed, see above"), "{text}");
     // The Go program uses only Go's standard library, so it does not need a network.
     let program = PathBuf::from(format!("{dir}/bin/go-001"));

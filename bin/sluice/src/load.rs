@@ -172,7 +172,7 @@ impl Source {
     pub fn adapter(&self, text: &str) -> Adapter {
         let (path, named) = match self {
             Source::File { path, adapter } => (path.as_path(), adapter),
-            Source::Stdin { adapter } => (Path::new("Caddyfile"), adapter),
+            Source::Stdin { adapter } => (Path::new("stdin"), adapter),
         };
         if let Some(adapter) = named {
             return *adapter;
@@ -182,6 +182,9 @@ impl Source {
             .unwrap_or_default()
             .to_string_lossy()
             .to_ascii_lowercase();
+        if sluice_nginx::begins_with_events(text) {
+            return Adapter::Nginx;
+        }
         if file.starts_with("caddyfile") || file.ends_with(".caddyfile") {
             return Adapter::Caddyfile;
         }
@@ -195,27 +198,12 @@ impl Source {
             .is_some_and(|rest| rest.trim_start().starts_with(['"', '}']));
         if file.ends_with(".json") || json {
             Adapter::Json
-        } else if file.ends_with(".conf") && begins_like_nginx(text) {
+        } else if sluice_nginx::looks_like_nginx(text) {
             Adapter::Nginx
         } else {
             Adapter::Caddyfile
         }
     }
-}
-
-/// Whether a text looks like an nginx.conf: the other formats have no lines that end with semicolons, and no top-level
-/// blocks with these names.
-fn begins_like_nginx(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim);
-    let first = lines.find(|line| !line.is_empty() && !line.starts_with('#'));
-    first.is_some_and(|line| {
-        let mut words = line.split_whitespace();
-        let name = words.next().unwrap_or_default().trim_end_matches('{');
-        let is_block =
-            matches!(name, "events" | "http") && (line.ends_with('{') || line.contains(';'));
-        let code = line.split_once(" #").map_or(line, |(code, _)| code);
-        is_block || code.trim_end().ends_with(';')
-    })
 }
 
 /// Warns if a Caddyfile is not formatted, at the first line that differs.
@@ -461,6 +449,12 @@ mod tests {
         assert_eq!(guess("a.conf", "events {\n}\n"), Adapter::Nginx);
         let one_line = "# x\nevents { worker_connections 5; }\nhttp {\n";
         assert_eq!(guess("a.conf", one_line), Adapter::Nginx);
+        assert_eq!(guess("Caddyfile", one_line), Adapter::Nginx);
+        let site = "server {\n\tlisten 80;\n}\n";
+        assert_eq!(guess("sites-available/default", site), Adapter::Nginx);
+        assert_eq!(guess("a.example.conf", site), Adapter::Nginx);
+        assert_eq!(guess("Caddyfile", site), Adapter::Caddyfile);
+        assert_eq!(guess("a", "server {\n\trespond x\n}\n"), Adapter::Caddyfile);
         let named = Source::File {
             path: "a.json".into(),
             adapter: Some(Adapter::Caddyfile),

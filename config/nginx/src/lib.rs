@@ -5,9 +5,12 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod builtin;
 mod check;
 mod context;
 mod definition;
+mod fragment;
+mod glob;
 mod hint;
 mod lex;
 pub mod limits;
@@ -19,6 +22,7 @@ pub mod registry;
 mod translate;
 pub mod tree;
 
+pub use fragment::{begins_with_events, looks_like_nginx};
 pub use lower::{Adapted, Invocation, adapt, adapt_as};
 pub use parse::{COMMAND_LINE, Parsed, parse};
 pub use sluice_caddyfile::{DiskLoader, Loader, MemoryLoader};

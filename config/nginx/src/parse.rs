@@ -3,9 +3,11 @@
 
 use std::io::ErrorKind;
 
-use sluice_caddyfile::Loader;
-use sluice_diag::{Diagnostic, ImportId, ImportStep, Report, Span};
+use sluice_caddyfile::{Loader, MemoryLoader};
+use sluice_diag::{Diagnostic, ImportId, ImportStep, Label, Report, Span};
 
+use crate::builtin;
+use crate::glob;
 use crate::hint::hint;
 use crate::lex::{LexError, Lexer, Token};
 use crate::limits::{BLOCK_DEPTH_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, WORD_BYTES_MAX, WORDS_MAX};
@@ -19,6 +21,34 @@ pub struct Parsed {
     pub directives: Vec<Directive>,
     /// The mistakes found, and the texts they point into.
     pub report: Report,
+    /// Directives that may lack a semicolon.
+    pub continued: Vec<Continued>,
+}
+
+/// A directive of which a line behind the first begins with the name of a directive: either an argument of that name,
+/// which is valid, or a missing semicolon.
+#[derive(Clone, Debug)]
+pub struct Continued {
+    /// The words of the directive.
+    directive: Span,
+    /// The word that begins the line.
+    word: Word,
+}
+
+impl Continued {
+    /// Adds the likely cause to the errors about the directive.
+    pub fn explain(&self, report: &mut Report) {
+        for error in report.errors_within(self.directive) {
+            error.secondary.push(Label {
+                span: self.word.span,
+                text: "perhaps the next directive".to_owned(),
+            });
+            let name = &self.word.text;
+            error.help.push(format!(
+                "if `{name}` is the next directive, add `;` in front of it"
+            ));
+        }
+    }
 }
 
 /// Reads `text`, and the files that it includes from `loader`. Their paths are relative to the folder of `name`.
@@ -39,13 +69,34 @@ pub fn parse_with(name: &str, text: &str, globals: &str, loader: &dyn Loader) ->
         folder,
         files: 0,
         words: 0,
+        continued: Vec::new(),
     };
     let mut directives = Vec::new();
     if !globals.is_empty() {
         reader.file(COMMAND_LINE, globals, None, 0, &mut directives);
     }
     reader.file(name, text, None, 0, &mut directives);
-    Parsed { directives, report }
+    let continued = reader.continued;
+    Parsed {
+        directives,
+        report,
+        continued,
+    }
+}
+
+/// Reads a text of our own into a report that has texts already.
+pub fn reparse(name: &str, text: &str, report: &mut Report) -> Vec<Directive> {
+    let mut reader = Reader {
+        report,
+        loader: &MemoryLoader::default(),
+        folder: "",
+        files: 0,
+        words: 0,
+        continued: Vec::new(),
+    };
+    let mut directives = Vec::new();
+    reader.file(name, text, None, 0, &mut directives);
+    directives
 }
 
 /// What messages call the directives of the command line, as nginx does.
@@ -58,6 +109,7 @@ struct Reader<'r> {
     folder: &'r str,
     files: usize,
     words: usize,
+    continued: Vec<Continued>,
 }
 
 /// One file while it is read.
@@ -179,7 +231,7 @@ impl<'r> Reader<'r> {
             args: words.collect(),
             block: None,
         };
-        self.warn_of_missing_semicolon(&directive);
+        self.note_continued(&directive);
         if directive.name() == "include" {
             self.include(&directive, cursor.includes, into);
         } else {
@@ -224,7 +276,7 @@ impl<'r> Reader<'r> {
                 args,
                 block: Some(block),
             };
-            self.warn_of_missing_semicolon(&directive);
+            self.note_continued(&directive);
             into.push(directive);
         }
         (end == End::Text).then_some(End::Text)
@@ -244,8 +296,9 @@ impl<'r> Reader<'r> {
         );
     }
 
-    /// A directive of several lines, one of which begins with the name of another directive, lacks a semicolon.
-    fn warn_of_missing_semicolon(&mut self, directive: &Directive) {
+    /// Notes a directive of several lines, one of which begins with the name of another directive. It is valid where
+    /// its own words are; see [`Continued`].
+    fn note_continued(&mut self, directive: &Directive) {
         let sources = &self.report.sources;
         let line = |word: &Word| {
             sources
@@ -256,14 +309,10 @@ impl<'r> Reader<'r> {
         let mut before = &directive.name;
         for word in &directive.args {
             if line(word) != line(before) && registry::is_known(&word.text) {
-                let title = format!("`{}` is not ended", directive.name());
-                let found = Diagnostic::error("missing-semicolon", title)
-                    .at(before.span, "no semicolon follows")
-                    .imported(word.import)
-                    .also(word.span, "this seems to be the next directive")
-                    .help(hint(directive.name()).unwrap_or("add `;`"));
-                self.report.push(found);
-                self.report.silence(directive.span());
+                self.continued.push(Continued {
+                    directive: directive.span(),
+                    word: word.clone(),
+                });
                 return;
             }
             before = word;
@@ -341,28 +390,39 @@ impl<'r> Reader<'r> {
             match self.loader.read(&found).map(String::from_utf8) {
                 Ok(Ok(text)) => self.file(&found, &text, Some(import), depth + 1, into),
                 Ok(Err(_)) => self.unreadable(word, &found, "it is not UTF-8"),
+                Err(error)
+                    if error.kind() == ErrorKind::NotFound
+                        && let Some(text) = builtin::text(&found) =>
+                {
+                    self.warn_of_builtin(word, &found);
+                    let name = format!("{found} (built-in)");
+                    self.file(&name, text, Some(import), depth + 1, into);
+                }
                 Err(error) => self.unreadable(word, &found, &reason(error.kind(), &error)),
             }
         }
     }
 
+    fn warn_of_builtin(&mut self, word: &Word, path: &str) {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let title = format!("`{path}` is missing; the built-in `{name}` stands in for it");
+        self.report.push(
+            Diagnostic::warning("built-in-include", title)
+                .at(word.span, "there is no such file")
+                .imported(word.import)
+                .note("nginx refuses a configuration whose include is missing")
+                .help("paths are relative to the folder of the main file"),
+        );
+    }
+
     /// The files that a path names. As with nginx, a pattern may find none.
     fn paths(&mut self, word: &Word, path: &str) -> Vec<String> {
-        if path.contains('[') {
-            let found =
-                Diagnostic::error("unsupported-directive", "`[` in the path of an `include`")
-                    .at(word.span, "not supported yet")
-                    .imported(word.import)
-                    .help("write `*` or `?`");
-            self.report.push(found);
-            return Vec::new();
-        }
-        if !path.contains(['*', '?']) {
+        if !glob::is_pattern(path) {
             return vec![path.to_owned()];
         }
-        match self.loader.glob(path) {
+        match self.loader.glob(&glob::widened(path)) {
             Ok(mut found) => {
-                found.retain(|found| !shows_hidden(path, found));
+                found.retain(|found| glob::fits(path, found));
                 found
             }
             Err(error) => {
@@ -387,10 +447,4 @@ fn reason(kind: ErrorKind, error: &std::io::Error) -> String {
         ErrorKind::NotFound => "there is no such file".to_owned(),
         _ => error.to_string(),
     }
-}
-
-/// Whether `found` has a name with a dot at its beginning where the pattern has none: a shell's pattern does not find it.
-fn shows_hidden(pattern: &str, found: &str) -> bool {
-    let mut pairs = pattern.split('/').zip(found.split('/'));
-    pairs.any(|(pattern, name)| name.starts_with('.') && !pattern.starts_with('.'))
 }

@@ -13,3 +13,4 @@ mod seeds;
 #[path = "../../tests/support.rs"]
 mod support;
 mod translate;
+mod variables_table;

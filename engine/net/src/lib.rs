@@ -22,6 +22,7 @@ pub mod load;
 #[path = "../../../tests/support/ports.rs"]
 mod ports;
 pub mod probes;
+pub mod queue;
 pub mod service;
 pub mod signal;
 pub mod sockets;
@@ -45,7 +46,7 @@ pub use listener::ListenAddr;
 pub use probes::Probes;
 pub use service::{
     Came, ClientLimits, Completion, Ending, Exchange, Linger, Lingering, Protocols, Refused,
-    Response, Service, Settings, Slow,
+    Response, Service, Settings, Slow, StatusLine,
 };
 pub use sockets::SocketSettings;
 pub use stream::Stream;

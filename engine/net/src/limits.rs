@@ -163,6 +163,9 @@ pub const SPOOL_BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 /// once; one that has vanished would otherwise hold the connection for ever.
 pub const HALF_CLOSED_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How often a request in the queue of a group looks for a server that is back, though no request has ended.
+pub const QUEUE_RECHECK: Duration = Duration::from_millis(200);
+
 /// Certificates of a peer's chain that are considered. OpenSSL accepts chains of a hundred; real ones have three.
 pub const PEER_CHAIN_MAX: usize = 16;
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::sync::Notify;
+
 /// The load of an upstream, all workers together. It shares a cache line with the counts of the [`Arc`] around it,
 /// which change together with it, and with nothing else, so a request to one upstream does not slow down those to
 /// another.
@@ -20,18 +22,35 @@ impl Load {
 }
 
 /// Counts one request as in progress until it is dropped.
-pub struct Lease(Arc<Load>);
+pub struct Lease {
+    load: Arc<Load>,
+    /// Who waits for its end.
+    ended: Option<Arc<Notify>>,
+}
 
 impl Lease {
     /// Counts a request to the upstream of `load`.
     pub fn new(load: &Arc<Load>) -> Lease {
         load.in_flight.fetch_add(1, Ordering::Relaxed);
-        Lease(load.clone())
+        Lease {
+            load: load.clone(),
+            ended: None,
+        }
+    }
+
+    /// The same; its end wakes one of those that wait for `ended`.
+    pub fn waking(load: &Arc<Load>, ended: Option<&Arc<Notify>>) -> Lease {
+        let mut lease = Lease::new(load);
+        lease.ended = ended.cloned();
+        lease
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(ended) = &self.ended {
+            ended.notify_one();
+        }
     }
 }

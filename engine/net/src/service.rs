@@ -123,6 +123,8 @@ pub struct Exchange<C> {
     pub came: Came,
     /// Whether to close the connection after the response (set by either side).
     pub close: bool,
+    /// Which version the status line of a response to HTTP/1.0 names (set by the service).
+    pub status_line: StatusLine,
     /// The state of the service.
     pub context: C,
 }
@@ -140,9 +142,20 @@ impl<C: Default> Exchange<C> {
             started: Moment::START,
             came: Came::default(),
             close: false,
+            status_line: StatusLine::default(),
             context: C::default(),
         }
     }
+}
+
+/// Which version the status line of a response to HTTP/1.0 names. What HTTP/1.0 lacks is not used either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StatusLine {
+    /// That of the request, as Go does.
+    #[default]
+    OfRequest,
+    /// HTTP/1.1, which is that of the server (RFC 9110, section 2.5).
+    OfServer,
 }
 
 /// How an exchange ended.

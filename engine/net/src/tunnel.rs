@@ -80,6 +80,17 @@ pub struct Tunnel {
     pub notice: Option<Notice>,
     /// Buffer size in each direction; the worker's default if `None`.
     pub buffer_bytes: Option<usize>,
+    /// When an HTTP/1.1 request that became the tunnel ends.
+    pub request: RequestEnd,
+}
+
+/// When a request ends that became a tunnel: then it is recorded, and its configuration may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestEnd {
+    /// When the tunnel begins, so that it does not keep its configuration. Always so for a tunnel with a notice.
+    AtBegin,
+    /// When the tunnel ends.
+    AtEnd,
 }
 
 /// How long a tunnel lasts without traffic; `None` for no limit. Traffic in either direction restarts all of them.
@@ -132,6 +143,7 @@ pub async fn join_counted(
         slot: _slot,
         notice,
         buffer_bytes,
+        request: _,
     } = tunnel;
     let (mut up, mut down) = (
         Half::new(received, buffer_bytes),

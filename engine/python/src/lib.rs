@@ -35,7 +35,7 @@ pub use call::{Call, Response};
 pub use failure::{CallFailure, Death, Refusal, Stage, StartFailure, Why};
 pub use groups::Groups;
 pub use notice::{Fact, Level, Notice, Sink};
-pub use settings::{EventLoop, Interface, Lifespan, Resource, Settings};
+pub use settings::{Accelerator, EventLoop, Interface, Lifespan, Resource, Settings};
 pub use sluice_wire::python::Facts;
 pub use snapshot::{GroupSnapshot, GroupState, ProcessSnapshot, ProcessState};
 pub use websocket::{Handshake, Kind, Received, WebSocket};

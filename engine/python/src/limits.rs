@@ -131,6 +131,11 @@ pub const RESTART_DELAY: Duration = Duration::from_millis(100);
 /// The longest wait before a process is started again.
 pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(10);
 
+/// The longest wait before a crashed process is started again while no other process of its application serves or starts.
+/// Requests wait in the queue meanwhile, and fail after [`QUEUE_TIMEOUT`]; a start a second is what an application that
+/// crashes all the time may cost.
+pub const OUTAGE_MAX: Duration = Duration::from_secs(1);
+
 /// A process that lived for this long is started again at once.
 pub const STABLE_AFTER: Duration = Duration::from_secs(10);
 

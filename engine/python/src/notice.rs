@@ -38,7 +38,7 @@ pub enum Fact {
     /// Text; lines of an application and tracebacks may contain line ends.
     Text(String),
     /// A number.
-    Number(i64),
+    Number(u64),
 }
 
 /// Receives notices, from any thread. It must not block.

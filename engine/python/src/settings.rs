@@ -49,6 +49,18 @@ pub enum EventLoop {
     Gevent,
 }
 
+/// Whether the extension module `sluice_accelerator` replaces the worker's innermost loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Accelerator {
+    /// Where the application's environment has it.
+    #[default]
+    Auto,
+    /// The application does not start without it.
+    On,
+    /// Never.
+    Off,
+}
+
 /// A resource limit of each process (setrlimit(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
@@ -119,6 +131,8 @@ pub struct Settings {
     pub lifespan: Lifespan,
     /// The event loop.
     pub event_loop: EventLoop,
+    /// Whether the extension module is used.
+    pub accelerator: Accelerator,
     /// The user of the processes; `None` for that of this process. Changing it needs root.
     pub user: Option<Identity>,
     /// Resource limits of each process.
@@ -159,6 +173,7 @@ impl Settings {
             preload: false,
             lifespan: Lifespan::Off,
             event_loop: EventLoop::Auto,
+            accelerator: Accelerator::Auto,
             user: None,
             rlimits: Vec::new(),
             autoreload: false,

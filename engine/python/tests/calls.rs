@@ -9,13 +9,13 @@ use sluice_python::{Handshake, Interface, Kind, Received, Request, Settings, Sta
 use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
-    let mut settings = folder.app(Interface::Wsgi, WSGI);
+    let mut settings = app_in(folder, Interface::Wsgi, WSGI);
     change(&mut settings);
     settings
 }
 
 fn asgi(folder: &Folder) -> Settings {
-    folder.app(Interface::Asgi, ASGI)
+    app_in(folder, Interface::Asgi, ASGI)
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn an_application_whose_interface_is_detected_is_called_by_it() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let app = host.start(folder.app(Interface::Auto, ASGI));
+    let app = host.start(app_in(&folder, Interface::Auto, ASGI));
     assert_eq!(app.interface(), Interface::Asgi);
     on_worker(0, 1, async |worker| {
         let text = get(&app, &worker, "/scope?a=b").await;
@@ -120,7 +120,7 @@ fn files_are_passed_as_descriptors() {
         return;
     }
     let (host, first, second) = (Host::new(1), Folder::new(), Folder::new());
-    let file = first.write("data.bin", &"0123456789".repeat(10_000));
+    let file = first.write("data.bin", "0123456789".repeat(10_000));
     let target = format!("/file?file={}", file.display());
     let apps = [host.start(wsgi(&first, |_| {})), host.start(asgi(&second))];
     on_worker(0, 1, async |worker| {
@@ -200,7 +200,10 @@ fn a_call_that_is_dropped_cancels_its_request() {
     }
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(asgi(&folder));
-    let (begun, ended) = (path_of(&folder.0, "begun"), path_of(&folder.0, "ended"));
+    let (begun, ended) = (
+        path_of(folder.path(), "begun"),
+        path_of(folder.path(), "ended"),
+    );
     on_worker(0, 1, async |worker| {
         let target = format!("/disconnect?begun={begun}&file={ended}");
         let call = begin(&app, &worker, "GET", &target, RequestBody::None).await;
@@ -285,7 +288,7 @@ fn websockets_are_refused_and_lost_ones_noticed() {
     }
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(asgi(&folder));
-    let seen = path_of(&folder.0, "code");
+    let seen = path_of(folder.path(), "code");
     on_worker(0, 1, async |worker| {
         let open = async |target: &str| {
             let head = head("GET", target);
@@ -332,7 +335,7 @@ fn a_slow_reader_holds_no_more_than_a_window() {
     }
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(asgi(&folder));
-    let progress = path_of(&folder.0, "progress");
+    let progress = path_of(folder.path(), "progress");
     on_worker(0, 1, async |worker| {
         let target = format!("/stream?bytes=20000000&file={progress}");
         let call = begin(&app, &worker, "GET", &target, RequestBody::None).await;

@@ -8,7 +8,7 @@ use sluice_python::{GroupState, Interface, Level, ProcessState, Resource, Settin
 use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
-    let mut settings = folder.app(Interface::Wsgi, WSGI);
+    let mut settings = app_in(folder, Interface::Wsgi, WSGI);
     change(&mut settings);
     settings
 }
@@ -84,7 +84,7 @@ fn an_import_error_fails_the_start_with_its_traceback() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mut settings = folder.app(Interface::Wsgi, "import no_such_module_at_all\n");
+    let mut settings = app_in(&folder, Interface::Wsgi, "import no_such_module_at_all\n");
     settings.workers = 3;
     let app = host.groups.obtain(settings.clone());
     let failure = app.wait_ready().unwrap_err();
@@ -150,7 +150,7 @@ fn a_start_that_takes_too_long_is_given_up() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mut settings = folder.app(Interface::Wsgi, "import time\ntime.sleep(1000)\n");
+    let mut settings = app_in(&folder, Interface::Wsgi, "import time\ntime.sleep(1000)\n");
     settings.start_timeout = Some(Duration::from_millis(500));
     let failure = host.groups.obtain(settings).wait_ready().unwrap_err();
     assert_eq!(failure.stage, "timeout");
@@ -166,7 +166,7 @@ fn a_process_that_exits_at_its_start_is_a_failure_with_its_output() {
         "import os, sys\nprint('ERROR: no database', file=sys.stderr, flush=True)\nos._exit(9)\n";
     let failure = host
         .groups
-        .obtain(folder.app(Interface::Wsgi, text))
+        .obtain(app_in(&folder, Interface::Wsgi, text))
         .wait_ready()
         .unwrap_err();
     assert_eq!(failure.stage, "exit");
@@ -187,7 +187,7 @@ fn a_request_that_takes_too_long_ends_and_its_thread_is_shown_and_replaced() {
         settings.request_timeout = Some(Duration::from_millis(500));
         settings.threads = 2;
     }));
-    let gate = path_of(&folder.0, "never");
+    let gate = path_of(folder.path(), "never");
     on_worker(0, 1, async |worker| {
         let first = pid(&app, &worker).await;
         let target = format!("/wait?file={gate}");
@@ -211,10 +211,10 @@ fn an_event_loop_that_hangs_is_replaced_and_one_that_cancels_is_not() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mut settings = folder.app(Interface::Asgi, ASGI);
+    let mut settings = app_in(&folder, Interface::Asgi, ASGI);
     settings.request_timeout = Some(Duration::from_millis(500));
     let app = host.start(settings);
-    let gate = path_of(&folder.0, "never");
+    let gate = path_of(folder.path(), "never");
     on_worker(0, 1, async |worker| {
         let first = pid(&app, &worker).await;
         // It ends when the client is gone.
@@ -321,7 +321,7 @@ fn system_python() -> Option<std::path::PathBuf> {
 
 fn open_to_all(folder: &Folder) {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&folder.0, mode).expect("the folder is ours");
+    std::fs::set_permissions(folder.path(), mode).expect("the folder is ours");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use sluice_python::{GroupState, Interface, ProcessState, Refusal, Settings, Why}
 use crate::support::*;
 
 fn wsgi(folder: &Folder, change: impl FnOnce(&mut Settings)) -> Settings {
-    let mut settings = folder.app(Interface::Wsgi, WSGI);
+    let mut settings = app_in(folder, Interface::Wsgi, WSGI);
     change(&mut settings);
     settings
 }
@@ -59,7 +59,7 @@ fn a_call_in_progress_outlives_its_application() {
     }
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(wsgi(&folder, |_| {}));
-    let gate = path_of(&folder.0, "gate");
+    let gate = path_of(folder.path(), "gate");
     on_worker(0, 1, async |worker| {
         let target = format!("/wait?file={gate}");
         let mut call = begin(&app, &worker, "GET", &target, RequestBody::None)
@@ -132,7 +132,7 @@ fn autoreload_follows_changes_and_keeps_the_old_processes_after_a_mistake() {
             "def app(environ, start_response):\n    start_response('200 OK', [])\n    return [b'{word}']\n"
         )
     };
-    let mut settings = folder.app(Interface::Wsgi, &text("one"));
+    let mut settings = app_in(&folder, Interface::Wsgi, &text("one"));
     settings.autoreload = true;
     let app = host.start(settings);
     on_worker(0, 1, async |worker| {
@@ -145,7 +145,7 @@ fn autoreload_follows_changes_and_keeps_the_old_processes_after_a_mistake() {
         let snapshot = app.snapshot();
         assert_eq!((snapshot.state, snapshot.reloads), (GroupState::Ready, 0));
         assert!(snapshot.last_failure.is_some());
-        folder.write("app.py", &text("three"));
+        folder.write("app.py", text("three"));
         eventually("reload", || (app.snapshot().reloads == 1).then_some(())).await;
         assert_eq!(get(&app, &worker, "/").await, "three");
     });
@@ -202,7 +202,7 @@ fn further_threads_start_when_requests_are_slow_and_not_before() {
     }
     let (host, folder) = (Host::new(1), Folder::new());
     let app = host.start(wsgi(&folder, |settings| settings.threads = 4));
-    let gate = path_of(&folder.0, "gate");
+    let gate = path_of(folder.path(), "gate");
     on_worker(0, 1, async |worker| {
         for _ in 0..100 {
             get(&app, &worker, "/").await;
@@ -246,7 +246,7 @@ fn requests_beyond_the_queue_are_refused_and_those_in_it_time_out() {
         settings.queue_size = 2;
         settings.queue_timeout = Duration::from_millis(300);
     }));
-    let gate = path_of(&folder.0, "gate");
+    let gate = path_of(folder.path(), "gate");
     on_worker(0, 1, async |worker| {
         let target = format!("/wait?file={gate}");
         let start = || {
@@ -288,7 +288,10 @@ fn a_client_that_leaves_the_queue_makes_room_at_once() {
         settings.queue_size = 1;
         settings.queue_timeout = WAIT_TIMEOUT;
     }));
-    let (gate, mark) = (path_of(&folder.0, "gate"), path_of(&folder.0, "mark"));
+    let (gate, mark) = (
+        path_of(folder.path(), "gate"),
+        path_of(folder.path(), "mark"),
+    );
     on_worker(0, 1, async |worker| {
         let start = |target: String| {
             let (app, worker) = (app.clone(), worker.clone());
@@ -356,8 +359,8 @@ fn a_drained_application_is_shut_down_properly() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mark = path_of(&folder.0, "shutdown");
-    let mut settings = folder.app(Interface::Asgi, ASGI);
+    let mark = path_of(folder.path(), "shutdown");
+    let mut settings = app_in(&folder, Interface::Asgi, ASGI);
     settings.lifespan = sluice_python::Lifespan::On;
     settings
         .env
@@ -410,9 +413,9 @@ fn preloaded_processes_share_one_import_and_are_supervised_as_others() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mark = path_of(&folder.0, "imports");
+    let mark = path_of(folder.path(), "imports");
     let text = format!("open({mark:?}, 'a').write('x')\n{WSGI}");
-    let mut settings = folder.app(Interface::Wsgi, &text);
+    let mut settings = app_in(&folder, Interface::Wsgi, &text);
     settings.preload = true;
     settings.workers = 3;
     let app = host.start(settings);
@@ -447,7 +450,7 @@ fn a_preloaded_application_that_cannot_be_imported_fails_once() {
         return;
     }
     let (host, folder) = (Host::new(1), Folder::new());
-    let mut settings = folder.app(Interface::Wsgi, "import no_such_module_at_all\n");
+    let mut settings = app_in(&folder, Interface::Wsgi, "import no_such_module_at_all\n");
     settings.preload = true;
     settings.workers = 3;
     let failure = host.groups.obtain(settings).wait_ready().unwrap_err();
@@ -491,7 +494,7 @@ fn no_process_outlives_a_server_that_is_killed() {
             "supervision::helper_that_is_killed",
             "--nocapture",
         ])
-        .env("SLUICE_TEST_HELPER", &folder.0)
+        .env("SLUICE_TEST_HELPER", folder.path())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -1,10 +1,12 @@
 """Measures what the worker costs per request, beside the same application called in a loop.
 
-    bench.py [--runs N] [--python PATH] [CASE ...]      cases: wsgi flask asgi fastapi rsgi esgi
+    bench.py [--runs N] [--python PATH] [--accelerator FOLDER] [CASE ...]
+                                                        cases: wsgi flask asgi fastapi rsgi esgi
 
 Figures are CPU time of the worker process in microseconds per request: of many short runs, which alternate with the
 loop, the tenth that was disturbed least, since other programs use the same CPUs. `depth` is the number of requests in flight; sluice's side of the socket pair is not
-counted.
+counted. With `--accelerator`, the folder of a built `sluice_accelerator`, a second worker runs with it in turn with the first;
+its row is marked with a plus.
 The interpreter needs flask, fastapi, uvloop and gevent for the cases that use them.
 """
 
@@ -143,43 +145,57 @@ def main():
     parser.add_argument("--count", type=int, default=300, help="requests of a run")
     parser.add_argument("--loop", default="auto")
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--accelerator", metavar="FOLDER")
     parser.add_argument("cases", nargs="*", default=list(CASES), metavar="CASE")
     options = parser.parse_args()
-    columns = "%-8s %7s %10s %10s %10s %7s %7s %10s"
+    columns = "%-9s %7s %10s %10s %10s %7s %7s %10s"
     print(columns % ("case", "loop", "depth 100", "depth 10", "depth 1", "over", "ratio", "latency 1"))
     for name in options.cases:
-        module, interface = CASES[name]
-        floor = Floor(options.python, module, interface, options.count) if interface in ("wsgi", "asgi") else None
-        settings = {"interface": interface, "loop": options.loop, "eager": options.eager}
-        with driver.Worker(module, APPS, python=options.python, **settings) as worker:
-            head = driver.environ(path="/hello") if interface == "wsgi" else driver.scope(path="/hello")
-            measure(worker, head, 10, 1000)
-            runs = {"loop": [], 100: [], 10: [], 1: [], "latency": []}
-            for _ in range(options.runs):
-                if floor:
-                    runs["loop"].append(floor.measure())
-                for depth in (100, 10, 1):
-                    cpu, wall = measure(worker, head, depth, options.count)
-                    runs[depth].append(cpu)
-                runs["latency"].append(wall)
-        if floor:
-            floor.close()
-        # The tenth of the runs that was disturbed least, of each quantity.
-        low = {key: sorted(values)[len(values) // 10] for key, values in runs.items() if values}
-        base = low.get("loop")
-        print(
-            columns
-            % (
-                name,
-                "%.1f" % base if base else "-",
-                "%.1f" % low[100],
-                "%.1f" % low[10],
-                "%.1f" % low[1],
-                "%.1f" % (low[100] - base) if base else "-",
-                "%.2f" % (low[100] / base) if base else "-",
-                "%.1f" % low["latency"],
+        for mark, low in measure_case(options, *CASES[name]):
+            base = low.get("loop")
+            print(
+                columns
+                % (
+                    name + mark,
+                    "%.1f" % base if base else "-",
+                    "%.1f" % low[100],
+                    "%.1f" % low[10],
+                    "%.1f" % low[1],
+                    "%.1f" % (low[100] - base) if base else "-",
+                    "%.2f" % (low[100] / base) if base else "-",
+                    "%.1f" % low["latency"],
+                )
             )
-        )
+
+
+def measure_case(options, module, interface):
+    """Of each worker its mark, and of each quantity the tenth of the runs that was disturbed least."""
+    floor = Floor(options.python, module, interface, options.count) if interface in ("wsgi", "asgi") else None
+    settings = {"interface": interface, "loop": options.loop, "eager": options.eager}
+    head = driver.environ(path="/hello") if interface == "wsgi" else driver.scope(path="/hello")
+    workers = []
+    for mark, accelerator, folder in (("", "off", ""), ("+", "on", options.accelerator)):
+        if folder is not None:
+            environment = {"PYTHONPATH": folder}
+            worker = driver.Worker(
+                module, APPS, python=options.python, accelerator=accelerator, env=environment, **settings
+            )
+            measure(worker, head, 10, 1000)
+            workers.append((mark, worker, {"loop": [], 100: [], 10: [], 1: [], "latency": []}))
+    for _ in range(options.runs):
+        base = floor.measure() if floor else None
+        for _, worker, runs in workers:
+            if floor:
+                runs["loop"].append(base)
+            for depth in (100, 10, 1):
+                cpu, wall = measure(worker, head, depth, options.count)
+                runs[depth].append(cpu)
+            runs["latency"].append(wall)
+    if floor:
+        floor.close()
+    for mark, worker, runs in workers:
+        worker.close()
+        yield mark, {key: sorted(values)[len(values) // 10] for key, values in runs.items() if values}
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ pub struct Dialling {
     pub resolver: Option<Resolver>,
     /// The IP versions to use.
     pub family: Family,
-    /// The local address to bind to.
-    pub local_address: Option<IpAddr>,
+    /// The local address to bind to; the system chooses the port if it is 0.
+    pub local_address: Option<SocketAddr>,
     /// The kernel's socket buffer sizes.
     pub buffers: SocketBuffers,
     /// How long addresses of the other IP version wait for the first ones.

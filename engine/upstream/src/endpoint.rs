@@ -224,6 +224,11 @@ impl Endpoint {
                 .map(|tls| Arc::new(tls.for_http1())),
             ..self.options.clone()
         };
+        self.with(options)
+    }
+
+    /// The same upstream with other options. Both share the concurrency limit.
+    pub fn with(&self, options: Options) -> Endpoint {
         Endpoint {
             gate: self.gate.clone(),
             ..Endpoint::new(self.address.clone(), options)

@@ -25,7 +25,7 @@ use sluice_net::body::RequestBody;
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
 use sluice_net::limits::READ_BUFFER_BYTES;
 use sluice_net::load::Lease;
-use sluice_net::tunnel::{IdleTimeouts, Tunnel};
+use sluice_net::tunnel::{IdleTimeouts, RequestEnd, Tunnel};
 use sluice_net::worker::Worker;
 
 /// A request in progress on an exclusive connection. Dropping it closes the connection.
@@ -267,6 +267,7 @@ impl LinkCall {
             lease: self.lease,
             notice: None,
             buffer_bytes: None,
+            request: RequestEnd::AtEnd,
         }
     }
 }

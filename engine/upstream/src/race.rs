@@ -3,7 +3,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -133,7 +133,7 @@ async fn in_turn(
 /// Options of the local end of a connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Local {
-    address: Option<IpAddr>,
+    address: Option<SocketAddr>,
     buffers: SocketBuffers,
 }
 
@@ -168,8 +168,14 @@ async fn set_up(address: SocketAddr, local: Local) -> io::Result<TcpStream> {
     if let Some(bytes) = local.buffers.send {
         socket.set_send_buffer_size(bytes)?;
     }
-    if let Some(ip) = local.address {
-        socket.bind(SocketAddr::new(ip, 0))?;
+    if let Some(address) = local.address {
+        if address.port() > 0 {
+            // A connection from this port may have just ended (TIME_WAIT).
+            socket.set_reuseaddr(true)?;
+        }
+        socket.bind(address).map_err(|error| {
+            io::Error::new(error.kind(), format!("local address {address}: {error}"))
+        })?;
     }
     socket.connect(address).await
 }
@@ -191,7 +197,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let local = Local {
-            address: Some(IpAddr::from([127, 0, 0, 5])),
+            address: Some(SocketAddr::from(([127, 0, 0, 5], 0))),
             buffers: SocketBuffers {
                 receive: Some(20_000),
                 send: Some(30_000),
@@ -205,6 +211,6 @@ mod tests {
         assert_eq!(sizes.recv_buffer_size().expect("it tells"), 40_000);
         assert_eq!(sizes.send_buffer_size().expect("it tells"), 60_000);
         let from = socket.local_addr().expect("it is bound").ip();
-        assert_eq!(from, IpAddr::from([127, 0, 0, 5]));
+        assert_eq!(from, std::net::IpAddr::from([127, 0, 0, 5]));
     }
 }

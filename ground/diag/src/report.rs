@@ -57,6 +57,15 @@ impl Report {
         }
     }
 
+    /// The kept errors whose place lies in `span`, for callers that know more about their cause.
+    pub fn errors_within(&mut self, span: Span) -> impl Iterator<Item = &mut Diagnostic> {
+        self.diagnostics.iter_mut().filter(move |diagnostic| {
+            let place = diagnostic.primary.as_ref();
+            diagnostic.severity == Severity::Error
+                && place.is_some_and(|label| span.contains(label.span))
+        })
+    }
+
     /// Whether the configuration is refused.
     pub fn has_errors(&self) -> bool {
         self.error_count > 0

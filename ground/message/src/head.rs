@@ -147,6 +147,18 @@ pub struct ResponseHead {
     pub version: Version,
     /// The field lines. Framing fields and Date are added by the codec when sending.
     pub fields: Fields,
+    /// How the end of a body of unknown length is shown over HTTP/1.1, when sending.
+    pub unknown_length: UnknownLength,
+}
+
+/// How the end of a body of unknown length is shown over HTTP/1.1 (RFC 9112, section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnknownLength {
+    /// By the last chunk.
+    #[default]
+    Chunked,
+    /// By the end of the connection, for clients that cannot read chunks.
+    UntilClose,
 }
 
 impl ResponseHead {
@@ -155,6 +167,7 @@ impl ResponseHead {
         self.status = Status::OK;
         self.version = Version::Http11;
         self.fields.clear();
+        self.unknown_length = UnknownLength::default();
     }
 }
 

@@ -33,7 +33,7 @@ pub use conn::{
     ConnFacts, ConnInfo, Early, IpText, Judged, Offered, ProxiedAddresses, Remote, TlsInfo,
 };
 pub use fields::{Field, Fields, FixedField, Unfit};
-pub use head::{RequestHead, ResponseHead, Scheme, Version};
+pub use head::{RequestHead, ResponseHead, Scheme, UnknownLength, Version};
 pub use method::Method;
 pub use moment::Moment;
 pub use name::{FieldId, FieldName};

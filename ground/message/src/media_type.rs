@@ -21,6 +21,14 @@ pub fn of_extension(extension: &[u8]) -> Option<&'static str> {
     Some(TABLE[at].1)
 }
 
+/// All extensions with their media types, sorted by extension.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let text = |bytes| core::str::from_utf8(bytes).expect("extensions are ASCII");
+    TABLE
+        .iter()
+        .map(move |(extension, media_type)| (text(extension), *media_type))
+}
+
 /// The longest extension of [`TABLE`].
 const EXTENSION_BYTES_MAX: usize = 11;
 

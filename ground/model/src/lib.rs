@@ -34,7 +34,7 @@ pub use handler::{Handler, Route, cache, nginx, proxy};
 pub use http::{HttpApp, Server};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
-pub use value::{Duration, WeakString};
+pub use value::{Duration, TimeLimit, WeakString};
 
 use object::objects;
 

@@ -101,6 +101,40 @@ impl<'de> Deserialize<'de> for Duration {
     }
 }
 
+/// A span of time, or none at all: `forever`, its other names, or a negative number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeLimit(pub Duration);
+
+impl TimeLimit {
+    /// No limit.
+    pub const NONE: TimeLimit = TimeLimit(Duration(-1));
+
+    /// What Caddy Snake calls that.
+    const NAMES: [&str; 6] = ["-1", "forever", "none", "inf", "infinite", "indefinite"];
+
+    /// Whether a text means that there is no limit.
+    pub fn is_none(text: &str) -> bool {
+        TimeLimit::NAMES.contains(&text)
+    }
+}
+
+impl Serialize for TimeLimit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TimeLimit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        if value.as_str().is_some_and(TimeLimit::is_none) {
+            return Ok(TimeLimit::NONE);
+        }
+        let span = Duration::deserialize(value).map_err(D::Error::custom)?;
+        Ok(TimeLimit(span))
+    }
+}
+
 /// A text that is written as a number or a boolean when it looks like one: a status code that may
 /// also be a placeholder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,6 +153,7 @@ impl WeakString {
 }
 
 crate::walk::without_text!(Duration);
+crate::walk::without_text!(TimeLimit);
 
 impl Walk for WeakString {
     fn walk(&self, visitor: &mut dyn Visitor) {
@@ -179,6 +214,26 @@ mod tests {
         ] {
             assert_eq!(Duration(nanos).to_string(), text);
         }
+    }
+
+    #[test]
+    fn time_limits_are_spans_or_none() {
+        for (json, nanos) in [
+            ("\"forever\"", -1),
+            ("\"none\"", -1),
+            ("\"-1\"", -1),
+            ("-1", -1),
+            ("\"90s\"", 90 * SECOND),
+            ("5", 5),
+        ] {
+            let limit: TimeLimit = serde_json::from_str(json).unwrap();
+            assert_eq!(limit.0, Duration(nanos), "{json}");
+            let written = serde_json::to_string(&limit).unwrap();
+            assert_eq!(serde_json::from_str::<TimeLimit>(&written).unwrap(), limit);
+        }
+        let error = serde_json::from_str::<TimeLimit>("\"never\"").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("invalid duration `never`"), "{text}");
     }
 
     #[test]

@@ -101,6 +101,10 @@ pub struct Server {
     pub is_down: bool,
     /// It gets requests only while no other can take them.
     pub is_backup: bool,
+    /// It gets only the requests that are bound to it.
+    pub is_draining: bool,
+    /// How long its share grows from nothing to its weight after it was left out; zero for at once.
+    pub slow_start: Duration,
 }
 
 /// Why a group cannot be built.
@@ -156,6 +160,10 @@ struct Peer {
     fail_timeout: Duration,
     requests_max: u32,
     is_down: bool,
+    is_draining: bool,
+    slow_start: Duration,
+    /// When it was found to be back after it was left out, in nanoseconds; 0 if it never was.
+    recovered_at: AtomicU64,
     /// Its weight, less after failures.
     effective: AtomicI64,
     /// How far its turn has come: it grows by the weight, and shrinks by that of all when it is chosen.
@@ -234,7 +242,11 @@ impl Group {
 
     /// How often a request may be tried: once with each server that is not taken out.
     pub fn tries(&self) -> u32 {
-        let up = self.peers.iter().filter(|peer| !peer.is_down).count();
+        let up = self
+            .peers
+            .iter()
+            .filter(|peer| !peer.is_down && !peer.is_draining)
+            .count();
         u32::try_from(up).unwrap_or(u32::MAX)
     }
 
@@ -264,7 +276,7 @@ impl Group {
             servers,
             now,
         };
-        let is_able = index < self.peers.len() && look.is_able(index);
+        let is_able = index < self.peers.len() && look.is_able_if_bound(index);
         if is_able {
             self.peers[index].begin(now);
         }
@@ -370,6 +382,9 @@ impl Peer {
             fail_timeout: server.fail_timeout,
             requests_max: server.requests_max,
             is_down: server.is_down,
+            is_draining: server.is_draining,
+            slow_start: server.slow_start,
+            recovered_at: AtomicU64::new(0),
             effective: AtomicI64::new(i64::from(server.weight)),
             current: AtomicI64::new(0),
             fails: AtomicU32::new(0),
@@ -459,8 +474,25 @@ impl Peer {
         if self.fails.load(Relaxed) > 0
             && self.failed_at.load(Relaxed) < self.checked_at.load(Relaxed)
         {
-            self.fails.store(0, Relaxed);
+            let fails = self.fails.swap(0, Relaxed);
+            if self.max_fails > 0 && fails >= self.max_fails {
+                // It was left out, and has been tried again at that moment.
+                let back_at = self.checked_at.load(Relaxed).max(1);
+                self.recovered_at.store(back_at, Relaxed);
+            }
         }
+    }
+
+    /// The part of its share that it gets at `now`, in 1024ths: all of it, or less while it starts slowly.
+    fn ramp(&self, now: Moment) -> u64 {
+        let back_at = self.recovered_at.load(Relaxed);
+        if self.slow_start.is_zero() || back_at == 0 {
+            return RAMP_FULL;
+        }
+        let since = u128::from(nanos(now).saturating_sub(back_at));
+        let part = since * u128::from(RAMP_FULL) / self.slow_start.as_nanos().max(1);
+        // At the very beginning it gets a little, as otherwise the only server left would get nothing.
+        u64::try_from(part).unwrap_or(RAMP_FULL).clamp(1, RAMP_FULL)
     }
 }
 
@@ -498,6 +530,9 @@ impl core::ops::Deref for AddressKey {
 
 /// The longest time that makes a difference, in milliseconds, as in nginx.
 const TIME_MAX: u64 = 5000;
+
+/// The whole share of a server; see [`Peer::ramp`].
+const RAMP_FULL: u64 = 1024;
 
 /// Times that differ by less are the same, in milliseconds, as in nginx.
 const TIME_STEP: u64 = 20;
@@ -555,13 +590,21 @@ impl<S: Servers> Look<'_, S> {
         let members = self.tier.members.iter().copied();
         let due = members.filter(|index| {
             let peer = &self.peers[*index];
-            self.has_room(*index) && peer.is_out(self.now) && peer.is_due(self.now)
+            !peer.is_draining
+                && self.has_room(*index)
+                && peer.is_out(self.now)
+                && peer.is_due(self.now)
         });
         let index = due.min_by_key(|index| self.peers[*index].checked_at.load(Relaxed))?;
         (claim == Claim::Leave || self.peers[index].claim(self.now)).then_some(index)
     }
 
     fn is_able(&self, index: usize) -> bool {
+        !self.peers[index].is_draining && self.is_able_if_bound(index)
+    }
+
+    /// As [`Look::is_able`], for a request that is bound to it: one that is draining takes those.
+    fn is_able_if_bound(&self, index: usize) -> bool {
         self.has_room(index) && !self.peers[index].is_out(self.now)
     }
 
@@ -581,8 +624,10 @@ impl<S: Servers> Look<'_, S> {
         for index in members.filter(|index| self.is_able(*index)) {
             let peer = &self.peers[index];
             let effective = peer.effective.load(Relaxed);
-            let current = peer.current.fetch_add(effective, Relaxed) + effective;
-            total += effective;
+            let ramp = i64::try_from(peer.ramp(self.now)).unwrap_or(1);
+            let share = effective.saturating_mul(ramp);
+            let current = peer.current.fetch_add(share, Relaxed) + share;
+            total += share;
             if effective < i64::from(peer.weight) {
                 // What failures took away comes back bit by bit.
                 peer.effective.fetch_add(1, Relaxed);
@@ -611,7 +656,8 @@ impl<S: Servers> Look<'_, S> {
     fn least(&self, cost: &dyn Fn(usize) -> u64) -> Option<usize> {
         // Products instead of quotients: what one costs beside its weight.
         let load = |index: usize| {
-            let weight = u64::from(self.peers[index].weight.max(1));
+            let peer = &self.peers[index];
+            let weight = u64::from(peer.weight.max(1)) * peer.ramp(self.now);
             (cost(index), weight)
         };
         let able = || {

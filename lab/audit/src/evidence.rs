@@ -50,6 +50,8 @@ pub struct Row {
     pub cpu_percent_max: Option<f64>,
     /// CPU time in microseconds per successful request.
     pub cpu_us: Option<f64>,
+    /// Resolution of `cpu_us` by the clock it was read from; `None` if unknown.
+    pub cpu_us_step: Option<f64>,
     /// Peak resident memory in MiB.
     pub rss_mib_max: Option<f64>,
     /// CPU usage of the generator as a share of its cores, 0 to 1.

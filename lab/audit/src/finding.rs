@@ -97,14 +97,48 @@ impl Finding {
     }
 }
 
-/// A number with thousands separators, rounded to its significant digits: `127,304`, `35.6`, `0.18`.
+/// A number with thousands separators, rounded to its significant digits: `127,304`, `35.6`, `0.18`, `0.0042`.
 pub fn number(value: f64) -> String {
+    numbered(value, 0)
+}
+
+/// Two numbers that differ as texts that differ, with as many digits as that needs.
+pub fn two_numbers(one: f64, other: f64) -> (String, String) {
+    let texts = |more| (numbered(one, more), numbered(other, more));
+    let differ = |(a, b): &(String, String)| a != b;
+    let found = (0..=DIGITS_MORE_MAX).map(texts).find(differ);
+    found.unwrap_or_else(|| texts(0))
+}
+
+/// Digits beyond the usual ones that two numbers may need to differ.
+const DIGITS_MORE_MAX: usize = 6;
+
+fn numbered(value: f64, more: usize) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 => 0,
         v if v >= 10.0 => 1,
-        _ => 2,
+        0.0 => 0,
+        v if v >= 0.1 => 2,
+        // Two significant digits, as far as that is readable.
+        v => (1.0 - v.log10().floor()).min(9.0) as usize,
     };
+    let digits = digits + more;
     grouped(&format!("{value:.digits$}"))
+}
+
+/// A number without digits finer than `step`, the resolution of its measurement: 6.734 with a step of 0.05 is `6.7`.
+pub fn resolved(value: f64, step: Option<f64>) -> String {
+    let Some(step) = step.filter(|step| *step > 0.0 && step.is_finite()) else {
+        return number(value);
+    };
+    let usual = match value.abs() {
+        v if v >= 100.0 => 1.0,
+        v if v >= 10.0 => 0.1,
+        _ => 0.01,
+    };
+    let unit = 10_f64.powf(step.log10().ceil()).max(usual);
+    let digits = (-unit.log10().round()).max(0.0) as usize;
+    grouped(&format!("{:.digits$}", (value / unit).round() * unit))
 }
 
 /// A whole number with thousands separators.
@@ -173,5 +207,30 @@ mod tests {
         assert_eq!(percent(0.0167), "1.67 %");
         assert_eq!(percent(0.0), "0 %");
         assert_eq!(span(&[3.0, 1.0], number), "1.00 to 3.00");
+    }
+
+    #[test]
+    fn small_numbers_keep_digits_and_different_ones_differ() {
+        assert_eq!(number(0.0), "0");
+        assert_eq!(number(0.18), "0.18");
+        assert_eq!(number(0.0042), "0.0042");
+        assert_eq!(number(-0.000_051_7), "-0.000052");
+        let pair = |one, other| {
+            let (one, other) = two_numbers(one, other);
+            format!("{one} against {other}")
+        };
+        assert_eq!(pair(0.001, 0.004), "0.0010 against 0.0040");
+        assert_eq!(pair(1_234.2, 1_234.4), "1,234.2 against 1,234.4");
+        assert_eq!(pair(5.0, 5.0), "5.00 against 5.00");
+    }
+
+    #[test]
+    fn digits_that_a_clock_does_not_resolve_are_not_shown() {
+        assert_eq!(resolved(6.734, None), "6.73");
+        assert_eq!(resolved(6.734, Some(0.004)), "6.73");
+        assert_eq!(resolved(6.734, Some(0.05)), "6.7");
+        assert_eq!(resolved(6.734, Some(0.5)), "7");
+        assert_eq!(resolved(168.4, Some(1.3)), "170");
+        assert_eq!(resolved(1_684.4, Some(0.5)), "1,684");
     }
 }

@@ -138,6 +138,7 @@ pub fn row(cell: &Cell) -> Row {
         latency: merged(cell).unwrap_or_else(|| latency_of_blocks(&blocks)),
         cpu_percent_max: over(|row| row.cpu_percent_max),
         cpu_us: over(|row| row.cpu_us),
+        cpu_us_step: over(|row| row.cpu_us_step),
         rss_mib_max: over(|row| row.rss_mib_max),
         generator_share: over(|row| row.generator_share),
         upstream_dials: over(|row| row.upstream_dials),
@@ -278,13 +279,12 @@ fn block_row(cell: &Cell, block: &Block) -> Row {
             .map(|response| (response.head_bytes + response.body_bytes) as f64),
         latency: latency(&block.load.latency.total),
         cpu_percent_max: tree.and_then(|tree| {
-            let used = tree
-                .points
-                .iter()
-                .map(|point| f64::from(point.user + point.system) * 100.0);
+            let each = resources.map_or(0, |resources| resources.interval_ms);
+            let used = tree.points.iter().map(|point| point.percent(each));
             used.reduce(f64::max)
         }),
         cpu_us: block.cpu_us_per_ok(),
+        cpu_us_step: block.cpu_us_step(),
         rss_mib_max: tree.map(|tree| tree.rss_peak_bytes as f64 / 1_048_576.0),
         generator_share: load.generator.as_ref().map(|generator| generator.busiest),
         upstream_dials: resources

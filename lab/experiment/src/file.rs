@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
+use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::comparison::Comparison;
 use sluice_audit::claim::Statement;
 use sluice_load::process;
 use sluice_load::quantity::parse_duration;
 use sluice_load::result::SCHEMA;
+
+/// The name of the lab's own load generator.
+pub const NATIVE: &str = "native";
 
 /// An experiment.
 #[derive(Clone, Debug, Deserialize)]
@@ -175,6 +179,9 @@ pub struct Matrix {
     /// Names of configurations.
     #[serde(default)]
     pub config: Vec<String>,
+    /// Load generators: `native`, and external ones by name; by default only the lab's own.
+    #[serde(default)]
+    pub engine: Vec<String>,
     /// Combinations to skip: those in which every given axis has the given value.
     #[serde(default)]
     pub skip: Vec<BTreeMap<String, String>>,
@@ -567,6 +574,19 @@ pub fn parse(name: &str, text: &str) -> Result<File, String> {
     Ok(file)
 }
 
+/// Checks clients and load generators.
+fn check_matrix(name: &str, matrix: &Matrix) -> Result<(), String> {
+    if matrix.clients.is_empty() || matrix.clients.contains(&0) {
+        return Err(format!(
+            "{name}: [matrix] `clients` must be numbers above 0"
+        ));
+    }
+    for engine in matrix.engine.iter().filter(|name| *name != NATIVE) {
+        Tool::of_name(engine).map_err(|error| format!("{name}: [matrix] engine: {error}"))?;
+    }
+    Ok(())
+}
+
 /// Checks that all names used are defined.
 fn check_names(name: &str, file: &File) -> Result<(), String> {
     let backend = |wanted: &String| file.backend.iter().any(|backend| &backend.name == wanted);
@@ -593,11 +613,7 @@ fn check_names(name: &str, file: &File) -> Result<(), String> {
             ));
         }
     }
-    if file.matrix.clients.is_empty() || file.matrix.clients.contains(&0) {
-        return Err(format!(
-            "{name}: [matrix] `clients` must be numbers above 0"
-        ));
-    }
+    check_matrix(name, &file.matrix)?;
     for made in &file.file {
         if made.bytes.is_some() == made.from.is_some() {
             return Err(format!(

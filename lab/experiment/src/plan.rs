@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::adapter::Tool;
 use super::cell_filter::Only;
 use super::file::{File, Order};
 use sluice_load::generator::probe::sha256;
@@ -22,6 +23,8 @@ pub struct CellPlan {
     pub config: String,
     /// Concurrent connections.
     pub clients: usize,
+    /// The load generator, if it is not the lab's own.
+    pub engine: Option<Tool>,
     /// Why it is not measured.
     pub skipped: Option<String>,
 }
@@ -47,6 +50,10 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
         true => &none,
         false => &file.matrix.config,
     };
+    let engines: &[String] = match file.matrix.engine.is_empty() {
+        true => &none,
+        false => &file.matrix.engine,
+    };
     let mut cells = Vec::new();
     for test in tests {
         let most = match file.test[test].needs.is_empty() {
@@ -58,12 +65,14 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
             for config in configs {
                 let takes_part = |subject: &&String| takes_part(file, subject, test, config);
                 for subject in file.subject.keys().filter(takes_part) {
-                    let cell = cell(file, [subject, test, config], *clients, most);
-                    if only.takes(&cell.axes)
-                        && is_wanted(file, &cell.axes)
-                        && !is_left_out(file, &cell.axes)
-                    {
-                        cells.push(cell);
+                    for engine in engines {
+                        let cell = cell(file, [subject, test, config, engine], *clients, most);
+                        if only.takes(&cell.axes)
+                            && is_wanted(file, &cell.axes)
+                            && !is_left_out(file, &cell.axes)
+                        {
+                            cells.push(cell);
+                        }
                     }
                 }
             }
@@ -74,7 +83,7 @@ pub fn cells(file: &File, only: &Only, clients_max: usize) -> Vec<CellPlan> {
 
 fn cell(
     file: &File,
-    [subject, test, config]: [&String; 3],
+    [subject, test, config, engine]: [&String; 4],
     clients: usize,
     most: usize,
 ) -> CellPlan {
@@ -85,6 +94,9 @@ fn cell(
     ]);
     if !config.is_empty() {
         axes.insert("config".to_string(), config.clone());
+    }
+    if !engine.is_empty() {
+        axes.insert("engine".to_string(), engine.clone());
     }
     // The ID covers everything that defines the cell, so a changed file is measured anew.
     let definition = format!(
@@ -106,6 +118,8 @@ fn cell(
         test: test.clone(),
         config: config.clone(),
         clients,
+        // Names were validated when the file was parsed.
+        engine: Tool::of_name(engine).ok(),
         skipped,
     }
 }
@@ -202,6 +216,22 @@ mod tests {
     }
 
     #[test]
+    fn other_load_generators_are_an_axis() {
+        let mut file = file();
+        let alone = cells(&file, &Only::default(), 9_900);
+        file.matrix.engine = vec!["native".into(), "wrk".into()];
+        let both = cells(&file, &Only::default(), 9_900);
+        assert_eq!(both.len(), 2 * alone.len());
+        let of = |engine| {
+            both.iter()
+                .filter(move |cell| cell.engine == engine)
+                .count()
+        };
+        assert_eq!((of(None), of(Some(Tool::Wrk))), (alone.len(), alone.len()));
+        assert!(both[1].axes["engine"] == "wrk" && !alone[0].axes.contains_key("engine"));
+    }
+
+    #[test]
     fn a_mistyped_axis_is_reported() {
         let cell = CellPlan {
             id: String::new(),
@@ -210,6 +240,7 @@ mod tests {
             test: "t".into(),
             config: String::new(),
             clients: 1,
+            engine: None,
             skipped: None,
         };
         let unknown = |text: &str| Only::parse(text).unwrap().unknown_axis(&[&cell.axes]);

@@ -63,6 +63,7 @@ pub fn rerun(options: &Options, live: &mut dyn Progress) -> Outcome {
     match status.code() {
         Some(0) => Ok(Completion::Yes),
         Some(1) => Ok(Completion::No),
+        Some(130) => Ok(Completion::Interrupted),
         _ => Err(Refused::new("the run failed, see above")),
     }
 }

@@ -5,23 +5,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::adapter::Tool;
 use crate::builtin;
 use crate::cell_filter::Only;
-use crate::file::{self, Claim, File, Order, Pin};
+use crate::file::{self, Claim, File, NATIVE, Order, Pin};
 use crate::marks;
 use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
 use crate::setup;
 use crate::stage::Stage;
 use sluice_audit::limits::BLOCKS_MIN;
+use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::probe::sha256;
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::process;
 use sluice_load::quantity::{thousands, time};
 use sluice_load::result::{
-    Beside, Block, Cell, CellState, Experiment, FailedStart, MarkKind, RunResult, SCHEMA, Saying,
-    SubjectFacts, Try,
+    Beside, Block, Cell, CellState, Experiment, FailedStart, Mark, MarkKind, RunResult, SCHEMA,
+    Saying, SubjectFacts, Try,
 };
 
 /// Estimated time of a block beyond warm-up and window: starting and stopping servers, and, at a server's limit,
@@ -63,6 +65,8 @@ pub struct Options {
     pub clients: Option<Vec<usize>>,
     /// Runs fewer blocks if all would take longer than this
     pub budget: Option<Duration>,
+    /// External load generators, each beside the lab's own
+    pub engines: Vec<Tool>,
     /// Order within a block
     pub order: Option<Order>,
     /// Whether the server and the load generator have separate CPUs
@@ -79,6 +83,8 @@ pub struct Options {
     pub keep: bool,
     /// Starts every server once and verifies its responses, without load; exits with 1 if one is wrong
     pub check: bool,
+    /// Ends the run early
+    pub interrupt: Interrupt,
 }
 
 /// Runs `lab run`.
@@ -87,6 +93,14 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
     let changes = change(&mut file, options);
+    let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
+    if of_tests
+        .chain([&file.matrix.clients])
+        .flatten()
+        .any(|count| *count == 0)
+    {
+        return Err(Refused::new("`clients` must be at least 1"));
+    }
     let open_files = machine::raise_open_files();
     let clients_max = (open_files.saturating_sub(SPARE_FILES) / 2) as usize;
     let only = Only::parse(&options.only).map_err(Refused::new)?;
@@ -132,6 +146,11 @@ fn change(file: &mut File, options: &Options) -> Vec<String> {
         file.matrix.clients.clone_from(clients);
         file.wanted.clear();
         changes.push(format!("--clients {clients:?}"));
+    }
+    if !options.engines.is_empty() {
+        let names = options.engines.iter().map(|tool| tool.name().to_string());
+        file.matrix.engine = [NATIVE.to_string()].into_iter().chain(names).collect();
+        changes.push(format!("--engine {}", file.matrix.engine[1..].join(",")));
     }
     if let Some(order) = options.order {
         file.repeat.order = order;
@@ -235,6 +254,7 @@ struct Walk {
     out: PathBuf,
     keep: bool,
     seed: u64,
+    interrupt: Interrupt,
     /// Blocks measured again.
     again: usize,
 }
@@ -298,6 +318,7 @@ impl Walk {
             out,
             keep: options.keep,
             seed: options.seed,
+            interrupt: options.interrupt.clone(),
             again: 0,
         })
     }
@@ -348,7 +369,7 @@ impl Walk {
     fn walk(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Refused::new(format!("{}: {error}", self.out.display())))?;
-        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        let stage = self.stage(name)?;
         self.result.machine.placement = stage.placement();
         self.result.subjects = self.facts(&stage);
         self.result.notes.extend(stand_ins(&self.file));
@@ -364,6 +385,10 @@ impl Walk {
                 live.begin(&format!("{place}{words}"), length, behind);
             };
             let measured = self.measure(&stage, &cell, step, live, &announce);
+            if self.interrupt.is_set() {
+                drop(stage);
+                return Ok(self.interrupted(at, steps.len(), live));
+            }
             let entry = &mut self.result.cells[step.cell];
             match measured {
                 Ok(mut block) => {
@@ -412,10 +437,27 @@ impl Walk {
         })
     }
 
+    fn stage(&self, name: &str) -> Result<Stage, Refused> {
+        let built = Stage::build(&self.file, Path::new(name), self.seed);
+        let mut stage = built.map_err(Refused::new)?;
+        stage.interrupt = self.interrupt.clone();
+        Ok(stage)
+    }
+
+    /// Ctrl-C: the current block is discarded, the others are saved. Prints how to continue.
+    fn interrupted(&self, done: usize, of: usize, live: &mut dyn Progress) -> Completion {
+        let left = minutes(self.seconds(&self.left()));
+        live.line(&format!(
+            "interrupted after {done} of {of} blocks; about {left} are left. Continue with:"
+        ));
+        live.line(&format!("  {}", resumed(&self.result.command)));
+        Completion::Interrupted
+    }
+
     /// Starts the servers of each cell once. What is not installed, or too large for this machine, is reported and does
     /// not count as a failure.
     fn check(&mut self, name: &str, live: &mut dyn Progress) -> Outcome {
-        let stage = Stage::build(&self.file, Path::new(name), self.seed).map_err(Refused::new)?;
+        let stage = self.stage(name)?;
         self.result.subjects = self.facts(&stage);
         let (mut right, mut wrong, mut absent) = (0, 0, 0);
         for cell in &self.cells {
@@ -458,6 +500,9 @@ impl Walk {
         let mut facts = self.result.subjects.iter();
         let facts = facts.find(|facts| facts.name == cell.subject);
         let subject = facts.and_then(|facts| facts.missing.clone());
+        let engine = cell.engine.map(Tool::name);
+        let engine = engine.filter(|name| process::find(name).is_none());
+        let subject = subject.or(engine.map(|name| format!("load generator `{name}`")));
         subject.or_else(|| missing_backend(&self.file, stage, cell))
     }
 
@@ -550,6 +595,13 @@ fn quieter(block: Block, anew: Block) -> Block {
         true => (anew, block),
         false => (block, anew),
     };
+    let failed = other.load.failed();
+    if failed > 0 {
+        kept.marks.push(Mark {
+            kind: MarkKind::Failures,
+            text: format!("{failed} requests failed in an attempt that was disturbed"),
+        });
+    }
     kept.tries.extend(other.tries);
     kept.tries.push(Try {
         ok: other.load.ok,
@@ -576,6 +628,21 @@ fn typed() -> Vec<String> {
         *first = name.map_or(first.clone(), |name| name.to_string_lossy().into_owned());
     }
     words
+}
+
+/// The command line that continues a run.
+fn resumed(command: &[String]) -> String {
+    let quoted = |word: &String| match word
+        .contains(|c: char| c.is_whitespace() || "'*;<>|&$".contains(c))
+    {
+        true => format!("'{}'", word.replace('\'', r"'\''")),
+        false => word.clone(),
+    };
+    let mut words: Vec<String> = command.iter().map(quoted).collect();
+    if !command.iter().any(|word| word == "--resume") {
+        words.push("--resume".into());
+    }
+    words.join(" ")
 }
 
 /// The message that a command's program is missing, and how to install it.
@@ -721,9 +788,7 @@ fn state_words(state: &CellState) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sluice_load::result::{
-        Distribution, FailureClass, Failures, Load, Mark, Resources, System,
-    };
+    use sluice_load::result::{Distribution, FailureClass, Failures, Load, Resources, System};
 
     #[test]
     fn quick_keeps_the_shape_of_an_experiment() {
@@ -737,6 +802,7 @@ mod tests {
             warmup: None,
             clients: None,
             budget: None,
+            engines: Vec::new(),
             order: None,
             pin: None,
             seed: 7,
@@ -745,6 +811,7 @@ mod tests {
             plan: true,
             keep: false,
             check: false,
+            interrupt: Interrupt::default(),
         };
         let changes = change(&mut file, &options);
         assert_eq!(file.matrix.clients, [10, 200, 500, 1_000, 10_000]);
@@ -760,6 +827,22 @@ mod tests {
         assert_eq!((with("clients", "10"), with("clients", "200")), (4, 18));
         assert_eq!((with("subject", "floor"), with("clients", "10000")), (2, 7));
         assert_eq!(changes.len(), 1);
+    }
+
+    #[test]
+    fn an_interrupted_run_is_continued_by_its_own_command() {
+        let typed = [
+            "sluice-lab",
+            "run",
+            "003",
+            "--only",
+            "subject=sluice*; test=a",
+        ];
+        let typed: Vec<String> = typed.map(String::from).into();
+        let again = "sluice-lab run 003 --only 'subject=sluice*; test=a' --resume";
+        assert_eq!(resumed(&typed), again);
+        let resumed_already = [typed, vec!["--resume".to_string()]].concat();
+        assert_eq!(resumed(&resumed_already), again);
     }
 
     #[test]
@@ -795,6 +878,7 @@ mod tests {
         };
         let kept = quieter(block(Some(0.5), 43), block(None, 0));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 43)));
+        assert!(kept.marks.iter().any(|m| m.kind == MarkKind::Failures));
         // Also if the first is the quieter one.
         let kept = quieter(block(Some(0.2), 0), block(Some(0.9), 7));
         assert_eq!((kept.load.failed(), kept.counts()), (0, (200, 7)));

@@ -3,7 +3,7 @@
 //! or builds anything. Everything goes into one folder; removing it undoes the setup.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,8 +21,8 @@ pub struct Options {
     pub parts: Vec<Part>,
     /// Destination; by default SLUICE_LAB_SETUP, or ~/.cache/sluice-lab
     pub dir: Option<PathBuf>,
-    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs). Caddy Snake
-    /// needs 3.12 or later
+    /// Python for the environment (default: the newest of python3.14, 3.13, 3.12 and python3 that runs). Caddy
+    /// Snake needs 3.12 or later
     pub python: Option<String>,
     /// Prints what would be done without doing it
     pub plan: bool,
@@ -31,7 +31,7 @@ pub struct Options {
 /// A part of the setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// gunicorn, uvicorn, Flask, FastAPI, gevent and Caddy Snake, in a separate environment (pip)
+    /// gunicorn, uvicorn, granian, Flask, FastAPI, gevent and Caddy Snake, in a separate environment (pip)
     Python,
     /// Caddy, built from the Go module proxy; without Go, the one in the wheel of Caddy Snake
     Caddy,
@@ -40,31 +40,30 @@ pub enum Part {
 }
 
 /// Programs that a setup installs.
-pub const PROGRAMS: [&str; 6] = [
+pub const PROGRAMS: [&str; 7] = [
     "gunicorn",
     "uvicorn",
+    "granian",
     "caddy",
     "caddy-snake",
     "go-001",
     "python3",
 ];
 
-/// Packages of the environment, in the versions of study 002's repository. Caddy Snake is the newest that supports the
-/// Python.
-const REQUIREMENTS: [&str; 6] = [
-    "flask==3.1.3",
-    "gunicorn==26.0.0",
-    "fastapi==0.141.1",
-    "uvicorn[standard]==0.52.1",
-    "gevent==26.7.0",
-    "caddysnake",
-];
+/// The packages of the environment with everything they need, each in one version.
+const REQUIREMENTS: &str = "002/requirements.txt";
+
+/// Caddy Snake, which has wheels for CPython 3.12 and later (older versions have no ESGI).
+const CADDY_SNAKE: &str = "caddysnake==0.6.4";
 
 /// Python interpreters to try, newest first: those that Caddy Snake has wheels for, then whatever exists.
 const PYTHONS: [&str; 4] = ["python3.14", "python3.13", "python3.12", "python3"];
 
 /// The version that the studies' Caddy configurations were tested with.
-const CADDY: &str = "github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.4";
+const CADDY: &str = "v2.11.4";
+
+/// Caddy's module. `go install` leaves its version out of the program, so the linker sets it.
+const CADDY_MODULE: &str = "github.com/caddyserver/caddy/v2";
 
 /// How long Caddy Snake may take to unpack its worker.
 const UNPACK_MAX: Duration = Duration::from_secs(20);
@@ -89,7 +88,9 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     let mut failed = Vec::new();
     for part in all.iter().filter(|part| parts.contains(part)) {
         let done = match part {
-            Part::Python => setup.python(&python(options.python.as_deref())),
+            Part::Python => {
+                python(options.python.as_deref()).and_then(|python| setup.python(&python))
+            }
             Part::Caddy => setup.caddy(),
             Part::Go => setup.go(),
         };
@@ -111,8 +112,8 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
 
 /// The requested Python, or the newest that runs. A name in PATH need not run: version managers install a shim for
 /// every version they know, and most of these only report that the version is not selected.
-fn python(asked: Option<&str>) -> String {
-    let runs = |name: &&&str| {
+fn python(asked: Option<&str>) -> Result<String, Refused> {
+    let runs = |name: &str| {
         let mut probe = Command::new(name);
         probe.args(["-c", "import ensurepip, venv"]);
         probe.stdin(Stdio::null()).stdout(Stdio::null());
@@ -121,8 +122,15 @@ fn python(asked: Option<&str>) -> String {
             .status()
             .is_ok_and(|status| status.success())
     };
-    let newest = || PYTHONS.iter().find(runs).map_or("python3", |name| name);
-    asked.unwrap_or_else(|| newest()).to_string()
+    let tried = asked.map_or(PYTHONS.to_vec(), |name| vec![name]);
+    let found = tried.iter().find(|name| runs(name));
+    found.map(|name| name.to_string()).ok_or_else(|| {
+        Refused::new(format!(
+            "no Python with the modules `venv` and `ensurepip` (tried {}): install one, on Debian with `apt install \
+             python3-venv`, or name another with --python",
+            tried.join(", ")
+        ))
+    })
 }
 
 fn with_path(path: &Path, error: &std::io::Error) -> Refused {
@@ -157,21 +165,75 @@ impl Setup<'_> {
     fn python(&mut self, python: &str) -> Result<(), Refused> {
         let venv = self.dir.join("venv");
         self.carry_out(Command::new(python).args(["-m", "venv"]).arg(&venv))?;
-        let pip = venv.join("bin/pip");
-        let mut install = Command::new(&pip);
-        install.args(["install", "--quiet", "--disable-pip-version-check"]);
-        self.carry_out(install.args(REQUIREMENTS))?;
+        let list = self.dir.join("requirements.txt");
+        let text = builtin(REQUIREMENTS).unwrap_or_default();
+        if !self.plan {
+            fs::write(&list, text).map_err(|error| with_path(&list, &error))?;
+        }
+        let pip = |arguments: &[&str]| {
+            let mut install = Command::new(venv.join("bin/pip"));
+            install.args(["install", "--quiet", "--disable-pip-version-check"]);
+            install.args(arguments);
+            install
+        };
+        let packages = text.lines().filter(|line| line.contains("=="));
+        let packages: Vec<&str> = packages.collect();
+        self.live
+            .line(&format!("{}: {}", REQUIREMENTS, packages.join(" ")));
+        self.carry_out(&mut pip(&["-r", &list.display().to_string()]))?;
+        // Without its source: building that needs Go and a C compiler, and takes minutes.
+        let snake = self.carry_out(&mut pip(&["--only-binary", ":all:", CADDY_SNAKE]));
         if self.plan {
             self.live.line("+ unpack the server of Caddy Snake");
             return Ok(());
         }
-        let Some(program) = wheel_program(&venv) else {
-            self.live
-                .line("no Caddy Snake for this Python: its rows of study 002 will be absent");
+        let Some(program) = wheel_program(&venv).filter(|_| snake.is_ok()) else {
+            self.live.line(&format!(
+                "there is no wheel of {CADDY_SNAKE} for {python}: its rows of study 002 will be absent. It needs CPython \
+                 3.12 or later on Linux; name one with --python"
+            ));
             return Ok(());
         };
-        self.link(&program, "caddy-snake")?;
+        let program = self.snake(&program, &venv)?;
         self.unpack(&program, &venv)
+    }
+
+    /// Makes the program of Caddy Snake available, by a script if it does not find the library of its Python by itself:
+    /// that of an interpreter outside the system's folders.
+    fn snake(&mut self, program: &Path, venv: &Path) -> Result<PathBuf, Refused> {
+        let starts = |folder: &str| {
+            let mut version = Command::new(program);
+            version.arg("version").env("LD_LIBRARY_PATH", folder);
+            version.stdin(Stdio::null()).output()
+        };
+        let alone = starts("").map_err(|error| with_path(program, &error))?;
+        if alone.status.success() {
+            self.link(program, "caddy-snake")?;
+            return Ok(program.to_path_buf());
+        }
+        let says = "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))";
+        let said = Command::new(venv.join("bin/python3"))
+            .args(["-c", says])
+            .output();
+        let folder = said.map_err(|error| with_path(venv, &error))?.stdout;
+        let folder = String::from_utf8_lossy(&folder).trim().to_string();
+        if !starts(&folder).is_ok_and(|output| output.status.success()) {
+            let said = String::from_utf8_lossy(&alone.stderr).trim().to_string();
+            return Err(Refused::new(format!(
+                "Caddy Snake does not start: {said}; it needs a Python with a shared library (on Debian libpython3), \
+                 name one with --python"
+            )));
+        }
+        let script = self.dir.join("bin/caddy-snake");
+        let text = format!(
+            "#!/bin/sh\nLD_LIBRARY_PATH='{folder}' exec '{}' \"$@\"\n",
+            program.display()
+        );
+        let _ = fs::remove_file(&script);
+        fs::write(&script, text)
+            .and_then(|()| fs::set_permissions(&script, fs::Permissions::from_mode(0o755)))
+            .map_err(|error| with_path(&script, &error))?;
+        Ok(script)
     }
 
     /// Caddy Snake embeds its Python server and writes it to disk at startup: this is the only way to get the server
@@ -221,7 +283,9 @@ impl Setup<'_> {
     fn caddy(&mut self) -> Result<(), Refused> {
         if process::find("go").is_some() {
             let mut install = Command::new("go");
-            install.args(["install", CADDY]);
+            let version = format!("-X {CADDY_MODULE}.CustomVersion={CADDY}");
+            install.args(["install", "-ldflags", &version]);
+            install.arg(format!("{CADDY_MODULE}/cmd/caddy@{CADDY}"));
             install.env("GOBIN", self.dir.join("bin"));
             install.env("GOTOOLCHAIN", "local");
             return self.carry_out(&mut install);

@@ -1,14 +1,19 @@
 //! A load of one target as a result, and the target's memory during the load.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_load::generator::probe::sha256;
 use sluice_load::generator::target::{Address, Target};
-use sluice_load::generator::{Plan, Stage};
+use sluice_load::generator::{self, Plan, Stage};
 use sluice_load::machine;
 use sluice_load::result::{Block, Cell, CellState, FailureClass, Load, Mode, RunResult, SCHEMA};
-use sluice_load::sample::{Roots, Watched, owner};
+use sluice_load::sample::{self, Roots, Samples, Watched, owner};
 
+use crate::adapter::{self, Task, Tool};
+use crate::marks;
 use crate::progress::Progress;
 
 /// The live view of a single load. The server's processes are shown if they are known.
@@ -25,6 +30,135 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
         subject: server(&plan.target),
         backend: Vec::new(),
     });
+}
+
+/// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
+pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
+    let started = SystemTime::now();
+    let roots = Roots {
+        subject: server(&plan.target),
+        backend: Vec::new(),
+    };
+    let (load, samples, window) = load_and_watch(plan, &roots, live)?;
+    let known = !roots.subject.is_empty();
+    let mut block = Block {
+        number,
+        position: number,
+        started_unix_ms: unix_ms(started),
+        load,
+        resources: known.then(|| samples.over(window.0, window.1)),
+        ..Block::default()
+    };
+    block.marks = marks::marks(&without_foreign(&block), None);
+    Ok(block)
+}
+
+/// Without the CPU time of other processes: the target's own upstreams may be among them, so it does not show that
+/// anything interfered.
+fn without_foreign(block: &Block) -> Block {
+    let mut block = block.clone();
+    if let Some(resources) = &mut block.resources {
+        resources.system.foreign = 0.0;
+    }
+    block
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
+/// A load with the samples of processes and the window.
+pub(crate) type Sampled = (Load, Samples, (Instant, Instant));
+
+/// Runs a load while sampling processes.
+pub(crate) fn load_and_watch(
+    plan: &Plan,
+    roots: &Roots,
+    live: &mut dyn Progress,
+) -> io::Result<Sampled> {
+    sampled(roots, live, |watch| generator::run(plan, watch))
+}
+
+/// The same with an external load generator, on the CPUs of the plan.
+pub(crate) fn tool_and_watch(
+    tool: Tool,
+    plan: &Plan,
+    task: &Task,
+    roots: &Roots,
+    live: &mut dyn Progress,
+) -> io::Result<Sampled> {
+    sampled(roots, live, |watch| {
+        let ran = |task: &Task| -> io::Result<Load> {
+            // A program inherits the CPUs of the thread that starts it.
+            thread::scope(|scope| {
+                let work = scope.spawn(|| {
+                    generator::confine(&plan.cpus)?;
+                    adapter::run(tool, task).map_err(io::Error::other)
+                });
+                let joined = work.join();
+                joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        };
+        let mut measured = task.clone();
+        if !tool.warms_up() && !plan.warmup.is_zero() {
+            // A run that is discarded, so that the samples are those of the window.
+            measured.asked.warmup_s = 0.0;
+            let mut warmup = measured.clone();
+            warmup.asked.duration_s = plan.warmup.as_secs_f64();
+            ran(&warmup)?;
+        }
+        let begin = Instant::now() + Duration::from_secs_f64(measured.asked.warmup_s.ceil());
+        watch(Stage::Window(begin, begin + plan.duration));
+        let mut load = ran(&measured)?;
+        load.asked.warmup_s = task.asked.warmup_s;
+        Ok(load)
+    })
+}
+
+/// Samples processes while `drive` runs a load.
+fn sampled(
+    roots: &Roots,
+    live: &mut dyn Progress,
+    drive: impl FnOnce(&mut dyn FnMut(Stage)) -> io::Result<Load>,
+) -> io::Result<Sampled> {
+    let stop = AtomicBool::new(false);
+    live.watch(roots);
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| sample::watch(roots, &stop));
+        // Set even if the load panics: the scope would otherwise wait for ever.
+        let ending = Ending(&stop);
+        let now = Instant::now();
+        let mut window = (now, now);
+        let mut memory = Memory::of_processes(roots.subject.clone());
+        let load = drive(&mut |stage| {
+            if let Stage::Window(begin, end) = stage {
+                window = (begin, end);
+            }
+            memory.look(&stage);
+            live.look(&stage);
+        });
+        drop(ending);
+        let samples = watching
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut load = load?;
+        memory.put(&mut load);
+        // An interrupted window ends early, and one of a number of requests when these are done.
+        window.1 = window
+            .1
+            .min(window.0 + Duration::from_secs_f64(load.window_s));
+        Ok((load, samples, window))
+    })
+}
+
+/// Stops the sampling on drop.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// The target's processes, if it runs on this machine.
@@ -78,39 +212,70 @@ impl Memory {
 
 /// The result as written to a file: one cell with one block.
 pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> RunResult {
-    let url = &plan.target.url;
-    let unix = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let started_unix_ms = unix.as_millis() as u64;
-    let axes = [
-        ("subject", url.clone()),
-        ("test", url.clone()),
+    let block = Block {
+        started_unix_ms: unix_ms(started),
+        load,
+        ..Block::default()
+    };
+    let url = plan.target.url.clone();
+    let cell = cell(plan, &url, &url, vec![block]);
+    of_cells(vec![cell], plan, started, took)
+}
+
+/// The cell of a target: `subject` and `test` name it in reports.
+pub fn cell(plan: &Plan, subject: &str, test: &str, blocks: Vec<Block>) -> Cell {
+    let mut axes = vec![
+        ("subject", subject.to_string()),
+        ("test", test.to_string()),
         ("clients", plan.connections.to_string()),
     ];
-    let unusable = FailureClass::ALL
+    if let Mode::Open { rate, .. } = plan.mode {
+        axes.push(("rate", format!("{rate:.0}")));
+    }
+    let axes = axes.into_iter();
+    Cell {
+        id: sha256(plan.target.url.as_bytes())[..12].into(),
+        axes: axes
+            .map(|(name, value)| (name.to_string(), value))
+            .collect(),
+        state: CellState::Measured,
+        blocks,
+        ..Cell::default()
+    }
+}
+
+/// A result of these cells.
+pub fn of_cells(cells: Vec<Cell>, plan: &Plan, started: SystemTime, took: Duration) -> RunResult {
+    let loads = || {
+        cells
+            .iter()
+            .flat_map(|cell| &cell.blocks)
+            .map(|block| &block.load)
+    };
+    let ours = FailureClass::ALL
         .into_iter()
-        .any(|class| class.is_ours() && load.failed_in(class) > 0);
-    let notes = unusable.then(|| "the generator ran out of ports or file descriptors".to_string());
+        .filter(|class| class.is_ours());
+    let mut ours = ours.filter(|class| loads().any(|load| load.failed_in(*class) > 0));
+    let mut notes = Vec::new();
+    if ours.next().is_some() {
+        notes.push("the generator ran out of ports or file descriptors".to_string());
+    }
+    if loads().any(|load| load.interrupted) {
+        notes.push(
+            "the measurement was interrupted: its last window is shorter than requested".into(),
+        );
+    }
     RunResult {
         schema: SCHEMA.into(),
         name: "hit".into(),
-        title: url.clone(),
+        title: plan.target.url.clone(),
         command: std::env::args().collect(),
-        started_unix_ms,
+        started_unix_ms: unix_ms(started),
         duration_s: took.as_secs_f64(),
         seed: plan.seed,
         machine: machine::look(),
-        cells: vec![Cell {
-            id: sha256(url.as_bytes())[..12].into(),
-            axes: axes.map(|(name, value)| (name.to_string(), value)).into(),
-            state: CellState::Measured,
-            blocks: vec![Block {
-                started_unix_ms,
-                load,
-                ..Block::default()
-            }],
-            ..Cell::default()
-        }],
-        notes: notes.into_iter().collect(),
+        cells,
+        notes,
         ..RunResult::default()
     }
 }

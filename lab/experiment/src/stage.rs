@@ -3,37 +3,38 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::adapter::Task;
 use super::builtin::read_conf;
 use super::checks::{self, Seen};
 use super::file::{Backend, File, Pin, Run, Talk, Test};
 use super::folder::Folder;
 use super::marks;
 use super::plan::CellPlan;
+use super::ports::free_ports;
 use crate::progress::Progress;
-use crate::single::Memory;
+use crate::single::{Sampled, load_and_watch, tool_and_watch};
 use sluice_load::backend::{Corpus, read_counts};
+use sluice_load::generator::Plan;
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
+use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::kind::{self, Kind};
+use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::Probe;
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
 use sluice_load::generator::trust::{self, TlsOptions};
-use sluice_load::generator::{self, Plan};
 use sluice_load::machine;
 use sluice_load::process::{self, Names, Started, fill, lines_since, log_end, words};
 use sluice_load::random::made_body;
-use sluice_load::result::{BackendCounts, Block, CellState, ConfigText, Load, Mode};
-use sluice_load::sample::{self, Roots, Samples};
+use sluice_load::result::{Asked, BackendCounts, Block, CellState, ConfigText, Mode};
+use sluice_load::sample::{self, Roots};
 
 /// How long a server may take to its first expected response.
 const READY_MAX: Duration = Duration::from_secs(15);
@@ -59,6 +60,8 @@ pub struct Stage {
     subject_cpus: Vec<usize>,
     load_cpus: Vec<usize>,
     corpus: Corpus,
+    /// Ends the current block early.
+    pub interrupt: Interrupt,
     /// Reserve the ports against other labs on this machine during the run.
     _holds: Vec<UnixListener>,
 }
@@ -103,6 +106,7 @@ impl Stage {
             subject_cpus,
             load_cpus,
             corpus: Corpus::make(file.corpus.map_or(0, |corpus| corpus.count)),
+            interrupt: Interrupt::default(),
             _holds: holds,
         };
         if file.test.values().any(|test| test.tls) {
@@ -206,8 +210,7 @@ impl Stage {
             subject: vec![server.pid()],
             backend: backends.iter().map(Started::pid).collect(),
         };
-        let (mut load, samples, window) = load_and_watch(&plan, &roots, live)
-            .map_err(|error| not_started(format!("the load generator failed: {error}")))?;
+        let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
         thread::sleep(COUNTS_SETTLE);
@@ -244,6 +247,51 @@ impl Stage {
         };
         block.marks = marks::marks(&block, ended);
         Ok(block)
+    }
+
+    /// Runs the load with the engine of the cell.
+    fn load(
+        &self,
+        file: &File,
+        cell: &CellPlan,
+        plan: &Plan,
+        roots: &Roots,
+        live: &mut dyn Progress,
+    ) -> Result<Sampled, CellState> {
+        let failed = |error: std::io::Error| {
+            CellState::DidNotStart(format!("the load generator failed: {error}"))
+        };
+        let Some(tool) = cell.engine else {
+            return load_and_watch(plan, roots, live).map_err(failed);
+        };
+        let mut fields = Vec::new();
+        let headers = file
+            .load
+            .headers
+            .iter()
+            .chain(&file.test[&cell.test].headers);
+        fields.extend(headers.map(|(name, value)| format!("{name}: {value}")));
+        let task = Task {
+            asked: Asked {
+                verify: "what the program checks, usually the status".into(),
+                ..plan.asked()
+            },
+            fields,
+            host: file.test[&cell.test]
+                .host
+                .is_some()
+                .then(|| plan.target.authority.clone()),
+            // The certificate is the lab's own.
+            insecure: plan.tls.is_some(),
+        };
+        // What a program does not support is known before it runs.
+        tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
+        if !plan.kind.is_requests() || plan.beside.is_some() || plan.requests.len() > 1 {
+            let name = tool.name();
+            let text = format!("{name} sends one request again and again, and nothing else");
+            return Err(CellState::Skipped(text));
+        }
+        tool_and_watch(tool, plan, &task, roots, live).map_err(failed)
     }
 
     /// The log that a server writes in addition to its output, and the offset at which the next block's lines begin:
@@ -346,7 +394,7 @@ impl Stage {
         let mut names = self.common_names();
         let number: String = cell.config.chars().filter(char::is_ascii_digit).collect();
         let mut put = |name: &str, value: String| names.insert(name.into(), value);
-        put("subject", cell.subject.clone());
+        put("subject", plain(&cell.subject));
         put("test", cell.test.clone());
         put("config", cell.config.clone());
         put("config-number", number);
@@ -362,14 +410,18 @@ impl Stage {
         names
     }
 
-    fn fill(&self, text: &str, file: &File, cell: &CellPlan) -> Result<String, String> {
+    fn names_with_conf(&self, file: &File, cell: &CellPlan) -> Names {
         let mut names = self.names(file, cell);
         names.insert("conf".into(), self.conf_path(cell).display().to_string());
-        fill(text, &names)
+        names
+    }
+
+    fn fill(&self, text: &str, file: &File, cell: &CellPlan) -> Result<String, String> {
+        fill(text, &self.names_with_conf(file, cell))
     }
 
     fn conf_path(&self, cell: &CellPlan) -> PathBuf {
-        self.dir().join(format!("{}.conf", cell.subject))
+        self.dir().join(format!("{}.conf", plain(&cell.subject)))
     }
 
     /// The configuration of a cell with ports and paths filled in.
@@ -387,7 +439,7 @@ impl Stage {
         let beside = file.subject[&cell.subject].beside.iter().map(|written| {
             let config = self.rewritten(file, written, &names)?;
             let name = config.used_for.rsplit('/').next().unwrap_or_default();
-            Ok((format!("{}-{name}", cell.subject), config))
+            Ok((format!("{}-{name}", plain(&cell.subject)), config))
         });
         beside.collect()
     }
@@ -428,7 +480,7 @@ impl Stage {
             self.write(&path, config.text.as_bytes())?;
             names.insert("conf".into(), self.dir().join(path).display().to_string());
         }
-        let command = words(&fill(backend.command(), &names)?)?;
+        let command = filled_words(backend.command(), &names)?;
         let env = filled(&backend.env, &names)?;
         let log = self.dir().join(format!("backend-{name}.log"));
         let socket = self.dir().join(place);
@@ -476,9 +528,9 @@ impl Stage {
         for (name, config) in self.beside(file, cell)? {
             self.write(&name, config.text.as_bytes())?;
         }
-        let command = words(&self.fill(run, file, cell)?)?;
+        let command = filled_words(run, &self.names_with_conf(file, cell))?;
         let env = filled(&subject.env, &self.names(file, cell))?;
-        let log = self.dir().join(format!("{}.log", cell.subject));
+        let log = self.dir().join(format!("{}.log", plain(&cell.subject)));
         let dir = subject.in_folder.then(|| self.dir());
         Started::start(&command, &env, &self.subject_cpus, dir, &log)
             .map_err(|error| format!("{}: {error}", cell.subject))
@@ -514,6 +566,7 @@ impl Stage {
         Ok(Plan {
             tls: trust::prepare(&trusted, &target)?,
             requests,
+            mix: Mix::default(),
             target,
             mode,
             connections: cell.clients,
@@ -534,6 +587,7 @@ impl Stage {
                 slow: file.load.slow_readers,
                 slow_bytes_per_s: file.load.slow_rate,
             },
+            interrupt: self.interrupt.clone(),
         })
     }
 
@@ -624,6 +678,22 @@ impl Stage {
     }
 }
 
+/// The name of a subject in names of files and upstreams: without the ` (again)` of one that is measured twice, which has
+/// the same configuration, and without anything that command lines and configurations would have to quote.
+fn plain(subject: &str) -> String {
+    let name = subject.strip_suffix(" (again)").unwrap_or(subject);
+    let fits = |c: char| c.is_alphanumeric() || "._-".contains(c);
+    name.chars()
+        .map(|c| if fits(c) { c } else { '-' })
+        .collect()
+}
+
+/// The words of a command with placeholders replaced. It is split first: a value with blanks stays one word.
+fn filled_words(command: &str, names: &Names) -> Result<Vec<String>, String> {
+    let words = words(command)?;
+    words.iter().map(|word| fill(word, names)).collect()
+}
+
 fn filled(env: &BTreeMap<String, String>, names: &Names) -> Result<Names, String> {
     let filled = env
         .iter()
@@ -637,47 +707,6 @@ fn concerns(when: &BTreeMap<String, String>, cell: &CellPlan) -> bool {
         let value = cell.axes.get(axis).map_or("", String::as_str);
         values.split('|').any(|wanted| wanted == value)
     })
-}
-
-/// Runs a load while sampling processes. Also returns the window.
-fn load_and_watch(
-    plan: &Plan,
-    roots: &Roots,
-    live: &mut dyn Progress,
-) -> std::io::Result<(Load, Samples, (Instant, Instant))> {
-    let stop = AtomicBool::new(false);
-    live.watch(roots);
-    thread::scope(|scope| {
-        let watching = scope.spawn(|| sample::watch(roots, &stop));
-        // Set even if the load panics: the scope would otherwise wait for ever.
-        let ending = Ending(&stop);
-        let now = Instant::now();
-        let mut window = (now, now);
-        let mut memory = Memory::of_processes(roots.subject.clone());
-        let load = generator::run(plan, &mut |stage| {
-            if let generator::Stage::Window(begin, end) = stage {
-                window = (begin, end);
-            }
-            memory.look(&stage);
-            live.look(&stage);
-        });
-        drop(ending);
-        let samples = watching
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let mut load = load?;
-        memory.put(&mut load);
-        Ok((load, samples, window))
-    })
-}
-
-/// Stops the sampling on drop.
-struct Ending<'a>(&'a AtomicBool);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }
 
 /// Waits until a server sends the expected response.
@@ -698,9 +727,10 @@ fn ready(plan: &Plan, server: &mut Started) -> Result<Probe, String> {
                 server_words(&server.log())
             ));
         }
-        if begin.elapsed() > READY_MAX {
+        if begin.elapsed() > READY_MAX || plan.interrupt.is_set() {
             return Err(format!(
-                "no correct response after {READY_MAX:?}: {wrong}{}",
+                "no correct response after {:.0?}: {wrong}{}",
+                begin.elapsed(),
                 server_words(&server.log())
             ));
         }
@@ -755,48 +785,27 @@ fn split(pin: Pin, cpus: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     }
 }
 
-/// Free ports below the kernel's ephemeral range. Each is reserved for this run by an abstract name that other labs try
-/// to take as well: a server does not listen all the time, and two concurrent runs would sometimes choose the same
-/// port.
-fn free_ports(count: usize) -> std::io::Result<(Vec<u16>, Vec<UnixListener>)> {
-    let (first, _) = machine::local_ports();
-    let seed = u64::from(std::process::id());
-    let mut candidates: Vec<u16> = (10_000.min(first / 2)..first).collect();
-    sluice_load::random::Random::new(seed).shuffle(&mut candidates);
-    let hold = |port: u16| {
-        let name = format!("sluice-lab-port-{port}");
-        let name = SocketAddr::from_abstract_name(name).ok()?;
-        let hold = UnixListener::bind_addr(&name).ok()?;
-        TcpListener::bind(("0.0.0.0", port)).ok()?;
-        Some((port, hold))
-    };
-    let found: (Vec<u16>, Vec<UnixListener>) =
-        candidates.into_iter().filter_map(hold).take(count).unzip();
-    if found.0.len() == count {
-        return Ok(found);
-    }
-    Err(std::io::Error::new(
-        std::io::ErrorKind::AddrInUse,
-        "no free ports",
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_held_while_a_run_goes_on() {
-        // The same process shuffles identically, so without reserving them both would get the same ports.
-        let (one, holds) = free_ports(5).unwrap();
-        let (other, _others) = free_ports(5).unwrap();
-        assert!(
-            one.iter().all(|port| !other.contains(port)),
-            "{one:?} {other:?}"
-        );
-        drop(holds);
-        let (again, _again) = free_ports(5).unwrap();
-        assert_eq!(again.len(), 5);
+    fn a_subject_measured_twice_has_the_command_line_of_the_first() {
+        let names = |subject: &str| {
+            let conf = format!("/tmp/a folder/{}.conf", plain(subject));
+            Names::from([
+                ("conf".into(), conf),
+                ("user".into(), "user root;".into()),
+                ("dir".into(), "/tmp/a folder".into()),
+            ])
+        };
+        let run = "nginx -c {conf} -g 'daemon off; pid {dir}/nginx.pid; {user}'";
+        let once = filled_words(run, &names("nginx")).unwrap();
+        let again = filled_words(run, &names("nginx (again)")).unwrap();
+        assert_eq!(once, again);
+        assert_eq!(once[2], "/tmp/a folder/nginx.conf");
+        assert_eq!(once.len(), 5);
+        assert_eq!(plain("a b/../c"), "a-b-..-c");
     }
 
     #[test]

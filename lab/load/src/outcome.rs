@@ -21,4 +21,6 @@ pub enum Completion {
     Yes,
     /// The command ran, and the result is negative. Exit code 1.
     No,
+    /// Ctrl-C ended it early; what was measured until then was printed or saved. Exit code 130, as in shells.
+    Interrupted,
 }

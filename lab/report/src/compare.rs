@@ -214,7 +214,10 @@ pub fn unusable(which: &str, cell: &Cell, quantity: Quantity) -> Option<String> 
     let failed = cell
         .blocks
         .iter()
-        .map(|block| block.load.failed_share())
+        .map(|block| {
+            let (ok, failed) = block.counts();
+            failed as f64 / (ok + failed).max(1) as f64
+        })
         .fold(0.0, f64::max);
     if failed > FAILED_MAX {
         return Some(format!(
@@ -258,7 +261,8 @@ pub fn floor(result: &RunResult) -> Option<f64> {
 }
 
 /// Differences that make two results those of different experiments.
-fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
+/// Differences of machine, plan and engine that make two results different experiments.
+pub fn reasons(base: &RunResult, other: &RunResult) -> Vec<String> {
     let mut reasons = Vec::new();
     let mut differs = |what: &str, one: &str, two: &str| {
         if one != two {

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use super::text::{duration, size};
 use super::view::axes;
 use crate::limits::CHOICES_MAX;
-use sluice_audit::finding::{count, number, percent};
+use sluice_audit::finding::{count, number, percent, resolved};
 use sluice_audit::statistics::order::median;
 use sluice_load::generator::limits::LATE_MAX;
-use sluice_load::result::{Block, Cell, FailureClass, Mode, RunResult};
+use sluice_load::result::{Block, Cell, Distribution, FailureClass, Latencies, Mode, RunResult};
 
 /// Finds a cell by its ID or a prefix of it, or by axes such as `subject=nginx,clients=200`.
 pub fn find<'a>(result: &'a RunResult, what: &str) -> Result<&'a Cell, String> {
@@ -95,10 +95,22 @@ fn gave(cell: &Cell) -> Vec<String> {
     if !said.is_empty() {
         lines.push(format!("latency {}", said.join(", ")));
     }
+    let part = |of: fn(&Latencies) -> Option<&Distribution>| {
+        over(cell, |block| of(&block.load.latency)?.percentile(99.0)).map(|ns| ns / 1e6)
+    };
+    if let (Some(wait), Some(service)) =
+        (part(|of| of.wait.as_ref()), part(|of| of.service.as_ref()))
+    {
+        lines.push(format!(
+            "p99 of its parts: {} from due to sent, {} from sent to the response",
+            duration(wait),
+            duration(service)
+        ));
+    }
     if let Some(cpu) = over(cell, Block::cpu_us_per_ok) {
         lines.push(format!(
             "{} µs of CPU time for each: one fully used core can serve {} per second",
-            number(cpu),
+            resolved(cpu, over(cell, Block::cpu_us_step)),
             count(1e6 / cpu)
         ));
     }
@@ -265,11 +277,13 @@ fn failed(cell: &Cell) -> Vec<String> {
     let count_of = |class: FailureClass| -> u64 {
         cell.blocks
             .iter()
-            .map(|block| block.load.failed_in(class))
+            .flat_map(Block::failures)
+            .filter(|failures| failures.class == class)
+            .map(|failures| failures.count)
             .sum()
     };
     let example = |class: FailureClass| {
-        let all = cell.blocks.iter().flat_map(|block| &block.load.failures);
+        let all = cell.blocks.iter().flat_map(Block::failures);
         let mut of_class = all.filter(|failures| failures.class == class);
         of_class.find_map(|failures| failures.example.clone())
     };

@@ -1,8 +1,8 @@
 //! Limits of reports, comparisons and gates, each with its reason.
 
 /// Target size of an HTML report in bytes, unless the full one is requested: drawings fill what tables and texts leave.
-/// Mail, code review and repositories accept a page of 200 KB without complaint.
-pub const PAGE_BYTES_AIM: usize = 197_000;
+/// A page of study 000 with all of its charts needs 400 KB, which mail, code review and repositories accept.
+pub const PAGE_BYTES_AIM: usize = 395_000;
 
 /// Bytes that drawings may always have, even on a page with large tables.
 pub const DRAWING_BYTES_MIN: usize = 50_000;

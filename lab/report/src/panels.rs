@@ -1,9 +1,11 @@
 //! The charts of a result, from its view.
 
-use super::chart::{Axis, Bar, Chart, Heat, Marks, Point, Scale, Series, Unit};
+use std::collections::BTreeMap;
+
+use super::chart::{Axis, Bar, Chart, Heat, HeatScale, Marks, Point, Scale, Series, Unit};
 use super::text::duration;
-use super::view::{Seen, View};
-use sluice_audit::finding::percent;
+use super::view::{LoopKind, Seen, View};
+use sluice_audit::finding::{percent, resolved};
 use sluice_load::result::Histogram;
 
 /// Resolution of drawings, depending on the room in a page.
@@ -25,13 +27,24 @@ impl Detail {
         columns: 150,
     };
 
-    /// For a page with this many cells: the more there are, the coarser each is, so that the page stays small.
-    pub fn of_page(cells: usize) -> Self {
+    /// For a page with this many cells, finest first: the more there are, the coarser each is, so that the page stays
+    /// small. A page that is still too large tries the next one.
+    pub fn of_page(cells: usize) -> Vec<Self> {
+        let finest = Detail::share(cells);
+        let coarser = |divisor: usize| Detail {
+            points: (finest.points / divisor).max(8),
+            quantiles: (finest.quantiles / divisor).max(8),
+            columns: (finest.columns / divisor).max(8),
+        };
+        vec![finest, coarser(2), coarser(4)]
+    }
+
+    fn share(cells: usize) -> Self {
         let share = |all: usize, least: usize, most: usize| (all / cells.max(1)).clamp(least, most);
         Detail {
-            points: share(1_400, 20, Detail::FULL.points),
-            quantiles: share(720, 20, Detail::FULL.quantiles),
-            columns: share(960, 16, Detail::FULL.columns),
+            points: share(2_800, 20, Detail::FULL.points),
+            quantiles: share(1_440, 20, Detail::FULL.quantiles),
+            columns: share(1_920, 16, Detail::FULL.columns),
         }
     }
 }
@@ -145,11 +158,15 @@ fn by_test(view: &View<'_>, level: usize, title: &str, figure: &str, unit: Unit)
 fn bar(seen: &Seen<'_>, category: usize, name: &str, figure: &str, unit: Unit) -> Option<Bar> {
     let stat = seen.stat(figure)?;
     let uncertainty = stat.uncertainty();
+    let shown = match figure {
+        "cpu_us" => format!("{} µs", resolved(stat.point, seen.row.cpu_us_step)),
+        _ => unit.show(stat.point),
+    };
     Some(Bar {
         category,
         value: stat.point,
         ends: stat.ends(),
-        tip: format!("{name} {} {uncertainty}", unit.show(stat.point))
+        tip: format!("{name} {shown} {uncertainty}")
             .trim_end()
             .to_string(),
     })
@@ -260,15 +277,17 @@ const CURVES: [(&str, &str, Unit, Scale); 5] = [
 
 /// Figures against the level, if there are several: responses, latency, and CPU time.
 pub fn curves(view: &View<'_>) -> Vec<Panel> {
-    if view.levels.len() < 2
-        || view
-            .levels
-            .iter()
-            .any(|level| level.parse::<f64>().is_err())
-    {
+    let kinds = view.kinds().into_iter();
+    kinds.flat_map(|kind| curves_of(view, kind)).collect()
+}
+
+/// The curves of the levels of one kind.
+fn curves_of(view: &View<'_>, kind: LoopKind) -> Vec<Panel> {
+    let levels = || view.levels.iter().filter(|level| level.by == kind);
+    if levels().count() < 2 || levels().any(|level| level.number().is_none()) {
         return Vec::new();
     }
-    let open = view.is_open();
+    let open = kind == LoopKind::Open;
     let (x_label, x_unit) = if open {
         ("offered", Unit::PerSecond)
     } else {
@@ -281,7 +300,7 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
             let series = (0..view.subjects.len()).map(|subject| Series {
                 name: view.subjects[subject].clone(),
                 colour: subject,
-                marks: Marks::Line(level_points(view, subject, test, figure, *unit)),
+                marks: Marks::Line(level_points(view, (subject, test), kind, figure, *unit)),
             });
             let chart = Chart {
                 title: match view.test_if_several(test).as_str() {
@@ -312,12 +331,14 @@ pub fn curves(view: &View<'_>) -> Vec<Panel> {
 
 fn level_points(
     view: &View<'_>,
-    subject: usize,
-    test: usize,
+    (subject, test): (usize, usize),
+    kind: LoopKind,
     figure: &str,
     unit: Unit,
 ) -> Vec<Point> {
     let point = |level: usize| {
+        let at = &view.levels[level];
+        let x = at.number().filter(|_| at.by == kind)?;
         let seen = view.at(subject, test, level)?;
         let stat = seen.stat(figure)?;
         let failed = seen.row.failed_share.filter(|share| *share > 0.0);
@@ -325,7 +346,7 @@ fn level_points(
             format!(", {} failed", percent(share))
         });
         Some(Point {
-            x: view.levels[level].parse().ok()?,
+            x,
             y: stat.point,
             tip: format!(
                 "{}: {} {}{failed}",
@@ -340,7 +361,7 @@ fn level_points(
     points
 }
 
-/// CPU and memory over time, and responses over time.
+/// CPU and memory over time.
 pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
     let mut panels = each_place(view, |view, test, level| {
         timed(
@@ -350,18 +371,12 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             "CPU usage (100 % is one core)",
             Unit::CorePercent,
             |seen| {
-                let points = &seen.typical_block().resources.as_ref()?.subject.points;
-                Some(
-                    points
-                        .iter()
-                        .map(|point| {
-                            (
-                                point.at_ms as f64 / 1000.0,
-                                f64::from(point.user + point.system) * 100.0,
-                            )
-                        })
-                        .collect(),
-                )
+                let resources = seen.typical_block().resources.as_ref()?;
+                let used = resources.subject.points.iter().map(|point| {
+                    let seconds = point.at_ms as f64 / 1000.0;
+                    (seconds, point.percent(resources.interval_ms))
+                });
+                Some(used.collect())
             },
         )
     });
@@ -388,7 +403,13 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
             },
         )
     }));
-    panels.extend(each_place(view, |view, test, level| {
+    panels.sort_by_key(|panel| (panel.test, panel.level));
+    panels
+}
+
+/// Responses over time.
+pub fn rates_over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
+    each_place(view, |view, test, level| {
         timed(
             view,
             (test, level),
@@ -404,9 +425,7 @@ pub fn over_time(view: &View<'_>, detail: Detail) -> Vec<Panel> {
                 Some(series.points.iter().enumerate().map(point).collect())
             },
         )
-    }));
-    panels.sort_by_key(|panel| (panel.test, panel.level));
-    panels
+    })
 }
 
 /// Points of a line: seconds and value.
@@ -480,27 +499,29 @@ fn thin(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
 
 /// A heat map of latency over time for each cell.
 pub fn heat_maps(view: &View<'_>, detail: Detail) -> Vec<Panel> {
-    let mut panels = Vec::new();
-    for seen in &view.cells {
-        let name = &view.subjects[seen.subject];
-        let title = place_name(
-            view,
-            &format!("{name}, latency over time"),
-            seen.test,
-            seen.level,
-        );
-        let series = seen.typical_block().load.series.as_ref();
-        panels.extend(
-            series
-                .and_then(|series| Heat::of(title, series, detail.columns))
-                .map(|heat| Panel {
-                    test: Some(seen.test),
-                    level: Some(seen.level),
-                    drawing: Drawing::Heat(heat),
-                }),
-        );
+    let heat = |seen: &Seen<'_>| {
+        let what = format!("{}, latency over time", view.subjects[seen.subject]);
+        let title = place_name(view, &what, seen.test, seen.level);
+        let series = seen.typical_block().load.series.as_ref()?;
+        let heat = Heat::of(title, series, detail.columns)?;
+        Some(((seen.test, seen.level), heat))
+    };
+    let mut heats: Vec<((usize, usize), Heat)> = view.cells.iter().filter_map(heat).collect();
+    // Maps of one test at one level are compared with each other.
+    let mut scales: BTreeMap<(usize, usize), HeatScale> = BTreeMap::new();
+    for (place, heat) in &heats {
+        let known = scales.entry(*place).or_insert(heat.scale);
+        *known = known.with(heat.scale);
     }
-    panels
+    for (place, heat) in &mut heats {
+        heat.scale = scales[place];
+    }
+    let panels = heats.into_iter().map(|((test, level), heat)| Panel {
+        test: Some(test),
+        level: Some(level),
+        drawing: Drawing::Heat(heat),
+    });
+    panels.collect()
 }
 
 impl Drawing {
@@ -589,9 +610,10 @@ mod tests {
 
     #[test]
     fn pages_of_many_cells_are_coarser() {
-        assert_eq!(Detail::of_page(1), Detail::FULL);
+        assert_eq!(Detail::of_page(1)[0], Detail::FULL);
         let (few, many) = (Detail::of_page(24), Detail::of_page(200));
-        assert!(few.points > many.points && few.quantiles > many.quantiles);
+        assert!(few[0].points > many[0].points && few[0].quantiles > many[0].quantiles);
+        assert!(many.windows(2).all(|pair| pair[0].points > pair[1].points));
         assert_eq!(many, Detail::of_page(2_000));
     }
 }

@@ -162,7 +162,22 @@ fn the_schema_names_every_field() {
         poisson: true,
     };
     block.load.latency.service = Some(Default::default());
+    block.load.latency.wait = Some(Default::default());
     block.load.latency.connect = Some(Default::default());
+    block.load.interrupted = true;
+    block.load.parts.push(sluice_load::result::LoadPart {
+        weight: 1,
+        ..Default::default()
+    });
+    block.load.held = Some(sluice_load::result::HeldConnections {
+        open_before_load: Some(5),
+        rss_without_bytes: Some(1),
+        rss_with_bytes: Some(2),
+        lost: vec![(sluice_load::result::FailureClass::Reset, 1)],
+        ..Default::default()
+    });
+    block.tries.push(Default::default());
+    result.cells[0].failed_starts.push(Default::default());
     let value = serde_json::to_value(&result).unwrap();
     assert_eq!(check(&value), Vec::<String>::new());
     for state in [

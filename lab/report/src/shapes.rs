@@ -2,7 +2,7 @@
 
 use super::view::{Seen, Stat, View};
 use sluice_audit::evidence::Row;
-use sluice_audit::finding::{count, number};
+use sluice_audit::finding::{count, number, resolved};
 
 /// A table: headings and rows of cells.
 pub struct Table {
@@ -167,9 +167,10 @@ fn cells(
 ) -> Vec<Vec<String>> {
     let rows = view.cells.iter().filter(|seen| wanted(seen));
     rows.map(|seen| {
-        let figure = |(_, figure, show): &Column| {
-            seen.stat(figure)
-                .map_or("–".to_string(), |stat| show(stat.point))
+        let figure = |(_, figure, show): &Column| match (seen.stat(figure), *figure) {
+            (None, _) => "–".to_string(),
+            (Some(stat), "cpu_us") => resolved(stat.point, seen.row.cpu_us_step),
+            (Some(stat), _) => show(stat.point),
         };
         let uncertainty = seen
             .stat("goodput")
@@ -201,8 +202,12 @@ fn one(value: f64) -> String {
     format!("{value:.1}")
 }
 
+/// Two decimals, or for small numbers two digits.
 fn two(value: f64) -> String {
-    format!("{value:.2}")
+    match value.abs() < 0.1 {
+        true => number(value),
+        false => format!("{value:.2}"),
+    }
 }
 
 fn share(value: f64) -> String {

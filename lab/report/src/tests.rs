@@ -5,7 +5,7 @@ use super::gate::{self, Judgement, Threshold};
 use super::view::View;
 use super::{csv, example, explain, html, markdown, panels};
 use sluice_audit::statistics::verdict::Verdict;
-use sluice_load::result::{Mark, MarkKind, RunResult};
+use sluice_load::result::{Mark, MarkKind, Mode, RunResult};
 
 /// Checks that tags are closed in order, except those that HTML leaves open. Returns the number of tags.
 fn check_nesting(text: &str) -> usize {
@@ -55,7 +55,10 @@ fn the_page_is_whole_and_needs_nothing_else() {
         "In short",
         "Claims",
         "Latency",
-        "Over time",
+        "CPU and memory over time",
+        "Latency by percentile",
+        "Responses over time",
+        "Latency over time",
         "Cell by cell",
         "How it was measured",
     ] {
@@ -73,24 +76,71 @@ fn the_page_is_whole_and_needs_nothing_else() {
     }
 }
 
+/// The whole matrix of study 000: eight servers, four tests, five levels.
+fn hotdogs() -> RunResult {
+    let example = example::result();
+    let some: Vec<_> = example.cells.iter().take(4).cloned().collect();
+    let mut result = example;
+    result.cells.clear();
+    let places =
+        (0..4).flat_map(|test| [10, 200, 500, 1_000, 10_000].map(|clients| (test, clients)));
+    for (test, clients) in places {
+        for subject in 0..8 {
+            let mut cell = some[subject % 4].clone();
+            // Intervals over blocks are slow and not tested here.
+            cell.blocks.truncate(1);
+            cell.id = format!("{test:02}{clients:08}{subject:02}");
+            for (axis, value) in [
+                ("subject", format!("server-{subject}")),
+                ("test", format!("html-{test}")),
+                ("clients", clients.to_string()),
+            ] {
+                cell.axes.insert(axis.into(), value);
+            }
+            result.cells.push(cell);
+        }
+    }
+    result
+}
+
+/// The size limit removed the charts that the study itself had drawn.
+#[test]
+fn the_page_of_study_000_has_all_of_its_charts() {
+    let page = html::page(&hotdogs(), Some("000"), false);
+    assert!(page.len() < 400_000, "{} bytes", page.len());
+    let places = 4 * 5;
+    let titled = |title: &str| page.matches(&format!("{title}</text>")).count();
+    assert_eq!(titled("latency of successful responses"), places);
+    assert_eq!(titled("CPU usage (100 % is one core)"), places);
+    assert_eq!(titled("resident memory (MiB)"), places);
+    let place = |heading: &str| page.find(&format!("<h2>{heading}</h2>")).unwrap();
+    let order = [
+        "Read this first",
+        "In short",
+        "Latency",
+        "CPU and memory over time",
+        "Claims",
+    ];
+    let places: Vec<usize> = order.iter().map(|heading| place(heading)).collect();
+    assert!(places.is_sorted(), "{places:?}");
+}
+
 /// It was half a megabyte before series were thinned and coordinates made relative.
 #[test]
-fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
+fn pages_leave_nothing_out_as_long_as_coarser_drawings_fit() {
     let result = example::result();
     let page = html::page(&result, None, false);
-    assert!(page.len() < 200_000, "{} bytes", page.len());
+    assert!(page.len() < 400_000, "{} bytes", page.len());
     assert_eq!(page.matches("class=\"chart heat\"").count(), 24);
     let full = html::page(&result, None, true);
     assert!(!full.contains("omitted to keep this page small"));
     assert_eq!(full.matches("class=\"chart heat\"").count(), 24);
-    // With ten times as many cells, drawings are omitted once their room is used up, and the page says so. One block
-    // each is enough: intervals are slow and not tested here.
-    let mut large = result.clone();
-    large.cells.clear();
-    for copy in 0..10 {
-        let more = result.cells.iter().cloned().map(|mut cell| {
+    // With many more cells even the coarsest drawings do not fit. The page says so.
+    let mut large = hotdogs();
+    let cells = std::mem::take(&mut large.cells);
+    for copy in 0..2 {
+        let more = cells.iter().cloned().map(|mut cell| {
             cell.axes.insert("copy".into(), copy.to_string());
-            cell.blocks.truncate(1);
             cell
         });
         large.cells.extend(more);
@@ -103,6 +153,29 @@ fn the_page_of_24_cells_stays_small_and_full_pages_leave_nothing_out() {
         .sum();
     assert!(drawn < crate::limits::PAGE_BYTES_AIM, "{drawn}");
     assert!(page.contains("omitted to keep this page small"));
+}
+
+/// Levels of an open loop are rates, whether or not the rate is an axis.
+#[test]
+fn headings_of_an_open_loop_are_rates() {
+    let mut result = example::result();
+    result.cells.truncate(8);
+    for block in result.cells[4..]
+        .iter_mut()
+        .flat_map(|cell| &mut cell.blocks)
+    {
+        block.load.asked.mode = Mode::Open {
+            rate: 5_000.0,
+            poisson: false,
+        };
+    }
+    let view = View::new(&result);
+    let names: Vec<String> = (0..view.levels.len())
+        .map(|level| view.level_name(level))
+        .collect();
+    assert_eq!(names, ["10 clients", "5,000 requests/s"]);
+    let page = html::page(&result, None, false);
+    assert!(page.contains("5,000 requests/s") && !page.contains("200 clients"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sluice_audit::limits::CONFIDENCE;
 use sluice_audit::ours;
 use sluice_audit::statistics::bootstrap::{Interval, median_interval};
 use sluice_audit::statistics::order::{half_spread, median};
-use sluice_load::result::{Block, Cell, CellState, Histogram, RunResult};
+use sluice_load::result::{Block, Cell, CellState, Histogram, Mode, RunResult};
 
 /// A result arranged for a report.
 pub struct View<'a> {
@@ -17,8 +17,26 @@ pub struct View<'a> {
     pub subjects: Vec<String>,
     /// Tests: test and every other axis that is not subject, configuration or level.
     pub tests: Vec<String>,
-    /// Load levels: clients or requests per second.
-    pub levels: Vec<String>,
+    /// Load levels.
+    pub levels: Vec<Level>,
+}
+
+/// A load level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Level {
+    /// The number as text; empty if the result has no such axis.
+    pub value: String,
+    /// What it counts.
+    pub by: LoopKind,
+}
+
+/// What the levels of a load count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopKind {
+    /// Clients of a closed loop.
+    Closed,
+    /// Requests per second of an open loop.
+    Open,
 }
 
 /// A measured cell.
@@ -91,7 +109,12 @@ impl<'a> View<'a> {
         for cell in result.cells.iter().filter(measured) {
             let subject = position(&mut view.subjects, subject_of(cell, several_configs));
             let test = position(&mut view.tests, test_of(cell));
-            let level = position(&mut view.levels, level_of(cell));
+            let level = level_of(cell);
+            let known = view.levels.iter().position(|one| *one == level);
+            let level = known.unwrap_or_else(|| {
+                view.levels.push(level);
+                view.levels.len() - 1
+            });
             view.cells.push(Seen {
                 cell,
                 row: ours::row(cell),
@@ -106,9 +129,13 @@ impl<'a> View<'a> {
 
     /// Sorts levels numerically: a result lists them in the order of its tests, which may have different ones.
     fn sort_levels(&mut self) {
-        let value = |name: &String| name.parse::<f64>().unwrap_or(f64::INFINITY);
         let mut sorted = self.levels.clone();
-        sorted.sort_by(|one, other| value(one).total_cmp(&value(other)));
+        sorted.sort_by(|one, other| {
+            let open = |level: &Level| level.by == LoopKind::Open;
+            let value = |level: &Level| level.number().unwrap_or(f64::INFINITY);
+            let by = open(one).cmp(&open(other));
+            by.then(value(one).total_cmp(&value(other)))
+        });
         let place = |level: usize| sorted.iter().position(|name| *name == self.levels[level]);
         for seen in &mut self.cells {
             seen.level = place(seen.level).unwrap_or(seen.level);
@@ -130,9 +157,12 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// Whether levels are offered rates rather than clients.
-    pub fn is_open(&self) -> bool {
-        self.cells.iter().any(|seen| seen.row.offered.is_some())
+    /// What the levels count, each kind once.
+    pub fn kinds(&self) -> Vec<LoopKind> {
+        let kinds = [LoopKind::Closed, LoopKind::Open].into_iter();
+        kinds
+            .filter(|kind| self.levels.iter().any(|level| level.by == *kind))
+            .collect()
     }
 
     /// The name of a test; empty if there is only one.
@@ -146,15 +176,21 @@ impl<'a> View<'a> {
 
     /// The name of a level: `200 clients`, `5,000 requests/s`.
     pub fn level_name(&self, level: usize) -> String {
-        let value = &self.levels[level];
-        let number = value
-            .parse::<f64>()
-            .map_or(value.clone(), sluice_audit::finding::count);
-        match (value.is_empty(), self.is_open()) {
+        let level = &self.levels[level];
+        let value = level.number();
+        let number = value.map_or(level.value.clone(), sluice_audit::finding::count);
+        match (level.value.is_empty(), level.by) {
             (true, _) => String::new(),
-            (false, true) => format!("{number} requests/s"),
-            (false, false) => format!("{number} clients"),
+            (false, LoopKind::Open) => format!("{number} requests/s"),
+            (false, LoopKind::Closed) => format!("{number} clients"),
         }
+    }
+}
+
+impl Level {
+    /// The number; `None` if the result has no such axis.
+    pub fn number(&self) -> Option<f64> {
+        self.value.parse().ok()
     }
 }
 
@@ -260,13 +296,30 @@ fn test_of(cell: &Cell) -> String {
     words.join(", ")
 }
 
-/// The level of a cell; if clients were missing, the number that took part.
-fn level_of(cell: &Cell) -> String {
-    let short = |block: &Block| block.load.clients_short();
-    match (cell.axis("rate"), cell.blocks.iter().find_map(short)) {
-        ("", Some(clients)) => clients.to_string(),
-        ("", None) => cell.axis("clients").to_string(),
-        (rate, _) => rate.to_string(),
+/// The level of a cell: of an open loop its rate, whether or not that is an axis; of a closed loop its clients, or if some
+/// were missing, the number that took part.
+fn level_of(cell: &Cell) -> Level {
+    let rate = cell
+        .blocks
+        .iter()
+        .find_map(|block| match block.load.asked.mode {
+            Mode::Open { rate, .. } => Some(format!("{rate:.0}")),
+            Mode::Closed => None,
+        });
+    let rate = match cell.axis("rate") {
+        "" => rate,
+        rate => Some(rate.to_string()),
+    };
+    if let Some(value) = rate {
+        let by = LoopKind::Open;
+        return Level { value, by };
+    }
+    let mut blocks = cell.blocks.iter();
+    let short = blocks.find_map(|block| block.load.clients_short());
+    let clients = || cell.axis("clients").to_string();
+    Level {
+        value: short.map_or_else(clients, |clients| clients.to_string()),
+        by: LoopKind::Closed,
     }
 }
 

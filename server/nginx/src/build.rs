@@ -45,6 +45,7 @@ pub fn build<'m>(
             .collect(),
         locations: Vec::new(),
         places: Vec::new(),
+        facts: Vec::new(),
         responses: Vec::new(),
         timeouts: std::iter::once(&ClientLimitsConfig::default())
             .chain(&config.client_limits)
@@ -76,7 +77,7 @@ pub fn build<'m>(
         responses: build.responses,
         timeouts: build.timeouts,
         secure: config.secure,
-        tables: Tables::shared(&config.tables, builder.recorder)?,
+        tables: Tables::shared(&config.tables, build.facts, builder.recorder)?,
         log: builder.log.cloned(),
     });
     // Set only here: each server of the model has one such handler.
@@ -94,6 +95,8 @@ struct Build {
     types: Vec<Arc<Types>>,
     locations: Vec<Location>,
     places: Vec<Place>,
+    /// The rows of the places in tables about them.
+    facts: Vec<u32>,
     responses: Vec<Response>,
     timeouts: Vec<ClientTimeouts>,
 }
@@ -147,10 +150,13 @@ impl Build {
             let number = number(self.locations.len());
             self.locations.push(location);
             let path = config.path.as_bytes();
+            if config.adds_slash {
+                found.add_slash(path);
+            }
             match config.modifier.as_str() {
                 "=" => found.add_exact(path, number),
-                "" => found.add_prefix(path, number, false, config.adds_slash),
-                "^~" => found.add_prefix(path, number, true, config.adds_slash),
+                "" => found.add_prefix(path, number, false),
+                "^~" => found.add_prefix(path, number, true),
                 "~" => found.add_pattern(
                     Pattern::new("location", &config.path, Case::Kept, builder.recorder)?,
                     number,
@@ -243,6 +249,7 @@ impl Build {
                 .ok_or_else(|| Refusal::new("a place names limits that are not there"))?,
         };
         self.places.push(place);
+        self.facts.push(config.facts);
         Ok(number(self.places.len() - 1))
     }
 }

@@ -2,6 +2,8 @@
 
 use sluice_message::{FieldId, Fields};
 
+use crate::spelling::ETAG;
+
 /// Removes `Content-Length` and `Accept-Ranges`, and weakens the ETag (RFC 9110, section 8.8.1).
 pub fn note(fields: &mut Fields) {
     fields.remove(FieldId::ContentLength);
@@ -11,7 +13,7 @@ pub fn note(fields: &mut Fields) {
     };
     if tag.starts_with(b"\"") {
         let weak = [b"W/", tag].concat();
-        fields.set(FieldId::Etag, &weak);
+        fields.set_raw(FieldId::Etag, ETAG, &weak);
     } else if !tag.starts_with(b"W/") {
         // The tag is malformed.
         fields.remove(FieldId::Etag);

@@ -23,6 +23,7 @@ use super::types::Types;
 use super::{Query, base_name, go_on_at};
 use crate::limits::AUTOINDEX_ENTRIES_MAX;
 use crate::shared::Shared;
+use crate::spelling::ETAG;
 use crate::state::NginxContext;
 use crate::state::set_status;
 use sluice_handlers::file_server::{multipart::Multipart, send};
@@ -291,7 +292,7 @@ impl Files {
             // An error page: no ranges, no `Last-Modified`.
             false => {
                 if !tag.is_empty() {
-                    exchange.res.fields.set(FieldId::Etag, tag);
+                    exchange.res.fields.set_raw(FieldId::Etag, ETAG, tag);
                 }
                 Step::Done(send::whole(file))
             }
@@ -303,7 +304,7 @@ impl Files {
             exchange.res.fields.push(FieldId::LastModified, modified);
         }
         if !tag.is_empty() {
-            exchange.res.fields.push(FieldId::Etag, tag);
+            exchange.res.fields.push_raw(FieldId::Etag, ETAG, tag);
         }
     }
 

@@ -11,7 +11,6 @@ use sluice_net::{Body, BodyStream, Failure, FailureKind, Side};
 use super::changed;
 use super::gzip::Clients;
 use crate::limits::GUNZIP_PIECE_BYTES;
-use sluice_handlers::filters::encode::forbids_transform;
 use sluice_handlers::filters::encode::{Silence, Source};
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -34,10 +33,10 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
 
 impl Filter for Settings {
     fn apply(&self, exchange: &mut Exchange, body: Body) -> Body {
-        // A range of a compressed body cannot be decompressed by itself, and `no-transform` forbids changes (RFC
-        // 9110, section 7.7). nginx checks neither.
+        // A range of a compressed body cannot be decompressed by itself, which nginx does not check. Like nginx, this
+        // does not look for `no-transform`.
         let is_part = exchange.res.status == Status::PARTIAL_CONTENT;
-        if !is_packed(&exchange.res.fields) || is_part || forbids_transform(&exchange.res.fields) {
+        if !is_packed(&exchange.res.fields) || is_part {
             return body;
         }
         let is_meant = self.clients.include(exchange);

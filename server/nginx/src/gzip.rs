@@ -11,7 +11,6 @@ use super::changed;
 use super::groups::{Case, Pattern, found_or_fails};
 use super::types::Kinds;
 use crate::state::NginxContext;
-use sluice_handlers::filters::encode::forbids_transform;
 use sluice_handlers::filters::encode::{Coding, Counts, compress};
 use sluice_observe::Recorder;
 use sluice_pipeline::build::Builder;
@@ -221,9 +220,8 @@ impl Settings {
             && body
                 .len(exchange.inline.len())
                 .is_none_or(|length| length >= self.bytes_min)
+            // Like nginx, this does not look for `no-transform` (RFC 9110, section 7.7).
             && self.types.include(fields)
-            // RFC 9110, section 7.7; nginx does not check it.
-            && !forbids_transform(fields)
     }
 }
 

@@ -32,7 +32,7 @@ impl HandshakeRules for NginxHandshakes {
             Handler::Nginx(nginx) => Some(&nginx.tables[..]),
             _ => None,
         });
-        let tables = Tables::shared(tables.unwrap_or_default(), None)?;
+        let tables = Tables::shared(tables.unwrap_or_default(), Vec::new(), None)?;
         Ok(Box::new(Variables { tables }))
     }
 }

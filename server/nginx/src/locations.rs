@@ -1,7 +1,7 @@
 //! Location lookup. Exact and longest prefix matches come first, then nested locations, then, unless the prefix
 //! location forbids it (`^~`), regular expressions in order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sluice_route::Provenance;
 
@@ -16,6 +16,8 @@ pub struct Locations {
     exact: HashMap<Box<[u8]>, u32>,
     /// Prefix locations, sorted by path.
     prefixes: Vec<Prefix>,
+    /// Paths that a request gets a trailing slash for, as a location has it.
+    with_slash: HashSet<Box<[u8]>>,
     patterns: Vec<(Pattern, u32)>,
 }
 
@@ -25,8 +27,6 @@ struct Prefix {
     location: u32,
     /// `^~`: regular expressions are not tried.
     is_final: bool,
-    /// A request for the path without its trailing slash is redirected.
-    adds_slash: bool,
     /// The longest other prefix of this path.
     shorter: Option<u32>,
 }
@@ -99,14 +99,20 @@ impl Locations {
     }
 
     /// Adds a prefix location.
-    pub fn add_prefix(&mut self, path: &[u8], location: u32, is_final: bool, adds_slash: bool) {
+    pub fn add_prefix(&mut self, path: &[u8], location: u32, is_final: bool) {
         self.prefixes.push(Prefix {
             path: path.into(),
             location,
             is_final,
-            adds_slash,
             shorter: None,
         });
+    }
+
+    /// Redirects requests for this path without its trailing slash, unless there is a location for exactly that path.
+    pub fn add_slash(&mut self, path: &[u8]) {
+        if let Some(bare) = path.strip_suffix(b"/") {
+            self.with_slash.insert(bare.into());
+        }
     }
 
     /// Adds a regular expression location.
@@ -147,12 +153,14 @@ impl Locations {
         let after = self
             .prefixes
             .partition_point(|prefix| *prefix.path <= *path);
-        // The same path with a trailing slash would be the next in order.
-        let next = self.prefixes.get(after);
-        if next.is_some_and(|next| next.adds_slash && next.path.strip_suffix(b"/") == Some(path)) {
+        let mut at = after.checked_sub(1);
+        // A location for the path itself precedes one for the path with a slash.
+        if !self.with_slash.is_empty()
+            && self.with_slash.contains(path)
+            && at.is_none_or(|at| *self.prefixes[at].path != *path)
+        {
             return ByPath::NeedsSlash;
         }
-        let mut at = after.checked_sub(1);
         while let Some(index) = at {
             let prefix = &self.prefixes[index];
             if path.starts_with(&prefix.path) {

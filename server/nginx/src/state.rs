@@ -267,6 +267,8 @@ pub struct State {
     pub limited_connections: Limited,
     /// Whether the request was redirected internally: `internal` locations are accessible.
     pub(super) is_internal: bool,
+    /// Whether the path follows the whole `alias` of its location: `try_files` has chosen it.
+    pub(super) follows_alias: bool,
     /// Whether the charset requested by an upstream is evaluated.
     pub(super) heeds_charset: bool,
 }
@@ -294,6 +296,7 @@ impl State {
         limited_requests: Limited::No,
         limited_connections: Limited::No,
         is_internal: false,
+        follows_alias: false,
         heeds_charset: false,
     };
 

@@ -49,6 +49,7 @@ pub fn begin(exchange: &mut Exchange, path: &[u8]) -> Exchange {
         started: exchange.started,
         came: Default::default(),
         close: false,
+        status_line: Default::default(),
         context,
     }
 }

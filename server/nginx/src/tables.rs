@@ -16,7 +16,7 @@ use super::geo::Geo;
 use super::groups::{Case, Pattern};
 use super::referer::Referers;
 use super::secure_link::{Asked, SecureLink};
-use super::state::{Lookup, Subject};
+use super::state::{Lookup, NginxContext, Subject};
 use sluice_observe::Recorder;
 use sluice_pipeline::build::template;
 use sluice_pipeline::refusal::Refusal;
@@ -30,7 +30,11 @@ thread_local! {
 
 /// All tables by variable name.
 #[derive(Debug, Default)]
-pub struct Tables(HashMap<Box<str>, Table>);
+pub struct Tables {
+    by_name: HashMap<Box<str>, Table>,
+    /// The row of each place in tables of the kind `place`.
+    places: Vec<u32>,
+}
 
 #[derive(Debug)]
 struct Table {
@@ -52,6 +56,8 @@ enum Rows {
     /// `$realpath_root`: the source is a path whose symbolic links are resolved.
     RealPath,
     Connections(Connections, Option<Arc<Recorder>>),
+    /// A variable that follows from the place, such as `$document_root`, by rows.
+    Place(Vec<Template>),
 }
 
 /// Connection counters.
@@ -88,8 +94,12 @@ struct Map {
 }
 
 impl Tables {
-    /// Builds the tables.
-    pub fn build(configs: &[Config], recorder: Option<&Arc<Recorder>>) -> Result<Tables, Refusal> {
+    /// Builds the tables. `places` has the row of each place of the tree.
+    pub fn build(
+        configs: &[Config],
+        places: Vec<u32>,
+        recorder: Option<&Arc<Recorder>>,
+    ) -> Result<Tables, Refusal> {
         let mut tables = HashMap::new();
         for config in configs {
             let rows = match config.kind.as_str() {
@@ -104,6 +114,11 @@ impl Tables {
                 "referer" => Rows::Referer(Referers::build(config, recorder)?),
                 "secure_link" => Rows::Link(link(config)?, Asked::Verdict),
                 "secure_link_expires" => Rows::Link(link(config)?, Asked::Expires),
+                "place" => {
+                    let rows = config.rows.iter();
+                    let rows = rows.map(|row| template(&row.value));
+                    Rows::Place(rows.collect::<Result<_, Refusal>>()?)
+                }
                 "real_path" => Rows::RealPath,
                 "connections" => Rows::Connections(connections(config)?, recorder.cloned()),
                 "path_info" => Rows::Script(Script::build(Part::Rest, config, recorder)?),
@@ -116,29 +131,42 @@ impl Tables {
             };
             tables.insert(config.variable.as_str().into(), table);
         }
-        Ok(Tables(tables))
+        Ok(Tables {
+            by_name: tables,
+            places,
+        })
     }
 
     /// Like [`Tables::build`], for requests to share; `None` if there are no tables.
     pub fn shared(
         configs: &[Config],
+        places: Vec<u32>,
         recorder: Option<&Arc<Recorder>>,
     ) -> Result<Option<Arc<dyn Lookup>>, Refusal> {
-        let tables = Tables::build(configs, recorder)?;
-        Ok(match tables.0.is_empty() {
+        let tables = Tables::build(configs, places, recorder)?;
+        Ok(match tables.by_name.is_empty() {
             true => None,
             false => Some(Arc::new(tables)),
         })
     }
 }
 
+impl Tables {
+    /// The row of the place that a request has arrived at.
+    fn row<'r>(&self, subject: Subject<'_>, rows: &'r [Template]) -> Option<&'r Template> {
+        let place = subject.request()?.context.nginx().place;
+        let row = self.places.get(place as usize)?;
+        rows.get(*row as usize)
+    }
+}
+
 impl Lookup for Tables {
     fn know(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.by_name.contains_key(name)
     }
 
     fn value(&self, subject: Subject<'_>, name: &str, out: &mut Vec<u8>) -> Provenance {
-        let Some(table) = self.0.get(name) else {
+        let Some(table) = self.by_name.get(name) else {
             return Provenance::Configured;
         };
         let steps = STEPS.get();
@@ -157,6 +185,10 @@ impl Lookup for Tables {
         };
         let provenance = match (&table.rows, from) {
             (Rows::RealPath, Provenance::Unfit) => from,
+            (Rows::Place(rows), _) => match self.row(subject, rows) {
+                Some(value) => value.expand_traced(&subject, out),
+                None => Provenance::Configured,
+            },
             _ => table.find(subject, &source, from, out),
         };
         STEPS.set(steps);
@@ -205,6 +237,8 @@ impl Table {
                 }
                 return Provenance::Name;
             }
+            // Chosen by the caller.
+            Rows::Place(_) => return Provenance::Configured,
             Rows::RealPath => {
                 out.extend_from_slice(source);
                 return Provenance::Configured;

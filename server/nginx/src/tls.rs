@@ -28,6 +28,8 @@ pub fn push(exchange: &Exchange, key: TlsKey, out: &mut Vec<u8>) {
     match key {
         TlsKey::Cipher => out.extend_from_slice(suite_of(tls.cipher).as_bytes()),
         TlsKey::Curve => push_number(tls.group, group_name, out),
+        TlsKey::Alpn => out.extend_from_slice(&tls.alpn),
+        TlsKey::ServerName => out.extend_from_slice(tls.server_name.as_bytes()),
         TlsKey::Early => {
             if tls.is_early() {
                 out.push(b'1');

@@ -10,7 +10,7 @@ use sluice_message::uri::decode_percent;
 use sluice_message::{Method, Status, path};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::HeadLimits;
-use sluice_net::{Body, RequestBody};
+use sluice_net::{Body, RequestBody, StatusLine};
 
 use sluice_observe::log::Log;
 use sluice_pipeline::context::Exchange;
@@ -240,6 +240,7 @@ impl Tree {
     /// First step for a request: selects the server and normalizes the path.
     pub(crate) fn begin(&self, exchange: &mut Exchange) -> Result<u32, Step> {
         exchange.context.set_tables(self.tables.as_ref());
+        exchange.status_line = StatusLine::OfServer;
         let (number, by) = self.names.choose(exchange).map_err(Step::Fail)?;
         let server = &self.servers[number as usize];
         explained::note_effect(exchange, &server.origin, |exchange| {
@@ -466,6 +467,7 @@ pub(crate) fn start_again(exchange: &mut Exchange) -> Step {
     }
     let state = exchange.context.nginx_mut();
     state.is_internal = true;
+    state.follows_alias = false;
     if let Purpose::Slice { depth } = state.purpose {
         state.purpose = Purpose::Subrequest { depth };
     }

@@ -21,6 +21,8 @@ struct TryFiles {
     files: Vec<Candidate>,
     root: Template,
     alias_of: Box<[u8]>,
+    /// Candidates follow the whole alias of a location with a pattern.
+    follows_alias: bool,
     otherwise: Otherwise,
     links: Links,
     tree: TreeRef,
@@ -59,6 +61,7 @@ pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Box<dyn Handler>,
             .collect::<Result<_, Refusal>>()?,
         root: builder.template(&config.root)?,
         alias_of: config.alias_of.as_bytes().into(),
+        follows_alias: config.follows_alias,
         otherwise,
         links: Links::build(&config.links, builder)?,
         tree: Shared::of(builder).tree,
@@ -76,8 +79,9 @@ impl TryFiles {
     ) -> Result<(), UnfitPath> {
         expand_path(&candidate.path, exchange, text)?;
         expand_path(&self.root, exchange, path)?;
-        // An alias replaces the path of its location.
-        let below = match text.strip_prefix(&*self.alias_of) {
+        // An alias replaces the path of its location, where variables have it; other texts follow the alias as they stand.
+        let is_fixed = candidate.path.literal().is_some();
+        let below = match text.strip_prefix(&*self.alias_of).filter(|_| !is_fixed) {
             // `location /a { alias /b/; }` would let `/a../c` escape the directory.
             Some([b'.', b'.'] | [b'.', b'.', b'/', ..]) if !self.alias_of.is_empty() => {
                 return Err(UnfitPath);
@@ -86,6 +90,24 @@ impl TryFiles {
         };
         path.extend_from_slice(below);
         Ok(())
+    }
+}
+
+impl TryFiles {
+    /// Continues with a candidate that exists. `text` is what it expands to.
+    fn choose(&self, candidate: &Candidate, exchange: &mut Exchange, mut text: Vec<u8>) {
+        if self.follows_alias {
+            // The whole alias is the directory.
+            if candidate.is_folder {
+                return;
+            }
+            exchange.context.nginx_mut().follows_alias = true;
+        }
+        if candidate.path.literal().is_some() || !text.starts_with(&self.alias_of) {
+            text.splice(0..0, self.alias_of.iter().copied());
+        }
+        exchange.req.uri.set_path(&text);
+        exchange.context.nginx_mut().target.change();
     }
 }
 
@@ -114,8 +136,7 @@ impl Handler for TryFiles {
                 format!("{} {is} {kind}", explained::quoted(&text))
             });
             if is_there {
-                exchange.req.uri.set_path(&text);
-                exchange.context.nginx_mut().target.change();
+                self.choose(candidate, exchange, text);
                 return Step::Next;
             }
         }

@@ -9,7 +9,7 @@ use sluice_message::layout::LocalTime;
 use sluice_message::{ConnInfo, FieldId, Fields, IpText, Remote, Version};
 use sluice_net::clock;
 use sluice_net::sys::tcp_info::tcp_info;
-use sluice_route::placeholder::nginx::{NginxKey, PassKey};
+use sluice_route::placeholder::nginx::{NginxKey, PassKey, TlsKey};
 use sluice_route::values::origin_form;
 use sluice_route::{Found, Provenance};
 
@@ -97,6 +97,11 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
             let rest = exchange.req.uri.path().get(*cut..).unwrap_or_default();
             path_below(rest, out);
         }
+        NginxKey::ChosenPath => {
+            if exchange.context.nginx().follows_alias {
+                path_below(exchange.req.uri.path(), out);
+            }
+        }
         NginxKey::Pass(key) => passed(exchange, *key, out),
         NginxKey::Table(name) => {
             if let Some(tables) = exchange.context.tables() {
@@ -145,6 +150,11 @@ pub fn value(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
 pub fn of_handshake(conn: &ConnInfo, key: &NginxKey, out: &mut Vec<u8>) {
     match key {
         NginxKey::Host(fallback) => out.extend_from_slice(fallback.as_bytes()),
+        NginxKey::Tls(TlsKey::ServerName) => {
+            if let Some(tls) = &conn.tls {
+                out.extend_from_slice(tls.server_name.as_bytes());
+            }
+        }
         NginxKey::Https if conn.tls.is_some() => out.extend_from_slice(b"on"),
         NginxKey::Pid => show(out, format_args!("{}", std::process::id())),
         NginxKey::Msec => seconds(since_1970(), out),
@@ -204,6 +214,9 @@ fn tcp(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) {
 fn of_process_and_session(exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found {
     match key {
         NginxKey::Upstream(key) => super::upstream_vars::push(exchange, *key, out),
+        NginxKey::UpstreamField(name) => {
+            join(&exchange.context.upstream.fields, name.as_bytes(), out);
+        }
         NginxKey::UpstreamCookie(name) => {
             super::upstream_vars::cookie(exchange, name.as_bytes(), out)
         }

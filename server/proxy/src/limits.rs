@@ -44,6 +44,13 @@ pub const SOURCE_NAMES_MAX: usize = 256;
 /// The longest domain name to resolve (RFC 1035, section 2.3.4, in dotted notation).
 pub const NAME_BYTES_MAX: usize = 253;
 
+/// How long a request waits in the queue of a group unless the configuration says so; nginx's default.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Endpoints of an upstream whose connection settings depend on the request: local address, TLS name, certificate. Each
+/// may have a pool of connections; the least recently used one is evicted.
+pub const ENDPOINTS_BY_REQUEST_MAX: usize = 256;
+
 /// Upstreams remembered per directive for addresses with placeholders; the least recently used one is evicted. Each
 /// takes about a kilobyte, and clients may be able to choose the names.
 pub const NAMED_UPSTREAMS_MAX: usize = 1024;
@@ -154,8 +161,10 @@ pub const PYTHON_DYNAMIC_APPS: usize = 128;
 /// How long such an application may be idle before its processes end; Caddy Snake's default.
 pub const PYTHON_DYNAMIC_IDLE: Duration = Duration::from_secs(30 * 60);
 
-/// How often idle applications are looked for. Their processes may live so much longer.
-pub const PYTHON_SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// How often idle applications are looked for: after each `dynamic_idle_timeout`, within this range. Their processes may
+/// live so much longer.
+pub const PYTHON_SWEEP_EVERY: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(60);
 
 /// How long requests for such an application fail at once after it failed to start, so that clients cannot keep a broken
 /// one starting.

@@ -87,6 +87,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::NginxSub(config) => sluice_server_nginx::substitute::build(config, builder),
         Config::NginxTrailers(config) => sluice_server_nginx::trailers::build(config, builder),
         Config::NginxTryFiles(config) => sluice_server_nginx::try_files::build(config, builder),
+        Config::NginxUnchunked(_) => Ok(sluice_server_nginx::unchunked::build()),
         Config::NginxUserId(config) => sluice_server_nginx::user_id::build(config, builder),
         Config::Push(_) => Ok(Box::new(sluice_handlers::push::Push)),
         Config::Other(_) => Err(

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use super::serving::plain;
 use crate::harness::{Folder, Server, Setup, finish, text};
-use crate::support::abilities::{can_run, skipped, tried};
+use crate::support::abilities::{can_run, chromium, skipped, tried};
 use crate::support::python::Python;
 
 fn is_installed(program: &str) -> bool {
@@ -245,13 +245,7 @@ Promise.all([...Array(40).keys()].map(i => fetch("/file-" + i).then(res => res.t
 
 #[test]
 fn chromium_loads_a_page_and_what_belongs_to_it() {
-    let known = ["chromium", "chromium-browser", "google-chrome"];
-    let runs =
-        |name: &&str| tried(name, &["--version"]).is_some_and(|output| output.status.success());
-    let Some(browser) = known.into_iter().find(runs) else {
-        skipped("no chromium is installed");
-        return;
-    };
+    let Some(browser) = chromium() else { return };
     let setup = Setup::new(
         "{\n\tadmin off\n\thttps_port {port}\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\
          localhost {\n\troot * {folder}/www\n\tfile_server\n}\n",

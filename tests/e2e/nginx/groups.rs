@@ -391,3 +391,72 @@ fn one_failure_beside_a_dead_server_costs_one_response() {
         assert_eq!(client.get("/").status, 200);
     }
 }
+
+/// With `queue`, requests beyond `max_conns` wait for the end of others; without room in the queue they get 502.
+#[test]
+fn requests_wait_for_a_server_in_a_bounded_queue() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    let upstream = Upstream::start(move |mut wire| {
+        while let Some(_head) = wire.head() {
+            let released = wait.lock().map(|wait| wait.recv());
+            if !matches!(released, Ok(Ok(()))) {
+                return;
+            }
+            let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+            if wire.try_send(response).is_err() {
+                return;
+            }
+        }
+    });
+    let server = super::setup(&format!(
+        "events {{}}\nhttp {{\nupstream app {{ zone app 64k; server 127.0.0.1:{} max_conns=1; queue 1 timeout=1h; }}\n\
+         server {{ listen 127.0.0.1:{{port}}; location / {{ proxy_pass http://app; }} }}\n}}\n",
+        upstream.port
+    ))
+    .env("SLUICE_WORKERS", "1")
+    .start();
+    let port = server.port;
+    let ask = move || std::thread::spawn(move || Client::connect(port).get("/").status);
+    let first = ask();
+    let is_asked = || upstream.connections() == 1;
+    eventually("the first request is at the upstream", is_asked, || {
+        server.stderr()
+    });
+    let second = ask();
+    // One of these two waits, and the other finds the queue full.
+    let third = ask();
+    let refused = eventually_finished([&second, &third]);
+    go.send(()).expect("the upstream waits");
+    go.send(()).expect("the upstream waits");
+    assert_eq!(first.join().expect("a response"), 200);
+    let statuses = [second, third].map(|request| request.join().expect("a response"));
+    let mut sorted = statuses;
+    sorted.sort_unstable();
+    assert_eq!(sorted, [200, 502]);
+    assert_eq!(statuses[refused], 502);
+}
+
+/// The number of the request that has ended.
+fn eventually_finished(requests: [&std::thread::JoinHandle<u16>; 2]) -> usize {
+    let ended = || requests.iter().position(|request| request.is_finished());
+    eventually("a refused request", || ended().is_some(), String::new);
+    ended().expect("it has ended")
+}
+
+#[test]
+fn a_draining_server_gets_only_clients_that_stay_with_it() {
+    let (leaving, staying) = (named("leaving"), named("staying"));
+    let server = super::setup(&format!(
+        "events {{}}\nhttp {{\nupstream app {{ server 127.0.0.1:{} route=a drain; server 127.0.0.1:{} route=b slow_start=30s; sticky route $arg_route; }}\n\
+         server {{ listen 127.0.0.1:{{port}}; location / {{ proxy_pass http://app; }} }}\n}}\n",
+        leaving.port, staying.port
+    ))
+    .start();
+    let ask = |path: &str| Client::connect(server.port).get(path).text();
+    for _ in 0..6 {
+        assert_eq!(ask("/"), "staying");
+    }
+    assert_eq!(ask("/?route=a"), "leaving");
+    assert_eq!(ask("/?route=b"), "staying");
+}

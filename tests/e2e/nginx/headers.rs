@@ -3,7 +3,7 @@
 use super::{setup, start};
 use crate::client::{Client, exchange};
 use crate::upstream::Upstream;
-use crate::wire::Wire;
+use crate::wire::{Wire, field};
 
 #[test]
 fn fields_are_inherited_as_the_switch_says() {
@@ -244,4 +244,41 @@ fn early_hints_are_forwarded_if_configured() {
         let found: Vec<u16> = statuses.iter().map(|_| client.response().status).collect();
         assert_eq!(found, statuses, "{path}");
     }
+}
+
+/// With `chunked_transfer_encoding off`, the end of the connection ends a body of unknown length.
+#[test]
+fn a_body_of_unknown_length_may_end_with_its_connection() {
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Mutex::new(wait);
+    // The end of the body comes after the head has reached the client: its length cannot be known before.
+    let upstream = Upstream::start(move |mut wire| {
+        while wire.head().is_some() {
+            wire.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+            if !matches!(wait.lock().map(|wait| wait.recv()), Ok(Ok(()))) {
+                return;
+            }
+            wire.send("0\r\n\r\n");
+        }
+    });
+    let lines = format!(
+        "proxy_buffering off; location / {{ proxy_pass http://127.0.0.1:{port}; }}\n\
+         location /whole {{ chunked_transfer_encoding off; proxy_pass http://127.0.0.1:{port}; }}",
+        port = upstream.port
+    );
+    let server = start(&lines, &[]);
+    let mut wire = Wire::connect(server.port);
+    wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = wire.head().expect("a head");
+    assert_eq!(field(&head, "Transfer-Encoding"), Some("chunked"));
+    assert_eq!(field(&head, "Connection"), None);
+    go.send(()).expect("the upstream waits");
+    assert_eq!(wire.body(&head).as_deref(), Some(&b"hello"[..]));
+    wire.send("GET /whole HTTP/1.1\r\nHost: a\r\n\r\n");
+    let head = wire.head().expect("a head");
+    assert_eq!(field(&head, "Transfer-Encoding"), None);
+    assert_eq!(field(&head, "Content-Length"), None);
+    assert_eq!(field(&head, "Connection"), Some("close"));
+    go.send(()).expect("the upstream waits");
+    assert_eq!(wire.take(100), b"hello", "up to the end of the connection");
 }

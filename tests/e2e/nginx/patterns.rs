@@ -18,6 +18,7 @@ location ~ ^/(?<base>.+)(?<!\.min)\.js$ { return 200 "plain $base"; }
 location ~ ^/(\w+)/\1$ { return 200 "twice $1"; }
 location ~ ^/(?>a|ab)c$ { return 200 "atomic"; }
 location ~ \.php$ { return 200 "script"; }
+location ~ "^/p/(\p{Lu}+)[\p{Nd}\P{L}]$" { return 200 "upper $1"; }
 location = /if { if ($arg_x ~ "^(?!no).") { return 200 "yes"; } return 200 "no"; }
 rewrite ^/old/(?!er)(.*)$ /new/$1 redirect;
 "#;
@@ -31,6 +32,10 @@ rewrite ^/old/(?!er)(.*)$ /new/$1 redirect;
         ("/ab/abc", 200, "rest"),
         ("/ac", 200, "atomic"),
         ("/abc", 200, "rest"),
+        // Bytes are characters of Latin-1.
+        ("/p/AB1", 200, "upper AB"),
+        ("/p/%C3%C3", 200, "rest"),
+        ("/p/aB1", 200, "rest"),
         // `$` matches before a line feed at the end, and nowhere else.
         ("/a.php%0A", 200, "script"),
         ("/a.php%0A%0A", 200, "rest"),

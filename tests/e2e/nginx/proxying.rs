@@ -121,7 +121,7 @@ location / {
     assert_eq!(
         cookies(&changed),
         [
-            "one=1; Domain=outer.test; Path=/new/deep; SameSite=Strict",
+            "one=1; Domain=.outer.test; Path=/new/deep; SameSite=Strict",
             "two=2; path=/rest/other; Secure",
         ]
     );

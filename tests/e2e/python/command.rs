@@ -94,6 +94,18 @@ fn python_without_an_application_lists_what_it_looked_for() {
 }
 
 #[test]
+fn python_with_an_application_that_does_not_start_says_why_and_nothing_about_configurations() {
+    let Some(python) = Python::find() else { return };
+    let setup = folder(&python, &["app_flask.py"]);
+    let args = ["python", "--port", "0", "app_flask:ap"];
+    let output = run_to_end(setup.folder(), &args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("did you mean `app`?"), "{said}");
+    assert!(!said.contains("sluice adapt"), "{said}");
+}
+
+#[test]
 fn python_server_with_the_flags_of_caddy_snake() {
     let Some(python) = Python::find() else { return };
     let setup = folder(

@@ -165,7 +165,7 @@ fn a_chat_under_gevent() {
 }
 
 /// Starts the Django project with a database that has an administrator.
-fn django(interface: &str, options: &str) -> Option<Server> {
+pub(super) fn django(interface: &str, options: &str) -> Option<Server> {
     let python = Python::find()?;
     let site = directive(
         &python,

@@ -1,13 +1,21 @@
 //! Python applications in the real binary, over raw sockets: the three of study 002 with its Caddyfiles, frameworks, each
 //! part of WSGI and ASGI, WebSockets, applications that break the rules or die, and what a server does meanwhile.
 
+mod accelerator;
 mod asgi;
 mod bad;
+mod chromium;
 mod command;
 mod dynamic;
 mod frameworks;
+mod limits;
+mod load;
+mod memory;
+mod options;
+mod soak;
 mod studies;
 mod supervision;
+mod validation;
 mod websocket;
 mod ws_client;
 mod wsgi;
@@ -15,7 +23,7 @@ mod wsgi;
 use std::path::{Path, PathBuf};
 
 use crate::client::{Client, Response, exchange};
-use crate::harness::{Server, Setup};
+use crate::harness::{Server, Setup, run_to_end, text};
 use crate::support::python::Python;
 
 /// The folder of the test applications.
@@ -119,4 +127,41 @@ fn lives(pid: u32) -> bool {
             .unwrap_or_default()
             .starts_with(" Z")
     })
+}
+
+/// Kills a process.
+fn kill(pid: u32) {
+    let status = std::process::Command::new("kill")
+        .args(["-9", &pid.to_string()])
+        .status();
+    assert!(status.expect("kill is there").success());
+}
+
+/// The value of a metric of the only application.
+fn metric(server: &Server, name: &str) -> u64 {
+    let page = server.metrics();
+    let line = page
+        .lines()
+        .find(|line| line.starts_with(&format!("{name}{{")));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no {name} in {page}")) as u64
+}
+
+/// The message of a server that does not start with this site.
+fn refused(site: &str) -> String {
+    let setup = Setup::new(&caddyfile(site));
+    let output = run_to_end(setup.folder(), &["run"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    said
+}
+
+/// The groups and processes that the admin endpoint shows.
+fn applications(server: &Server) -> serde_json::Value {
+    let request = format!(
+        "GET /python/applications HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
+        server.admin
+    );
+    let shown = exchange(server.admin, request);
+    serde_json::from_slice(&shown.body).expect("it is JSON")
 }

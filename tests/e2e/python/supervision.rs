@@ -1,104 +1,22 @@
 //! Starts, crashes, reloads: what the server does with processes, and that requests do not notice.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
-
 use sluice_net::sys::process::Signal;
 
+use super::load::Load;
 use super::ws_client::WebSocket;
-use super::{caddyfile, directive, lives, pid, setup_with_copies, start};
-use crate::client::Client;
+use super::{
+    applications, caddyfile, directive, kill, lives, metric, pid, refused, setup_with_copies, start,
+};
 use crate::harness::{Server, Setup, eventually, run_to_end, text};
 use crate::support::python::Python;
-
-/// Clients that ask for a path until they are stopped; each response has to be 200.
-struct Load {
-    stop: Arc<AtomicBool>,
-    clients: Vec<thread::JoinHandle<()>>,
-    done: Arc<AtomicU64>,
-}
-
-impl Load {
-    fn start(port: u16, path: &str, clients: usize) -> Load {
-        let (stop, done) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
-        let clients = (0..clients).map(|_| {
-            let (stop, done, path) = (stop.clone(), done.clone(), path.to_owned());
-            thread::spawn(move || {
-                let mut client = Client::connect(port);
-                while !stop.load(Ordering::Relaxed) {
-                    let response = client.get(&path);
-                    assert_eq!(
-                        response.status,
-                        200,
-                        "{} {}",
-                        response.head,
-                        response.text()
-                    );
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        });
-        Load {
-            clients: clients.collect(),
-            stop,
-            done,
-        }
-    }
-
-    /// Waits until so many more requests are done.
-    fn wait_for(&self, more: u64) {
-        let target = self.done.load(Ordering::Relaxed) + more;
-        let done = || self.done.load(Ordering::Relaxed);
-        eventually(
-            "requests are served",
-            || done() >= target,
-            || done().to_string(),
-        );
-    }
-
-    fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        for client in self.clients {
-            client.join().expect("no request failed");
-        }
-        self.done.load(Ordering::Relaxed)
-    }
-}
-
-/// Kills a process of the application.
-fn kill(pid: u32) {
-    let status = std::process::Command::new("kill")
-        .args(["-9", &pid.to_string()])
-        .status();
-    assert!(status.expect("kill is there").success());
-}
-
-/// The value of a metric of the only application.
-fn metric(server: &Server, name: &str) -> u64 {
-    let page = server.metrics();
-    let line = page
-        .lines()
-        .find(|line| line.starts_with(&format!("{name}{{")));
-    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    value.unwrap_or_else(|| panic!("no {name} in {page}")) as u64
-}
 
 #[test]
 fn killed_processes_fail_no_idempotent_request() {
     kill_under_load(10);
 }
 
-#[test]
-#[ignore = "minutes: cargo xtask soak"]
-fn fifty_killed_processes_fail_no_idempotent_request() {
-    kill_under_load(50);
-}
-
-fn kill_under_load(rounds: u64) {
+/// Kills a process of two so many times, with WSGI and with ASGI.
+pub(super) fn kill_under_load(rounds: u64) {
     for options in [
         "module_wsgi wsgi:app\nworkers 2",
         "module_asgi asgi:app\nworkers 2",
@@ -195,13 +113,8 @@ fn autoreload_replaces_the_application_under_load() {
     reload_under_load(5);
 }
 
-#[test]
-#[ignore = "minutes: cargo xtask soak"]
-fn a_hundred_autoreloads_fail_no_request() {
-    reload_under_load(100);
-}
-
-fn reload_under_load(versions: u32) {
+/// Changes the application so many times.
+pub(super) fn reload_under_load(versions: u32) {
     let Some(python) = Python::find() else { return };
     let site = format!(
         "python {{\nmodule_wsgi changing:app\nworking_dir {{folder}}/app\nvenv {}\nworkers 1\nautoreload\n}}",
@@ -293,15 +206,6 @@ fn requests_after_which_a_process_is_replaced() {
     eventually("it ends", || !lives(first), || first.to_string());
 }
 
-/// The message of a server that does not start with this site.
-fn refused(site: &str) -> String {
-    let setup = Setup::new(&caddyfile(site));
-    let output = run_to_end(setup.folder(), &["run"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    said
-}
-
 #[test]
 fn applications_that_do_not_start_are_refused_at_their_line() {
     let Some(python) = Python::find() else { return };
@@ -316,6 +220,11 @@ fn applications_that_do_not_start_are_refused_at_their_line() {
     );
     let said = refused(&directive(&python, "module_wsgi wsgi:no_such_variable"));
     assert!(said.contains("no_such_variable"), "{said}");
+    let said = refused(&directive(&python, "module_wsgi wsgi:app\naccelerator on"));
+    let reason = "cannot load the accelerator: it is not installed for Python 3.";
+    assert!(said.contains(reason), "{said}");
+    assert!(said.contains("install the wheel `sluice-worker`"), "{said}");
+    assert!(said.contains("Caddyfile:11"), "{said}");
     let said = refused("python {\nmodule_wsgi wsgi:app\nvenv /no/such/venv\n}");
     assert!(said.contains("/no/such/venv"), "{said}");
     let said = refused("python {\nmodule_wsgi wsgi:app\nworking_dir /no/such/folder\n}");
@@ -367,12 +276,7 @@ fn metrics_and_explanations_name_the_application() {
         assert!(has(sample), "{sample} is missing:\n{page}");
     }
     assert_eq!(metric(&server, "sluice_python_requests_total"), 5);
-    let request = format!(
-        "GET /python/applications HTTP/1.1\r\nHost: localhost:{}\r\nConnection: close\r\n\r\n",
-        server.admin
-    );
-    let shown = crate::client::exchange(server.admin, request);
-    let shown: serde_json::Value = serde_json::from_slice(&shown.body).expect("it is JSON");
+    let shown = applications(&server);
     assert_eq!(shown[0]["app"], "shop");
     assert_eq!(shown[0]["interface"], "wsgi");
     assert_eq!(shown[0]["state"], "ready");

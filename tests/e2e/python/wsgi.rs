@@ -123,14 +123,6 @@ fn a_large_upload_takes_a_file_and_no_memory() {
 }
 
 #[test]
-#[ignore = "1 GB: cargo xtask soak"]
-fn an_upload_of_a_gigabyte() {
-    let Some(server) = start(APP) else { return };
-    let body = pattern(1 << 30);
-    assert_eq!(post(server.port, "/digest", &body).text(), digest(&body));
-}
-
-#[test]
 fn a_body_that_is_not_read_does_not_disturb_the_next_request() {
     let Some(server) = start(APP) else { return };
     let mut client = Client::connect(server.port);

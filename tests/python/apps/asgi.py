@@ -113,6 +113,18 @@ async def endless(scope, receive, send):
         STATE["disconnects"] += 1
 
 
+async def large(scope, receive, send):
+    """So many bytes."""
+    left = int(scope["query_string"])
+    length = str(left).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    block = b"x" * 65536
+    while left > 0:
+        piece = block[:left]
+        left -= len(piece)
+        await send({"type": "http.response.body", "body": piece, "more_body": left > 0})
+
+
 async def hints(scope, receive, send):
     if "http.response.early_hint" in scope.get("extensions", {}):
         await send({"type": "http.response.early_hint", "links": [b"</style.css>; rel=preload"]})
@@ -178,6 +190,11 @@ async def websocket(scope, receive, send):
             await send({"type": "websocket.send", "text": message})
 
 
+async def loop(scope, receive, send):
+    """The module of the event loop."""
+    await text(send, type(asyncio.get_running_loop()).__module__)
+
+
 async def last_code(scope, receive, send):
     await text(send, str(STATE.get("code")))
 
@@ -185,4 +202,5 @@ async def last_code(scope, receive, send):
 ROUTES = {
     "/pid": process, "/digest": digest, "/both-ways": both_ways, "/events": events, "/disconnects": disconnects,
     "/endless": endless, "/hints": hints, "/trailers": trailers, "/path": path, "/slow": slow, "/last-code": last_code,
+    "/loop": loop, "/large": large,
 }

@@ -1,31 +1,36 @@
 //! `lab hit`: loads one URL and reports the results. A better wrk or hey for a single target.
 
+mod mix;
 mod options;
+mod repeats;
 mod text;
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 pub use options::Options;
 
+use crate::interrupt::on_signal;
 use crate::live::Live;
 use sluice_experiment::adapter::{self, Task};
-use sluice_experiment::progress::Progress;
-use sluice_experiment::single::{self, Memory};
+use sluice_experiment::single;
 use sluice_load::generator::expect::{BodyExpect, Expect};
 use sluice_load::generator::held_connections::Beside;
+use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::kind::{self, Kind};
 use sluice_load::generator::limits::BODY_KEPT_MAX;
 use sluice_load::generator::link::Tls;
+use sluice_load::generator::mix::Mix;
 use sluice_load::generator::probe::{Probe, sha256};
 use sluice_load::generator::request::{Draft, Prepared};
 use sluice_load::generator::target::{Reach, Target};
-use sluice_load::generator::{self, Plan, trust};
+use sluice_load::generator::{Plan, trust};
 use sluice_load::machine;
 use sluice_load::outcome::{Completion, Outcome, Refused};
 use sluice_load::random::made_body;
-use sluice_load::result::{Asked, Load, Mode};
+use sluice_load::result::{Asked, Block, Load, Mode, RunResult};
 
 use options::Verify;
 
@@ -34,9 +39,6 @@ const MESSAGE_BYTES: u64 = 64;
 
 /// Runs `lab hit`.
 pub fn run(options: &Options) -> Outcome {
-    if options.connections == 0 || options.depth == 0 {
-        return Err(Refused::new("--connections and --depth must be at least 1"));
-    }
     let open_files = machine::raise_open_files();
     let connections = options.connections + options.idle + options.slow;
     if connections as u64 + 64 > open_files {
@@ -47,33 +49,50 @@ pub fn run(options: &Options) -> Outcome {
         return Err(Refused::new(text));
     }
     refuse_for_engine(options)?;
+    let interrupt = on_signal()?;
+    if options.blocks() > 1 || options.against.is_some() {
+        return repeats::run(options, &interrupt);
+    }
     let (plan, response) = prepare(options)?;
+    let plan = Plan { interrupt, ..plan };
     let started = SystemTime::now();
     let began = Instant::now();
-    let mut load = match options.engine {
-        Some(tool) => adapter::run(tool, &task(options, &plan)).map_err(Refused)?,
+    let mut block = match options.engine {
+        Some(tool) => Block {
+            load: adapter::run(tool, &task(options, &plan)).map_err(Refused)?,
+            ..Block::default()
+        },
         None => {
             let mut live = Live::new();
             single::view(&plan, &mut live, Duration::ZERO);
-            let mut memory = Memory::of(&plan.target);
-            let mut load = generator::run(&plan, &mut |stage| {
-                memory.look(&stage);
-                live.look(&stage);
-            })
-            .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
-            memory.put(&mut load);
-            load
+            single::block(&plan, 0, &mut live)
+                .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?
         }
     };
-    load.response = Some(response.first_response());
-    print!("{}", text::report(&load));
+    // Ctrl-C reaches another program as well, which then prints what it has.
+    block.load.interrupted |= plan.interrupt.is_set();
+    block.load.response = Some(response.first_response());
+    print!("{}", text::report(&block.load));
+    let verdict = verdict(&block.load);
+    let url = &plan.target.url;
+    let cell = single::cell(&plan, url, url, vec![block]);
+    let failed = text::failed_conditions(&options.fail, &cell)?;
     if let Some(path) = &options.json {
-        let result = single::result(load.clone(), &plan, started, began.elapsed());
-        let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
-        fs::write(path, text)
-            .map_err(|error| Refused::new(format!("{}: {error}", path.display())))?;
+        write(
+            path,
+            &single::of_cells(vec![cell], &plan, started, began.elapsed()),
+        )?;
     }
-    Ok(verdict(&load))
+    Ok(match failed {
+        true if verdict == Completion::Yes => Completion::No,
+        true | false => verdict,
+    })
+}
+
+/// Writes a result to a file.
+fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
+    let text = serde_json::to_vec(result).map_err(|error| Refused::new(error.to_string()))?;
+    fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))
 }
 
 /// Rejects options that external load generators do not support, before any request is sent.
@@ -88,6 +107,8 @@ fn refuse_for_engine(options: &Options) -> Result<(), Refused> {
         (options.ca.is_some(), "--ca"),
         (options.tls_version.is_some(), "--tls-version"),
         (options.cpus.is_some(), "--cpus"),
+        (options.against.is_some(), "a second target"),
+        (options.repeats.is_some(), "--repeats"),
     ];
     match limits.iter().find(|(given, _)| *given) {
         Some((_, option)) if options.engine.is_some() => {
@@ -106,13 +127,16 @@ fn task(options: &Options, plan: &Plan) -> Task {
             ..plan.asked()
         },
         fields: options.header.clone(),
+        host: None,
         insecure: options.insecure,
     }
 }
 
 /// Whether any request succeeded.
 fn verdict(load: &Load) -> Completion {
-    if load.ended_ok == 0 {
+    if load.interrupted {
+        Completion::Interrupted
+    } else if load.ended_ok == 0 {
         Completion::No
     } else {
         Completion::Yes
@@ -121,6 +145,9 @@ fn verdict(load: &Load) -> Completion {
 
 /// The load, and a response that was verified.
 pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
+    if options.connections == 0 || options.depth == 0 {
+        return Err(Refused::new("--connections and --depth must be at least 1"));
+    }
     if options.h3 {
         let text = "HTTP/3 is not supported yet; use HTTP/1.1, or HTTP/2 with --h2";
         return Err(Refused::new(text));
@@ -147,6 +174,17 @@ pub fn prepare(options: &Options) -> Result<(Plan, Probe), Refused> {
     let first = ask()?;
     if !plan.kind.is_requests() {
         return Ok((plan, first));
+    }
+    if let Some(path) = &options.urls {
+        let (requests, mix) = mix::read(path, options, &plan)?;
+        return Ok((
+            Plan {
+                requests,
+                mix,
+                ..plan
+            },
+            first,
+        ));
     }
     let expect = expect(options, &first, ask)?;
     let requests = vec![Prepared {
@@ -201,6 +239,7 @@ fn plan(
         target,
         tls,
         requests: vec![request],
+        mix: Mix::default(),
         mode,
         connections: options.connections,
         depth: options.depth,
@@ -223,6 +262,7 @@ fn plan(
             slow: options.slow,
             slow_bytes_per_s: options.slow_rate,
         },
+        interrupt: Interrupt::default(),
     })
 }
 

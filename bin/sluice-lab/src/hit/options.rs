@@ -7,14 +7,29 @@ use std::time::Duration;
 use clap::Args;
 
 use sluice_experiment::adapter::Tool;
+use sluice_experiment::thresholds::FailIf;
 use sluice_load::generator::trust::TlsOptions;
 use sluice_load::quantity::{parse_bytes, parse_count, parse_duration};
+
+/// Blocks of each of two targets: as many as an interval needs.
+const BLOCKS_OF_TWO: usize = 5;
 
 /// Options of `lab hit`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Target URL: http:// or https://, on this machine
     pub url: String,
+    /// Send the requests of this file instead of the URL's path: a line for each, `[WEIGHT] [METHOD] PATH`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["websocket", "sse", "idle", "slow", "method", "engine", "verify"])]
+    pub urls: Option<PathBuf>,
+    /// A second target: both are loaded in turn, block by block, and compared
+    pub against: Option<String>,
+    /// Measure this many times, and report medians with intervals (default: 1, or 5 with two targets)
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub repeats: Option<u16>,
+    /// Exit with 1 if this holds, such as 'p99>200ms', 'errors>0.1%' or 'rate<5000' (repeatable)
+    #[arg(long, value_name = "CONDITION")]
+    pub fail: Vec<FailIf>,
     /// Concurrent connections
     #[arg(long, short = 'c', default_value_t = 50)]
     pub connections: usize,
@@ -122,7 +137,7 @@ pub struct Options {
     #[arg(long)]
     pub json: Option<PathBuf>,
     /// Use an external load generator: ab, h2load, hey, k6, oha, vegeta or wrk, if it is installed
-    #[arg(long, value_name = "PROGRAM", value_parser = tool)]
+    #[arg(long, value_name = "PROGRAM", value_parser = Tool::of_name)]
     pub engine: Option<Tool>,
     /// Allow hosts other than this one
     #[arg(long)]
@@ -130,6 +145,15 @@ pub struct Options {
 }
 
 impl Options {
+    /// Number of blocks.
+    pub fn blocks(&self) -> usize {
+        let default = match self.against {
+            Some(_) => BLOCKS_OF_TWO,
+            None => 1,
+        };
+        self.repeats.map_or(default, usize::from)
+    }
+
     /// Whether to send WebSocket messages: by the option, or by the URL.
     pub fn is_websocket(&self) -> bool {
         self.websocket || self.url.starts_with("ws://") || self.url.starts_with("wss://")
@@ -144,12 +168,6 @@ impl Options {
             resume: self.tls_resume,
         }
     }
-}
-
-fn tool(name: &str) -> Result<Tool, String> {
-    let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
-    let found = Tool::ALL.into_iter().find(|tool| tool.name() == name);
-    found.ok_or_else(|| format!("known are {}", names.join(", ")))
 }
 
 /// What to verify in each response, in addition to the status.

@@ -2,8 +2,13 @@
 
 use std::fmt::Write;
 
+use sluice_audit::finding::{percent, resolved};
+use sluice_audit::ours;
+use sluice_experiment::thresholds::{FailIf, Finding};
+use sluice_load::outcome::Refused;
 use sluice_load::quantity::{bytes, thousands, time};
-use sluice_load::result::{Distribution, Load, Mode};
+use sluice_load::result::{Block, Cell, Distribution, Histogram, Load, Mode};
+use sluice_report::view::Stat;
 
 /// Percentiles that are printed, if the sample supports them.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -24,25 +29,7 @@ pub fn report(load: &Load) -> String {
 
 fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     let asked = &load.asked;
-    let mode = match asked.mode {
-        Mode::Closed => "closed loop".to_string(),
-        Mode::Open { rate, poisson } => {
-            let gaps = if poisson { " in random gaps" } else { "" };
-            format!("open loop of {}/s{gaps}", thousands(rate))
-        }
-    };
-    writeln!(out, "{} {}", asked.method, asked.url)?;
-    writeln!(
-        out,
-        "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s after {:.1} s of warm-up",
-        asked.protocol,
-        asked.connections,
-        asked.depth,
-        asked.threads,
-        load.window_s,
-        asked.warmup_s
-    )?;
-    writeln!(out, "  verified in every response: {}\n", asked.verify)?;
+    write_asked(load, out)?;
     let per_s = |count: u64| thousands(count as f64 / load.window_s.max(1e-9));
     let words = words(&asked.protocol);
     writeln!(
@@ -64,7 +51,8 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     };
     write_times(origin, Some(&load.latency.total), out)?;
     if !matches!(asked.mode, Mode::Closed) {
-        write_times("from when sent", load.latency.service.as_ref(), out)?;
+        write_times("  waited until sent", load.latency.wait.as_ref(), out)?;
+        write_times("  from when sent", load.latency.service.as_ref(), out)?;
     }
     let first_byte = load
         .latency
@@ -75,6 +63,15 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_times("connect", load.latency.connect.as_ref(), out)?;
     write_times("TLS handshake", load.latency.tls.as_ref(), out)?;
     write_times(words.opening, load.latency.opening.as_ref(), out)?;
+    for part in &load.parts {
+        let (ok, failed) = (thousands(part.ok as f64), thousands(part.failed as f64));
+        writeln!(
+            out,
+            "  {} (weight {}): {ok} successful, {failed} failed",
+            part.name, part.weight
+        )?;
+        write_times("    total", Some(&part.latency), out)?;
+    }
     writeln!(out)?;
     if load.engine.name != NATIVE {
         return write_foreign(load, out);
@@ -82,6 +79,149 @@ fn write_report(load: &Load, out: &mut String) -> std::fmt::Result {
     write_connections(load, out)?;
     write_held(load, out)?;
     write_generator(load, out)
+}
+
+/// The load that was requested, and whether it ended early.
+fn write_asked(load: &Load, out: &mut String) -> std::fmt::Result {
+    let asked = &load.asked;
+    let mode = match asked.mode {
+        Mode::Closed => "closed loop".to_string(),
+        Mode::Open { rate, poisson } => {
+            let gaps = if poisson { " in random gaps" } else { "" };
+            format!("open loop of {}/s{gaps}", thousands(rate))
+        }
+    };
+    writeln!(out, "{} {}", asked.method, asked.url)?;
+    let warmup = match asked.warmup_s {
+        0.0 => "without warm-up".to_string(),
+        seconds => format!("after {seconds:.1} s of warm-up"),
+    };
+    writeln!(
+        out,
+        "  {}, {mode}, {} connections, depth {}, {} threads, {:.2} s {warmup}",
+        asked.protocol, asked.connections, asked.depth, asked.threads, load.window_s
+    )?;
+    if load.interrupted {
+        let of = match asked.requests_max {
+            Some(count) => format!("{} requests", thousands(count as f64)),
+            None => format!("{:.0} s", asked.duration_s),
+        };
+        writeln!(
+            out,
+            "  interrupted: these are the figures until then, of {of}"
+        )?;
+    }
+    writeln!(out, "  verified in every response: {}\n", asked.verify)?;
+    Ok(())
+}
+
+/// One block in a line.
+pub fn block_line(url: &str, block: &Block, of: usize) -> String {
+    let load = &block.load;
+    let mut text = format!(
+        "[{}/{of}] {url} {:>9}/s",
+        block.number + 1,
+        thousands(load.ok_per_s())
+    );
+    for percent in [50.0, 99.0] {
+        if let Some(ns) = load
+            .latency
+            .total
+            .percentile(percent)
+            .filter(|ns| *ns > 0.0)
+        {
+            text += &format!("  p{percent} {}", time(ns));
+        }
+    }
+    if let Some(us) = block.cpu_us_per_ok() {
+        text += &format!("  CPU {} us", resolved(us, block.cpu_us_step()));
+    }
+    for mark in &block.marks {
+        text += &format!("  [{}]", mark.text);
+    }
+    if load.interrupted {
+        text += "  [interrupted, does not count]";
+    }
+    text + "\n"
+}
+
+/// A target over its blocks: rates and costs as medians with intervals, latencies merged, failures pooled.
+pub fn summary(cell: &Cell) -> String {
+    let mut out = format!("{}, {} blocks\n", cell.axis("subject"), cell.blocks.len());
+    if cell.blocks.is_empty() {
+        return out;
+    }
+    let row = ours::row(cell);
+    let stat = |figure: &str| {
+        let values = row.blocks.iter().filter_map(|row| row.figure(figure));
+        Stat::of(&values.collect::<Vec<f64>>())
+    };
+    // Writing to a string does not fail.
+    if let Some(rate) = stat("goodput") {
+        let ends = rate.ends().map_or(String::new(), |(low, high)| {
+            format!(
+                ", 95 % interval {} to {}/s",
+                thousands(low),
+                thousands(high)
+            )
+        });
+        let spread = rate.uncertainty();
+        let _ = writeln!(
+            out,
+            "  successful    {:>12}/s  {spread}{ends}",
+            thousands(rate.point)
+        );
+    }
+    let counts = cell.blocks.iter().map(Block::counts);
+    let (ok, failed) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let share = percent(failed as f64 / (ok + failed).max(1) as f64);
+    let (failed, all) = (thousands(failed as f64), thousands((ok + failed) as f64));
+    let _ = writeln!(out, "  failed        {failed:>12} of {all}, {share}");
+    for (class, count) in &row.failures {
+        let count = thousands(*count as f64);
+        let _ = writeln!(out, "    {count:>23}   {}", class.words());
+    }
+    let mut merged = Histogram::new();
+    let hdrs = cell
+        .blocks
+        .iter()
+        .filter_map(|block| block.load.latency.total.hdr.as_ref());
+    hdrs.for_each(|hdr| merged.merge(hdr));
+    let _ = write_times(
+        "latency, all blocks",
+        Some(&Distribution::of(merged)),
+        &mut out,
+    );
+    if let Some(cpu) = stat("cpu_us") {
+        let shown = resolved(cpu.point, row.cpu_us_step);
+        let _ = writeln!(
+            out,
+            "  CPU per response      {shown} us  {}",
+            cpu.uncertainty()
+        );
+    }
+    out
+}
+
+/// Prints the conditions of `--fail` that hold. Returns whether there are any; an error if a figure is missing.
+pub fn failed_conditions(conditions: &[FailIf], cell: &Cell) -> Result<bool, Refused> {
+    let mut any = false;
+    for condition in conditions {
+        match condition.check(cell) {
+            Finding::Passed => {}
+            Finding::Failed(text) => {
+                any = true;
+                println!("failed: {}: {text}", cell.axis("subject"));
+            }
+            Finding::Unknown(text) => {
+                let subject = cell.axis("subject");
+                return Err(Refused::new(format!(
+                    "--fail cannot be decided for {subject}: {text}"
+                )));
+            }
+        }
+    }
+    Ok(any)
 }
 
 /// The words for requests and responses, depending on the protocol.

@@ -195,11 +195,11 @@ mod tests {
             "respond -l :1 -s 200 -b x -H A:b -v --access-log",
             "respond 404",
             "python",
-            "python main:app -b :1 --bind unix:/a -w 2 --threads 3 --reload --root-path /a --lifespan on --factory",
+            "python main:app -b :1 --bind unix:/a -w 2 --threads 3 --reload --root-path /a --lifespan on --factory --accelerator on",
             "python --host 0.0.0.0 --port 1 --chdir a --interface asgi -e A=b",
             "python-server -t wsgi -a a:b -d a.test -l :1 -w 2 --python-path p --working-dir d --venv v --env-file e \
              --env-var A=b --start-timeout -1 --static-path s --static-route /static/* --debug --access-logs \
-             --autoreload --lifespan on --runtime sync --isolation none --max-dynamic-apps 3",
+             --autoreload --lifespan on --runtime sync --accelerator off --isolation none --max-dynamic-apps 3",
             "environ --envfile a",
             "hash-password -p x -a argon2id --argon2id-time 1 --argon2id-memory 8 \
              --argon2id-threads 1 --argon2id-keylen 32 --bcrypt-cost 4",

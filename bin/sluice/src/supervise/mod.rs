@@ -164,11 +164,8 @@ fn serve(
         written,
     };
     let server = Server::start(config, &read.files, options).map_err(|refusals| {
-        job.origin.explain(Failed::refusals(
-            refusals,
-            read.written.as_deref(),
-            job.format,
-        ))
+        job.origin
+            .refused(refusals, read.written.as_deref(), job.format)
     })?;
     if job.manners == Manners::Nginx {
         notices::begun(&log);

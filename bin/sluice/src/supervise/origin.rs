@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use sluice_diag::Written;
 use sluice_model::Config;
+use sluice_pipeline::refusal::Refusal;
 
 use crate::load::{ADJACENT, Loaded, Source};
 use crate::messages::{Failed, MessageFormat};
@@ -64,8 +66,20 @@ impl Origin {
         }
     }
 
-    /// Adds details to a failure that depend on the origin.
-    pub(super) fn explain(&self, failed: Failed) -> Failed {
+    /// The reasons why the server does not start, with what this origin can say about them.
+    pub(super) fn refused(
+        &self,
+        mut refusals: Vec<Refusal>,
+        written: Option<&Written>,
+        format: MessageFormat,
+    ) -> Failed {
+        // Users of these commands have not seen the configuration that these places are in.
+        if let Origin::CommandLine(_) = self {
+            refusals
+                .iter_mut()
+                .for_each(|refusal| refusal.place.clear());
+        }
+        let failed = Failed::refusals(refusals, written, format);
         match self {
             Origin::Nothing if !PathBuf::from(ADJACENT).exists() => welcome::explain(failed),
             Origin::Nothing

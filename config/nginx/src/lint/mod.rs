@@ -76,7 +76,7 @@ impl<'t> Found<'t> {
 
 /// Looks at an nginx.conf. The report holds what cannot be read as errors, and what the rules find as warnings.
 pub fn lint(name: &str, text: &str, loader: &dyn Loader) -> Report {
-    let parsed = crate::parse(name, text, loader);
+    let parsed = crate::fragment::parse_completed(name, text, loader);
     let mut report = parsed.report;
     let file = File::new(&parsed.directives);
     for rule in RULES {

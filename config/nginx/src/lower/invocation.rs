@@ -15,3 +15,10 @@ pub struct Invocation {
     /// The PID file if no directive sets one; none when empty.
     pub pid_file: String,
 }
+
+impl Invocation {
+    /// Whether nginx's command line runs the file.
+    pub fn is_command_line(&self) -> bool {
+        self.prefix.is_some()
+    }
+}

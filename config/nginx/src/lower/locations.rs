@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 
 use sluice_diag::Diagnostic;
+use sluice_model::handler::NoSettings;
 use sluice_model::http::RouteOrigin;
-use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, VirtualServer};
+use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, TryFiles, VirtualServer};
 use sluice_model::{Handler, Route};
 
 use super::level::Level;
 use super::lowering::Lowering;
 use super::reached::Reached;
-use super::text::{Derived, Facts};
+use super::text::{Derived, Extent, Facts};
 use crate::definition::Content;
 use crate::modules::{
     access, addition, charset, content, fastcgi, files, gzip, headers, http_core, limits, log,
@@ -35,21 +36,22 @@ struct Root {
 }
 
 /// What follows the text of a root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum RootKind {
     /// The whole path: `root`.
     Root,
-    /// The path without so many first bytes: `alias` in a location with a path.
-    Alias(usize),
-    /// Nothing: `alias` in a location with a pattern.
+    /// The path without that of the location: `alias` in a location with a path.
+    Alias(String),
+    /// Nothing: `alias` in a location with a pattern. Once `try_files` has chosen a file, its path follows.
     Whole,
 }
 
 impl Root {
-    fn file(&self) -> String {
-        match self.kind {
+    fn file(&self, has_try_files: bool) -> String {
+        match &self.kind {
             RootKind::Root => format!("{}{{http.request.uri.path}}", self.text),
-            RootKind::Alias(cut) => format!("{}{{nginx.uri_from.{cut}}}", self.text),
+            RootKind::Alias(path) => format!("{}{{nginx.uri_from.{}}}", self.text, path.len()),
+            RootKind::Whole if has_try_files => format!("{}{{nginx.chosen_path}}", self.text),
             RootKind::Whole => self.text.clone(),
         }
     }
@@ -150,12 +152,16 @@ impl Lowering<'_> {
             script: Some(fastcgi::script(self, level)),
             server_name: around.server_name.clone(),
             root: Some(around.root.text.clone()),
-            file: Some(around.root.file()),
+            file: {
+                let has_try_files = level.own("try_files").next().is_some();
+                Some(around.root.file(has_try_files))
+            },
             proxy: content
                 .filter(|content| matches!(content.name(), "proxy_pass" | "grpc_pass"))
                 .and_then(proxy::facts),
             links: FollowedLinks::default(),
             derived: Derived::default(),
+            extent: Extent::OnePlace,
         };
         if level.own("if").next().is_some() {
             facts.links = http_core::followed_links(self, level, &facts);
@@ -185,6 +191,7 @@ impl Lowering<'_> {
         let is_alias = directive.name() == "alias";
         let facts = Facts {
             server_name: server_name.to_owned(),
+            script: Some(fastcgi::script(self, level)),
             ..Facts::default()
         };
         let path = Word {
@@ -195,7 +202,7 @@ impl Lowering<'_> {
         match (is_alias, kind) {
             (true, Some(Kind::Path { path, .. })) => Root {
                 text,
-                kind: RootKind::Alias(path.len()),
+                kind: RootKind::Alias((*path).to_owned()),
             },
             (true, Some(Kind::Pattern { .. })) => Root {
                 text,
@@ -381,7 +388,9 @@ impl Lowering<'_> {
             other_methods,
             // Only locations have it, and those in them inherit it.
             internal: inner.find("internal").is_some(),
-            adds_slash: content.is_some() && modifier.is_empty() && path.ends_with('/'),
+            adds_slash: matches!(kind, Kind::Path { .. })
+                && content.is_some_and(|content| content.name().ends_with("_pass"))
+                && path.ends_with('/'),
             rewrite,
             place,
             branches,
@@ -477,6 +486,9 @@ impl Lowering<'_> {
         filters.extend(user_id::lower(self, level, facts));
         filters.extend(headers::lower(self, level, facts));
         filters.extend(headers::expires(self, level, facts));
+        if !level.is_on("chunked_transfer_encoding", true) {
+            filters.push(Handler::NginxUnchunked(NoSettings {}));
+        }
         let signature = http_core::signature(level);
         if let Some(text) = &signature {
             filters.push(server_field(text));
@@ -492,13 +504,7 @@ impl Lowering<'_> {
         handle.extend(http_core::body_limit(level, here.reached));
         handle.extend(limits::lower(self, level, facts));
         handle.extend(access::lower(self, level, facts));
-        if let Some(directive) = here.try_files {
-            let (root, alias_of) = self.root_for_try_files(here);
-            let links = http_core::followed_links(self, level, facts);
-            handle.extend(http_core::try_files(
-                self, directive, facts, &root, &alias_of, links,
-            ));
-        }
+        handle.extend(self.try_files(here));
         handle.extend(mirror::lower(self, level));
         handle.extend(slice::lower(level));
         match here.content {
@@ -526,7 +532,22 @@ impl Lowering<'_> {
             log_not_found: (!level.is_on("log_not_found", true)).then_some(false),
             rewrite_log: level.is_on("rewrite_log", false),
             client_limits: http_core::client_limits(self, level),
+            facts: self.facts_row(facts),
         }
+    }
+
+    fn try_files(&mut self, here: &Here<'_>) -> Option<Handler> {
+        let mut tried = TryFiles {
+            root: here.root.text.clone(),
+            links: http_core::followed_links(self, &here.level, &here.facts),
+            ..TryFiles::default()
+        };
+        match &here.root.kind {
+            RootKind::Root => {}
+            RootKind::Alias(path) => tried.alias_of.clone_from(path),
+            RootKind::Whole => tried.follows_alias = true,
+        }
+        http_core::try_files(self, here.try_files?, &here.facts, tried)
     }
 
     fn routes(&mut self, here: &Here<'_>, handle: Vec<Handler>) -> Vec<Route> {
@@ -553,18 +574,6 @@ impl Lowering<'_> {
             ..Route::default()
         }]
     }
-
-    /// The folder that candidates are looked up in, and the path that it stands in for.
-    fn root_for_try_files(&mut self, here: &Here<'_>) -> (String, String) {
-        match here.root.kind {
-            RootKind::Root => (here.root.text.clone(), String::new()),
-            RootKind::Alias(_) => {
-                let prefix = here.prefix.unwrap_or_default();
-                (here.root.text.clone(), prefix.to_owned())
-            }
-            RootKind::Whole => (String::new(), String::new()),
-        }
-    }
 }
 
 /// The directives that create a handler. The first of them in the nearest block is recorded as the handler's origin;
@@ -586,6 +595,7 @@ fn makers(handler: &Handler) -> &'static [&'static str] {
         Handler::NginxSsi(_) => &["ssi"],
         Handler::NginxSub(_) => &["sub_filter"],
         Handler::NginxTryFiles(_) => &["try_files"],
+        Handler::NginxUnchunked(_) => &["chunked_transfer_encoding"],
         Handler::RateLimit(_) => &["limit_req"],
         Handler::RequestBody(_) => &["client_max_body_size"],
         _ => &[],

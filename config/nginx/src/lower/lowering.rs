@@ -9,6 +9,7 @@ use sluice_model::nginx::{ClientLimits, MediaTypes, TableRow, VariableTable};
 use sluice_route::pcre::{Case, Pattern, Wrong};
 
 use super::charsets::Charsets;
+use super::facts_of_places::FactsOfPlaces;
 use super::invocation::Invocation;
 use super::log_files::{AccessLogs, ErrorLogs};
 use super::text::{self, Defined, Facts};
@@ -53,6 +54,8 @@ pub struct Lowering<'r> {
     pub has_pages: bool,
     /// Whether a variable asks for what clients offer in their handshakes.
     pub(super) keeps_offers: bool,
+    /// The facts of places, for variables that texts of every place use.
+    pub(super) facts_of_places: FactsOfPlaces,
     /// Where the parts of the model were written.
     pub(super) origins: Origins,
 }
@@ -106,6 +109,7 @@ impl<'r> Lowering<'r> {
             charsets,
             has_pages: false,
             keeps_offers: false,
+            facts_of_places: FactsOfPlaces::default(),
             origins: Origins::default(),
         }
     }
@@ -139,6 +143,15 @@ impl<'r> Lowering<'r> {
             self.scripts[number].is_used = true;
         }
         self.note_tables(text);
+    }
+
+    /// The row of a place in the tables about places.
+    pub(super) fn facts_row(&mut self, facts: &Facts) -> u32 {
+        let (row, texts) = self.facts_of_places.row(facts);
+        for text in texts {
+            self.note_use(&text, facts);
+        }
+        row
     }
 
     /// Notes which tables a text asks for: the others are left out.
@@ -322,11 +335,20 @@ impl<'r> Lowering<'r> {
         self.stores.get(&(module, zone.to_owned())).cloned()
     }
 
+    /// All stores of a module's caches, by zone.
+    pub fn stores_of(&self, module: &str) -> Vec<(String, CacheStore)> {
+        let stores = self.stores.iter();
+        let own = stores.filter(|((of, _), _)| *of == module);
+        own.map(|((_, zone), store)| (zone.clone(), store.clone()))
+            .collect()
+    }
+
     /// All variables that are looked up.
     pub(super) fn all_tables(&self) -> Vec<VariableTable> {
         let mut tables = self.tables.clone();
         let derived = self.derived.iter().filter(|(_, is_used)| *is_used);
         tables.extend(derived.map(|(table, _)| table.clone()));
+        tables.extend(self.facts_of_places.tables());
         for (number, script) in self.scripts.iter().enumerate() {
             let table = |variable: String, kind: &str| VariableTable {
                 variable,

@@ -1,6 +1,7 @@
 //! Lowers the tree to the model: what the directives of an nginx.conf mean. `modules` has a file for each nginx module.
 
 mod charsets;
+mod facts_of_places;
 pub mod invocation;
 pub mod level;
 mod listen;
@@ -21,6 +22,7 @@ use sluice_model::nginx::{Nginx, VirtualServer};
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy};
 use sluice_model::{Config, Handler, HttpApp, Route, Server};
 
+use crate::fragment::parse_whole;
 use crate::modules::{
     acme, cache, charset, core, http_core, http2, map, rewrite, ssi, ssl, upstream,
 };
@@ -28,6 +30,7 @@ use crate::parse::parse_with;
 use crate::registry::Context;
 use crate::tree::Directive;
 use crate::{Loader, Parsed, check};
+use facts_of_places::FactsOfPlaces;
 pub use invocation::Invocation;
 use level::Level;
 use listen::{Address, Addresses};
@@ -55,7 +58,12 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let Parsed {
         mut directives,
         mut report,
-    } = parse_with(name, text, &invocation.globals, loader);
+        continued,
+    } = match invocation.is_command_line() {
+        // Programs that run nginx's command line expect it to refuse what nginx refuses.
+        true => parse_with(name, text, &invocation.globals, loader),
+        false => parse_whole(name, text, loader),
+    };
     check::check(&mut directives, Context::Main, &mut report);
     let folder = name.rfind('/').map_or("", |slash| &name[..slash]);
     let mut defined = Defined::default();
@@ -63,6 +71,9 @@ pub fn adapt_as(name: &str, text: &str, invocation: &Invocation, loader: &dyn Lo
     let mut cx = Lowering::new(&directives, defined, folder, invocation, &mut report);
     let config = cx.main(&directives);
     let origins = cx.origins;
+    for directive in &continued {
+        directive.explain(&mut report);
+    }
     Adapted {
         config: Some(config).filter(|_| !report.has_errors()),
         report,
@@ -108,6 +119,7 @@ impl Lowering<'_> {
                 text::check_names(word, &self.defined, self.report);
             }
         }
+        self.facts_of_places = FactsOfPlaces::of(level.directives());
         self.tables = map::lower(self, level);
         charset::lower_maps(self, level);
         self.stores = cache::stores(self, level);

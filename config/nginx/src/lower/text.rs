@@ -73,6 +73,21 @@ pub struct Facts {
     pub links: FollowedLinks,
     /// The numbers of the tables that follow from the place.
     pub derived: Derived,
+    /// Where the text is used; see [`Extent`].
+    pub extent: Extent,
+}
+
+/// Where a text is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// In one place, whose facts are known.
+    #[default]
+    OnePlace,
+    /// Wherever a request arrives, as the texts of a `map`: the server looks for the facts of the place that a request has
+    /// arrived at.
+    EveryPlace,
+    /// In a handshake, which arrives at no location: what follows from one is empty.
+    Handshake,
 }
 
 /// Tables that follow from a place, by number.
@@ -93,7 +108,29 @@ pub fn derived_table(number: usize) -> String {
     format!("derived:{number}")
 }
 
+/// The table that gives a variable for each place.
+pub fn place_table(name: &str) -> String {
+    format!("place:{name}")
+}
+
 impl Facts {
+    /// Those of texts that are used wherever a request arrives.
+    pub fn of_every_place() -> Facts {
+        Facts {
+            extent: Extent::EveryPlace,
+            ..Facts::default()
+        }
+    }
+
+    /// The text for the variable `name` of the place; none where it has no such thing.
+    fn text(&self, name: &str, which: OfPlace) -> Option<String> {
+        match (self.extent, which) {
+            (Extent::OnePlace, _) | (_, OfPlace::Connections(_)) => self.placeholder(which),
+            (Extent::Handshake, _) => Some(self.placeholder(which).unwrap_or_default()),
+            (Extent::EveryPlace, _) => Some(format!("{{nginx.table.{}}}", place_table(name))),
+        }
+    }
+
     /// The text for something of the place; none where it has no such thing.
     pub fn placeholder(&self, which: OfPlace) -> Option<String> {
         let shown = |number| format!("{{nginx.table.{}}}", derived_table(number));
@@ -108,8 +145,15 @@ impl Facts {
             OfPlace::PathInfo => self
                 .script
                 .map(|number| format!("{{nginx.table.{}}}", info_table(number))),
-            OfPlace::ProxyHost => self.proxy.as_ref().map(|(host, _)| host.clone()),
-            OfPlace::ProxyPort => self.proxy.as_ref().map(|(_, port)| port.clone()),
+            // Where nothing is proxied, they are empty.
+            OfPlace::ProxyHost => {
+                let host = self.proxy.as_ref().map(|(host, _)| host.clone());
+                Some(host.unwrap_or_default())
+            }
+            OfPlace::ProxyPort => {
+                let port = self.proxy.as_ref().map(|(_, port)| port.clone());
+                Some(port.unwrap_or_default())
+            }
             OfPlace::RealRoot => self.derived.real_root.map(shown),
             // Without `valid_referers` every page is welcome, and without `secure_link` no link says anything.
             OfPlace::InvalidReferer => Some(self.derived.referer.map(shown).unwrap_or_default()),
@@ -254,7 +298,7 @@ fn of_variable(
     let found = match variable(&lower) {
         Some(Variable::Placeholder(placeholder)) => Some(format!("{{{placeholder}}}")),
         Some(Variable::Text(text)) => Some(text.to_owned()),
-        Some(Variable::OfPlace(which)) => facts.placeholder(which),
+        Some(Variable::OfPlace(which)) => facts.text(&lower, which),
         Some(Variable::NotYet) => None,
         None => match of_family(&lower) {
             Some(placeholder) => placeholder,

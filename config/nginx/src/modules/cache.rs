@@ -1,9 +1,13 @@
 //! The `*_cache` directives: response caching. Each module with upstreams has them under its own prefix.
 
+use std::collections::BTreeMap;
+
 use sluice_diag::Diagnostic;
 use sluice_model::cache::{Cache, CacheLock, CacheStore, CacheValid};
+use sluice_model::handler::{StaticError, Subroute};
+use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::proxy::ReverseProxy;
-use sluice_model::{Duration, Handler};
+use sluice_model::{Duration, Handler, Route, WeakString};
 
 use super::upstream_responses;
 use crate::arguments::each;
@@ -18,7 +22,7 @@ use crate::tree::{Directive, Word};
 
 /// The directives; modules add `cache_use_stale` with their failures.
 pub const DIRECTIVES: &[Definition] = &[
-    once("cache", Words(1, 1)).but(Partly("zone names without variables")),
+    once("cache", Words(1, 1)),
     once("cache_background_update", Flag),
     many("cache_bypass", Words(1, MANY)),
     once("cache_key", Words(1, 1)),
@@ -210,7 +214,7 @@ pub fn around(
         return plain(origin);
     }
     if has_variables(&zone.text) {
-        return cx.invalid(zone, &of("cache"), "the name of a zone without variables");
+        return by_variable(cx, level, (module, zone), facts, &origin);
     }
     let Some(store) = cx.store(module, &zone.text) else {
         let path = of("cache_path");
@@ -225,6 +229,55 @@ pub fn around(
         );
         return None;
     };
+    cached(cx, level, (module, zone), facts, (store, origin))
+}
+
+/// A zone whose name has variables: a cache for each zone, of which the request selects one. As in nginx, nothing is
+/// cached where the value is empty or `off`, and any other value gives 500.
+fn by_variable(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    (module, zone): (&'static str, &Word),
+    facts: &Facts,
+    origin: &ReverseProxy,
+) -> Option<Handler> {
+    let value = cx.text(zone, facts);
+    let route = |names: Vec<String>, handler: Handler| Route {
+        r#match: vec![MatcherSet::of(Matcher::Vars(BTreeMap::from([(
+            value.clone(),
+            names,
+        )])))],
+        handle: vec![handler],
+        terminal: true,
+        ..Route::default()
+    };
+    let uncached = Handler::ReverseProxy(Box::new(origin.clone()));
+    let mut routes = vec![route(vec![String::new(), "off".to_owned()], uncached)];
+    for (name, store) in cx.stores_of(module) {
+        let handler = cached(cx, level, (module, zone), facts, (store, origin.clone()))?;
+        routes.push(route(vec![name], handler));
+    }
+    routes.push(Route {
+        handle: vec![Handler::Error(StaticError {
+            error: "there is no cache of this name".to_owned(),
+            status_code: WeakString("500".to_owned()),
+        })],
+        ..Route::default()
+    });
+    Some(Handler::Subroute(Subroute {
+        routes,
+        ..Subroute::default()
+    }))
+}
+
+fn cached(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    (module, zone): (&'static str, &Word),
+    facts: &Facts,
+    (store, origin): (CacheStore, ReverseProxy),
+) -> Option<Handler> {
+    let of = |name: &str| format!("{module}_{name}");
     let key = key(cx, level, module, zone, facts)?;
     let lock = level.is_on(&of("cache_lock"), false).then(|| CacheLock {
         age: level.time(&of("cache_lock_age")).unwrap_or(FIVE),

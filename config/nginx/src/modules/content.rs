@@ -53,12 +53,19 @@ pub fn derived(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Deriv
             ..VariableTable::default()
         })
     });
-    Derived {
+    let mut derived = Derived {
         real_root,
         referer: referer(cx, level),
-        link: link(cx, level, facts),
+        link: None,
         browser: browser::tables(cx, level),
-    }
+    };
+    // A link may be made of the others.
+    let facts = Facts {
+        derived,
+        ..facts.clone()
+    };
+    derived.link = link(cx, level, &facts);
+    derived
 }
 
 fn referer(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<usize> {
@@ -102,11 +109,14 @@ fn referer(cx: &mut Lowering<'_>, level: &Level<'_>) -> Option<usize> {
 }
 
 fn link(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> Option<(usize, usize)> {
-    let (secret, given, text) = (
-        level.find("secure_link_secret"),
-        level.find("secure_link"),
-        level.find("secure_link_md5"),
-    );
+    // A secret replaces what is set around it, and the other two replace a secret around them.
+    let own = level.nearest(&["secure_link_secret", "secure_link", "secure_link_md5"]);
+    let is_own = |name: &str| own.iter().find(|line| line.name() == name).copied();
+    let secret = is_own("secure_link_secret");
+    let (given, text) = match secret {
+        Some(_) => (is_own("secure_link"), is_own("secure_link_md5")),
+        None => (level.find("secure_link"), level.find("secure_link_md5")),
+    };
     let (source, row) = match (secret, given, text) {
         (Some(secret), Some(other), _) | (Some(secret), None, Some(other)) => {
             cx.report.push(

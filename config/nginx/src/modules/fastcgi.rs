@@ -83,7 +83,7 @@ fn pass_to(
     } = group;
     let (env, env_if_not_empty) = cgi::params(cx, level, facts, "fastcgi_param")?;
     let keeps = level.is_on("fastcgi_keep_conn", false);
-    let connection = upstream_connection::lower(cx, level, "fastcgi");
+    let connection = upstream_connection::lower(cx, level, facts, "fastcgi");
     let transport = FastCgiTransport {
         env,
         env_if_not_empty,

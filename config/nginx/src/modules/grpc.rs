@@ -74,12 +74,12 @@ fn pass_to(
     facts: &Facts,
 ) -> Handler {
     let (fields, host, _) = proxy::set_headers(cx, level, facts, "grpc_set_header");
-    let connection = upstream_connection::lower(cx, level, "grpc");
+    let connection = upstream_connection::lower(cx, level, facts, "grpc");
     let transport = HttpTransport {
         resolver,
         tls: url
             .is_tls
-            .then(|| upstream_tls::lower(cx, level, url, "grpc")),
+            .then(|| upstream_tls::lower(cx, level, url, facts, "grpc")),
         keep_alive: group.keep_alive,
         versions: vec!["h2c".to_owned(), "2".to_owned()],
         local_address: connection.local_address,

@@ -45,7 +45,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("aio_write", Flag).but(Always("a separate thread writes temporary files")),
     once("alias", Words(1, 1)).repeated(Repeats::NotBeside("root")),
     once("auth_delay", Time),
-    once("chunked_transfer_encoding", Flag).but(OnlyAs(&["on"])),
+    once("chunked_transfer_encoding", Flag),
     once("client_body_buffer_size", Size).but(buffering::REQUEST),
     once("client_body_in_file_only", Choice(&["on", "clean", "off"])).but(OnlyAs(&["off"])),
     once("client_body_in_single_buffer", Flag).but(buffering::PIECES),
@@ -451,22 +451,14 @@ pub fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -
     }
 }
 
-/// `try_files`, which is not inherited by locations.
+/// `try_files`, which is not inherited by locations. `tried` has its folder.
 pub fn try_files(
     cx: &mut Lowering<'_>,
     directive: &Directive,
     facts: &Facts,
-    root: &str,
-    alias_of: &str,
-    links: FollowedLinks,
+    mut tried: TryFiles,
 ) -> Option<Handler> {
     let (last, files) = directive.args.split_last()?;
-    let mut tried = TryFiles {
-        root: root.to_owned(),
-        alias_of: alias_of.to_owned(),
-        links,
-        ..TryFiles::default()
-    };
     for file in files {
         let text = cx.text(file, facts);
         tried.files.push(text);

@@ -60,7 +60,7 @@ fn start(
 }
 
 fn map(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
-    let facts = Facts::default();
+    let facts = Facts::of_every_place();
     let source = cx.text(directive.args.first()?, &facts);
     let mut table = start(cx, directive, "map", source)?;
     let mut known = HashSet::new();
@@ -130,7 +130,7 @@ pub(super) fn row_of<T>(
 
 fn geo(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
     let source = match directive.args.as_slice() {
-        [source, _] => cx.text(source, &Facts::default()),
+        [source, _] => cx.text(source, &Facts::of_every_place()),
         _ => "{http.vars.client_ip}".to_owned(),
     };
     let mut table = start(cx, directive, "geo", source)?;
@@ -207,7 +207,7 @@ fn overlapping<'t>(spans: &[(AddressSpan, &'t Directive)]) -> Option<&'t Directi
 }
 
 fn split_clients(cx: &mut Lowering<'_>, directive: &Directive) -> Option<VariableTable> {
-    let source = cx.text(directive.args.first()?, &Facts::default());
+    let source = cx.text(directive.args.first()?, &Facts::of_every_place());
     let mut table = start(cx, directive, "split_clients", source)?;
     let mut sum = 0;
     for row in directive.body() {

@@ -63,7 +63,7 @@ fn lower(cx: &mut Lowering<'_>, content: Content<'_>) -> Option<Handler> {
     };
     let group = upstream::group(cx, &word.text, PORT);
     let gzip_flag = level.word("memcached_gzip_flag");
-    let connection = upstream_connection::lower(cx, level, "memcached");
+    let connection = upstream_connection::lower(cx, level, facts, "memcached");
     let transport = MemcachedTransport {
         key: cx.text(&key, facts),
         gzip_flag: gzip_flag.and_then(|flag| flag.parse().ok()).unwrap_or(0),

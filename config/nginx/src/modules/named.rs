@@ -5,7 +5,7 @@ use sluice_model::tls::{NamedCertificates, NamedPair};
 
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
-use crate::lower::text::Facts;
+use crate::lower::text::{Extent, Facts};
 use crate::lower::values;
 use crate::tree::Word;
 
@@ -20,6 +20,7 @@ pub(super) fn lower(
     pairs: &[[&Word; 2]],
 ) -> NamedCertificates {
     let facts = Facts {
+        extent: Extent::Handshake,
         server_name: level
             .own("server_name")
             .find_map(|line| line.arg(0))

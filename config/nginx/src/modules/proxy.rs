@@ -137,12 +137,12 @@ fn pass_to(cx: &mut Lowering<'_>, level: &Level<'_>, to: To<'_>, facts: &Facts) 
     } = to.group;
     let (fields, host, upgrade) = set_headers(cx, level, facts, "proxy_set_header");
     let version = level.word("proxy_http_version");
-    let connection = upstream_connection::lower(cx, level, "proxy");
+    let connection = upstream_connection::lower(cx, level, facts, "proxy");
     let transport = HttpTransport {
         resolver,
         tls: url
             .is_tls
-            .then(|| upstream_tls::lower(cx, level, &url, "proxy")),
+            .then(|| upstream_tls::lower(cx, level, &url, facts, "proxy")),
         keep_alive: match version {
             Some("1.0") => Some(KeepAlive {
                 enabled: Some(false),

@@ -121,7 +121,7 @@ fn pass_to(
     let mut transport = transport(cx, level, facts, prefix)?;
     let tls = url
         .is_tls
-        .then(|| upstream_tls::lower(cx, level, url, prefix));
+        .then(|| upstream_tls::lower(cx, level, url, facts, prefix));
     transport.tls = tls;
     let transport = match speech {
         Speech::Scgi => Transport::Scgi(Box::new(transport)),
@@ -164,7 +164,7 @@ fn transport(
             }
         }
     }
-    let connection = upstream_connection::lower(cx, level, prefix);
+    let connection = upstream_connection::lower(cx, level, facts, prefix);
     Some(CgiTransport {
         env,
         env_if_not_empty,

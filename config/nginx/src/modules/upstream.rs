@@ -3,8 +3,8 @@
 use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::{
-    GroupServer, KeepAlive, LoadBalancing, Resolver, SelectionPolicy, Sticky, StickyCookie,
-    StickyLearn, Upstream, UpstreamGroup,
+    GroupQueue, GroupServer, KeepAlive, LoadBalancing, Resolver, SelectionPolicy, Sticky,
+    StickyCookie, StickyLearn, Upstream, UpstreamGroup,
 };
 
 use super::resolver;
@@ -32,6 +32,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("keepalive_timeout", Time),
     once("least_conn", Nothing),
     once("least_time", Words(1, 2)),
+    once("queue", Words(1, 2)).checked(queue_words),
     once("random", Words(0, 2)),
     once("resolver", Words(1, MANY))
         .but(resolver::VERDICT)
@@ -39,7 +40,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("resolver_timeout", Time),
     many("server", Words(1, 16))
         .but(Partly(
-            "all parameters except those of nginx Plus; the system resolves names without `resolve`, again every ten seconds; a name without an address is skipped and does not prevent the start; `localhost` is one server, at the address that accepts connections",
+            "the system resolves names without `resolve`, again every ten seconds; a name without an address is skipped and does not prevent the start; `localhost` is one server, at the address that accepts connections",
         ))
         .checked(address),
     once("sticky", Words(2, 16)).but(Partly("all except `sync`, which is only in nginx Plus")),
@@ -142,13 +143,16 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
     kept.max_age = time("keepalive_time").unwrap_or(Duration::seconds(3600));
     let requests = own(directive, "keepalive_requests").and_then(|line| line.arg(0)?.parse().ok());
     kept.max_requests = requests.unwrap_or(1000);
+    let queue = own(directive, "queue").and_then(queue);
     let is_plain = |(upstream, server): (&Upstream, &GroupServer)| {
-        !server.down && upstream.max_requests == 0 && !is_name(&upstream.dial)
+        !server.down && !server.drain && upstream.max_requests == 0 && !is_name(&upstream.dial)
     };
     // The only server of a group is asked in any case, so nothing is to be remembered of it.
     let sticky = sticky(cx, directive);
-    let is_one =
-        sticky.is_none() && upstreams.len() == 1 && upstreams.iter().zip(&servers).all(is_plain);
+    let is_one = sticky.is_none()
+        && queue.is_none()
+        && upstreams.len() == 1
+        && upstreams.iter().zip(&servers).all(is_plain);
     let (method, key) = method;
     let group = UpstreamGroup {
         name: directive.arg(0).unwrap_or_default().to_owned(),
@@ -161,6 +165,7 @@ pub fn lower(cx: &mut Lowering<'_>, directive: &Directive) -> Group {
             .flatten(),
         servers,
         sticky,
+        queue,
     };
     Group {
         upstreams,
@@ -215,6 +220,26 @@ pub fn usual_keep_alive() -> KeepAlive {
 
 fn own<'t>(directive: &'t Directive, name: &str) -> Option<&'t Directive> {
     directive.body().iter().find(|line| line.name() == name)
+}
+
+/// `queue`: how many requests may wait, and for how long.
+fn queue(line: &Directive) -> Option<GroupQueue> {
+    let timeout = line.arg(1).and_then(|word| word.strip_prefix("timeout="));
+    Some(GroupQueue {
+        max: line.arg(0)?.parse().ok()?,
+        timeout: timeout
+            .and_then(values::time)
+            .unwrap_or(Duration::seconds(60)),
+    })
+}
+
+fn queue_words(line: &Directive) -> Option<Wrong> {
+    if line.arg(0)?.parse::<u32>().is_err() {
+        return Some((0, "a number of requests"));
+    }
+    let timeout = line.arg(1)?.strip_prefix("timeout=");
+    let fits = timeout.and_then(values::time).is_some();
+    (!fits).then_some((1, "`timeout=` and a length of time behind the number"))
 }
 
 fn keep_alive(cx: &mut Lowering<'_>, line: &Directive) -> Option<KeepAlive> {
@@ -326,7 +351,7 @@ fn sticky(cx: &mut Lowering<'_>, directive: &Directive) -> Option<Sticky> {
                     "variables, such as `$cookie_route $arg_route`",
                 );
             }
-            let names = rest.iter().map(|word| cx.text(word, &Facts::default()));
+            let names = rest.iter().map(|word| cx.text(word, &Facts::of_every_place()));
             Some(Sticky {
                 names: names.collect(),
                 cookie: None,
@@ -358,7 +383,7 @@ fn learn(cx: &mut Lowering<'_>, line: &Directive, params: &[Text]) -> Option<Sti
                     text: value.to_owned(),
                     ..param.clone()
                 };
-                let text = cx.text(&text, &Facts::default());
+                let text = cx.text(&text, &Facts::of_every_place());
                 match name {
                     "create" => learn.create.push(text),
                     _ => sticky.names.push(text),
@@ -410,7 +435,7 @@ fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Te
             text: value.to_owned(),
             ..param.clone()
         };
-        cx.text(&word, &Facts::default())
+        cx.text(&word, &Facts::of_every_place())
     };
     match (name, value) {
         ("httponly", "") => cookie.http_only = true,
@@ -431,7 +456,7 @@ fn cookie_parameter(cx: &mut Lowering<'_>, cookie: &mut StickyCookie, param: &Te
 }
 
 fn key(cx: &mut Lowering<'_>, line: &Directive) -> String {
-    cx.text(&line.args[0], &Facts::default())
+    cx.text(&line.args[0], &Facts::of_every_place())
 }
 
 fn server(
@@ -461,6 +486,17 @@ fn server(
                 .at(param.span, "nobody stands by for such servers")
                 .imported(param.import)
                 .help("remove `backup`, or choose by turns or by `least_conn`"),
+            );
+        }
+        if param.text.starts_with("slow_start=") && !stands_by {
+            cx.report.push(
+                Diagnostic::error(
+                    "invalid-value",
+                    "`slow_start` beside a method that goes by keys or chance",
+                )
+                .at(param.span, "such methods do not go by weights that change")
+                .imported(param.import)
+                .help("remove `slow_start`, or choose by turns or by `least_conn`"),
             );
         }
     }
@@ -528,26 +564,19 @@ fn parameter(
             Some(())
         }
         "service" => (!value.is_empty()).then(|| server.service = value.to_owned()),
-        "slow_start" | "drain" => {
-            cx.report.push(
-                Diagnostic::error(
-                    "unsupported-directive",
-                    format!("`{name}` of a `server` is not built yet"),
-                )
-                .at(param.span, "only in nginx Plus")
-                .imported(param.import)
-                .help("remove it"),
-            );
-            return;
+        "drain" if value.is_empty() => {
+            server.drain = true;
+            Some(())
         }
+        "slow_start" => values::time(value).map(|time| server.slow_start = time),
         _ => None,
     };
     if taken.is_none() {
         let _: Option<()> = cx.invalid(
             param,
             "server",
-            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `route=NAME`, `service=NAME`, `backup`, `down` or \
-             `resolve`",
+            "`weight=N`, `max_conns=N`, `max_fails=N`, `fail_timeout=TIME`, `route=NAME`, `service=NAME`, \
+             `slow_start=TIME`, `backup`, `down`, `drain` or `resolve`",
         );
     }
 }

@@ -1,6 +1,7 @@
 //! `*_bind`, `*_connect_timeout`, `*_read_timeout`, `*_send_timeout` and `*_socket_*`: connections to upstreams. Each
 //! module with upstreams has these directives under its own prefix.
 
+use sluice_diag::Diagnostic;
 use sluice_model::Duration;
 use sluice_model::proxy::SocketBuffers;
 
@@ -9,12 +10,15 @@ use crate::definition::Verdict::{Always, Partly};
 use crate::definition::{Definition, Wrong, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
+use crate::lower::text::{Facts, has_variables};
 use crate::tree::Directive;
 
 /// The directives of all modules with upstreams.
 pub const DIRECTIVES: &[Definition] = &[
     once("bind", Words(1, 2))
-        .but(Partly("an address without port and variables, or `off`"))
+        .but(Partly(
+            "without `transparent`; an address that cannot be bound gives 502 instead of 500",
+        ))
         .checked(bind),
     once("connect_timeout", Time),
     once("read_timeout", Time),
@@ -33,7 +37,7 @@ fn bind(directive: &Directive) -> Option<Wrong> {
         || first.parse::<std::net::IpAddr>().is_ok()
         || first.parse::<std::net::SocketAddr>().is_ok();
     if !fits {
-        return Some((0, "an IP address without port and variables, or `off`"));
+        return Some((0, "an IP address, perhaps with a port, or `off`"));
     }
     (directive.arg(1)? != "transparent")
         .then_some((1, "an address alone, or `transparent` behind it"))
@@ -55,10 +59,10 @@ pub struct Connection {
 }
 
 /// Lowers the directives that begin with `prefix`.
-pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> Connection {
+pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, prefix: &str) -> Connection {
     let time = |name: &str| level.time(&format!("{prefix}_{name}")).unwrap_or(SIXTY);
     Connection {
-        local_address: bound(cx, level, &format!("{prefix}_bind")),
+        local_address: bound(cx, level, facts, &format!("{prefix}_bind")),
         dial_timeout: time("connect_timeout"),
         read_timeout: time("read_timeout"),
         write_timeout: time("send_timeout"),
@@ -66,24 +70,24 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, prefix: &str) -> Connecti
 }
 
 /// The address that upstreams are dialled from; none where it is empty.
-fn bound(cx: &mut Lowering<'_>, level: &Level<'_>, name: &str) -> String {
+fn bound(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, name: &str) -> String {
     let Some(line) = level.find(name) else {
         return String::new();
     };
-    let word = &line.args[0];
     if let Some(second) = line.args.get(1) {
-        let wanted =
-            "an address alone; `transparent` needs privileges that this server does not keep";
-        let _: Option<()> = cx.invalid(second, name, wanted);
+        cx.report.push(
+            Diagnostic::error("unsupported-directive", format!("`transparent` of `{name}`"))
+                .at(second.span, "not supported")
+                .imported(second.import)
+                .note("workers would have to keep a privilege of root (CAP_NET_RAW)")
+                .help("remove it; `proxy_protocol` and `X-Forwarded-For` show upstreams the client's address"),
+        );
     }
+    let word = &line.args[0];
     match word.text.as_str() {
         "off" => String::new(),
-        text if text.parse::<std::net::IpAddr>().is_ok() => text.to_owned(),
-        _ => {
-            let wanted = "an IP address without port and variables, or `off`";
-            let _: Option<()> = cx.invalid(word, name, wanted);
-            String::new()
-        }
+        text if has_variables(text) => cx.text(word, facts),
+        text => text.to_owned(),
     }
 }
 

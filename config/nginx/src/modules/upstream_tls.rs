@@ -11,7 +11,8 @@ use crate::definition::Verdict::{self, Always, Idle, Partly};
 use crate::definition::{Definition, Keywords, MANY, many, once};
 use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
-use crate::lower::text::has_variables;
+use crate::lower::text::{Facts, has_variables};
+use crate::tree::Word;
 
 /// The verdict on `ssl_password_file`, `proxy_ssl_password_file` and the same directive of other modules.
 pub const PASSWORDS: Verdict = Partly(
@@ -31,7 +32,7 @@ pub const DIRECTIVES: &[Definition] = &[
         "`CipherString`, `Ciphersuites`, `Groups`, `Curves`, `MinProtocol`, `MaxProtocol`, and options that are always in effect",
     )),
     once("ssl_crl", Words(1, 1)).but(Partly("version 2 CRLs, one for each CA except the root")),
-    once("ssl_name", Words(1, 1)).but(Partly("a name without variables, or `$proxy_host`")),
+    once("ssl_name", Words(1, 1)),
     once("ssl_password_file", Words(1, 1)).but(PASSWORDS),
     once("ssl_protocols", Words(1, MANY))
         .but(Partly(
@@ -53,7 +54,13 @@ pub const VERSIONS: Keywords = Keywords {
 };
 
 /// How hands are shaken with upstreams; `prefix` is what the directives begin with.
-pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &str) -> UpstreamTls {
+pub fn lower(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    url: &Url<'_>,
+    facts: &Facts,
+    prefix: &str,
+) -> UpstreamTls {
     let own = |name: &str| format!("{prefix}_ssl_{name}");
     let path = |cx: &Lowering<'_>, name: &str| {
         let found = level.word(&own(name));
@@ -64,14 +71,14 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
     let roots = path(cx, "trusted_certificate");
     let revoked = path(cx, "crl");
     let mut tls = UpstreamTls {
-        client_certificate_file: path(cx, "certificate"),
-        client_certificate_key_file: path(cx, "certificate_key"),
+        client_certificate_file: certificate(cx, level, facts, &own("certificate")),
+        client_certificate_key_file: certificate(cx, level, facts, &own("certificate_key")),
         // nginx verifies nothing by default.
         insecure_skip_verify: !is_verified,
         common_name: is_verified,
         root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
         revoked_files: files(revoked).filter(|_| is_verified).collect(),
-        server_name: name(cx, level, url, &own("name")),
+        server_name: name(cx, level, url, facts, &own("name")),
         hides_name: !level.is_on(&own("server_name"), true),
         no_resumption: !level.is_on(&own("session_reuse"), true),
         client_certificate_password_file: path(cx, "password_file"),
@@ -85,16 +92,40 @@ pub fn lower(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, prefix: &s
     tls
 }
 
+/// The file of a certificate or key; with variables, a template of its name or of the text itself (`data:`).
+fn certificate(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts, directive: &str) -> String {
+    let word = level.find(directive).and_then(|line| line.args.first());
+    let Some(word) = word else {
+        return String::new();
+    };
+    match has_variables(&word.text) {
+        false => cx.path(&word.text),
+        true if word.text.starts_with("data:") => cx.text(word, facts),
+        true => {
+            let text = cx.path(&word.text);
+            cx.text(
+                &Word {
+                    text,
+                    ..word.clone()
+                },
+                facts,
+            )
+        }
+    }
+}
+
 /// The name that is asked for and verified: that of the address, unless another is given.
-fn name(cx: &mut Lowering<'_>, level: &Level<'_>, url: &Url<'_>, directive: &str) -> String {
+fn name(
+    cx: &mut Lowering<'_>,
+    level: &Level<'_>,
+    url: &Url<'_>,
+    facts: &Facts,
+    directive: &str,
+) -> String {
     let word = level.find(directive).and_then(|line| line.args.first());
     match word {
         Some(word) if !has_variables(&word.text) => word.text.clone(),
-        Some(word) if word.text != "$proxy_host" => {
-            let wanted = "a name without variables, or `$proxy_host`";
-            let _: Option<()> = cx.invalid(word, directive, wanted);
-            String::new()
-        }
+        Some(word) if word.text != "$proxy_host" => cx.text(word, facts),
         // That of the address, which is known only with the request.
         _ if url.host.is_empty() => String::new(),
         _ => {

@@ -24,7 +24,8 @@ impl<'a> Url<'a> {
             // The path of a request follows the second colon.
             Some(socket) => {
                 let end = socket.find(':').unwrap_or(socket.len());
-                let path = socket.get(end + 1..);
+                // Nothing behind it replaces nothing.
+                let path = socket.get(end + 1..).filter(|path| !path.is_empty());
                 (&rest[.."unix:".len() + end], path)
             }
             None => match rest.find(['/', '?']) {
@@ -64,6 +65,10 @@ mod tests {
         );
         assert_eq!(
             url("http://unix:/run/x.sock"),
+            Some((false, "unix:/run/x.sock", None))
+        );
+        assert_eq!(
+            url("http://unix:/run/x.sock:"),
             Some((false, "unix:/run/x.sock", None))
         );
         assert_eq!(

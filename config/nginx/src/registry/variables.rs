@@ -136,7 +136,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("server_port", As("http.request.local.port")),
     ("server_protocol", As("http.request.proto")),
     ("slice_range", As("nginx.slice_range")),
-    ("ssl_alpn_protocol", As("http.request.tls.proto")),
+    ("ssl_alpn_protocol", As("nginx.tls.alpn")),
     ("ssl_cipher", As("nginx.tls.cipher")),
     ("ssl_ciphers", As("nginx.tls.ciphers")),
     ("ssl_client_cert", As("nginx.tls.client.pem_field")),
@@ -167,7 +167,7 @@ pub const VARIABLES: &[(&str, Variable)] = &[
     ("ssl_curves", As("nginx.tls.curves")),
     ("ssl_early_data", As("nginx.tls.early")),
     ("ssl_protocol", As("nginx.ssl_protocol")),
-    ("ssl_server_name", As("http.request.tls.server_name")),
+    ("ssl_server_name", As("nginx.tls.server_name")),
     ("ssl_session_id", As("nginx.tls.id")),
     ("ssl_session_reused", As("nginx.ssl_session_reused")),
     ("ssl_sigalg", Text("")),
@@ -207,7 +207,7 @@ pub const FAMILIES: &[(&str, Option<&str>)] = &[
     ("sent_http_", Some("nginx.sent_http.")),
     ("sent_trailer_", Some("nginx.sent_trailer.")),
     ("upstream_cookie_", Some("nginx.upstream_cookie.")),
-    ("upstream_http_", Some("http.reverse_proxy.header.")),
+    ("upstream_http_", Some("nginx.upstream_http.")),
     ("upstream_trailer_", Some("nginx.upstream_trailer.")),
 ];
 

@@ -168,11 +168,15 @@ impl Writer<'_> {
             .level
             .directives()
             .iter()
-            .rfind(|line| matches!(line.name(), "proxy_pass" | "fastcgi_pass"));
+            .rfind(|line| matches!(line.name(), "proxy_pass" | "fastcgi_pass" | "uwsgi_pass"));
         match own {
             Some(line) if line.name() == "proxy_pass" => {
                 self.body_limit(place);
                 self.proxy(line, place);
+            }
+            Some(line) if line.name() == "uwsgi_pass" => {
+                self.body_limit(place);
+                self.uwsgi(line, place);
             }
             Some(line) => {
                 self.body_limit(place);
@@ -226,14 +230,16 @@ impl Writer<'_> {
                 .collect(),
             None => vec![format!("{scheme}{}", dial(url.host, url.port()))],
         };
+        if !url.is_tls {
+            let addresses = group.map_or(vec![url.host], |group| servers(group).collect());
+            self.suggest_python(line, &addresses, group.copied());
+        }
         self.open(format!("reverse_proxy {}", upstreams.join(" ")));
         if let Some(group) = group {
             self.group(group);
         }
         self.up(place, url.host);
-        for line in place.level.nearest(&["proxy_hide_header"]) {
-            self.line(format!("header_down -{}", line.arg(0).unwrap_or_default()));
-        }
+        self.hide(place, "proxy_hide_header");
         match place.level.find("proxy_redirect") {
             None => {}
             Some(line) if matches!(line.arg(0), Some("off" | "default")) => {}
@@ -367,7 +373,53 @@ impl Writer<'_> {
             self.line(format!("root {}", word(&root)));
         }
         self.line("split .php");
-        for line in place.level.nearest(&["fastcgi_param"]) {
+        self.params(place, "fastcgi_param");
+        self.close();
+        self.hide(place, "fastcgi_hide_header");
+        self.close();
+    }
+
+    fn uwsgi(&mut self, line: &Directive, place: &Place<'_, '_>) {
+        let address = line.arg(0).unwrap_or_default();
+        let plain = address.strip_prefix("uwsgi://").unwrap_or(address);
+        if plain.contains('$') || plain.contains("://") {
+            self.not_translated(line);
+            return self.line("error * 502");
+        }
+        let mut groups = place.site.groups.iter();
+        let group = groups.find(|group| group.arg(0) == Some(plain));
+        let upstreams: Vec<String> = match group {
+            Some(group) => servers(group).map(|address| dial(address, 80)).collect(),
+            None => vec![dial(plain, 80)],
+        };
+        self.suggest_python_for_uwsgi();
+        self.open(format!("reverse_proxy {}", upstreams.join(" ")));
+        if let Some(group) = group {
+            self.group(group);
+        }
+        let before = self.text.len();
+        self.open("transport uwsgi");
+        let opened = self.text.len();
+        self.params(place, "uwsgi_param");
+        for name in ["modifier1", "modifier2"] {
+            let found = place.level.find(&format!("uwsgi_{name}"));
+            if let Some(number) = found.and_then(|line| line.arg(0)) {
+                self.line(format!("{name} {number}"));
+            }
+        }
+        let is_empty = self.text.len() == opened;
+        self.close();
+        if is_empty {
+            self.text.truncate(before);
+            self.line("transport uwsgi");
+        }
+        self.hide(place, "uwsgi_hide_header");
+        self.close();
+    }
+
+    /// The variables of an application that it does not get by default.
+    fn params(&mut self, place: &Place<'_, '_>, directive: &str) {
+        for line in place.level.nearest(&[directive]) {
             let (Some(name), Some(value)) = (line.arg(0), line.arg(1)) else {
                 continue;
             };
@@ -377,11 +429,13 @@ impl Writer<'_> {
                 None => self.not_translated(line),
             }
         }
-        self.close();
-        for line in place.level.nearest(&["fastcgi_hide_header"]) {
+    }
+
+    /// The headers of the upstream that clients do not get.
+    fn hide(&mut self, place: &Place<'_, '_>, directive: &str) {
+        for line in place.level.nearest(&[directive]) {
             self.line(format!("header_down -{}", line.arg(0).unwrap_or_default()));
         }
-        self.close();
     }
 
     fn files(&mut self, place: &Place<'_, '_>) {

@@ -26,7 +26,7 @@ struct Choice<'t> {
 }
 
 /// Whether a pattern is one of a Caddyfile as well, whose syntax is Go's: it cannot look around or refer to a group.
-fn is_in_both(pattern: &str) -> bool {
+pub(super) fn is_in_both(pattern: &str) -> bool {
     let here = Pattern::new(pattern, Case::Kept);
     here.is_ok_and(|pattern| pattern.is_linear()) && Regexp::new(pattern).is_ok()
 }

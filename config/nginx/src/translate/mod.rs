@@ -1,10 +1,11 @@
 //! `sluice adapt nginx.conf --to caddyfile`: translates an nginx.conf to a Caddyfile as far as possible. What cannot be
 //! expressed becomes a comment in its place, with the original line. `locations` translates locations, `content`
-//! content handlers, `text` texts with variables.
+//! content handlers, `python` suggestions for Python applications, `text` texts with variables.
 
 mod content;
 mod locations;
 mod place;
+mod python;
 mod text;
 
 use sluice_diag::Report;
@@ -45,7 +46,7 @@ pub fn translate(name: &str, text: &str, loader: &dyn Loader) -> Translated {
             report,
         };
     }
-    let parsed = crate::parse(name, text, loader);
+    let parsed = crate::fragment::parse_whole(name, text, loader);
     let main = Level::outermost(&parsed.directives);
     let mut writer = Writer {
         report: &parsed.report,
@@ -138,6 +139,11 @@ const HELD: &[&str] = &[
     "try_files",
     "types",
     "etag",
+    "uwsgi_hide_header",
+    "uwsgi_modifier1",
+    "uwsgi_modifier2",
+    "uwsgi_param",
+    "uwsgi_pass",
 ];
 
 /// Writes lines, with tabs by depth.
@@ -362,12 +368,13 @@ impl Writer<'_> {
         let mut found = Vec::new();
         let listens: Vec<(&str, bool)> = level
             .own("listen")
+            .filter(|line| !is_quic(line))
             .filter_map(|line| {
                 let is_ssl = line.args.iter().any(|word| word.text == "ssl");
                 Some((line.arg(0)?, is_ssl))
             })
             .collect();
-        let listens = if listens.is_empty() {
+        let listens = if level.own("listen").next().is_none() {
             vec![("80", false)]
         } else {
             listens
@@ -415,6 +422,9 @@ fn has_words(map: &Directive) -> bool {
         let is_text = text::expanded(value, &facts, groups.then_some("x")).is_some();
         row.args.len() == 1
             && is_text
+            && row.name().strip_prefix('~').is_none_or(|pattern| {
+                locations::is_in_both(pattern.strip_prefix('*').unwrap_or(pattern))
+            })
             && !matches!(row.name(), "hostnames" | "volatile" | "include")
             && !row.name().starts_with('\\')
     };
@@ -466,6 +476,11 @@ fn is_usual(directive: &Directive) -> bool {
     )
 }
 
+/// Whether a `listen` is for HTTP/3. Caddy offers HTTP/3 beside HTTP/2 without being asked.
+fn is_quic(listen: &Directive) -> bool {
+    listen.args.iter().any(|word| word.text == "quic")
+}
+
 /// The port of a `listen`; none where it is a socket.
 fn port(listen: &str) -> Option<u16> {
     if listen.starts_with("unix:") {
@@ -488,7 +503,7 @@ fn is_default(server: &Directive, listen: &str, servers: &[&Directive]) -> bool 
         let mut lines = other
             .body()
             .iter()
-            .filter(|line| line.name() == "listen")
+            .filter(|line| line.name() == "listen" && !is_quic(line))
             .peekable();
         match lines.peek() {
             None => listen == "80",
@@ -496,7 +511,10 @@ fn is_default(server: &Directive, listen: &str, servers: &[&Directive]) -> bool 
         }
     };
     let says = |other: &&&Directive| {
-        let mut lines = other.body().iter().filter(|line| line.name() == "listen");
+        let mut lines = other
+            .body()
+            .iter()
+            .filter(|line| line.name() == "listen" && !is_quic(line));
         lines.any(|line| {
             line.arg(0) == Some(listen)
                 && line

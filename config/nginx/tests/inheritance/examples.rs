@@ -92,6 +92,7 @@ const INHERITED: &[Row] = &[
     ("source_charset", "koi8-r", "windows-1251", "charset utf-8;"),
     ("absolute_redirect", "off", "on", ""),
     ("auth_delay", "1s", "2s", PASSWORD),
+    ("chunked_transfer_encoding", "off", "on", ""),
     ("client_body_buffer_size", "32k", "128k", "proxy_pass http://127.0.0.1:1;"),
     ("client_body_temp_path", "/a", "/b", "proxy_pass http://127.0.0.1:1;"),
     ("client_body_timeout", "1s", "2s", ""),

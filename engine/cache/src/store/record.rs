@@ -128,6 +128,7 @@ impl Record {
                 status,
                 version,
                 fields,
+                ..ResponseHead::default()
             },
             times: Times { since, lifetime },
             content_len,

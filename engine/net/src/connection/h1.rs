@@ -12,7 +12,7 @@ use sluice_wire::h1::{
 
 use super::body::H1Body;
 use super::head::{Awaited, start_of};
-use super::send::{Ended, SendTimeouts, Sending};
+use super::send::{Count, Ended, SendTimeouts, Sending};
 use super::serve_response::{Asker, response};
 use super::{BodyState, Connection, HeadWait, Next, client_failure, h2, linger, take_exchange};
 use crate::binding::Binding;
@@ -23,8 +23,9 @@ use crate::interims::Interim;
 use crate::limits::{DRAIN_BYTES_MAX, PIPELINE_BURST_MAX, REFUSED_LINE_BYTES_MAX};
 use crate::service::{
     Came, ClientLimits, Completion, Ending, Exchange, Linger, Refused, Service, Settings, Slow,
+    StatusLine,
 };
-use crate::tunnel::{self, Tunnel};
+use crate::tunnel::{self, RequestEnd, Tunnel};
 
 impl<S: Service> Asker for Connection<S> {
     fn send_interim(&self, interim: &Interim) {
@@ -86,6 +87,21 @@ impl<S: Service> Connection<S> {
         tunnel::join(&self.link.stream, received, *peer, &self.link.worker).await;
     }
 
+    /// The tunnel of a request that ends with it. One that ends with its configuration is recorded when it begins, since
+    /// the request would keep the configuration.
+    async fn tunnel_whole(&mut self, peer: Box<Tunnel>, ending: Ending, mut sent: Count) -> Ended {
+        let received = std::mem::take(&mut *self.link.input.borrow_mut());
+        let link = &self.link;
+        let traffic = tunnel::join_counted(&link.stream, received, *peer, &link.worker).await;
+        sent.content += traffic.sent_down;
+        sent.all += traffic.sent_down;
+        Ended {
+            next: Next::Drop,
+            ending,
+            sent,
+        }
+    }
+
     /// Serves one request. Then sets how long the connection waits for the next one, or how it closes.
     async fn serve_next(&mut self, linger: &mut Linger) -> Next {
         self.head_wait = HeadWait::Nothing;
@@ -121,6 +137,15 @@ impl<S: Service> Connection<S> {
                 let mut sending = self.begin_sending(service, &mut exchange, responded);
                 let ended = poll_fn(|cx| sending.poll(cx, &exchange)).await;
                 drop(sending);
+                let ended = match ended.next {
+                    // Until its tunnel ends the request goes on, and then it is recorded.
+                    Next::Tunnel(peer)
+                        if peer.notice.is_none() && peer.request == RequestEnd::AtEnd =>
+                    {
+                        Box::pin(self.tunnel_whole(peer, ended.ending, ended.sent)).await
+                    }
+                    next => Ended { next, ..ended },
+                };
                 match self.end(service, &mut exchange, ended) {
                     Next::Reuse if !self.is_body_finished() => {
                         let limits = service.client_limits(&exchange);
@@ -185,6 +210,7 @@ impl<S: Service> Connection<S> {
     ) {
         self.count_request(exchange, settings);
         exchange.close = framing.keep_alive == KeepAlive::Close || self.is_ending();
+        exchange.status_line = StatusLine::default();
         exchange.res.clear();
         exchange.inline.clear();
         if framing.body != BodyFraming::None {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluice_message::{Method, Moment, Version};
+use sluice_message::{Method, Moment, UnknownLength, Version};
 use sluice_policy::data_rate::Verdict;
 use sluice_policy::{MinDataRate, Pace};
 use sluice_wire::h1::{self, BodyFraming, ConnectionHeader};
@@ -16,7 +16,7 @@ use super::{Link, Next, client_failure};
 use crate::body::{Body, BodyStream, FileSlice, SharedSlice};
 use crate::failure::{Failure, FailureKind, Side};
 use crate::limits::{COPY_BYTES_MAX, CORK_BYTES_MIN};
-use crate::service::{Ending, Exchange};
+use crate::service::{Ending, Exchange, StatusLine};
 use crate::stream::Stream;
 use crate::sys;
 use crate::tunnel::Tunnel;
@@ -228,7 +228,11 @@ impl<'a> Sender<'a> {
             // For HEAD, an empty body may mean that the handler made none: declare no length.
             Some(0) if exchange.req.method == Method::Head => BodyFraming::None,
             Some(length) => BodyFraming::Length(length),
-            None if exchange.req.version == Version::Http10 => BodyFraming::UntilClose,
+            None if exchange.req.version == Version::Http10
+                || exchange.res.unknown_length == UnknownLength::UntilClose =>
+            {
+                BodyFraming::UntilClose
+            }
             None => BodyFraming::Chunked,
         };
         exchange.close |= framing == BodyFraming::UntilClose && exchange.req.method != Method::Head;
@@ -252,13 +256,17 @@ impl<'a> Sender<'a> {
     ) {
         let date = self.link.worker.clock.date();
         let res = &exchange.res;
+        let version = match exchange.status_line {
+            StatusLine::OfRequest => exchange.req.version,
+            StatusLine::OfServer => Version::Http11,
+        };
         h1::encode_response_head(
             res.status,
             &res.fields,
             framing,
             conn,
             &date,
-            exchange.req.version,
+            version,
             &mut self.out,
         );
         self.sent.head = self.out.len() as u64;

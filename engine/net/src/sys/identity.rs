@@ -30,20 +30,23 @@ impl Identity {
     /// The user of this name, with the named group as the primary one, and the user's supplementary groups. The error
     /// says which name is unknown.
     pub fn of(user: &str, group: &str) -> io::Result<Identity> {
-        let unknown = |call: &str, name: &str| {
-            io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("{call}(\"{name}\") failed"),
-            )
-        };
-        let name = CString::new(user)?;
-        let number = user_number(&name)?.ok_or_else(|| unknown("getpwnam", user))?;
+        let mut identity = Identity::of_user(user)?;
         let first = group_number(&CString::new(group)?)?;
-        let first = first.ok_or_else(|| unknown("getgrnam", group))?;
+        identity.group = first.ok_or_else(|| unknown("getgrnam", group))?;
+        identity.groups = groups(&CString::new(user)?, identity.group);
+        Ok(identity)
+    }
+
+    /// The user of this name, with its own primary group and its supplementary groups. The error says that the name is
+    /// unknown.
+    pub fn of_user(user: &str) -> io::Result<Identity> {
+        let name = CString::new(user)?;
+        let numbers = user_numbers(&name)?;
+        let (user, group) = numbers.ok_or_else(|| unknown("getpwnam", user))?;
         Ok(Identity {
-            user: number,
-            group: first,
-            groups: groups(&name, first),
+            user,
+            group,
+            groups: groups(&name, group),
         })
     }
 
@@ -98,7 +101,13 @@ fn check(code: libc::c_long) -> io::Result<()> {
     }
 }
 
-fn user_number(name: &CStr) -> io::Result<Option<libc::uid_t>> {
+fn unknown(call: &str, name: &str) -> io::Error {
+    let text = format!("{call}(\"{name}\") failed");
+    io::Error::new(io::ErrorKind::NotFound, text)
+}
+
+/// A user and its primary group.
+fn user_numbers(name: &CStr) -> io::Result<Option<(libc::uid_t, libc::gid_t)>> {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
     let mut text = vec![0; ENTRY_BYTES];
@@ -115,7 +124,10 @@ fn user_number(name: &CStr) -> io::Result<Option<libc::uid_t>> {
     match (code, found.is_null()) {
         (0, true) => Ok(None),
         // SAFETY: the call succeeded and found an entry, so it is initialized.
-        (0, false) => Ok(Some(unsafe { entry.assume_init() }.pw_uid)),
+        (0, false) => {
+            let entry = unsafe { entry.assume_init() };
+            Ok(Some((entry.pw_uid, entry.pw_gid)))
+        }
         (code, _) => Err(io::Error::from_raw_os_error(code)),
     }
 }
@@ -176,6 +188,9 @@ mod tests {
         let root = Identity::of("root", "root").unwrap();
         assert_eq!((root.user, root.group), (0, 0));
         assert!(root.groups.contains(&0));
+        assert_eq!(Identity::of_user("root").unwrap(), root);
+        let error = Identity::of_user("no such user").unwrap_err();
+        assert_eq!(error.to_string(), "getpwnam(\"no such user\") failed");
         for (user, group, said) in [
             ("no such user", "root", "getpwnam(\"no such user\") failed"),
             (

@@ -74,8 +74,8 @@ impl Limited {
 pub struct Spawned {
     pid: libc::pid_t,
     pidfd: OwnedFd,
-    /// Our end of the leash, while the process is a child of ours.
-    _leash: Option<OwnedFd>,
+    /// Our end of the leash.
+    _leash: OwnedFd,
 }
 
 /// How a process has ended.
@@ -191,7 +191,7 @@ pub fn spawn(
         (None, Ok(pidfd)) => Ok(Spawned {
             pid,
             pidfd,
-            _leash: Some(leash.into()),
+            _leash: leash.into(),
         }),
         (failure, pidfd) => {
             kill_and_reap(pid);
@@ -402,12 +402,13 @@ fn kill_and_reap(pid: libc::pid_t) {
 
 impl Spawned {
     /// Takes charge of a process that a child of ours has started and that leads a process group. It cannot be reaped
-    /// here: [`Spawned::try_wait`] fails.
+    /// here: [`Spawned::try_wait`] fails. `leash` is our end of the socket with which the process does what [`spawn`]
+    /// does for others.
     ///
     /// # Errors
     ///
     /// There is no such process any more.
-    pub fn adopt(pid: u32) -> io::Result<Spawned> {
+    pub fn adopt(pid: u32, leash: OwnedFd) -> io::Result<Spawned> {
         let pid = libc::pid_t::try_from(pid).map_err(io::Error::other)?;
         if pid < 2 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -416,7 +417,7 @@ impl Spawned {
         Ok(Spawned {
             pid,
             pidfd,
-            _leash: None,
+            _leash: leash,
         })
     }
 

@@ -76,7 +76,7 @@ impl Supervisor {
         match hanging(child, now) {
             Hanging::Watch => {}
             Hanging::Dump => {
-                let facts = [("requests", Fact::Number(child.process.overdue() as i64))];
+                let facts = [("requests", Fact::Number(child.process.overdue() as u64))];
                 let message = "a request has taken longer than request_timeout: the stacks of the worker follow";
                 self.group
                     .report_of(Some(&child.process), Level::Error, message, &facts);

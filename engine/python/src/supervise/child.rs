@@ -212,7 +212,8 @@ impl Child {
     /// Whether it has ended as it was asked to.
     pub fn is_expected(&self, death: Death) -> bool {
         match self.stage {
-            Stage::Dismissed => death == Death::Exited(0),
+            // How a process ended that lost its preloading parent, nobody knows.
+            Stage::Dismissed => matches!(death, Death::Exited(0) | Death::Unknown),
             Stage::KilledAtStart(_) => true,
             // It was reported when it was killed.
             Stage::Killed => true,

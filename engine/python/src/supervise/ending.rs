@@ -69,10 +69,9 @@ fn name_of(signal: i32) -> Option<&'static str> {
 pub(super) fn facts(death: Death, ended: Option<&Ended>) -> Vec<(&'static str, Fact)> {
     let mut facts = vec![("how", Fact::Text(describe(death)))];
     if let Some(ended) = ended {
-        let number = |value: u64| Fact::Number(i64::try_from(value).unwrap_or(i64::MAX));
         let cpu_ms = (ended.user_micros + ended.system_micros) / 1_000;
-        facts.push(("cpu_ms", number(cpu_ms)));
-        facts.push(("rss_bytes_max", number(ended.resident_bytes_max)));
+        facts.push(("cpu_ms", Fact::Number(cpu_ms)));
+        facts.push(("rss_bytes_max", Fact::Number(ended.resident_bytes_max)));
     }
     facts
 }

@@ -9,7 +9,7 @@ use crate::failure::StartFailure;
 use crate::interpreter::Interpreter;
 use crate::notice::Level;
 use crate::process::Greeting;
-use crate::settings::{EventLoop, Interface, Lifespan, Settings};
+use crate::settings::{Accelerator, EventLoop, Interface, Lifespan, Settings};
 
 /// CONFIG.
 #[derive(Serialize)]
@@ -21,6 +21,7 @@ struct Config<'a> {
     window: u32,
     lifespan: &'static str,
     r#loop: &'static str,
+    accelerator: &'static str,
     working_dir: Option<String>,
     site_packages: Option<String>,
     preload: bool,
@@ -55,6 +56,11 @@ pub(super) fn config(settings: &Settings, interpreter: &Interpreter, preload: bo
             EventLoop::Uvloop => "uvloop",
             EventLoop::Asyncio => "asyncio",
             EventLoop::Gevent => "gevent",
+        },
+        accelerator: match settings.accelerator {
+            Accelerator::Auto => "auto",
+            Accelerator::On => "on",
+            Accelerator::Off => "off",
         },
         working_dir: settings.working_dir.as_deref().map(text),
         site_packages: interpreter.site_packages.as_deref().map(text),

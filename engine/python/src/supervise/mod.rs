@@ -90,6 +90,7 @@ fn rules(group: &Group) -> Rules {
             first: limits::RESTART_DELAY,
             max: limits::RESTART_DELAY_MAX,
         },
+        outage_max: limits::OUTAGE_MAX,
         stable_after: limits::STABLE_AFTER,
         draining_max: limits::DRAINING_MAX.max(settings.workers),
     }
@@ -317,7 +318,7 @@ impl Supervisor {
                     }
                 }
                 Action::GivenUp { index } => {
-                    let facts = [("worker", Fact::Number(index as i64))];
+                    let facts = [("worker", Fact::Number(index as u64))];
                     let message = "a Python worker is given up: it could not start too often";
                     self.group.report(Level::Error, message, &facts);
                 }
@@ -333,7 +334,7 @@ impl Supervisor {
     }
 
     fn note_renewed(&mut self) {
-        let facts = [("workers", Fact::Number(self.group.settings.workers as i64))];
+        let facts = [("workers", Fact::Number(self.group.settings.workers as u64))];
         let message = match self.was_ready {
             false => "Python application ready",
             true => "Python application reloaded",

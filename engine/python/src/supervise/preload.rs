@@ -104,9 +104,11 @@ impl Parent {
         let (control, control_end) = UnixStream::pair().map_err(failed)?;
         let (stdout, stdout_end) = io::pipe().map_err(failed)?;
         let (stderr, stderr_end) = io::pipe().map_err(failed)?;
+        let (leash, leash_end) = UnixStream::pair().map_err(failed)?;
         let small = u16::try_from(self.group.workers).unwrap_or(u16::MAX);
         let mut descriptors: Vec<OwnedFd> = lanes.theirs;
         descriptors.extend([control_end.into(), stdout_end.into(), stderr_end.into()]);
+        descriptors.push(leash_end.into());
         while !self
             .control
             .send_descriptors(Kind::Fork, small, &descriptors)
@@ -120,7 +122,7 @@ impl Parent {
         let gone = || StartFailure::at("preload", "the preloading parent process ended".to_owned());
         let pid = replied.await.unwrap_or_else(|_| Err(gone()))?;
         Ok(Launched {
-            spawned: Spawned::adopt(pid).map_err(failed)?,
+            spawned: Spawned::adopt(pid, leash.into()).map_err(failed)?,
             control,
             stdout: stdout.into(),
             stderr: stderr.into(),
@@ -128,7 +130,7 @@ impl Parent {
     }
 
     /// How a process has ended that was forked here: its status as waitpid(2) gives it. `None` if the parent does not
-    /// report it in time.
+    /// report it in time, or not any more.
     pub async fn status_of(&self, pid: u32) -> Option<i32> {
         let reported = async {
             loop {
@@ -139,12 +141,14 @@ impl Parent {
                     at.and_then(|at| ends.remove(at))
                 };
                 match found {
-                    Some(exited) => return exited.status,
+                    Some(exited) => return Some(exited.status),
+                    None if self.is_gone() => return None,
                     None => changed.await,
                 }
             }
         };
-        tokio::time::timeout(OUTPUT_GRACE, reported).await.ok()
+        let in_time = tokio::time::timeout(OUTPUT_GRACE, reported).await;
+        in_time.ok().flatten()
     }
 
     /// Waits until the application was imported.

@@ -26,6 +26,8 @@ pub(super) struct Rules {
     pub failures_max: u32,
     /// Waits between starts that fail.
     pub backoff: Backoff,
+    /// The longest wait after a crash while no other process serves or starts.
+    pub outage_max: Duration,
     /// A process that lived for this long was stable: after it ends, the next is started at once.
     pub stable_after: Duration,
     /// Old processes that may drain at a time; beyond it, the oldest is killed.
@@ -476,11 +478,25 @@ impl Roster {
         }
     }
 
+    /// Whether another slot has a process that serves or starts.
+    fn has_other(&self, index: usize) -> bool {
+        let others = self.slots.iter().enumerate();
+        let mut others = others.filter(|(other, _)| *other != index);
+        others.any(|(_, slot)| match slot.state {
+            State::Starting(_) | State::Ready(_) | State::Replacing { .. } => true,
+            State::Empty | State::Waiting(_) | State::GivenUp => false,
+        })
+    }
+
     /// A process has ended although it was needed.
     fn restart(&mut self, index: usize, member: Member, now: Moment) {
         let lived = match member {
             Member::Ready { since } => now.since(since),
             Member::Starting { .. } | Member::Draining { .. } | Member::Killed => Duration::ZERO,
+        };
+        let longest = match self.has_other(index) {
+            true => self.rules.backoff.max,
+            false => self.rules.outage_max,
         };
         let slot = &mut self.slots[index];
         if lived >= self.rules.stable_after {
@@ -489,7 +505,7 @@ impl Roster {
         slot.crashes += 1;
         if slot.crashes > 1 {
             let delay = self.rules.backoff.delay(slot.crashes - 1, self.seed);
-            slot.state = State::Waiting(now + delay);
+            slot.state = State::Waiting(now + delay.min(longest));
             return;
         }
         let number = self.spawn(index, now);

@@ -14,6 +14,7 @@ fn rules(workers: usize) -> Rules {
             first: SECOND,
             max: SECOND * 8,
         },
+        outage_max: SECOND * 2,
         stable_after: SECOND * 20,
         draining_max: 2,
     }
@@ -93,25 +94,76 @@ fn a_stable_process_that_crashes_is_replaced_at_once() {
     assert_eq!(all(&mut roster), [Action::Publish(vec![3, 2])]);
 }
 
-#[test]
-fn one_that_crashes_again_and_again_waits_longer_and_is_never_given_up() {
-    let mut roster = running(1);
-    let mut now = 2;
-    let mut waits = Vec::new();
-    for number in 1..20 {
+/// Crashes the process of slot 0 again and again; gives how long each restart waited. Process 2 is in slot 1, if there is
+/// one, and serves.
+fn crash(roster: &mut Roster, workers: usize) -> Vec<Duration> {
+    let serving = |number| match workers {
+        1 => vec![number],
+        _ => vec![number, 2],
+    };
+    let (mut now, mut waits) = (2, Vec::new());
+    let mut number = 1;
+    for next in workers as u64 + 1..20 {
         roster.exited(number, at(now));
-        if !all(&mut roster).contains(&spawn(number + 1, 0)) {
+        if !all(roster).contains(&spawn(next, 0)) {
             let due = roster.deadline().unwrap();
             waits.push(due.since(at(now)));
             roster.expire(due);
             now = due.since_start().as_secs() + 1;
-            assert_eq!(all(&mut roster), [spawn(number + 1, 0)]);
+            assert_eq!(all(roster), [spawn(next, 0)]);
         }
-        roster.ready(number + 1, at(now));
-        assert_eq!(all(&mut roster), [Action::Publish(vec![number + 1])]);
+        roster.ready(next, at(now));
+        assert_eq!(all(roster), [Action::Publish(serving(next))]);
+        number = next;
     }
-    assert_eq!(waits.len(), 18, "the first restart is immediate");
-    assert!(waits[0] <= SECOND && waits[17] >= SECOND * 4 && waits[17] <= SECOND * 8);
+    waits
+}
+
+#[test]
+fn one_that_crashes_again_and_again_waits_longer_and_is_never_given_up() {
+    let waits = crash(&mut running(2), 2);
+    assert_eq!(waits.len(), 16, "the first restart is immediate");
+    assert!(waits[0] <= SECOND && waits[15] >= SECOND * 4 && waits[15] <= SECOND * 8);
+}
+
+#[test]
+fn the_only_one_never_waits_for_long() {
+    let waits = crash(&mut running(1), 1);
+    assert_eq!(waits.len(), 17, "the first restart is immediate");
+    assert!(waits.iter().all(|wait| *wait <= SECOND * 2), "{waits:?}");
+    assert_eq!(waits[16], SECOND * 2);
+}
+
+#[test]
+fn the_last_one_that_crashes_does_not_wait_for_the_others() {
+    let mut roster = running(2);
+    let mut number = [1, 2];
+    let mut waits = Vec::new();
+    for round in 0..6 {
+        // Both crash before they are stable.
+        let now = at(2 + 20 * round);
+        roster.exited(number[0], now);
+        roster.exited(number[1], now);
+        let mut actions = all(&mut roster);
+        if !actions
+            .iter()
+            .any(|action| matches!(action, Action::Spawn { .. }))
+        {
+            waits.push(roster.deadline().expect("one waits").since(now));
+        }
+        let later = at(2 + 20 * round + 10);
+        roster.expire(later);
+        actions.extend(all(&mut roster));
+        for action in actions {
+            if let Action::Spawn { number: new, index } = action {
+                number[index] = new;
+                roster.ready(new, later);
+            }
+        }
+        all(&mut roster);
+    }
+    assert_eq!(waits.len(), 5, "the first restart is immediate");
+    assert!(waits.iter().all(|wait| *wait <= SECOND * 2), "{waits:?}");
 }
 
 #[test]

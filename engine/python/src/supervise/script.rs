@@ -19,6 +19,7 @@ macro_rules! parts {
 
 parts!(
     "__init__.py",
+    "accelerator.py",
     "asgi.py",
     "blocking.py",
     "control.py",

@@ -1,9 +1,8 @@
 //! Applications in real processes for the tests: files, groups, calls, and what was logged.
 
 use std::future::{Future, poll_fn};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,42 +16,17 @@ use sluice_python::{
 };
 
 use crate::abilities::{can_run, skipped};
+pub use crate::temp_folder::TempFolder as Folder;
 
 /// How long a test waits for an event before it fails: far longer than a loaded machine takes.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A folder with the files of an application, removed at the end.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("sluice-python-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a temporary folder can be created");
-        Folder(path)
-    }
-
-    pub fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).expect("a file can be written");
-        path
-    }
-
-    /// Settings of an application whose file is `app.py` with this text.
-    pub fn app(&self, interface: Interface, text: &str) -> Settings {
-        self.write("app.py", text);
-        let mut settings = Settings::new("test", interface, "app:app");
-        settings.working_dir = Some(self.0.clone());
-        settings
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// Settings of an application whose file in `folder` is `app.py` with this text.
+pub fn app_in(folder: &Folder, interface: Interface, text: &str) -> Settings {
+    folder.write("app.py", text);
+    let mut settings = Settings::new("test", interface, "app:app");
+    settings.working_dir = Some(folder.path().to_owned());
+    settings
 }
 
 /// An entry of the log.

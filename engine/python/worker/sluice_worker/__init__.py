@@ -6,9 +6,10 @@ writes framed responses; docs/decisions/0023-python-applications.md describes th
 library only; uvloop and gevent are used where they can be imported and are asked for.
 
 sluice starts `python -c` with the text of bootstrap.py, and passes all files of this folder as one text through a
-descriptor. Only modules that the application's interface needs are compiled:
+descriptor. Where it is installed, the extension module `sluice_accelerator` replaces the innermost loop. Only modules
+that the application's interface needs are compiled:
 
-    process, preload, control, loading, failures             the process and its supervisor
+    process, preload, control, loading, accelerator, failures    the process and its supervisor
     frames, limits, lane, stream, headers                    what all interfaces share
     blocking, wsgi                                           requests in threads
     loops, tasks, websocket, asgi, lifespan, rsgi            requests as tasks of asyncio

@@ -16,6 +16,7 @@ from .websocket import WebSocketMixin
 # What scopes have in common. sluice sends what differs, and `extensions` with `tls` for encrypted connections.
 ASGI = {"version": "3.0", "spec_version": "2.5"}
 HTTP_EXTENSIONS = {"http.response.pathsend": {}, "http.response.early_hint": {}, "http.response.trailers": {}}
+EMPTY_BODY = {"type": "http.request", "body": b"", "more_body": False}
 WEBSOCKET_EXTENSIONS = {"websocket.http.response": {}}
 
 
@@ -279,7 +280,53 @@ class AsgiWebSocket(AsyncWebSocket, AsgiStream):
             super().returned(result)
 
 
+async def run_quickly(stream, seat, scope):
+    """What AsgiStream.run does, for a stream of the accelerator."""
+    try:
+        result = await seat.application(scope, stream.receive, stream.send)
+        if result is not None or not stream.done:
+            stream.promote().returned(result)
+    except BaseException as error:
+        stream.promote().fail(error)
+    del seat.active[stream.actual]
+    if worker.draining:
+        seat.ended(stream)
+
+
+def promoted(lane, number, status, block, length, body_given, done):
+    """The stream that takes over from one of the accelerator."""
+    stream = AsgiHttp(lane, number, END)
+    stream.body_given = body_given
+    if status:
+        stream.status = status
+        stream.block = block
+        if length is not None:
+            stream.length = length
+    if done:
+        stream.head_sent = stream.done = True
+    return stream
+
+
 class AsgiSeat(AsyncSeat):
+    def accelerate(self):
+        for lane in self.lanes:
+            quick = (self.begin_quickly, promoted, self.active, lane.heads, ASGI, HTTP_EXTENSIONS, EMPTY_BODY)
+            lane.accelerate(asgi=quick)
+
+    def begin_quickly(self, lane, stream, scope):
+        """Begins a request that the accelerator serves."""
+        if self.state is not None:
+            scope["state"] = self.state.copy()
+        lane.begun = True
+        self.requests += 1
+        if self.eager:
+            self.active[stream] = None
+            task = self.create_task(run_quickly(stream, self, scope))
+            if stream.actual in self.active:
+                self.active[stream.actual] = task
+        else:
+            self.active[stream] = self.create_task(run_quickly(stream, self, scope))
+
     def begin(self, lane, number, flags, scope):
         scope["asgi"] = ASGI.copy()
         if flags & WEBSOCKET:

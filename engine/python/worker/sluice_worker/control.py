@@ -25,6 +25,7 @@ class Control:
         self.window = 0
         self.loads = marshal.loads  # reads the dictionary of a request
         self.marshal = True
+        self.accelerator = None  # the extension module
         self.application = None
         self.interface = None
         self.seats = []
@@ -132,7 +133,7 @@ class Control:
             "implementation": sys.implementation.name,
             "interface": self.interface,
             "loop": loop,
-            "accelerator": None,
+            "accelerator": getattr(self.accelerator, "VERSION", None),
             "marshal": self.marshal,
             "pid": os.getpid(),
         }

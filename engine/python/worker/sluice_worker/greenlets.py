@@ -121,6 +121,7 @@ def serve(descriptors):
     seat.start()
     worker.seats.append(seat)
     worker.ready("gevent")
+    seat.accelerate()
     for lane in seat.lanes:
         lane.watch()
     if worker.draining:

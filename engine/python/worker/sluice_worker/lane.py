@@ -93,6 +93,15 @@ class Lane:
                 garbage("a frame of type %#x: %r" % (kind, error))
         self.pos = pos
 
+    def accelerate(self, **quick):
+        """Leaves parsing to the extension module, and the quick requests that `quick` describes."""
+        if worker.accelerator is not None:
+            self.frames = worker.accelerator.Reader(self, worker.loads, garbage, worker.window, worker.marshal, **quick)
+            self.parse = self.parse_quickly
+
+    def parse_quickly(self):
+        self.pos += self.frames.parse(self.view[self.pos : self.end].tobytes())
+
     def abandon(self):
         """Closes the socket in a child that the application has forked."""
         self.open = False

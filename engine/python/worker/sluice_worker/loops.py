@@ -147,6 +147,10 @@ class LoopSeat:
     def stats(self):
         return self.cpu_time(), self.requests, len(self.active)
 
+    def accelerate(self):
+        for lane in self.lanes:
+            lane.accelerate()
+
     def abandon(self):
         """Closes the lanes in a child that the application has forked."""
         for lane in self.lanes:

@@ -1,6 +1,7 @@
 #: preload
 """A preloaded process: it holds the imported application, and forks worker processes when the server asks for them."""
 
+import fcntl
 import gc
 import os
 import signal
@@ -37,7 +38,7 @@ def preload(lane_count):
             if frame is None:
                 break
             if frame[0] == FORK:
-                lanes = fork(children, lane_count + 3)
+                lanes = fork(children, lane_count + 4)
                 if lanes is not None:
                     return lanes
             elif frame[0] == DRAIN:
@@ -88,7 +89,8 @@ def become_worker(descriptors):
     os.setpgid(0, 0)
     set_signal(signal.SIGCHLD, signal.SIG_DFL)
     worker.detach()
-    *lanes, control, output, errors = descriptors
+    *lanes, control, output, errors, leash = descriptors
+    attach_leash(leash)
     os.dup2(output, 1)
     os.dup2(errors, 2)
     close(output)
@@ -99,3 +101,10 @@ def become_worker(descriptors):
 
         gevent.reinit()
     return lanes
+
+
+def attach_leash(fd):
+    """Lets the kernel kill the process group when the other end is closed, which only the server has."""
+    fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpid())
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_ASYNC)

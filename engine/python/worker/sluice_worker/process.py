@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 
+from .accelerator import find as find_accelerator
 from .control import close, die, garbage, worker
 from .failures import flush_standard_streams
 from .frames import (
@@ -48,11 +49,13 @@ def main(lane_count):
             close(fd)
         worker.unclaimed = []
         prepare_path(config)
+        find_accelerator()
         load()
         descriptors = preload(lane_count)  # returns in children
     start_new_thread(ControlThread(lane_count).run, ())
     if worker.application is None:
         prepare_path(config)
+        find_accelerator()
     # Applications of asyncio are imported while their loop runs, as uvicorn does it.
     if config.get("interface") in ("asgi", "rsgi"):
         from .tasks import serve

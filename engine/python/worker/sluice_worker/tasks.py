@@ -227,6 +227,7 @@ async def serve_lanes(seat, name):
     worker.seats.append(seat)
     worker.dump_tasks = lambda: seat.loop.call_soon_threadsafe(seat.dump_tasks)
     worker.ready(name)
+    seat.accelerate()
     for lane in seat.lanes:
         lane.watch()
     if worker.draining:  # since before READY

@@ -2,6 +2,7 @@
 """WSGI (PEP 3333)."""
 
 import io
+import itertools
 import os
 import re
 import stat
@@ -115,6 +116,16 @@ class WsgiExchange(BlockingStream):
                 body = io.BytesIO()
             environ["wsgi.input"] = body
             result = seat.application(environ, self.start_response)
+        except BaseException as error:
+            self.fail(error)
+        else:
+            self.send_result(result)
+        if self.excess:
+            self.too_much()
+
+    def send_result(self, result):
+        """Sends what the application has returned. Raises nothing."""
+        try:
             kind = type(result)
             if kind is list or kind is tuple:
                 self.send_list(result)
@@ -128,8 +139,6 @@ class WsgiExchange(BlockingStream):
                         close()
         except BaseException as error:
             self.fail(error)
-        if self.excess:
-            self.too_much()
 
     def start_response(self, status, headers, exc_info=None):
         if exc_info is not None:
@@ -217,7 +226,10 @@ class WsgiExchange(BlockingStream):
         """Sends what an iterable yields, each item before the next is asked for."""
         if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
             raise RuleError("the application returned %s, not an iterable of bytes" % type(result).__name__)
-        for item in result:
+        self.send_each(result)
+
+    def send_each(self, items):
+        for item in items:
             if (
                 type(item) is bytes
                 and len(item) == self.length  # -1 before start_response
@@ -295,6 +307,62 @@ class WsgiExchange(BlockingStream):
         return True
 
 
+class PromotedExchange(WsgiExchange):
+    """A request that the accelerator has begun. Its methods raise nothing."""
+
+    def returned(self, result):
+        """The application has returned."""
+        self.send_result(result)
+        if self.excess:
+            self.too_much()
+
+    def raised(self, error):
+        """The application has raised an exception."""
+        self.fail(error)
+        if self.excess:
+            self.too_much()
+
+    def take_over(self, result, items, begun):
+        """Goes on with an iterable of which `begun` was read from `items`."""
+        try:
+            try:
+                self.send_each(itertools.chain(begun, items))
+            finally:
+                close = getattr(result, "close", None)
+                if close is not None:
+                    close()
+        except BaseException as error:
+            self.fail(error)
+        if self.excess:
+            self.too_much()
+
+    def fail_items(self, result, error):
+        """The iterable has raised an exception."""
+
+        def items():
+            raise error
+            yield
+
+        self.take_over(result, items(), ())
+
+
+def promoted(lane, number, environ, status, block, length, done):
+    """The exchange that takes over from one of the accelerator."""
+    exchange = PromotedExchange.__new__(PromotedExchange)
+    exchange.lane = lane
+    exchange.number = number
+    exchange.environ = environ
+    if status:
+        exchange.status = status
+        exchange.block = block
+        if length is not None:
+            exchange.length = length
+    if done:
+        exchange.head_sent = exchange.done = True
+        exchange.sent = exchange.length
+    return exchange
+
+
 class WsgiSeat:
     """A thread that runs one request after the other."""
 
@@ -304,6 +372,11 @@ class WsgiSeat:
         self.lanes = [BlockingLane(fd, self) for fd in descriptors]
         self.pending = deque()
         self.restless = 0
+        for lane in self.lanes:
+            lane.accelerate(
+                more={**self.template, "wsgi.input": None},
+                wsgi=(self.application, self.pending.append, promoted, io.BytesIO, FileWrapper),
+            )
         self.busy = 0.0
         self.requests = 0
         self.wake_reader, self.wake_writer = os.pipe()

@@ -19,6 +19,7 @@ RESPONSE, BODY, FILE, ERROR, CREDIT, WS_ACCEPT, WS_MESSAGE, WS_CLOSE, EARLY_HINT
 CONFIG, SEAT, DRAIN, DUMP, FORK, SAMPLE = range(0x40, 0x46)
 READY, FAILED, STATS, LOG, FORKED, EXITED, DRAINING = range(0x50, 0x57)
 WINDOW = 262144
+ACCELERATOR = os.environ.get("WORKER_ACCELERATOR")  # the folder of the extension module to test the worker with
 WAIT_MAX = 60  # seconds until a test fails: far more than a loaded machine needs
 
 NAMES = {value: name for name, value in list(globals().items()) if name.isupper() and isinstance(value, int)}
@@ -259,7 +260,10 @@ class Worker:
         self.logs = []
         self.stats = []
         self.folder = folder or os.getcwd()
-        self.env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", **(env or {}))
+        self.env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+        if ACCELERATOR:
+            self.env["PYTHONPATH"] = ACCELERATOR
+        self.env.update(env or {})
         self.output = tempfile.TemporaryFile()
         self.errors = tempfile.TemporaryFile()
         self.config = {
@@ -274,6 +278,7 @@ class Worker:
             "working_dir": self.folder,
             "site_packages": None,
             "preload": False,
+            "accelerator": "on" if ACCELERATOR else "off",
         }
         self.config.update(config)
         pairs = [socket.socketpair() for _ in range(lanes + 1)]

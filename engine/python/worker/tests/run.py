@@ -1,9 +1,10 @@
 """Runs the tests of the worker with several interpreters: the worker with each of them, the tests with this one.
 
-    run.py [INTERPRETER ...] [-- ARGUMENTS OF unittest]
+    run.py [--accelerator FOLDER] [INTERPRETER ...] [-- ARGUMENTS OF unittest]
 
-Without interpreters: CPython 3.9 to 3.14 and PyPy, where PATH or pyenv has them. Lists those that are missing. Exit
-status 1 if a test failed.
+Without interpreters: CPython 3.9 to 3.14 and PyPy, where PATH or pyenv has them. Lists those that are missing.
+`--accelerator` names the folder of a built `sluice_accelerator`: the worker then runs with it, and interpreters that
+cannot load it are listed. Exit status 1 if a test failed.
 """
 
 import glob
@@ -27,6 +28,11 @@ def find(name):
 
 def main():
     arguments = sys.argv[1:]
+    environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1")
+    environment.pop("WORKER_ACCELERATOR", None)
+    if arguments[:1] == ["--accelerator"]:
+        environment["WORKER_ACCELERATOR"] = environment["PYTHONPATH"] = os.path.abspath(arguments[1])
+        del arguments[:2]
     extra = []
     if "--" in arguments:
         split = arguments.index("--")
@@ -37,8 +43,13 @@ def main():
     for path in filter(None, interpreters):
         version = subprocess.run([path, "-c", VERSION], stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
         print("== %s (%s)" % (version, path), flush=True)
+        if "WORKER_ACCELERATOR" in environment:
+            load = subprocess.run([path, "-c", "import sluice_accelerator"], env=environment, stderr=subprocess.PIPE)
+            if load.returncode:
+                print("cannot load the accelerator: %s" % load.stderr.decode().strip().split("\n")[-1])
+                continue
         command = [sys.executable, "-m", "unittest", "discover", "-s", TESTS, "-t", TESTS] + extra
-        if subprocess.run(command, env=dict(os.environ, WORKER_PYTHON=path, PYTHONDONTWRITEBYTECODE="1")).returncode:
+        if subprocess.run(command, env=dict(environment, WORKER_PYTHON=path)).returncode:
             failed.append(version)
     for name in missing:
         print("missing: " + name)

@@ -50,7 +50,8 @@ class ProcessTest(unittest.TestCase):
         ready = worker.ready
         self.assertEqual(ready["pid"], worker.pid)
         self.assertEqual(
-            (ready["interface"], ready["loop"], ready["accelerator"], ready["marshal"]), ("wsgi", None, None, True)
+            (ready["interface"], ready["loop"], bool(ready["accelerator"]), ready["marshal"]),
+            ("wsgi", None, bool(driver.ACCELERATOR), True),
         )
         self.assertIn(ready["implementation"], ("cpython", "pypy"))
         self.assertRegex(ready["python"], r"^3\.\d+\.\d+")
@@ -324,11 +325,14 @@ class ProcessTest(unittest.TestCase):
     def fork(self, worker, lanes=1):
         """Asks a preloaded process for a child; returns (pid, lanes, control, output, errors)."""
         pairs = [socket.socketpair() for _ in range(lanes + 1)]
+        self.leash, leash = socket.socketpair()
         output, errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        fds = [pair[1].fileno() for pair in pairs] + [output.fileno(), errors.fileno()]
+        fds = [pair[1].fileno() for pair in pairs] + [output.fileno(), errors.fileno(), leash.fileno()]
         worker.control.send(FORK, fds=fds)
         for pair in pairs:
             pair[1].close()
+        leash.close()
+        self.addCleanup(self.leash.close)
         channels = [driver.Channel(pair[0]) for pair in pairs]
         for channel in channels:
             self.addCleanup(channel.close)
@@ -393,6 +397,16 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(parent.response(stream, lanes[0]).status, 200)
         control.close()
         self.wait_gone(pid)
+
+    def test_the_leash_of_a_preloaded_process(self):
+        """It ends a process that does not run and so does not notice the end of its control channel."""
+        parent = self.start("preload_app:app", preload=True)
+        pid, lanes, control, _, _ = self.fork(parent)
+        stream = parent.request(environ(), lane=lanes[0])
+        self.assertEqual(parent.response(stream, lanes[0]).status, 200)
+        os.kill(pid, signal.SIGSTOP)
+        self.leash.close()
+        self.assertEqual(parent.expect(EXITED).json(), {"pid": pid, "status": signal.SIGKILL})
 
     def test_signals_of_a_preloaded_parent(self):
         parent = self.start("preload_app:app", preload=True)

@@ -105,6 +105,8 @@ tagged! {
         NginxRanges(Ranges) = "nginx_ranges",
         /// Limits the rate at which responses are sent, as nginx does. sluice's own module.
         NginxRate(ResponseRate) = "nginx_limit_rate",
+        /// Ends responses of unknown length with the connection, for clients that cannot read chunks. sluice's own module.
+        NginxUnchunked(NoSettings) = "nginx_unchunked",
         /// Determines the client address behind trusted proxies, as nginx does. sluice's own module.
         NginxRealIp(RealIp) = "nginx_realip",
         /// The `Expires` header, as in nginx. sluice's own module.

@@ -149,6 +149,16 @@ objects! {
         pub sticky: Option<Sticky>,
         /// The DNS servers that resolve the names of servers with `resolve`; the system's when absent.
         pub resolver: Option<Resolver>,
+        /// Where requests wait while no server can take them; they fail at once when absent.
+        pub queue: Option<GroupQueue>,
+    }
+
+    /// A queue of requests that no server of a group can take at the moment.
+    pub struct GroupQueue {
+        /// How many may wait, those of all workers together.
+        pub max: u32,
+        /// How long one may wait.
+        pub timeout: Duration,
     }
 
     /// Session affinity: a client keeps its server as long as that server is available.
@@ -211,6 +221,10 @@ objects! {
         pub resolve: bool,
         /// The service whose SRV records at its name are the servers: `http`, or `_http._tcp`. Its addresses are when empty.
         pub service: String,
+        /// It gets only requests of clients that stay with it.
+        pub drain: bool,
+        /// How long its share grows to its weight after failures had left it out.
+        pub slow_start: Duration,
     }
 
     /// Which upstreams count as healthy.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::proxy::BodyBuffers;
 use crate::object::objects;
-use crate::value::{Duration, WeakString};
+use crate::value::{Duration, TimeLimit, WeakString};
 
 objects! {
     /// Serves requests with a Python application in processes of its own.
@@ -36,8 +36,8 @@ objects! {
         pub env_files: Vec<String>,
         /// Environment variables.
         pub env_vars: BTreeMap<String, String>,
-        /// How long processes may take to start, 120 s when zero, as long as they like when negative.
-        pub start_timeout: Duration,
+        /// How long processes may take to start, 120 s when zero, as long as they like when negative or `forever`.
+        pub start_timeout: TimeLimit,
         /// How processes are isolated.
         pub isolation: Option<PythonIsolation>,
         /// The most applications that placeholders make, 128 when zero.
@@ -66,7 +66,8 @@ objects! {
         pub max_rss: u64,
         /// Imports the application once, and forks the processes.
         pub preload: bool,
-        /// Reserved for an extension module that replaces the innermost loop: `auto` or `off`, both pure Python; `auto` when empty.
+        /// The extension module `sluice_accelerator`, which replaces the worker's innermost loop: `auto` (where it is
+        /// installed), `on` or `off`; `auto` when empty.
         pub accelerator: String,
         /// The path that the application is mounted at, before that of `handle_path`.
         pub root_path: String,

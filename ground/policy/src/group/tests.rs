@@ -37,6 +37,8 @@ fn servers(weights: &[u32]) -> Vec<Server> {
         requests_max: 0,
         is_down: false,
         is_backup: false,
+        is_draining: false,
+        slow_start: Duration::ZERO,
     };
     weights.iter().enumerate().map(server).collect()
 }
@@ -435,5 +437,46 @@ fn a_hanging_server_counts_as_slow_before_its_response() {
         assert_eq!(next(&group, at(4)), expected, "{waiting_counts:?}");
         group.end_wait(0, at(1));
         assert_eq!(next(&group, at(4)), Some(0));
+    }
+}
+
+#[test]
+fn a_draining_server_gets_only_what_is_bound_to_it() {
+    let mut servers = servers(&EQUAL);
+    servers[1].is_draining = true;
+    for method in [Method::RoundRobin, Method::LeastConn, Method::Random] {
+        let group = Group::new(method, &servers).unwrap();
+        for seed in 0..100 {
+            let chosen = group.choose(&Now::default(), b"", seed, at(100));
+            assert!(chosen.is_some_and(|index| index != 1), "{method:?}");
+        }
+        assert!(group.take(1, &Now::default(), at(100)));
+        assert_eq!(group.tries(), 3);
+    }
+}
+
+#[test]
+fn a_server_that_is_back_gets_its_share_little_by_little() {
+    let mut servers = servers(&[1, 1]);
+    servers[1].slow_start = Duration::from_secs(100);
+    for method in [Method::RoundRobin, Method::LeastConn] {
+        let group = Group::new(method, &servers).unwrap();
+        let shares = |now: u64| {
+            let chosen = (0..1000).filter_map(|_| group.choose(&Now::default(), b"", 1, at(now)));
+            chosen.filter(|index| *index == 1).count()
+        };
+        assert_eq!(shares(100), 500, "{method:?}: nothing has failed yet");
+        group.fail(1, at(100));
+        assert_eq!(shares(101), 0, "{method:?}");
+        // It is tried again, and responds.
+        assert!((0..3).any(|_| group.choose(&Now::default(), b"", 1, at(120)) == Some(1)));
+        group.succeed(1);
+        let growing = [125, 145, 170, 219].map(shares);
+        assert!(growing.is_sorted(), "{method:?}: {growing:?}");
+        if method == Method::RoundRobin {
+            assert!((30..=70).contains(&growing[0]), "{growing:?}");
+            assert!((300..=360).contains(&growing[2]), "{growing:?}");
+        }
+        assert!((499..=501).contains(&shares(221)), "{method:?}");
     }
 }

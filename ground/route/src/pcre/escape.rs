@@ -2,12 +2,15 @@
 
 use super::PatternError;
 use super::parse::{Parser, Piece, line_end};
+use super::property::property;
 use super::tree::{ByteSet, Node, Place, Target};
 
 /// What an escape stands for, in brackets and outside of them.
 enum Meaning {
     Byte(u8),
     Set(ByteSet),
+    /// As a set, but it is not folded: in PCRE case makes no difference to properties.
+    Property(ByteSet),
 }
 
 /// The set that a letter behind a backslash stands for.
@@ -113,7 +116,7 @@ impl Parser<'_> {
                 self.at = start;
                 Ok(Piece::Node(match self.meaning()? {
                     Meaning::Byte(byte) => self.literal(byte),
-                    Meaning::Set(set) => Node::Set(set),
+                    Meaning::Set(set) | Meaning::Property(set) => Node::Set(set),
                 }))
             }
         }
@@ -218,16 +221,39 @@ impl Parser<'_> {
                 }
                 _ => return Err(PatternError::malformed(start, "`\\c` without a letter")),
             },
-            b'p' | b'P' => {
-                let what = "a property of characters (patterns read bytes)";
-                return Err(PatternError::unsupported(start, what));
-            }
+            b'p' | b'P' => return self.property(start, letter).map(Meaning::Property),
             letter if letter.is_ascii_alphanumeric() => {
                 return Err(PatternError::malformed(start, "no escape has this letter"));
             }
             byte => byte,
         };
         Ok(Meaning::Byte(byte))
+    }
+
+    /// A property behind `\p` or `\P`: one letter, or a name in braces.
+    fn property(&mut self, start: usize, letter: u8) -> Result<ByteSet, PatternError> {
+        let name = match self.eat(b"{") {
+            false => self.text.get(self.at..self.at + 1),
+            true => {
+                let rest = self.text.get(self.at..).unwrap_or_default();
+                let end = rest.iter().position(|byte| *byte == b'}');
+                end.map(|end| &rest[..end])
+            }
+        };
+        let Some(name) = name else {
+            let why = "`\\p` takes a letter, or a name in braces";
+            return Err(PatternError::malformed(start, why));
+        };
+        let in_braces = self.text[self.at - 1] == b'{';
+        self.at += name.len() + usize::from(in_braces);
+        let Some(set) = property(name) else {
+            let what = "this property of characters";
+            return Err(PatternError::unsupported(start, what));
+        };
+        Ok(match letter {
+            b'P' => set.inverted(),
+            _ => set,
+        })
     }
 
     fn hexadecimal(&mut self, start: usize) -> Result<u8, PatternError> {
@@ -257,6 +283,7 @@ impl Parser<'_> {
         self.at += 1;
         let negated = self.eat(b"^");
         let mut set = ByteSet::EMPTY;
+        let mut unfolded = ByteSet::EMPTY;
         let mut is_first = true;
         loop {
             let Some(byte) = self.peek() else {
@@ -280,6 +307,7 @@ impl Parser<'_> {
             let item = self.at;
             match self.member()? {
                 Meaning::Set(members) => set.add_all(&members),
+                Meaning::Property(members) => unfolded.add_all(&members),
                 Meaning::Byte(low) => match self.range_end()? {
                     None => set.add(low),
                     Some(high) if high < low => {
@@ -290,10 +318,11 @@ impl Parser<'_> {
                 },
             }
         }
-        let set = match self.flags.folds {
+        let mut set = match self.flags.folds {
             true => set.folded(),
             false => set,
         };
+        set.add_all(&unfolded);
         Ok(if negated { set.inverted() } else { set })
     }
 
@@ -309,7 +338,7 @@ impl Parser<'_> {
         self.at += 1;
         match self.member()? {
             Meaning::Byte(high) => Ok(Some(high)),
-            Meaning::Set(_) => {
+            Meaning::Set(_) | Meaning::Property(_) => {
                 self.at = before;
                 Ok(None)
             }

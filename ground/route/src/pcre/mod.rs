@@ -10,6 +10,7 @@ mod memo;
 mod parse;
 mod plain;
 mod program;
+mod property;
 mod required;
 mod run;
 mod tree;

@@ -119,7 +119,9 @@ fn mistakes_are_found_where_they_are() {
             "`(*UTF8)` (patterns read bytes, not characters) is not supported",
         ),
         ("(*ANYCRLF)a", 0, "the verb `(*ANYCRLF)` is not supported"),
-        (r"x\pL", 1, "a property of characters"),
+        (r"x\p{Nonsense}", 1, "this property of characters"),
+        (r"x\p{L", 1, "takes a letter, or a name in braces"),
+        (r"x\p", 1, "takes a letter, or a name in braces"),
     ] {
         let error = Pattern::new(pattern, Case::Kept).expect_err(pattern);
         assert_eq!(error.at, at, "{pattern}: {error}");
@@ -302,4 +304,30 @@ fn both_ways_of_matching_agree() {
         }
     }
     assert!(compared > 25_000, "{compared}");
+}
+
+/// Checked with PCRE2 10.42.
+#[test]
+fn properties_of_bytes_match_as_in_pcre() {
+    for case in [Case::Kept, Case::Folded] {
+        for (pattern, matching) in [
+            (r"^\p{Lu}$", "B"),
+            (r"^[\p{Lu}]$", "B"),
+            (r"^[x\p{Lu}]$", "Bx"),
+            (r"^[^\p{Lu}]$", "ax1"),
+            (r"^\P{Lu}$", "ax1"),
+            (r"^\p{^Lu}$", "ax1"),
+            (r"^\pL$", "aBx"),
+            (r"^\PL$", "1"),
+            (r"^\p{LC}$", "aBx"),
+            (r"^\p{Greek}$", ""),
+        ] {
+            let compiled = Pattern::new(pattern, case).expect(pattern);
+            let found: String = ["a", "B", "x", "1"]
+                .into_iter()
+                .filter(|text| compiled.is_match(text.as_bytes()) == Ok(true))
+                .collect();
+            assert_eq!(found, matching, "{pattern}");
+        }
+    }
 }

@@ -78,10 +78,12 @@ impl NginxKey {
         match self {
             NginxKey::RequestUri
             | NginxKey::UriFrom(_)
+            | NginxKey::ChosenPath
             | NginxKey::SentField(_)
             | NginxKey::SentTrailer(_)
             | NginxKey::Upstream(_)
             | NginxKey::UpstreamCookie(_)
+            | NginxKey::UpstreamField(_)
             | NginxKey::UpstreamTrailer(_) => Provenance::Path,
             NginxKey::TimeLocal
             | NginxKey::TimeIso

@@ -27,6 +27,9 @@ pub enum NginxKey {
     Capture(u8),
     /// `uri_from.N`: the path without its first bytes.
     UriFrom(usize),
+    /// `chosen_path`: the path of the file that `try_files` has chosen below the `alias` of a location with a pattern;
+    /// else empty.
+    ChosenPath,
     /// `pass.…`: the proxy destination, if it depends on variables.
     Pass(PassKey),
     /// `table.NAME`: the value of a lookup table.
@@ -59,6 +62,9 @@ pub enum NginxKey {
     Upstream(UpstreamKey),
     /// `upstream_cookie.NAME`: a cookie set by the last upstream.
     UpstreamCookie(Box<str>),
+    /// `upstream_http.NAME`: a header of the upstream's response as it came; several values are joined by a comma and a
+    /// space.
+    UpstreamField(Box<str>),
     /// `upstream_trailer.NAME`: a trailer of the last upstream's response, once that is complete.
     UpstreamTrailer(Box<str>),
     /// `sent_trailer.NAME`: a trailer of the response, once that is complete.
@@ -174,6 +180,10 @@ pub enum TlsKey {
     Curves,
     /// `id`: digits that tell the session from all others.
     Id,
+    /// `alpn`: the protocol that the handshake chose.
+    Alpn,
+    /// `server_name`: the name that the client asked for.
+    ServerName,
     /// `early`: `1` before the end of the handshake.
     Early,
     /// `client.NAME`: of the certificate that the client has shown.
@@ -219,6 +229,8 @@ impl TlsKey {
             "curve" => TlsKey::Curve,
             "curves" => TlsKey::Curves,
             "id" => TlsKey::Id,
+            "alpn" => TlsKey::Alpn,
+            "server_name" => TlsKey::ServerName,
             "early" => TlsKey::Early,
             _ => TlsKey::Client(ClientKey::parse(name.strip_prefix("client.")?)?),
         })
@@ -317,6 +329,7 @@ impl NginxKey {
             "pass.dial" => NginxKey::Pass(PassKey::Dial),
             "pass.host" => NginxKey::Pass(PassKey::Host),
             "pass.port" => NginxKey::Pass(PassKey::Port),
+            "chosen_path" => NginxKey::ChosenPath,
             "pass.uri" => NginxKey::Pass(PassKey::Uri),
             "upstream_cache_status" => NginxKey::CacheStatus,
             _ => return NginxKey::parse_family(name),
@@ -333,6 +346,7 @@ impl NginxKey {
             "http" => NginxKey::Field(rest.into()),
             "sent_http" => NginxKey::SentField(rest.into()),
             "sent_trailer" => NginxKey::SentTrailer(rest.into()),
+            "upstream_http" => NginxKey::UpstreamField(rest.into()),
             "upstream_cookie" => NginxKey::UpstreamCookie(rest.into()),
             "upstream_trailer" => NginxKey::UpstreamTrailer(rest.into()),
             "cookie" => NginxKey::Cookie(rest.into()),

@@ -32,7 +32,7 @@ pub enum ConnectionHeader {
     KeepAlive,
     /// The same, and for how many seconds the connection waits for another request.
     KeepAliveFor(u32),
-    /// `upgrade`; the list's Upgrade field is kept only with this.
+    /// `upgrade`: the response switches protocols.
     Upgrade,
 }
 
@@ -130,7 +130,6 @@ pub fn encode_response_head(
             false
         }
         FieldId::Connection | FieldId::TransferEncoding => false,
-        FieldId::Upgrade => conn == ConnectionHeader::Upgrade,
         FieldId::Date => {
             dated = true;
             true

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Comparison, Figure, Fold, Statement, Value};
 use crate::evidence::Row;
-use crate::finding::number;
+use crate::finding::two_numbers;
 use crate::limits::{CONFIDENCE, FINDING_LINES_MAX};
 use crate::statistics::bootstrap::median_interval;
 
@@ -57,11 +57,8 @@ impl Outcome {
             } else {
                 format!("{}: ", cell.place)
             };
-            format!(
-                "{place}{} against {}",
-                number(cell.left),
-                number(cell.right)
-            )
+            let (left, right) = two_numbers(cell.left, cell.right);
+            format!("{place}{left} against {right}")
         };
         let mut lines: Vec<String> = cells.iter().take(FINDING_LINES_MAX).map(line).collect();
         if cells.len() > FINDING_LINES_MAX {

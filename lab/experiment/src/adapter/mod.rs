@@ -21,6 +21,8 @@ pub struct Task {
     pub asked: Asked,
     /// Additional headers of each request, as `Name: value`.
     pub fields: Vec<String>,
+    /// Another host than that of the URL, for the `Host` header.
+    pub host: Option<String>,
     /// Accepts any certificate.
     pub insecure: bool,
 }
@@ -74,17 +76,30 @@ fn failure_text(tool: Tool, error: &str, ran: &Ran) -> String {
 
 /// Converts a row of a tool's output to a load.
 fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String) -> Load {
+    let engine = Engine {
+        name: tool.name().into(),
+        version,
+        not_measured: not_measured(tool, row),
+        raw: Some(raw),
+    };
+    load_of(engine, task.asked.clone(), row)
+}
+
+/// What a tool does not measure; for a row with failures also what these spoil.
+pub(crate) fn not_measured(tool: Tool, row: &Row) -> Vec<String> {
+    let fields = tool.not_measured().into_iter();
+    let mut fields: Vec<String> = fields.map(str::to_string).collect();
+    if row.failed_share.unwrap_or(0.0) > 0.0 && tool.mixes_failures() {
+        fields.push("latency of successful responses alone (failures are included)".into());
+    }
+    fields
+}
+
+/// A row of figures as the load of an engine.
+pub(crate) fn load_of(engine: Engine, asked: Asked, row: &Row) -> Load {
     let responses = row.responses.unwrap_or(0.0);
     let failed = row.failed_share.unwrap_or(0.0) * responses;
     let ok = (responses - failed).round().max(0.0) as u64;
-    let mut not_measured: Vec<String> = tool
-        .not_measured()
-        .iter()
-        .map(|field| field.to_string())
-        .collect();
-    if failed > 0.0 && tool.mixes_failures() {
-        not_measured.push("latency of successful responses alone (failures are included)".into());
-    }
     let failures = row.failures.iter().map(|(class, count)| Failures {
         class: *class,
         count: *count,
@@ -93,17 +108,10 @@ fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String
         example: None,
     });
     Load {
-        engine: Engine {
-            name: tool.name().into(),
-            version,
-            not_measured,
-            raw: Some(raw),
-        },
-        asked: task.asked.clone(),
-        window_s: row.seconds.unwrap_or(task.asked.duration_s),
+        window_s: row.seconds.unwrap_or(asked.duration_s),
         ok,
         ended_ok: ok,
-        due: matches!(task.asked.mode, Mode::Open { .. }).then_some(responses as u64),
+        due: matches!(asked.mode, Mode::Open { .. }).then_some(responses as u64),
         failures: failures.collect(),
         latency: Latencies {
             total: distribution(row, ok),
@@ -113,6 +121,8 @@ fn load(tool: Tool, version: Option<String>, task: &Task, row: &Row, raw: String
             received_bytes: (row.response_bytes.unwrap_or(0.0) * responses) as u64,
             ..Transfer::default()
         },
+        engine,
+        asked,
         ..Load::default()
     }
 }

@@ -18,6 +18,7 @@ fn task() -> Task {
             ..Asked::default()
         },
         fields: vec!["X-Hotdogs: aplenty".into()],
+        host: None,
         insecure: false,
     }
 }
@@ -26,6 +27,31 @@ fn line(tool: Tool, task: &Task) -> String {
     let steps = tool.steps(task, std::path::Path::new("/tmp/f")).unwrap();
     let runs: Vec<String> = steps.runs.iter().map(|args| args.join(" ")).collect();
     runs.join(" && ")
+}
+
+/// An experiment's host is sent instead of the address of the URL.
+#[test]
+fn another_host_is_set_as_each_tool_wants_it() {
+    let task = Task {
+        host: Some("a.example".into()),
+        ..task()
+    };
+    for tool in Tool::ALL {
+        let steps = tool.steps(&task, std::path::Path::new("/tmp/f")).unwrap();
+        let input = steps.input.unwrap_or_default();
+        let text = format!("{} {input}", line(tool, &task));
+        let wanted = match tool {
+            Tool::Hey => "-host a.example",
+            Tool::K6 => "\"Host\": \"a.example\"",
+            Tool::Vegeta => "-header Host: a.example",
+            Tool::H2load => "--connect-to=127.0.0.1:8080",
+            Tool::Ab | Tool::Oha | Tool::Wrk => "-H Host: a.example",
+        };
+        assert!(text.contains(wanted), "{text}");
+        // h2load would send two Host headers.
+        let url = text.contains("http://a.example/");
+        assert_eq!(url, tool == Tool::H2load, "{text}");
+    }
 }
 
 #[test]

@@ -48,6 +48,18 @@ impl Tool {
         Tool::Wrk,
     ];
 
+    /// The tool with this name.
+    pub fn of_name(name: &str) -> Result<Tool, String> {
+        let names: Vec<&str> = Tool::ALL.iter().map(|tool| tool.name()).collect();
+        let found = Tool::ALL.into_iter().find(|tool| tool.name() == name);
+        found.ok_or_else(|| {
+            format!(
+                "`{name}` is not a load generator; known are {}",
+                names.join(", ")
+            )
+        })
+    }
+
     /// The name of the program.
     pub fn name(self) -> &'static str {
         match self {
@@ -199,8 +211,9 @@ fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
 
 /// Adds each request header with `option`.
 fn with_fields(mut args: Vec<String>, option: &str, task: &Task) -> Vec<String> {
-    for field in &task.fields {
-        args.extend([option.to_string(), field.clone()]);
+    let host = task.host.iter().map(|host| format!("Host: {host}"));
+    for field in task.fields.iter().cloned().chain(host) {
+        args.extend([option.to_string(), field]);
     }
     args
 }
@@ -246,7 +259,15 @@ fn hey(task: &Task) -> Vec<String> {
     if closes(task) {
         args.push("-disable-keepalive".into());
     }
-    let mut args = with_fields(args, "-H", task);
+    // It ignores a Host header.
+    if let Some(host) = &task.host {
+        args.extend(["-host".into(), host.clone()]);
+    }
+    let without = Task {
+        host: None,
+        ..task.clone()
+    };
+    let mut args = with_fields(args, "-H", &without);
     args.push(task.asked.url.clone());
     args
 }
@@ -288,8 +309,24 @@ fn h2load(task: &Task) -> Vec<String> {
     if !asked.protocol.starts_with("h2") {
         args.push("--h1".into());
     }
-    let mut args = with_fields(args, "-H", task);
-    args.push(asked.url.clone());
+    // It would send a Host header in addition to its own, so the URL has the host, and the address is an option.
+    let parts = asked.url.split_once("://").and_then(|(scheme, rest)| {
+        let at = rest.find('/').unwrap_or(rest.len());
+        Some((scheme, &rest[..at], &rest[at..], task.host.as_ref()?))
+    });
+    let url = match parts {
+        Some((scheme, address, path, host)) => {
+            args.push(format!("--connect-to={address}"));
+            format!("{scheme}://{host}{path}")
+        }
+        None => asked.url.clone(),
+    };
+    let without = Task {
+        host: None,
+        ..task.clone()
+    };
+    let mut args = with_fields(args, "-H", &without);
+    args.push(url);
     args
 }
 
@@ -335,7 +372,9 @@ fn k6(output: &Path) -> Vec<String> {
 fn k6_script(task: &Task) -> String {
     let asked = &task.asked;
     let text = |value: &str| serde_json::Value::from(value).to_string();
-    let fields = task.fields.iter().filter_map(|field| field.split_once(':'));
+    let host = task.host.iter().map(|host| format!("Host: {host}"));
+    let fields: Vec<String> = task.fields.iter().cloned().chain(host).collect();
+    let fields = fields.iter().filter_map(|field| field.split_once(':'));
     let fields: Vec<String> = fields
         .map(|(name, value)| format!("{}: {}", text(name.trim()), text(value.trim())))
         .collect();

@@ -80,6 +80,11 @@ impl<'a> Steps<'a> {
         let live = &mut *self.live;
         let load = generator::run(&plan, &mut |stage| live.look(&stage))
             .map_err(|error| Refused::new(format!("the load generator failed: {error}")))?;
+        if load.interrupted {
+            let steps = self.taken.len();
+            self.save("interrupted")?;
+            return Err(Refused::new(format!("interrupted after {steps} rates")));
+        }
         if let Some(rate) = rate {
             self.taken.push((rate, load.clone()));
         }
@@ -91,15 +96,16 @@ impl<'a> Steps<'a> {
     }
 
     /// Writes the result, if requested: a cell per rate, so that a report can plot completed against offered load.
-    fn save(mut self, words: &str) -> Result<(), Refused> {
+    fn save(&self, words: &str) -> Result<(), Refused> {
         let Some(path) = self.json else {
             return Ok(());
         };
         let took = self.began.elapsed();
         let mut result = single::result(Load::default(), &self.plan, self.started, took);
         let pattern = result.cells.pop().unwrap_or_default();
-        self.taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
-        result.cells = cells(&pattern, self.taken);
+        let mut taken = self.taken.clone();
+        taken.sort_by(|(one, _), (two, _)| one.total_cmp(two));
+        result.cells = cells(&pattern, taken);
         result.notes.push(words.to_string());
         let text = serde_json::to_vec(&result).map_err(|error| Refused::new(error.to_string()))?;
         fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))

@@ -71,6 +71,12 @@ pub fn response(body: &[u8], content_type: &str, status: u16, close: bool) -> Ve
     [head.as_bytes(), body].concat()
 }
 
+/// A response without its body.
+fn head_of(response: &[u8]) -> Arc<[u8]> {
+    let end = memchr::memmem::find(response, b"\r\n\r\n").map_or(response.len(), |at| at + 4);
+    response[..end].into()
+}
+
 /// The responses, serialized once.
 struct FixedResponses {
     keep: Arc<[u8]>,
@@ -107,6 +113,8 @@ enum Then {
 #[derive(Default)]
 struct Request {
     closes: bool,
+    /// Whether the response has no body (HEAD).
+    bodiless: bool,
     sums: bool,
     uploaded: u64,
     digest: Option<Context>,
@@ -120,6 +128,7 @@ impl Take for Request {
         let sums = target.starts_with(b"/sum");
         *self = Request {
             closes: facts.closes,
+            bodiless: raw.starts_with(b"HEAD "),
             sums,
             uploaded: 0,
             digest: sums.then(|| Context::new(&SHA256)),
@@ -335,6 +344,10 @@ impl Server<'_> {
             )
         } else {
             (self.expected_response(&conn.request, closes), then)
+        };
+        let bytes = match conn.request.bodiless {
+            true => head_of(&bytes),
+            false => bytes,
         };
         conn.out.push_back((bytes, 0, then));
         self.push(conn)

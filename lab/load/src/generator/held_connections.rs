@@ -47,6 +47,8 @@ impl Beside {
 pub struct Hold {
     /// Connections whose opening has succeeded or failed.
     pub settled: AtomicUsize,
+    /// Connections that are open and held.
+    pub open: AtomicUsize,
     /// The load has ended.
     pub stop: AtomicBool,
 }
@@ -194,6 +196,9 @@ impl Holder<'_> {
         };
         let held = conn.state == State::Holding;
         conn.state = State::Lost;
+        if held {
+            self.hold.open.fetch_sub(1, Ordering::Release);
+        }
         let _ = epoll::delete(&self.epoll, &conn.link);
         if held {
             self.found.count(class);
@@ -262,6 +267,7 @@ impl Holder<'_> {
     fn held(&mut self, conn: &mut Conn) {
         conn.state = State::Holding;
         self.opening -= 1;
+        self.hold.open.fetch_add(1, Ordering::Release);
         self.hold.settled.fetch_add(1, Ordering::Release);
     }
 

@@ -37,6 +37,9 @@ pub const ALARM_MAX: Duration = Duration::from_millis(100);
 /// Open loop: 99 % of requests must be sent at most this much later than due for latencies to be the target's.
 pub const LATE_MAX: Duration = Duration::from_micros(100);
 
+/// How long requests in flight may still take after Ctrl-C: the user waits.
+pub const INTERRUPTED_DRAIN: Duration = Duration::from_millis(500);
+
 /// Shortest interval of timeout checks; `Plan::tick_ns` adapts it to the timeout.
 pub const TICK: Duration = Duration::from_millis(20);
 
@@ -55,6 +58,12 @@ pub const RAMP_SHARE_MAX: u32 = 3;
 
 /// Opening all connections may always take this long, however short the load is.
 pub const RAMP_MIN: Duration = Duration::from_secs(2);
+
+/// Different requests in one load. Each has a histogram of 200 KB in every thread.
+pub const MIX_MAX: usize = 100;
+
+/// Requests until the order of a mix repeats.
+pub const MIX_SEQUENCE_MAX: u64 = 10_000;
 
 /// Buffers passed to the kernel in one call. Linux accepts 1,024; pipelines are shorter.
 pub const PIECES_MAX: usize = 32;

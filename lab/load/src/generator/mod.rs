@@ -10,9 +10,11 @@ pub mod alarm;
 pub mod clock;
 pub mod expect;
 pub mod held_connections;
+pub mod interrupt;
 pub mod kind;
 pub mod limits;
 pub mod link;
+pub mod mix;
 pub mod probe;
 pub mod record;
 pub mod request;
@@ -34,9 +36,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use self::clock::{Clock, Ns, span};
 use self::held_connections::{Beside, Hold};
+use self::interrupt::Interrupt;
 use self::kind::Kind;
 use self::limits::{RAMP_MAX, RAMP_MIN, RAMP_SHARE_MAX, TICK};
 use self::link::{Fault, Tls};
+use self::mix::Mix;
 use self::record::{Keepup, Recorder};
 use self::request::Prepared;
 use self::seen::Seen;
@@ -53,6 +57,8 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// The requests, sent in turn. At least one.
     pub requests: Vec<Prepared>,
+    /// Which of them belong together, if they are a mix.
+    pub mix: Mix,
     /// Closed or open loop.
     pub mode: Mode,
     /// Concurrent connections of all threads together.
@@ -73,7 +79,8 @@ pub struct Plan {
     pub duration: Duration,
     /// How long requests in flight at the end of the window may still take.
     pub drain: Duration,
-    /// Timeout of a request, from when it was wanted; also of a connect and of a handshake.
+    /// Timeout of a request, from when it was sent; also of a connect, of a handshake, and of the wait for a connection
+    /// before that.
     pub timeout: Duration,
     /// How long a client waits before it reconnects after its connection failed.
     pub failure_pause: Duration,
@@ -83,6 +90,8 @@ pub struct Plan {
     pub kind: Kind,
     /// Connections held open beside the load.
     pub beside: Beside,
+    /// Ends the load early.
+    pub interrupt: Interrupt,
 }
 
 /// More connections than this from one source address to one destination would exhaust its ports.
@@ -173,7 +182,11 @@ impl Plan {
             threads: self.threads,
             request_body_bytes: first.body.len() as u64,
             duration_s: self.duration.as_secs_f64(),
-            warmup_s: self.warmup.as_secs_f64(),
+            // A load of a number of requests counts all of them.
+            warmup_s: match self.requests_max {
+                Some(_) => 0.0,
+                None => self.warmup.as_secs_f64(),
+            },
             timeout_s: self.timeout.as_secs_f64(),
             verify: self.kind.words(first),
         }
@@ -228,16 +241,19 @@ pub fn run(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         let holder = scope.spawn(|| held_connections::hold(plan, &hold));
         let (began, all) = (Instant::now(), plan.beside.idle + plan.beside.slow);
         let settled = || hold.settled.load(Ordering::Acquire) >= all;
-        while !settled() && began.elapsed() < RAMP_MAX && !holder.is_finished() {
+        let ended = || holder.is_finished() || plan.interrupt.is_set();
+        while !settled() && began.elapsed() < RAMP_MAX && !ended() {
             thread::sleep(JOIN_PAUSE);
         }
         thread::sleep(HELD_SETTLE);
+        let open = hold.open.load(Ordering::Acquire) as u64;
         watch(Stage::Held);
         let load = drive(plan, watch);
         hold.stop.store(true, Ordering::Release);
-        let held = holder
+        let mut held = holder
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        held.open_before_load = Some(open);
         load.map(|load| Load {
             held: Some(held),
             ..load
@@ -274,19 +290,22 @@ fn drive(plan: &Plan, watch: &mut dyn FnMut(Stage)) -> io::Result<Load> {
         if plan.requests_max.is_some() {
             let begin = Instant::now();
             watch(Stage::Window(begin, begin + UNLIMITED));
-            return join(handles, &signals, watch);
+            return join(handles, shared, watch);
         }
         let ramp_max = ramp_max(plan);
         let ramped = || signals.ramped.load(Ordering::Acquire) == threads;
         while !ramped() && began.elapsed() < ramp_max && !handles.iter().all(|h| h.is_finished()) {
             thread::sleep(Duration::from_millis(1));
+            if plan.interrupt.is_set() {
+                return join(handles, shared, watch);
+            }
         }
         let begin = Instant::now() + plan.warmup.max(NOTICE);
         let end = begin + plan.duration;
         signals.end.store(clock.at(end), Ordering::Release);
         signals.begin.store(clock.at(begin), Ordering::Release);
         watch(Stage::Window(begin, end));
-        join(handles, &signals, watch)
+        join(handles, shared, watch)
     })?;
     Ok(put_together(plan, records))
 }
@@ -300,11 +319,17 @@ fn ramp_max(plan: &Plan) -> Duration {
 /// Waits for the threads and merges their records.
 fn join(
     handles: Vec<thread::ScopedJoinHandle<'_, io::Result<Recorder>>>,
-    signals: &Signals,
+    shared: Shared<'_>,
     watch: &mut dyn FnMut(Stage),
 ) -> io::Result<Vec<Recorder>> {
+    let signals = shared.signals;
     let mut looked = Instant::now();
     while !handles.iter().all(|handle| handle.is_finished()) {
+        if shared.plan.interrupt.is_set() {
+            signals
+                .stop
+                .fetch_min(shared.clock.now(), Ordering::Release);
+        }
         thread::sleep(JOIN_PAUSE);
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
@@ -340,6 +365,16 @@ fn share(plan: &Plan, thread: usize, threads: usize) -> Share {
     }
 }
 
+/// Restricts the calling thread, and the programs it starts, to these CPUs; to all if there are none.
+pub fn confine(cpus: &[usize]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    Ok(sched_setaffinity(None, &set)?)
+}
+
 fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -360,8 +395,13 @@ fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
             ..Engine::default()
         },
         asked: plan.asked(),
+        interrupted: plan.interrupt.is_set(),
         ..Load::default()
     };
+    if plan.requests_max.is_none() {
+        // The window never begins at once: the threads have to notice it.
+        load.asked.warmup_s = load.asked.warmup_s.max(NOTICE.as_secs_f64());
+    }
     if records.is_empty() {
         return load;
     }
@@ -370,6 +410,9 @@ fn put_together(plan: &Plan, mut records: Vec<Recorder>) -> Load {
         all.merge(record);
     }
     all.fill(&mut load, Keepup { cpu_ns, busiest });
+    for (part, (name, weight)) in load.parts.iter_mut().zip(&plan.mix.parts) {
+        (part.name, part.weight) = (name.clone(), *weight);
+    }
     load
 }
 

@@ -1,15 +1,16 @@
 //! The record of one thread, and how the threads' records are merged into the result.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::clock::Ns;
 use super::limits::{SLICE, SLICES_MAX};
+use super::mix::Mix;
 use super::seen::Seen;
 use super::talk::{Done, Lost};
 use crate::result::{
     Censored, Connections, Distribution, FailureClass, Failures, Generator, HEAT_STEPS, Histogram,
-    Latencies, Point, Series, Transfer, heat_step,
+    Latencies, LoadPart, Point, Series, Transfer, heat_step,
 };
 
 /// The measured window, in time since the load began; until it is known it contains nothing.
@@ -53,11 +54,15 @@ pub struct Recorder {
     ended_ok: u64,
     total: Histogram,
     service: Histogram,
+    wait: Histogram,
     first_byte: Histogram,
     connect: Histogram,
     tls: Histogram,
     opening: Histogram,
     failures: Vec<Option<Box<Lossbook>>>,
+    /// Figures of each part of a mix.
+    parts: Vec<PartBook>,
+    part_of: Arc<[usize]>,
     slices: Vec<Slice>,
     transfer: Bytes,
     /// Connections over the whole run.
@@ -83,6 +88,14 @@ struct Bytes {
     received: u64,
     bodies: u64,
     sent: u64,
+}
+
+/// Figures of one part of a mix.
+#[derive(Debug)]
+struct PartBook {
+    ok: u64,
+    failed: u64,
+    total: Histogram,
 }
 
 /// Failures of one class.
@@ -113,7 +126,12 @@ const EMPTY_SLICE: Slice = Slice {
 
 impl Recorder {
     /// An empty record.
-    pub fn new(count_by: CountBy) -> Self {
+    pub fn new(count_by: CountBy, mix: &Mix) -> Self {
+        let part = |_: &(String, u32)| PartBook {
+            ok: 0,
+            failed: 0,
+            total: Histogram::new(),
+        };
         Recorder {
             window: Window::UNKNOWN,
             count_by,
@@ -121,11 +139,14 @@ impl Recorder {
             ended_ok: 0,
             total: Histogram::new(),
             service: Histogram::new(),
+            wait: Histogram::new(),
             first_byte: Histogram::new(),
             connect: Histogram::new(),
             tls: Histogram::new(),
             opening: Histogram::new(),
             failures: (0..FailureClass::ALL.len()).map(|_| None).collect(),
+            parts: mix.parts.iter().map(part).collect(),
+            part_of: mix.part_of.clone(),
             slices: Vec::new(),
             transfer: Bytes::default(),
             connections: Connections {
@@ -181,9 +202,12 @@ impl Recorder {
         self.slices = vec![EMPTY_SLICE; 1];
     }
 
-    /// Ends a window without a fixed end.
+    /// Ends a window without a fixed end, or before its end.
     pub fn close_window(&mut self, now: Ns) {
         self.window.end = now.max(self.window.begin + 1);
+        let passed = self.window.end - self.window.begin;
+        let slices = passed.div_ceil(SLICE.as_nanos() as u64);
+        self.slices.truncate(slices.max(1) as usize);
     }
 
     /// Records a request that has ended now.
@@ -205,6 +229,12 @@ impl Recorder {
             return;
         }
         let total = now.saturating_sub(done.due);
+        if counts && self.count_by == CountBy::Due && done.sent > 0 {
+            self.wait.record(done.sent.saturating_sub(done.due));
+        }
+        if counts {
+            self.part(done, total);
+        }
         match &done.outcome {
             Ok(body) => {
                 if counts {
@@ -230,6 +260,21 @@ impl Recorder {
                     self.slice(now).failed += 1;
                 }
             }
+        }
+    }
+
+    /// Counts a request for its part of a mix.
+    fn part(&mut self, done: &Done, total: Ns) {
+        let part = done.request.and_then(|at| self.part_of.get(at).copied());
+        let Some(book) = part.and_then(|at| self.parts.get_mut(at)) else {
+            return;
+        };
+        match done.outcome.is_ok() {
+            true => {
+                book.ok += 1;
+                book.total.record(total);
+            }
+            false => book.failed += 1,
         }
     }
 
@@ -295,6 +340,7 @@ impl Recorder {
         for (mine, theirs) in [
             (&mut self.total, &other.total),
             (&mut self.service, &other.service),
+            (&mut self.wait, &other.wait),
             (&mut self.first_byte, &other.first_byte),
             (&mut self.connect, &other.connect),
             (&mut self.tls, &other.tls),
@@ -303,6 +349,11 @@ impl Recorder {
             (&mut self.loop_lag, &other.loop_lag),
         ] {
             mine.merge(theirs);
+        }
+        for (mine, theirs) in self.parts.iter_mut().zip(&other.parts) {
+            mine.ok += theirs.ok;
+            mine.failed += theirs.failed;
+            mine.total.merge(&theirs.total);
         }
         for (mine, theirs) in self.failures.iter_mut().zip(other.failures) {
             let Some(theirs) = theirs else { continue };
@@ -362,11 +413,20 @@ impl Recorder {
                 })
             })
             .collect();
+        let part = |book: PartBook| LoadPart {
+            name: String::new(),
+            weight: 1,
+            ok: book.ok,
+            failed: book.failed,
+            latency: Distribution::of(book.total),
+        };
+        load.parts = self.parts.into_iter().map(part).collect();
         let some =
             |histogram: Histogram| (!histogram.is_empty()).then(|| Distribution::of(histogram));
         load.latency = Latencies {
             total: Distribution::of(self.total),
             service: some(self.service),
+            wait: some(self.wait),
             first_byte: some(self.first_byte),
             connect: some(self.connect),
             tls: some(self.tls),
@@ -421,7 +481,7 @@ mod tests {
     use super::*;
 
     fn recorder(count_by: CountBy) -> Recorder {
-        let mut recorder = Recorder::new(count_by);
+        let mut recorder = Recorder::new(count_by, &Mix::default());
         recorder.open_window(Window {
             begin: 1_000_000_000,
             end: 2_000_000_000,
@@ -434,6 +494,7 @@ mod tests {
             due,
             sent: due,
             first: due + 1,
+            request: None,
             outcome,
             what: Default::default(),
         }

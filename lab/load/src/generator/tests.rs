@@ -2,6 +2,7 @@
 //! loop, and the load generator's figures match what the server did.
 
 mod faulty;
+mod goaway;
 mod secure;
 mod streams;
 
@@ -29,6 +30,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         target,
         tls: None,
         requests: vec![prepared],
+        mix: Mix::default(),
         mode: Mode::Closed,
         connections: 4,
         depth: 1,
@@ -44,6 +46,7 @@ pub(crate) fn plan(address: SocketAddr, requests: Option<u64>) -> Plan {
         seed: 1,
         kind: Kind::default(),
         beside: Beside::default(),
+        interrupt: Interrupt::default(),
     }
 }
 
@@ -59,31 +62,37 @@ fn failures(load: &Load) -> Vec<(FailureClass, u64)> {
         .collect()
 }
 
+/// Everything a server can do wrong at once, and what it does right in between.
+const ACTS: [Act; 19] = [
+    Act::Good,
+    Act::Status(502),
+    Act::Short,
+    Act::OtherBody,
+    Act::Close,
+    Act::Good,
+    Act::Reset,
+    Act::CutHead,
+    Act::CutBody,
+    Act::ResetBody,
+    Act::Garbage,
+    Act::Good,
+    Act::Extra,
+    Act::Close,
+    Act::Reset,
+    Act::Status(404),
+    Act::Chunked,
+    Act::Old,
+    Act::Last,
+];
+
+/// Each act occurs at each position of a round, so that faults follow each other on old and new connections.
+fn act(nth: u64) -> Act {
+    ACTS[(nth * 7 % ACTS.len() as u64) as usize]
+}
+
 #[test]
 fn each_fault_is_counted_exactly_in_its_class() {
-    // Each act occurs at each position of a round, so that faults follow each other on old and new connections.
-    let acts = [
-        Act::Good,
-        Act::Status(502),
-        Act::Short,
-        Act::OtherBody,
-        Act::Close,
-        Act::Good,
-        Act::Reset,
-        Act::CutHead,
-        Act::CutBody,
-        Act::ResetBody,
-        Act::Garbage,
-        Act::Good,
-        Act::Good,
-        Act::Close,
-        Act::Reset,
-        Act::Status(404),
-        Act::Chunked,
-        Act::Old,
-        Act::Last,
-    ];
-    let server = Faulty::start(move |nth| acts[(nth * 7 % acts.len() as u64) as usize]);
+    let server = Faulty::start(act);
     for connections in [1, 5] {
         let mut plan = plan(server.address, Some(570));
         plan.connections = connections;
@@ -111,6 +120,132 @@ fn each_fault_is_counted_exactly_in_its_class() {
             [404, 502]
         );
     }
+}
+
+#[test]
+fn each_fault_is_counted_exactly_in_the_open_loop() {
+    // At most 180 requests are due before the window begins (450 ms), and 400 in it: all faults are inside.
+    let faults = 200..200 + 19 * 9;
+    let server = Faulty::start(move |nth| match faults.contains(&nth) {
+        true => act(nth),
+        false => Act::Good,
+    });
+    let mut plan = plan(server.address, None);
+    plan.connections = 3;
+    plan.mode = Mode::Open {
+        rate: 400.0,
+        poisson: false,
+    };
+    let load = load(&plan);
+    assert_eq!(failures(&load), server.take().failures());
+    assert_eq!(load.failed(), 9 * 13);
+    assert_eq!(Some(load.ok + load.failed()), load.due);
+    assert_eq!(load.latency.total.count, load.ok);
+}
+
+/// A request that waits in the generator for most of its timeout still has all of it at the server.
+#[test]
+fn the_wait_for_a_connection_is_never_a_timeout_of_the_server() {
+    let server = Faulty::start(|_| Act::After(Duration::from_millis(100)));
+    let mut plan = plan(server.address, None);
+    plan.connections = 1;
+    plan.timeout = Duration::from_secs(1);
+    plan.duration = Duration::from_secs(2);
+    plan.mode = Mode::Open {
+        rate: 50.0,
+        poisson: false,
+    };
+    let load = load(&plan);
+    let classes: Vec<_> = failures(&load).iter().map(|(class, _)| *class).collect();
+    assert_eq!(classes, [FailureClass::Dropped]);
+    assert_eq!(Some(load.ok + load.failed()), load.due);
+    let wait = load.latency.wait.as_ref().unwrap();
+    let service = load.latency.service.as_ref().unwrap();
+    assert_eq!(
+        (wait.count, service.count),
+        (load.ok, load.ok),
+        "of those that were sent"
+    );
+    let mean = |of: &crate::result::Distribution| of.mean_ns.unwrap();
+    let sum = mean(wait) + mean(service);
+    let total = mean(&load.latency.total);
+    assert!((sum / total - 1.0).abs() < 0.01, "{sum} {total}");
+    assert!(mean(wait) > mean(service), "they waited for each other");
+}
+
+#[test]
+fn an_interrupted_load_has_the_figures_so_far() {
+    let server = Faulty::start(|_| Act::Good);
+    let open = Mode::Open {
+        rate: 500.0,
+        poisson: false,
+    };
+    for (mode, requests) in [
+        (Mode::Closed, None),
+        (open, None),
+        (Mode::Closed, Some(1_000_000_000)),
+    ] {
+        let mut plan = plan(server.address, requests);
+        (plan.mode, plan.threads) = (mode, 2);
+        plan.duration = Duration::from_secs(3_600);
+        let interrupt = plan.interrupt.clone();
+        let load = run(&plan, &mut |stage| {
+            // The counts of the window are published when its first interval is over.
+            if let Stage::Running(ok, seen) = stage
+                && (seen.ok() > 0 || requests.is_some() && ok > 0)
+            {
+                interrupt.set();
+            }
+        })
+        .unwrap();
+        assert!(load.interrupted && load.ok > 0, "{mode:?}");
+        assert!(load.window_s > 0.0 && load.window_s < 600.0);
+        let points = load.series.as_ref().unwrap().points.len();
+        assert_eq!(points, (load.window_s * 10.0).ceil() as usize);
+    }
+}
+
+#[test]
+fn a_load_that_is_interrupted_before_its_window_has_no_figures() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, None);
+    plan.warmup = Duration::from_secs(3_600);
+    plan.interrupt.set();
+    let load = load(&plan);
+    assert!(load.interrupted);
+    assert_eq!((load.ok, load.failed(), load.window_s), (0, 0, 0.0));
+}
+
+#[test]
+fn each_request_of_a_mix_has_its_own_figures() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut plan = plan(server.address, Some(400));
+    let good = plan.requests[0].clone();
+    let mut wrong = good.clone();
+    wrong.expect = Expect::exactly(404, BODY);
+    let requests = vec![("a".to_string(), 30, good), ("b".to_string(), 10, wrong)];
+    (plan.requests, plan.mix) = Mix::of(requests).unwrap();
+    plan.connections = 4;
+    let load = load(&plan);
+    let parts: Vec<_> = load
+        .parts
+        .iter()
+        .map(|part| (part.name.as_str(), part.weight, part.ok, part.failed))
+        .collect();
+    assert_eq!(parts, [("a", 30, 300, 0), ("b", 10, 0, 100)]);
+    assert_eq!((load.parts[0].latency.count, load.ok), (300, 300));
+    assert_eq!(failures(&load), [(FailureClass::Status, 100)]);
+}
+
+#[test]
+fn the_warmup_that_took_place_is_recorded() {
+    let server = Faulty::start(|_| Act::Good);
+    let mut counted = plan(server.address, Some(10));
+    counted.warmup = Duration::from_secs(1);
+    assert_eq!(load(&counted).asked.warmup_s, 0.0, "all of them count");
+    let mut timed = plan(server.address, None);
+    timed.duration = Duration::from_millis(100);
+    assert_eq!(load(&timed).asked.warmup_s, NOTICE.as_secs_f64());
 }
 
 #[test]

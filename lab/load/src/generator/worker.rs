@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use self::slot::Slot;
 use super::alarm::{ALARM, Alarm, timespec};
 use super::clock::{Clock, Ns, span, thread_cpu_ns};
-use super::limits::{EVENTS_MAX, READ_BYTES};
+use super::limits::{EVENTS_MAX, INTERRUPTED_DRAIN, READ_BYTES};
 use super::record::{CountBy, Recorder, Window};
 use super::response::LastHead;
 use super::schedule::{Nap, Schedule, nap};
@@ -35,6 +35,8 @@ pub struct Signals {
     pub begin: AtomicU64,
     /// First moment after the window. Written before `begin`.
     pub end: AtomicU64,
+    /// When the load was interrupted; `Ns::MAX` if it was not.
+    pub stop: AtomicU64,
     /// Successful requests of all threads so far, updated a few times a second.
     pub ok: AtomicU64,
     /// Statistics for an observer.
@@ -47,6 +49,7 @@ impl Default for Signals {
             ramped: AtomicUsize::new(0),
             begin: AtomicU64::new(Ns::MAX),
             end: AtomicU64::new(Ns::MAX),
+            stop: AtomicU64::new(Ns::MAX),
             ok: AtomicU64::new(0),
             seen: Mutex::default(),
         }
@@ -78,6 +81,10 @@ pub struct Worker<'a> {
     idle: VecDeque<usize>,
     /// Open loop: due times of requests that wait for a connection.
     waiting: VecDeque<Ns>,
+    /// Due times of requests that a server returned unprocessed with GOAWAY: they are sent again.
+    again: VecDeque<Ns>,
+    /// Whether the load was interrupted.
+    stopped: bool,
     /// Closed slots and when to reconnect them, in this order.
     redial: VecDeque<(Ns, usize)>,
     /// The next slot to be connected for the first time.
@@ -145,6 +152,8 @@ impl<'a> Worker<'a> {
                 .collect(),
             idle: VecDeque::new(),
             waiting: VecDeque::new(),
+            again: VecDeque::new(),
+            stopped: false,
             redial: VecDeque::new(),
             ramp_next: 0,
             ramp_open: 0,
@@ -153,7 +162,7 @@ impl<'a> Worker<'a> {
             left: share.requests.unwrap_or(u64::MAX),
             schedule: None,
             share,
-            record: Recorder::new(count_by),
+            record: Recorder::new(count_by, &plan.mix),
             last: LastHead::default(),
             done: Vec::new(),
             buf: vec![0; READ_BYTES],
@@ -218,7 +227,7 @@ impl<'a> Worker<'a> {
                 self.record.loop_lag.record(self.clock.now() - woke);
             }
         }
-        self.record.censored.without_response = self.in_flight as u64;
+        self.record.censored.without_response = (self.in_flight + self.again.len()) as u64;
         Ok(self.record)
     }
 
@@ -232,8 +241,13 @@ impl<'a> Worker<'a> {
                 self.begin_schedule(now);
             }
         }
-        if let (Phase::Inside { cpu }, Some(_)) = (self.phase, self.share.requests) {
-            let more = self.left > 0 || self.in_flight > 0 || self.is_dialling();
+        if now >= self.signals.stop.load(Ordering::Acquire) && !self.stopped {
+            self.cut_short(now);
+        }
+        let limited = self.share.requests.filter(|_| !self.stopped);
+        if let (Phase::Inside { cpu }, Some(_)) = (self.phase, limited) {
+            let more =
+                self.left > 0 || self.in_flight > 0 || !self.again.is_empty() || self.is_dialling();
             if !more {
                 self.record.cpu_ns = thread_cpu_ns() - cpu;
                 self.record.close_window(now);
@@ -254,15 +268,35 @@ impl<'a> Worker<'a> {
             self.schedule = None;
             self.record.censored.in_flight = (self.in_flight + self.waiting.len()) as u64;
             self.record.censored.oldest_ns = self.oldest_age(now);
-            let until = now + span(self.plan.drain);
+            let drain = match self.stopped {
+                true => self.plan.drain.min(INTERRUPTED_DRAIN),
+                false => self.plan.drain,
+            };
+            let until = now + span(drain);
             self.phase = Phase::Drain { until };
         }
         match self.phase {
             Phase::Drain { until } => {
                 now < until
-                    && (self.in_flight > 0 || !self.waiting.is_empty() || self.is_dialling())
+                    && (self.in_flight > 0
+                        || !self.waiting.is_empty()
+                        || (self.is_open_loop() && !self.again.is_empty())
+                        || self.is_dialling())
             }
             Phase::Before | Phase::Inside { .. } => true,
+        }
+    }
+
+    /// The load was interrupted: the window ends now, or never begins.
+    fn cut_short(&mut self, now: Ns) {
+        self.stopped = true;
+        match self.phase {
+            Phase::Before => self.phase = Phase::Drain { until: now },
+            Phase::Inside { .. } => self.record.close_window(now),
+            Phase::Drain { until } => {
+                let until = until.min(now + span(INTERRUPTED_DRAIN));
+                self.phase = Phase::Drain { until };
+            }
         }
     }
 
@@ -281,6 +315,9 @@ impl<'a> Worker<'a> {
 
     /// Open loop: places every request that is due.
     fn dispatch(&mut self) {
+        if self.is_open_loop() && !self.again.is_empty() {
+            self.send_again();
+        }
         while let Some(schedule) = &mut self.schedule {
             let due = schedule.due();
             let now = self.clock.now();
@@ -320,6 +357,9 @@ impl<'a> Worker<'a> {
     fn want(&mut self, now: Ns) -> Option<Ns> {
         if self.is_open_loop() || !self.is_loading() {
             return None;
+        }
+        if let Some(due) = self.again.pop_front() {
+            return Some(due);
         }
         self.left = self.left.checked_sub(1)?;
         Some(now)

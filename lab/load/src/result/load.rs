@@ -44,6 +44,28 @@ pub struct Load {
     /// Connections held open beside the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldConnections>,
+    /// Figures of each request of a mix; empty for a load of a single one. Requests that failed before one was chosen (a
+    /// connect that failed, a request that was never sent) are in none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<LoadPart>,
+    /// Whether it was ended early, by Ctrl-C: `window_s` is shorter than requested then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+}
+
+/// One request of a mix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LoadPart {
+    /// Its method and path.
+    pub name: String,
+    /// How often it was sent in relation to the others.
+    pub weight: u32,
+    /// Successful requests, counted as those of the load.
+    pub ok: u64,
+    /// Failed requests.
+    pub failed: u64,
+    /// Total durations of successful requests.
+    pub latency: Distribution,
 }
 
 /// Share of the requested clients that may be missing before the load counts as one of fewer clients.
@@ -152,9 +174,9 @@ pub struct Asked {
     pub request_body_bytes: u64,
     /// Length of the window.
     pub duration_s: f64,
-    /// Load before the window, which counts nowhere.
+    /// Load before the window, which counts nowhere; 0 if there was none.
     pub warmup_s: f64,
-    /// Timeout of a request.
+    /// Timeout of a request from when it was sent, and of the wait for a connection before that.
     pub timeout_s: f64,
     /// What is verified in every response, in words.
     pub verify: String,
@@ -169,6 +191,10 @@ pub struct Latencies {
     /// From the first byte sent to the last byte received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Distribution>,
+    /// Open loop: from when the request was due to its first byte sent, of all requests that were sent: the wait in the
+    /// generator for a free connection, and for a connect if one was needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<Distribution>,
     /// From the first byte sent to the first byte received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte: Option<Distribution>,
@@ -266,6 +292,9 @@ pub struct HeldConnections {
     /// Resident memory of the server before they were opened; `None` if the server's processes are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_without_bytes: Option<u64>,
+    /// Connections that were open when `rss_with_bytes` was read; `None` in older results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_before_load: Option<u64>,
     /// Resident memory of the server with them, before the load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss_with_bytes: Option<u64>,
@@ -283,9 +312,11 @@ impl HeldConnections {
         }
     }
 
-    /// Resident memory per connection; `None` if the server's processes are not known or memory has not grown.
+    /// Resident memory for each connection that was open when it was read; `None` if the server's processes are not known
+    /// or memory has not grown.
     pub fn rss_each_bytes(&self) -> Option<f64> {
-        let open = self.idle_open + self.slow_open;
+        let at_end = self.idle_open + self.slow_open;
+        let open = self.open_before_load.unwrap_or(at_end);
         let more = self.rss_with_bytes?.checked_sub(self.rss_without_bytes?)?;
         (open > 0).then(|| more as f64 / open as f64)
     }
@@ -383,6 +414,20 @@ mod tests {
         }
         assert_eq!(heat_step(999), 0);
         assert_eq!(heat_step(u64::MAX), HEAT_STEPS as u8 - 1);
+    }
+
+    #[test]
+    fn memory_is_divided_by_the_connections_that_were_open() {
+        let held = HeldConnections {
+            idle: 1_000,
+            idle_open: 10,
+            open_before_load: Some(500),
+            rss_without_bytes: Some(1_000_000),
+            rss_with_bytes: Some(6_000_000),
+            ..HeldConnections::default()
+        };
+        // Not by those requested, nor by those that the load left open.
+        assert_eq!(held.rss_each_bytes(), Some(10_000.0));
     }
 
     #[test]

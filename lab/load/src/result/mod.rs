@@ -17,9 +17,9 @@ pub use failure::{FailureClass, Failures};
 pub use histogram::{DIGITS, DURATION_MAX_NS, Distribution, Histogram, PERCENTILES};
 pub use load::{
     Asked, Censored, Connections, Engine, FirstResponse, Generator, HEAT_STEPS, HeldConnections,
-    Latencies, Load, Mode, Point, Series, Transfer, heat_step, heat_step_ns,
+    Latencies, Load, LoadPart, Mode, Point, Series, Transfer, heat_step, heat_step_ns,
 };
-pub use resources::{BackendCounts, Resources, System, SystemPoint, Tree, TreePoint};
+pub use resources::{BackendCounts, CPU_TICK_S, Resources, System, SystemPoint, Tree, TreePoint};
 
 /// Name and version of the format.
 pub const SCHEMA: &str = "sluice.lab/1";
@@ -284,6 +284,14 @@ impl Block {
         let tree = &self.resources.as_ref()?.subject;
         (self.load.ended_ok > 0)
             .then(|| (tree.cpu_user_s + tree.cpu_system_s) * 1e6 / self.load.ended_ok as f64)
+    }
+}
+
+impl Block {
+    /// Resolution of [`Block::cpu_us_per_ok`]: one tick of the kernel's clock, in microseconds per successful request.
+    pub fn cpu_us_step(&self) -> Option<f64> {
+        self.cpu_us_per_ok()?;
+        Some(CPU_TICK_S * 1e6 / self.load.ended_ok as f64)
     }
 }
 

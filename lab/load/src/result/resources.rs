@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Resolution of CPU time in `/proc`: the kernel reports it in hundredths of a second (USER_HZ).
+pub const CPU_TICK_S: f64 = 0.01;
+
 /// Resource usage of one block, over its window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
@@ -61,6 +64,18 @@ pub struct Tree {
     /// The samples.
     #[serde(default)]
     pub points: Vec<TreePoint>,
+}
+
+impl TreePoint {
+    /// CPU usage in per cent of a core, in the steps that the kernel's clock resolves within `interval_ms`.
+    pub fn percent(&self, interval_ms: u64) -> f64 {
+        let used = f64::from(self.user + self.system) * 100.0;
+        let step = match interval_ms {
+            0 => return used,
+            ms => CPU_TICK_S * 1000.0 / ms as f64 * 100.0,
+        };
+        (used / step).round() * step
+    }
 }
 
 /// One sample of a process tree.
@@ -137,4 +152,22 @@ pub struct BackendCounts {
     pub accepted: u64,
     /// Completed requests.
     pub requests: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_usage_is_shown_in_the_steps_of_its_clock() {
+        let point = TreePoint {
+            user: 0.31,
+            system: 0.163,
+            ..TreePoint::default()
+        };
+        // Ten milliseconds in a hundred are ten per cent of a core.
+        assert!((point.percent(100) - 50.0).abs() < 1e-9);
+        assert!((point.percent(1_000) - 47.0).abs() < 1e-9);
+        assert!((point.percent(0) - 47.3).abs() < 0.01);
+    }
 }

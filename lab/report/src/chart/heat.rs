@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::scale::Unit;
 use super::scale::places;
 use super::svg::{STYLE, opening};
-use crate::text::escape;
+use crate::text::{self, escape};
 use sluice_load::result::{Series, heat_step_ns};
 
 /// A heat map of one cell.
@@ -17,6 +17,39 @@ pub struct Heat {
     pub interval_ms: f64,
     /// For each column: steps of the coarse scale with counts.
     pub columns: Vec<Vec<(u8, u64)>>,
+    /// The scale of durations and shades; the same for maps that are compared.
+    pub scale: HeatScale,
+}
+
+/// The scale of a heat map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeatScale {
+    /// The lowest step shown.
+    pub low: u8,
+    /// The highest step shown.
+    pub high: u8,
+    /// Responses of the darkest shade.
+    pub most: u64,
+}
+
+impl HeatScale {
+    fn of(columns: &[Vec<(u8, u64)>]) -> Self {
+        let cells = || columns.iter().flatten();
+        HeatScale {
+            low: cells().map(|(step, _)| *step).min().unwrap_or(0),
+            high: cells().map(|(step, _)| *step).max().unwrap_or(0),
+            most: cells().map(|(_, count)| *count).max().unwrap_or(1),
+        }
+    }
+
+    /// The scale on which both have room.
+    pub fn with(self, other: HeatScale) -> Self {
+        HeatScale {
+            low: self.low.min(other.low),
+            high: self.high.max(other.high),
+            most: self.most.max(other.most),
+        }
+    }
 }
 
 /// Number of distinguishable shades.
@@ -39,20 +72,19 @@ impl Heat {
         columns
             .iter()
             .any(|column| !column.is_empty())
-            .then_some(Heat {
+            .then(|| Heat {
                 title,
                 interval_ms,
+                scale: HeatScale::of(&columns),
                 columns,
             })
     }
 
     /// Draws it, `width` wide. `whole` embeds the style, so that the drawing is a standalone file.
     pub fn draw(&self, width: f64, height: f64, whole: bool) -> String {
-        let cells = self.columns.iter().flatten();
-        let most = cells.clone().map(|(_, count)| *count).max().unwrap_or(1) as f64;
-        let low = cells.clone().map(|(step, _)| *step).min().unwrap_or(0);
-        let high = cells.map(|(step, _)| *step).max().unwrap_or(0).max(low + 3) + 1;
-        let (left, top, bottom) = (58.0, 24.0, height - 34.0);
+        let HeatScale { low, high, most } = self.scale;
+        let (high, most) = (high.max(low + 3) + 1, most as f64);
+        let (left, top, bottom) = (58.0, 24.0, height - 50.0);
         let across = (width - left - 14.0) / self.columns.len() as f64;
         let up = (bottom - top) / f64::from(high - low);
         let y = |step: u8| bottom - f64::from(step - low) * up;
@@ -76,7 +108,7 @@ impl Heat {
         );
         for (at, path) in self.strengths(most, low).iter().enumerate() {
             if !path.is_empty() {
-                let opacity = 0.12 + 0.88 * (at + 1) as f64 / STRENGTHS as f64;
+                let opacity = opacity(at);
                 let _ = write!(
                     out,
                     "<path opacity=\"{opacity:.2}\" data-s=\"{at}\" d=\"{path}\"/>"
@@ -106,7 +138,38 @@ impl Heat {
             bottom + 17.0,
             Unit::Seconds.show((seconds * 10.0).round() / 10.0)
         );
-        out
+        // The drawing ends with its legend.
+        out.truncate(out.len() - "</svg>".len());
+        self.legend(width, height, &mut out);
+        out + "</svg>"
+    }
+
+    /// What the shades mean: from one response to the most of all maps on this scale.
+    fn legend(&self, width: f64, height: f64, out: &mut String) {
+        let (y, right) = (height - 14.0, width - 14.0);
+        let most = sluice_audit::finding::count(self.scale.most as f64);
+        let words = format!("{most} responses in {}", text::duration(self.interval_ms));
+        // Width of a digit at this size.
+        let end = right - words.chars().count() as f64 * 6.2 - 6.0;
+        let begin = end - 12.0 * STRENGTHS as f64;
+        let _ = write!(
+            out,
+            "<g class=\"warm\" stroke-width=\"10\" style=\"stroke-width:10\">"
+        );
+        for at in 0..STRENGTHS {
+            let x = places(begin + 12.0 * at as f64);
+            let _ = write!(
+                out,
+                "<path opacity=\"{:.2}\" d=\"M{x} {}h12\"/>",
+                opacity(at),
+                places(y - 4.0)
+            );
+        }
+        let _ = write!(
+            out,
+            "</g><text class=\"tick e\" x=\"{}\" y=\"{y}\">1</text><text class=\"tick e\" x=\"{right}\" y=\"{y}\">{words}</text>",
+            places(begin - 6.0)
+        );
     }
 
     /// One path per shade, in columns and steps above `low`. It uses strokes one step wide, as thousands of rectangles
@@ -143,6 +206,11 @@ impl Heat {
         }
         paths
     }
+}
+
+/// Opacity of a shade.
+fn opacity(strength: usize) -> f64 {
+    0.12 + 0.88 * (strength + 1) as f64 / STRENGTHS as f64
 }
 
 /// The steps are powers of two in microseconds: 16.384 ms is shown as 16 ms.
@@ -185,14 +253,44 @@ mod tests {
     #[test]
     fn neighbours_of_one_strength_are_one_stroke() {
         let column = |fast: u64, slow: u64| vec![(4, fast), (9, slow)];
+        let columns = vec![column(900, 0), column(900, 1), column(900, 0), column(1, 0)];
         let heat = Heat {
             title: "a".into(),
             interval_ms: 100.0,
-            columns: vec![column(900, 0), column(900, 1), column(900, 0), column(1, 0)],
+            scale: HeatScale::of(&columns),
+            columns,
         };
         let paths = heat.strengths(900.0, 4);
         assert_eq!(paths[STRENGTHS - 1], "M0 0h3");
         assert_eq!(paths[0], "M3 0h1M1 5h1");
         assert!(paths[1..STRENGTHS - 1].iter().all(String::is_empty));
+    }
+
+    #[test]
+    fn maps_that_are_compared_have_one_scale_and_say_what_the_shades_mean() {
+        let series = |step: u8, count: u64| Series {
+            interval_ms: 100,
+            points: vec![
+                Point {
+                    heat: vec![(step, count)],
+                    ..Point::default()
+                };
+                4
+            ],
+        };
+        let fast = Heat::of("fast".into(), &series(10, 4_000), 150).unwrap();
+        let slow = Heat::of("slow".into(), &series(30, 20), 150).unwrap();
+        let scale = fast.scale.with(slow.scale);
+        assert_eq!((scale.low, scale.high, scale.most), (10, 30, 4_000));
+        let draw = |heat: Heat| Heat { scale, ..heat }.draw(420.0, 230.0, false);
+        let (fast, slow) = (draw(fast), draw(slow));
+        for drawn in [&fast, &slow] {
+            assert!(drawn.contains(">4,000 responses in 100 ms</text>"));
+        }
+        // The same durations are at the same heights, and only the fast map has the darkest shade.
+        let ticks = |drawn: &str| drawn.split("tick e").nth(1).unwrap().to_string();
+        assert_eq!(ticks(&fast), ticks(&slow));
+        let darkest = format!("data-s=\"{}\"", STRENGTHS - 1);
+        assert!(fast.contains(&darkest) && !slow.contains(&darkest));
     }
 }

@@ -5,7 +5,7 @@ mod heat;
 mod scale;
 mod svg;
 
-pub use heat::Heat;
+pub use heat::{Heat, HeatScale};
 pub use scale::{Scale, Unit};
 pub use svg::{STYLE, draw};
 

@@ -184,6 +184,11 @@ impl Placed {
         format!("{kind} {from} {to} {} {}", self.low, self.high)
     }
 
+    /// Whether the axis is logarithmic: it has no zero, so lengths on it mean nothing.
+    pub fn is_log(&self) -> bool {
+        self.scale == Scale::Log
+    }
+
     /// The upper end, as a value.
     pub fn end(&self) -> f64 {
         self.high

@@ -250,12 +250,16 @@ impl Plot {
             let x = self.x.at(bar.category as f64) + begin + width * n as f64;
             let y = self.y.at(bar.value).min(self.bottom - 0.6);
             let (middle, bottom) = (x + width / 2.0, places(self.bottom));
-            let shape = format!(
-                "M{} {bottom}V{}h{}V{bottom}z",
-                places(x + gap / 2.0),
-                places(y),
-                places(width - gap)
-            );
+            let shape = match self.y.is_log() {
+                // A diamond: the length of a bar would depend on where the axis happens to begin.
+                true => format!("M{} {}l5 5l-5 5l-5-5z", places(middle), places(y - 5.0)),
+                false => format!(
+                    "M{} {bottom}V{}h{}V{bottom}z",
+                    places(x + gap / 2.0),
+                    places(y),
+                    places(width - gap)
+                ),
+            };
             mark("path", &format!("d=\"{shape}\""), &bar.tip, whole, out);
             if let Some((low, high)) = bar.ends {
                 let (low, high) = (self.y.at(low), self.y.at(high));
@@ -396,6 +400,29 @@ mod tests {
             "the ninth colour is the second"
         );
         assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
+    }
+
+    #[test]
+    fn a_logarithmic_axis_has_marks_instead_of_bars() {
+        let series = |values: [f64; 2]| Series {
+            name: "a".into(),
+            colour: 0,
+            marks: Marks::Bars(
+                (0..2)
+                    .map(|category| Bar {
+                        category,
+                        value: values[category],
+                        ends: None,
+                        tip: String::new(),
+                    })
+                    .collect(),
+            ),
+        };
+        let names = || Scale::Categories(vec!["median".into(), "p99".into()]);
+        let near = draw(&chart(vec![series([10.0, 20.0])], names()), false);
+        let far = draw(&chart(vec![series([0.1, 20.0])], names()), false);
+        assert!(near.contains("data-y=\"linear") && near.matches("V").count() >= 4);
+        assert!(far.contains("data-y=\"log") && far.matches("l5 5l-5 5l-5-5z").count() == 2);
     }
 
     #[test]

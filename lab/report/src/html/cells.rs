@@ -7,8 +7,8 @@ use super::super::text::{duration, escape, size};
 use super::super::view::{Seen, View};
 use super::table_html;
 use crate::limits::REPORT_LIST_LINES_MAX;
-use sluice_audit::finding::{count, number, percent};
-use sluice_load::result::{Block, FirstResponse};
+use sluice_audit::finding::{count, number, percent, resolved};
+use sluice_load::result::{Block, Distribution, FirstResponse, Histogram, LoadPart};
 
 /// All cells, collapsed.
 pub fn write(view: &View<'_>) -> String {
@@ -65,6 +65,7 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     ];
     let rows: Vec<Vec<String>> = seen.cell.blocks.iter().map(block_row).collect();
     out.push_str(&table_html(&headings.map(str::to_string), &rows));
+    parts(seen, &mut out);
     lists(seen, &mut shown.said, &mut out);
     let mut blocks = seen.cell.blocks.iter();
     if let Some(found) = blocks.find_map(|block| block.load.response.as_ref()) {
@@ -72,6 +73,46 @@ fn cell<'a>(view: &View<'a>, seen: &Seen<'a>, shown: &mut Shown<'a>) -> String {
     }
     out.push_str("</details>\n");
     out
+}
+
+/// Figures of each request of a mix: counts of all blocks, and their merged latencies.
+fn parts(seen: &Seen<'_>, out: &mut String) {
+    let mut sums: Vec<(&LoadPart, u64, u64, Histogram)> = Vec::new();
+    for part in seen.cell.blocks.iter().flat_map(|block| &block.load.parts) {
+        let at = sums.iter().position(|(known, ..)| known.name == part.name);
+        let at = at.unwrap_or_else(|| {
+            sums.push((part, 0, 0, Histogram::new()));
+            sums.len() - 1
+        });
+        let (_, ok, failed, merged) = &mut sums[at];
+        (*ok, *failed) = (*ok + part.ok, *failed + part.failed);
+        if let Some(hdr) = &part.latency.hdr {
+            merged.merge(hdr);
+        }
+    }
+    if sums.is_empty() {
+        return;
+    }
+    let rows: Vec<Vec<String>> = sums
+        .into_iter()
+        .map(|(part, ok, failed, merged)| {
+            let latency = Distribution::of(merged);
+            let listed = |percent: f64| {
+                let found = latency.percentiles.iter().find(|(at, _)| *at == percent);
+                found.map_or("–".to_string(), |(_, ns)| duration(ns / 1e6))
+            };
+            vec![
+                part.name.clone(),
+                part.weight.to_string(),
+                count(ok as f64),
+                count(failed as f64),
+                listed(50.0),
+                listed(99.0),
+            ]
+        })
+        .collect();
+    let headings = ["request", "weight", "successful", "failed", "median", "p99"];
+    out.push_str(&table_html(&headings.map(str::to_string), &rows));
 }
 
 /// The response that all others were compared with; a reference if an earlier cell had the same.
@@ -204,7 +245,9 @@ fn block_row(block: &Block) -> Vec<String> {
         ms(carried(50.0)),
         ms(carried(99.0)),
         ms(total.max_ns),
-        block.cpu_us_per_ok().map_or("–".into(), number),
+        block
+            .cpu_us_per_ok()
+            .map_or("–".into(), |us| resolved(us, block.cpu_us_step())),
         block
             .resources
             .as_ref()
@@ -216,11 +259,8 @@ fn block_row(block: &Block) -> Vec<String> {
 
 fn failures(seen: &Seen<'_>) -> Vec<String> {
     let all = seen.cell.blocks.iter().flat_map(|block| {
-        block
-            .load
-            .failures
-            .iter()
-            .map(move |failures| (block.number, failures))
+        let failures = block.failures();
+        failures.map(move |failures| (block.number, failures))
     });
     all.map(|(number, failures)| {
         let statuses: Vec<String> = failures

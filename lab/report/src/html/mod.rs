@@ -10,7 +10,7 @@ use super::mark_summary;
 use super::markdown::title;
 use super::panels::{self, Detail, Panel};
 use super::text::escape;
-use super::view::View;
+use super::view::{LoopKind, View};
 use super::{chart, shapes};
 use crate::limits::{DRAWING_BYTES_MIN, PAGE_BYTES_AIM};
 use sluice_audit::finding::{Finding, Weight, count};
@@ -51,8 +51,8 @@ pub fn page(result: &RunResult, shape: Option<&str>, full: bool) -> String {
         .as_ref()
         .and_then(|experiment| experiment.table_shape.as_deref()));
     let claims = super::claims::html(result, chosen);
-    section(&mut out, "claims", "Claims", &claims);
     let mut behind = String::new();
+    section(&mut behind, "claims", "Claims", &claims);
     section(
         &mut behind,
         "figures",
@@ -115,7 +115,7 @@ fn head(result: &RunResult, view: &View<'_>, out: &mut String) {
         .cells
         .iter()
         .flat_map(|seen| &seen.cell.blocks)
-        .map(|block| block.load.failed())
+        .map(|block| block.counts().1)
         .sum();
     let blocks = view
         .cells
@@ -222,38 +222,34 @@ fn caveats(result: &RunResult, findings: &[Finding]) -> String {
     format!("<ul class=\"caveats\">{items}</ul>\n")
 }
 
-/// All drawings, or as many as fit in `room` bytes.
+/// A group of drawings: ID and heading of its section, and each drawing as text.
+struct Group {
+    id: &'static str,
+    heading: &'static str,
+    drawn: Vec<String>,
+}
+
+/// All drawings: if they need more than `room` bytes, coarser ones, and only if the coarsest do not fit, not all of them.
 fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
-    let (detail, mut left) = match room {
-        None => (Detail::FULL, usize::MAX),
-        Some(room) => (Detail::of_page(view.cells.len()), room),
+    let details = match room {
+        None => vec![Detail::FULL],
+        Some(_) => Detail::of_page(view.cells.len()),
     };
-    let mut latency = panels::latency_bars(view);
-    latency.extend(panels::percentiles(view, detail));
-    latency.sort_by_key(|panel| (panel.test, panel.level));
-    let groups: [(&str, &str, Vec<Panel>); 5] = [
-        (
-            "overview",
-            "Responses, cost, failures",
-            panels::overview(view),
-        ),
-        ("latency", "Latency", latency),
-        (
-            "curves",
-            if view.is_open() {
-                "By offered rate"
-            } else {
-                "By number of clients"
-            },
-            panels::curves(view),
-        ),
-        ("time", "Over time", panels::over_time(view, detail)),
-        ("heat", "Latency over time", panels::heat_maps(view, detail)),
-    ];
-    for (id, heading, panels) in groups {
+    let mut left = room.unwrap_or(usize::MAX);
+    let bytes = |groups: &[Group]| -> usize {
+        let drawn = groups.iter().flat_map(|group| &group.drawn);
+        drawn.map(String::len).sum()
+    };
+    let mut all = Vec::new();
+    for detail in details {
+        all = groups(view, detail);
+        if bytes(&all) <= left {
+            break;
+        }
+    }
+    for Group { id, heading, drawn } in all {
         let (mut inside, mut hidden) = (String::new(), 0);
-        for panel in &panels {
-            let drawn = figure(panel);
+        for drawn in drawn {
             if drawn.len() > left {
                 // Later drawings matter less, and a gap in the middle would mislead.
                 left = 0;
@@ -274,6 +270,46 @@ fn drawings(view: &View<'_>, room: Option<usize>, out: &mut String) {
         }
         section(out, id, heading, &inside);
     }
+}
+
+/// All drawings: first those of study 000 (latency, failures and responses, CPU and memory over time).
+fn groups(view: &View<'_>, detail: Detail) -> Vec<Group> {
+    let by_level = match view.kinds()[..] {
+        [LoopKind::Open] => "By offered rate",
+        [LoopKind::Closed] => "By number of clients",
+        _ => "By load",
+    };
+    let groups: [(&str, &str, Vec<Panel>); 7] = [
+        ("latency", "Latency", panels::latency_bars(view)),
+        (
+            "overview",
+            "Responses, cost, failures",
+            panels::overview(view),
+        ),
+        (
+            "time",
+            "CPU and memory over time",
+            panels::over_time(view, detail),
+        ),
+        ("curves", by_level, panels::curves(view)),
+        (
+            "percentiles",
+            "Latency by percentile",
+            panels::percentiles(view, detail),
+        ),
+        (
+            "rates",
+            "Responses over time",
+            panels::rates_over_time(view, detail),
+        ),
+        ("heat", "Latency over time", panels::heat_maps(view, detail)),
+    ];
+    let group = |(id, heading, panels): (_, _, Vec<Panel>)| Group {
+        id,
+        heading,
+        drawn: panels.iter().map(figure).collect(),
+    };
+    groups.map(group).into()
 }
 
 fn figure(panel: &Panel) -> String {

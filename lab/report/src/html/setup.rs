@@ -6,6 +6,14 @@ use super::super::text::{escape, size};
 use sluice_audit::finding::count;
 use sluice_load::result::{RunResult, SubjectFacts};
 
+/// What the figures mean.
+const METHOD: &str = "<p>What the figures mean:</p><ul>\
+<li>Rates and costs are medians over blocks. Failures are summed over all blocks, and over attempts that were repeated because the machine was disturbed. Percentiles and the maximum are those of the merged histograms of all blocks.</li>\
+<li>Latency in a closed loop is from the first byte sent, or from the start of a connect if one was needed; in an open loop from when the request was due. There it is the sum of the wait in the generator and of the time from sent to the response. A timeout counts from when the request was sent; what was never sent in time is a failure of its own.</li>\
+<li>A response with more bytes behind it is a failure. Requests that a server returned unprocessed with a graceful GOAWAY are sent again and are none.</li>\
+<li>CPU time is read from a clock of 10 ms: digits that it does not resolve are not shown, and usage over time moves in its steps.</li>\
+<li>On a logarithmic axis values are diamonds, since the length of a bar would mean nothing. Heat maps of one test at one level share their scale.</li></ul>\n";
+
 /// Everything that another person needs to reproduce the result.
 pub fn write(result: &RunResult) -> String {
     let machine = &result.machine;
@@ -51,7 +59,7 @@ pub fn write(result: &RunResult) -> String {
         .iter()
         .map(|(name, value)| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value)))
         .collect();
-    let mut out = format!("<dl>{rows}</dl>\n");
+    let mut out = format!("<dl>{rows}</dl>\n{METHOD}");
     if !result.command.is_empty() {
         let _ = writeln!(
             out,

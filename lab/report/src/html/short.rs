@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::super::compare::{Quantity, floor, ratio, two_cells};
 use super::super::text::escape;
 use super::super::view::View;
-use sluice_audit::finding::number;
+use sluice_audit::finding::{number, resolved};
 use sluice_audit::statistics::verdict::Verdict;
 
 /// A table per test: levels down, subjects across.
@@ -71,7 +71,8 @@ fn cell(view: &View<'_>, subject: usize, test: usize, level: usize, floor: Optio
         format!("{}/s", number(stat.point))
     });
     let cpu = seen.stat("cpu_us").map_or(String::new(), |stat| {
-        format!("<small>{} µs</small>", number(stat.point))
+        let shown = resolved(stat.point, seen.row.cpu_us_step);
+        format!("<small>{shown} µs</small>")
     });
     let failed = seen.row.failed_share.filter(|share| *share > 0.0);
     let failed = failed.map_or(String::new(), |share| {

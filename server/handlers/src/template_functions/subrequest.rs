@@ -120,6 +120,7 @@ fn subrequest(exchange: &Exchange, req: RequestHead) -> Exchange {
         started: exchange.worker.clock.coarse(),
         came: Default::default(),
         close: false,
+        status_line: Default::default(),
         context: Context::default(),
     }
 }

@@ -9,6 +9,7 @@ use sluice_route::Template;
 use sluice_route::placeholder::nginx::variable_name;
 
 use super::Opinion;
+use crate::spelling::WWW_AUTHENTICATE;
 use crate::subrequest;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
@@ -77,10 +78,11 @@ impl AskLocation {
             401 => {
                 exchange.res.fields.remove(FieldId::WwwAuthenticate);
                 for challenge in &challenges {
-                    exchange
-                        .res
-                        .fields
-                        .push(FieldId::WwwAuthenticate, challenge);
+                    exchange.res.fields.push_raw(
+                        FieldId::WwwAuthenticate,
+                        WWW_AUTHENTICATE,
+                        challenge,
+                    );
                 }
                 Opinion::Refused(Fault::new(status, "`auth_request` wants a login"))
             }

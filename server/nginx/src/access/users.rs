@@ -13,6 +13,7 @@ use sluice_route::Template;
 
 use super::Opinion;
 use crate::limits::{USER_FILE_BYTES_MAX, USER_FILES_MAX};
+use crate::spelling::WWW_AUTHENTICATE;
 use sluice_handlers::authentication::password::{self, Busy, Hash};
 use sluice_handlers::authentication::remembered::Remembered;
 use sluice_handlers::authentication::{Credentials, challenge};
@@ -214,7 +215,7 @@ impl PasswordFile {
         exchange
             .res
             .fields
-            .set(FieldId::WwwAuthenticate, &challenge);
+            .set_raw(FieldId::WwwAuthenticate, WWW_AUTHENTICATE, &challenge);
         Opinion::Refused(Fault::new(Status::UNAUTHORIZED, why).caused_by(cause))
     }
 }

@@ -49,19 +49,23 @@ impl Change {
         }
     }
 
-    /// The replacement for the domain `text`, if the rule matches; leading dots are ignored.
+    /// The replacement for the domain `text`, if the rule matches. A text is compared and replaced behind a leading
+    /// dot, which stays; a regular expression gets all of it.
     fn whole(&self, exchange: &mut Exchange, text: &[u8]) -> Option<Vec<u8>> {
-        let text = text.strip_prefix(b".").unwrap_or(text);
-        let fits = match &self.from {
-            From::Text(from) => {
-                let from = expanded(from, exchange);
-                from.strip_prefix(b".")
-                    .unwrap_or(&from)
-                    .eq_ignore_ascii_case(text)
+        let from = match &self.from {
+            From::Pattern(pattern) => {
+                return fits(pattern, exchange, text).then(|| expanded(&self.to, exchange));
             }
-            From::Pattern(pattern) => fits(pattern, exchange, text),
+            From::Text(from) => expanded(from, exchange),
         };
-        fits.then(|| expanded(&self.to, exchange))
+        let bare = text.strip_prefix(b".").unwrap_or(text);
+        let from = from.strip_prefix(b".").unwrap_or(&from);
+        from.eq_ignore_ascii_case(bare).then(|| {
+            let to = expanded(&self.to, exchange);
+            let mut new = text[..text.len() - bare.len()].to_vec();
+            new.extend_from_slice(to.strip_prefix(b".").unwrap_or(&to));
+            new
+        })
     }
 }
 

@@ -24,6 +24,7 @@ use super::uri::escape;
 use super::variables::sent;
 use super::{TreeRef, rate};
 use crate::shared::Shared;
+use crate::spelling::WWW_AUTHENTICATE;
 use crate::state::NginxContext;
 use cookies::{Change, Cookies};
 use next_upstream::NextUpstream;
@@ -269,6 +270,29 @@ impl NginxProxy {
                 fields.set(FieldId::Location, &new);
             }
         }
+        if !self.redirects.is_empty() {
+            self.change_refresh(exchange, fields);
+        }
+    }
+
+    /// Rewrites the URL of a `Refresh` header, as that of a `Location`.
+    fn change_refresh(&self, exchange: &mut Exchange, fields: &mut Fields) {
+        const NAME: &[u8] = b"Refresh";
+        let Some(value) = fields.find_first(NAME).map(<[u8]>::to_vec) else {
+            return;
+        };
+        let url = value
+            .windows(4)
+            .position(|word| word.eq_ignore_ascii_case(b"url="));
+        let Some(start) = url.map(|at| at + 4) else {
+            return;
+        };
+        if let Some(new) = self.redirected(exchange, &value[start..]) {
+            let mut whole = value[..start].to_vec();
+            whole.extend_from_slice(&new);
+            clean_value(&mut whole);
+            fields.set_raw(FieldId::of(NAME), NAME, &whole);
+        }
     }
 
     fn change_cookies(&self, exchange: &mut Exchange, fields: &mut Fields) {
@@ -463,6 +487,20 @@ impl Dialect for NginxProxy {
 
     fn intercepts(&self, status: Status) -> bool {
         self.intercept.contains(&status.code())
+    }
+
+    fn keep_of_intercepted(&self, exchange: &mut Exchange, head: &ResponseHead) {
+        if head.status == Status::UNAUTHORIZED {
+            for challenge in head.fields.all(FieldId::WwwAuthenticate) {
+                let fields = &mut exchange.res.fields;
+                fields.push_raw(FieldId::WwwAuthenticate, WWW_AUTHENTICATE, challenge);
+            }
+        }
+    }
+
+    fn keeps_upgrade_offers(&self, exchange: &Exchange) -> bool {
+        // In other versions a response with this header is malformed (RFC 9113, section 8.2.2).
+        matches!(exchange.req.version, Version::Http10 | Version::Http11)
     }
 
     fn take_fields(&self, exchange: &mut Exchange, head: &mut ResponseHead, is_shown: bool) {

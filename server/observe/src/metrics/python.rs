@@ -124,7 +124,7 @@ const GROUPS: [(&str, &str, Kind, OfGroup); 7] = [
 /// Selects a value of a process.
 type OfProcess = fn(&ProcessSnapshot) -> f64;
 
-const PROCESSES: [(&str, &str, Kind, OfProcess); 5] = [
+const PROCESSES: [(&str, &str, Kind, OfProcess); 6] = [
     (
         "sluice_python_in_flight_requests",
         "Requests that a worker process is busy with.",
@@ -154,6 +154,12 @@ const PROCESSES: [(&str, &str, Kind, OfProcess); 5] = [
         "Threads or event loops of a worker process that run requests.",
         Kind::Gauge,
         |process| process.seats as f64,
+    ),
+    (
+        "sluice_python_accelerated",
+        "Whether a worker process uses the extension module `sluice_accelerator`.",
+        Kind::Gauge,
+        |process| f64::from(u8::from(process.accelerated)),
     ),
 ];
 

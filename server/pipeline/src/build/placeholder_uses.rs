@@ -31,7 +31,8 @@ impl PlaceholderUses {
     fn add(&mut self, key: &Key) {
         match key {
             Key::Body | Key::BodyBase64 => self.request_body = true,
-            Key::Proxy(ProxyKey::Header(_)) | Key::Nginx(NginxKey::UpstreamCookie(_)) => {
+            Key::Proxy(ProxyKey::Header(_))
+            | Key::Nginx(NginxKey::UpstreamCookie(_) | NginxKey::UpstreamField(_)) => {
                 self.upstream_fields = true;
             }
             Key::Proxy(key) => self.proxy_facts |= key.is_fact(),
@@ -125,7 +126,11 @@ mod tests {
             };
             assert_eq!(respond(body), facts, "{body}");
         }
-        for body in ["{http.reverse_proxy.header.X}", "{nginx.upstream_cookie.x}"] {
+        for body in [
+            "{http.reverse_proxy.header.X}",
+            "{nginx.upstream_cookie.x}",
+            "{nginx.upstream_http.x}",
+        ] {
             let fields = PlaceholderUses {
                 upstream_fields: true,
                 ..NONE

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sluice_model::handler::python::{Interface as Written, Python as Config};
 use sluice_net::sys::identity::Identity;
-use sluice_python::{EventLoop, Interface, Lifespan, Resource, Settings};
+use sluice_python::{Accelerator, EventLoop, Interface, Lifespan, Resource, Settings};
 use sluice_route::placeholder::NoValues;
 use sluice_wire::websocket as codec;
 
@@ -150,10 +150,10 @@ fn settings(config: &Config, written: Written) -> Result<Settings, Refusal> {
         settings.queue_size = size as usize;
     }
     settings.queue_timeout = or(config.queue_timeout, settings.queue_timeout)?;
-    settings.start_timeout = match config.start_timeout.0 {
-        i64::MIN..=-1 => None,
-        0 => settings.start_timeout,
-        1.. => config.start_timeout.to_std(),
+    settings.start_timeout = match config.start_timeout.0.to_std() {
+        None => None,
+        Some(Duration::ZERO) => settings.start_timeout,
+        limit => limit,
     };
     settings.request_timeout =
         Some(or(config.request_timeout, Duration::ZERO)?).filter(|timeout| !timeout.is_zero());
@@ -163,7 +163,7 @@ fn settings(config: &Config, written: Written) -> Result<Settings, Refusal> {
     settings.preload = config.preload;
     settings.lifespan = lifespan(&config.lifespan)?;
     settings.event_loop = event_loop(config, written)?;
-    check_accelerator(&config.accelerator)?;
+    settings.accelerator = accelerator(&config.accelerator)?;
     settings.autoreload = is_on("autoreload", config.autoreload.as_str())?;
     settings.drain_timeout = or(config.drain_timeout, settings.drain_timeout)?;
     settings.root_path = config.root_path.trim_end_matches('/').to_owned();
@@ -192,14 +192,12 @@ fn workers(config: &Config) -> Result<usize, Refusal> {
     }
 }
 
-/// Workers are pure Python: no extension module replaces their innermost loop.
-fn check_accelerator(text: &str) -> Result<(), Refusal> {
+fn accelerator(text: &str) -> Result<Accelerator, Refusal> {
     match text {
-        "" | "auto" | "off" => Ok(()),
-        "on" => Err(Refusal::new("`accelerator on` is not supported").with_help(
-            "write `auto`: workers run as pure Python until an extension module is released",
-        )),
-        other => Err(unknown("accelerator", other, "auto, off")),
+        "" | "auto" => Ok(Accelerator::Auto),
+        "on" => Ok(Accelerator::On),
+        "off" => Ok(Accelerator::Off),
+        other => Err(unknown("accelerator", other, "auto, on, off")),
     }
 }
 
@@ -254,8 +252,11 @@ fn user(text: &str) -> Result<Option<Identity>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    let (user, group) = text.split_once(':').unwrap_or((text, ""));
-    match Identity::of(user, group) {
+    let identity = match text.split_once(':') {
+        Some((user, group)) => Identity::of(user, group),
+        None => Identity::of_user(text),
+    };
+    match identity {
         Ok(identity) => Ok(Some(identity)),
         Err(error) => Err(Refusal::new(error.to_string())
             .with_help("name a user of this machine, or `user:group`")),

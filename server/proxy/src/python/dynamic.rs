@@ -140,7 +140,9 @@ impl Dynamic {
         let running = Arc::new(self.start(texts, now)?);
         state.running.insert(texts.clone(), running.clone());
         if !std::mem::replace(&mut state.is_swept, true) {
-            tasks::in_background(sweep(self.itself.clone(), worker.clone()));
+            let (least, most) = (*PYTHON_SWEEP_EVERY.start(), *PYTHON_SWEEP_EVERY.end());
+            let every = self.idle_timeout.clamp(least, most);
+            tasks::in_background(sweep(self.itself.clone(), worker.clone(), every));
         }
         Ok(Used(running))
     }
@@ -217,10 +219,10 @@ impl Running {
 }
 
 /// Looks for idle applications from time to time, as long as there are any and their configuration is in use.
-async fn sweep(dynamic: Weak<Dynamic>, worker: Rc<Worker>) {
+async fn sweep(dynamic: Weak<Dynamic>, worker: Rc<Worker>, every: Duration) {
     let timer = worker.timers.timer();
     loop {
-        timer.set(&worker.clock, PYTHON_SWEEP_EVERY);
+        timer.set(&worker.clock, every);
         poll_fn(|cx| timer.poll_expired(cx)).await;
         match dynamic.upgrade() {
             Some(dynamic) if dynamic.end_idle() => {}

@@ -72,7 +72,7 @@ fn report(log: &Log, notice: &Notice<'_>) {
     for (name, fact) in notice.facts {
         entry = match fact {
             Fact::Text(text) => entry.text(name, text),
-            Fact::Number(number) => entry.shown(name, number),
+            Fact::Number(number) => entry.integer(name, *number),
         };
     }
     entry.send();
@@ -136,6 +136,9 @@ fn help(stage: &str, traceback: &str) -> &'static str {
             "check the application's name, `working_dir` (where it is imported from) and `venv` (where its packages are)"
         }
         "lifespan" => "the application refused to start; `lifespan off` does not ask it",
+        "accelerator" => {
+            "install the wheel `sluice-worker` of this version of sluice for this interpreter, or write `accelerator auto`"
+        }
         "timeout" => "allow more time with `start_timeout`",
         _ => "",
     }

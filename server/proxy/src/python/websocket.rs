@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use sluice_message::hop_by_hop::strip_hop_by_hop;
 use sluice_message::{FieldId, ResponseHead, Status, Version};
-use sluice_net::tunnel::{IdleTimeouts, Peer, Tunnel};
+use sluice_net::tunnel::{IdleTimeouts, Peer, RequestEnd, Tunnel};
 use sluice_net::{Body, RequestBody, Timer, Worker};
 use sluice_python::{CallFailure, Kind, Received, Request, WebSocket, Why};
 use sluice_wire::websocket::{
@@ -77,6 +77,8 @@ impl Python {
             lease: None,
             notice: None,
             buffer_bytes: None,
+            // A configuration that is kept would keep the application from being replaced.
+            request: RequestEnd::AtBegin,
         }))))
     }
 

@@ -16,6 +16,7 @@ use sluice_upstream::{
 };
 
 use super::addresses::at_load;
+use super::by_request::{depends, parse_local_address};
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
 
@@ -145,19 +146,15 @@ fn server(text: &str) -> Result<SocketAddr, Refusal> {
     Ok(SocketAddr::new(ip, port))
 }
 
-fn local_address(text: &str) -> Result<Option<IpAddr>, Refusal> {
-    if text.is_empty() {
+/// `None` if there is none, or if it depends on the request.
+fn local_address(text: &str) -> Result<Option<SocketAddr>, Refusal> {
+    if text.is_empty() || depends(text)?.is_some() {
         return Ok(None);
     }
-    let refuse = || {
-        Refusal::new(format!("local_address `{text}`"))
-            .with_help("write an IP address of this machine, without a port")
-    };
-    let parsed = sluice_model::Address::parse(&at_load(text)?).map_err(|_| refuse())?;
-    let ip = parsed.host.parse().map_err(|_| refuse())?;
-    match parsed.ports.map_or(0, |ports| ports.first) {
-        0 => Ok(Some(ip)),
-        _ => Err(refuse()),
+    match parse_local_address(&at_load(text)?) {
+        Some(address) => Ok(Some(address)),
+        None => Err(Refusal::new(format!("local_address `{text}`"))
+            .with_help("write an IP address of this machine, and perhaps a port")),
     }
 }
 

@@ -14,6 +14,7 @@ use super::active::Checks;
 use super::addresses::Way;
 use super::addresses::{address_of, tcp};
 use super::breaking::Breaking;
+use super::by_request::Endpoints;
 use super::group::Member;
 use super::transport::Transport;
 use super::upstream::Counted;
@@ -87,6 +88,10 @@ impl Maker {
                 .may_share()
                 .then(|| Arc::new(endpoint.in_http1())),
             endpoint: Arc::new(endpoint),
+            by_request: self
+                .transport
+                .by_request()
+                .map(|settings| Box::new(Endpoints::new(settings))),
             load: Arc::new(Load::default()),
             requests_max: None,
             proxy_header: self.transport.proxy_header(),

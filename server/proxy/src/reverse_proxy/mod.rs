@@ -7,6 +7,7 @@ pub mod addresses;
 mod breaking;
 pub mod buffering;
 pub mod build;
+mod by_request;
 mod coalescing;
 pub mod dialect;
 mod dialling;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 use sluice_message::{FieldId, Method, Moment, Status, Version};
 use sluice_net::load::Lease;
+use sluice_net::queue::Queue;
 use sluice_net::tunnel::Term;
 use sluice_net::{Body, Failure, FailureKind, RequestBody, Retry, Side};
 use sluice_route::matcher::ResponseMatcher;
@@ -179,6 +181,9 @@ impl ReverseProxy {
             upstream_values::begin(exchange);
         }
         loop {
+            if let Some(queue) = self.selection.queue().filter(|_| tried.count() == 0) {
+                Box::pin(self.wait_in(queue, exchange, set.as_ref())).await;
+            }
             let chosen = match &set {
                 None => self.selection.choose(&self.upstreams, exchange, &tried),
                 Some(set) => self.selection.choose(set, exchange, &tried),
@@ -218,6 +223,17 @@ impl ReverseProxy {
                     return self.give_up(failed.failure, reported);
                 }
             };
+        }
+    }
+
+    /// Waits until a server can take the request, or its time in the queue is over.
+    async fn wait_in(&self, queue: &Queue, exchange: &Exchange, set: Option<&dynamic::Set>) {
+        let is_ready = || match set {
+            None => self.selection.foresee(&self.upstreams, exchange).is_some(),
+            Some(set) => self.selection.foresee(set, exchange).is_some(),
+        };
+        if !queue.is_empty() || !is_ready() {
+            queue.wait(&exchange.worker, is_ready).await;
         }
     }
 
@@ -329,14 +345,10 @@ impl ReverseProxy {
         let timing = self.selection.timing(upstream);
         let ahead;
         let step = loop {
-            let endpoint = upstream.endpoint_for(&exchange.req);
-            let lease = self.selection.counts().then(|| Lease::new(&upstream.load));
-            let carrier = match take_kept(&exchange.worker, endpoint, wanted) {
-                Some(carrier) => carrier,
-                None => match Box::pin(dial(exchange, upstream, endpoint, wanted)).await {
-                    Ok(carrier) => carrier,
-                    Err(failure) => return Err(unsent(failure, body.take())),
-                },
+            let lease = self.selection.lease(upstream);
+            let carrier = match connected(exchange, upstream, wanted).await {
+                Ok(carrier) => carrier,
+                Err(failure) => return Err(unsent(failure, body.take())),
             };
             if self.facts == Facts::Shown {
                 upstream_values::connected(exchange);
@@ -499,6 +511,7 @@ impl ReverseProxy {
                 heard.clone_from(&response.head);
             }
             exchange.context.upstream.status = Some(status);
+            self.dialect.keep_of_intercepted(exchange, &response.head);
             exchange.inline.clear();
             // Read a short response so that its connection can be reused; otherwise the connection is closed.
             let framing = response.framing;
@@ -543,6 +556,19 @@ struct Asked {
     switch: Switch,
     /// When it was sent, if that is needed.
     at: Option<Moment>,
+}
+
+/// An idle connection to `upstream`, or a new one.
+async fn connected(
+    exchange: &Exchange,
+    upstream: &Upstream,
+    wanted: Wanted,
+) -> Result<Carrier, Failure> {
+    let endpoint = upstream.endpoint_for(exchange)?;
+    match take_kept(&exchange.worker, &endpoint, wanted) {
+        Some(carrier) => Ok(carrier),
+        None => Box::pin(dial(exchange, upstream, &endpoint, wanted)).await,
+    }
 }
 
 /// Opens a new connection to `upstream`.

@@ -9,6 +9,8 @@ use aws_lc_rs::constant_time;
 use sluice_message::{FieldId, Moment, Status};
 use sluice_model::proxy::{PassiveChecks, ReverseProxy as Config, SelectionPolicy};
 use sluice_net::clock;
+use sluice_net::load::Lease;
+use sluice_net::queue::Queue;
 use sluice_policy::balance::{Choice, Hint};
 use sluice_policy::breaker::Went;
 use sluice_policy::health::{PassivePolicy, last_ejected};
@@ -100,6 +102,18 @@ impl Selection {
             group: group.map(Box::new),
             ..self
         }
+    }
+
+    /// The queue of the group, if it has one.
+    pub fn queue(&self) -> Option<&Arc<Queue>> {
+        self.group.as_ref()?.group().queue()
+    }
+
+    /// Counts a request to `upstream` until the lease is dropped, if requests are counted or others wait for its end.
+    pub fn lease(&self, upstream: &Upstream) -> Option<Lease> {
+        let ended = self.queue().map(|queue| queue.ended());
+        let is_counted = self.counts() || ended.is_some();
+        is_counted.then(|| Lease::waking(&upstream.load, ended))
     }
 
     /// Sets the sticky cookie, if the group has one.

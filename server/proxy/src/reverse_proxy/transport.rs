@@ -16,6 +16,7 @@ use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wea
 use sluice_wire::uwsgi::Modifiers;
 
 use super::addresses::Way;
+use super::by_request::{ByRequest, depends};
 use super::dialling;
 use super::fastcgi::FastCgi;
 use super::group::Shared;
@@ -24,7 +25,6 @@ use super::params::Dialect;
 use super::upstream::ProxyHeader;
 use crate::limits::READ_BUFFER_BYTES;
 use sluice_observe::log::Log;
-use sluice_pipeline::build::template;
 use sluice_pipeline::keys::Keys;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::settings::given;
@@ -41,6 +41,7 @@ pub struct Transport {
     plain_ports: Vec<u16>,
     versions: Versions,
     verification: Verification,
+    by_request: Option<Arc<ByRequest>>,
 }
 
 /// Whether the certificates of upstreams are verified.
@@ -106,24 +107,24 @@ impl Transport {
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
         match config {
-            None => Transport::http(&HttpTransport::default(), keys, shared),
-            Some(Config::Http(config)) => Transport::http(config, keys, shared),
+            None => Transport::http(&HttpTransport::default(), log, keys, shared),
+            Some(Config::Http(config)) => Transport::http(config, log, keys, shared),
             Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
             Some(Config::Scgi(config)) => {
                 if config.modifier1 != 0 || config.modifier2 != 0 {
                     return Err(Refusal::new("modifiers in `transport scgi`")
                         .with_help("remove them; only packets of uwsgi have such"));
                 }
-                Transport::of_cgi(config, Dialect::Scgi, keys, shared)
+                Transport::of_cgi(config, Dialect::Scgi, (log, keys), shared)
             }
             Some(Config::Uwsgi(config)) => {
                 let modifiers = Modifiers {
                     first: config.modifier1,
                     second: config.modifier2,
                 };
-                Transport::of_cgi(config, Dialect::Uwsgi(modifiers), keys, shared)
+                Transport::of_cgi(config, Dialect::Uwsgi(modifiers), (log, keys), shared)
             }
-            Some(Config::Memcached(config)) => Transport::of_memcached(config),
+            Some(Config::Memcached(config)) => Transport::of_memcached(config, log),
             Some(other @ Config::Other(_)) => {
                 let name = other.module();
                 Err(
@@ -137,6 +138,7 @@ impl Transport {
 
     fn http(
         config: &HttpTransport,
+        log: Option<&Log>,
         keys: Option<&Keys<'_>>,
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
@@ -197,6 +199,7 @@ impl Transport {
             memcached: None,
             plain_ports,
             versions,
+            by_request: ByRequest::build(&config.local_address, tls_config, log)?.map(Arc::new),
             verification: match tls_config.is_some_and(|tls| tls.insecure_skip_verify) {
                 true => Verification::Off,
                 false => Verification::On,
@@ -220,17 +223,17 @@ impl Transport {
             ),
             ..Options::default()
         };
-        Ok(Transport::of_applications(
-            options,
-            FastCgi::build(config, log)?,
-        ))
+        Ok(Transport {
+            by_request: ByRequest::build(&config.local_address, None, log)?.map(Arc::new),
+            ..Transport::of_applications(options, FastCgi::build(config, log)?)
+        })
     }
 
     /// In these protocols the end of the connection marks the end of a response, so connections cannot be reused.
     fn of_cgi(
         config: &CgiTransport,
         dialect: Dialect,
-        keys: Option<&Keys<'_>>,
+        (log, keys): (Option<&Log>, Option<&Keys<'_>>),
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
         let tls = config.tls.as_ref();
@@ -253,6 +256,7 @@ impl Transport {
                 true => Verification::Off,
                 false => Verification::On,
             },
+            by_request: ByRequest::build(&config.local_address, tls, log)?.map(Arc::new),
             ..Transport::of_applications(options, fastcgi)
         })
     }
@@ -267,10 +271,11 @@ impl Transport {
             plain_ports: Vec::new(),
             versions: Versions::default(),
             verification: Verification::On,
+            by_request: None,
         }
     }
 
-    fn of_memcached(config: &MemcachedTransport) -> Result<Transport, Refusal> {
+    fn of_memcached(config: &MemcachedTransport, log: Option<&Log>) -> Result<Transport, Refusal> {
         let gzip_flag = config.gzip_flag;
         let options = Options {
             protocol: Protocol::Memcached { gzip_flag },
@@ -293,6 +298,7 @@ impl Transport {
             plain_ports: Vec::new(),
             versions: Versions::default(),
             verification: Verification::On,
+            by_request: ByRequest::build(&config.local_address, None, log)?.map(Arc::new),
         })
     }
 
@@ -338,6 +344,11 @@ impl Transport {
             options.dialling = Some(Arc::new(dialling));
         }
         options
+    }
+
+    /// The settings that depend on requests, if there are any.
+    pub fn by_request(&self) -> Option<&Arc<ByRequest>> {
+        self.by_request.as_ref()
     }
 
     /// Which PROXY protocol header connections start with.
@@ -457,18 +468,8 @@ fn connector(
     keys: Option<&Keys<'_>>,
     offer: &[&[u8]],
 ) -> Result<Connector, Refusal> {
-    let unbuilt = [
-        (
-            template(&config.server_name)?.literal().is_none(),
-            "a placeholder in `tls_server_name`",
-        ),
-        (
-            !matches!(config.renegotiation.as_str(), "" | "never"),
-            "`tls_renegotiation`",
-        ),
-    ];
-    if let Some((_, what)) = unbuilt.iter().find(|(is_set, _)| *is_set) {
-        return Err(Refusal::not_yet(what, "remove it"));
+    if !matches!(config.renegotiation.as_str(), "" | "never") {
+        return Err(Refusal::not_yet("`tls_renegotiation`", "remove it"));
     }
     let versions = match (config.protocol_min.as_str(), config.protocol_max.as_str()) {
         ("" | "tls1.2", "" | "tls1.3") => tls::Versions::Both,
@@ -502,7 +503,10 @@ fn connector(
             false => tls::NameRule::Alternative,
         },
         identity: identity(config, keys)?,
-        server_name: Some(config.server_name.clone()).filter(|name| !name.is_empty()),
+        server_name: match depends(&config.server_name)? {
+            None => Some(config.server_name.clone()).filter(|name| !name.is_empty()),
+            Some(_) => None,
+        },
         curves: config.curves.clone(),
         alpn: offer.iter().map(|name| name.to_vec()).collect(),
     };
@@ -538,7 +542,9 @@ fn identity(config: &UpstreamTls, keys: Option<&Keys<'_>>) -> Result<Identity, R
             Identity::Chosen(keys.store.shown(subject))
         }));
     }
-    if config.client_certificate_file.is_empty() {
+    let is_known = depends(&config.client_certificate_file)?.is_none()
+        && depends(&config.client_certificate_key_file)?.is_none();
+    if config.client_certificate_file.is_empty() || !is_known {
         return Ok(Identity::None);
     }
     let written = config.origin.route();
@@ -606,7 +612,7 @@ mod tests {
             }),
             ..HttpTransport::default()
         };
-        let transport = Transport::http(&config, None, &Shared::default());
+        let transport = Transport::http(&config, None, None, &Shared::default());
         let transport = transport.map_err(|refusal| refusal.to_string()).unwrap();
         let spoken = [Some(443), Some(80)].map(|port| transport.options(port).protocol);
         assert_eq!(spoken, [Protocol::Negotiated, Protocol::Http2]);

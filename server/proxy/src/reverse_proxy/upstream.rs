@@ -1,5 +1,6 @@
 //! One upstream of the configuration. `select` chooses among them.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,14 +8,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluice_message::{ConnInfo, FieldId, Method, Moment, Remote, RequestHead};
+use sluice_net::Failure;
 use sluice_net::clock;
 use sluice_net::load::Load;
 use sluice_policy::PassiveHealth;
 use sluice_policy::breaker::Breaker;
 use sluice_upstream::{Endpoint, KeepAlive, Wanted};
 
+use super::by_request::Endpoints;
 use super::group::peers::Member;
 use sluice_observe::metrics::{Health, Standing};
+use sluice_pipeline::context::Exchange;
 
 /// Whether requests in flight are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,8 @@ pub struct Upstream {
     pub endpoint: Arc<Endpoint>,
     /// The endpoint for upgrade requests, if others may use HTTP/2, which does not have them (RFC 9113, section 8.6).
     pub switching: Option<Arc<Endpoint>>,
+    /// The endpoints for requests on which the connection settings depend.
+    pub by_request: Option<Box<Endpoints>>,
     /// Requests in flight, if they are counted.
     pub load: Arc<Load>,
     /// Maximum number of concurrent requests.
@@ -165,8 +171,22 @@ impl Upstream {
         }
     }
 
-    /// The endpoint for `request`.
-    pub fn endpoint_for(&self, request: &RequestHead) -> &Arc<Endpoint> {
+    /// The endpoint for a request.
+    ///
+    /// # Errors
+    /// The request yields settings that cannot be used.
+    pub fn endpoint_for(&self, exchange: &Exchange) -> Result<Cow<'_, Arc<Endpoint>>, Failure> {
+        let usual = self.usual_endpoint(&exchange.req);
+        match &self.by_request {
+            None => Ok(Cow::Borrowed(usual)),
+            Some(endpoints) => {
+                let is_switching = !Arc::ptr_eq(usual, &self.endpoint);
+                Ok(Cow::Owned(endpoints.of(exchange, usual, is_switching)?))
+            }
+        }
+    }
+
+    fn usual_endpoint(&self, request: &RequestHead) -> &Arc<Endpoint> {
         match &self.switching {
             Some(switching) if request.fields.has(FieldId::Upgrade) => switching,
             Some(_) | None => &self.endpoint,

@@ -33,7 +33,14 @@ impl ReverseProxy {
         exchange.res.status = status;
         exchange.context.upstream.status = Some(status);
         let trailer = head.fields.first(FieldId::Trailer).map(<[u8]>::to_vec);
+        let offers = match self.dialect.keeps_upgrade_offers(exchange) {
+            true => head.fields.first(FieldId::Upgrade).map(<[u8]>::to_vec),
+            false => None,
+        };
         strip_hop_by_hop(&mut head.fields);
+        if let Some(offers) = offers {
+            head.fields.push(FieldId::Upgrade, &offers);
+        }
         let described = described(exchange, &head);
         head.fields.remove(FieldId::ContentLength);
         if let (Some(names), BodyFraming::Chunked) = (trailer, framing.body) {
@@ -115,6 +122,9 @@ impl ReverseProxy {
         tunnel.idle = self
             .dialect
             .tunnel_timeouts(exchange, &self.streams.upstream);
+        if self.facts == Facts::Shown {
+            tunnel = upstream_values::follow_tunnel(exchange, tunnel);
+        }
         tunnel.notice = self.streams.term.as_ref().map(Term::notice);
         Pool::of(&exchange.worker).give_back(head);
         Step::Done(Body::Tunnel(Box::new(tunnel)))

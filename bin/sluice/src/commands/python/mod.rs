@@ -50,6 +50,10 @@ pub struct Args {
     #[arg(long, value_name = "MODE", default_value = "auto")]
     #[arg(value_parser = ["auto", "on", "off"], hide_possible_values = true)]
     lifespan: String,
+    /// Extension module `sluice_accelerator`: auto, on or off.
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    #[arg(value_parser = ["auto", "on", "off"], hide_possible_values = true)]
+    accelerator: String,
     /// Treat APP as a function that returns the application.
     #[arg(long)]
     factory: bool,
@@ -96,6 +100,7 @@ impl Args {
             "working_dir": folder.to_string_lossy(),
             "workers": self.workers()?,
             "root_path": self.root_path,
+            "accelerator": self.accelerator,
         });
         if found.interface.has_lifespan() {
             handler["lifespan"] = json!(self.lifespan);

@@ -70,6 +70,10 @@ pub struct Args {
     /// What runs requests: sync or gevent (WSGI), uvloop or native (ASGI), gevent (ESGI).
     #[arg(long, value_name = "RUNTIME")]
     runtime: Option<String>,
+    /// Extension module `sluice_accelerator`: auto, on or off.
+    #[arg(long, value_name = "MODE", value_parser = ["auto", "on", "off"])]
+    #[arg(hide_possible_values = true)]
+    accelerator: Option<String>,
     /// Isolation of the processes: none.
     #[arg(long, value_name = "KIND")]
     isolation: Option<String>,
@@ -89,9 +93,6 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     max_dynamic_apps: Option<u32>,
 }
-
-/// Values of `--start-timeout` without a limit.
-const NO_LIMIT: [&str; 6] = ["-1", "forever", "none", "inf", "infinite", "indefinite"];
 
 impl Args {
     /// Serves until the server is stopped.
@@ -161,6 +162,7 @@ impl Args {
             ("python_path", self.python_path.clone()),
             ("lifespan", self.lifespan.clone()),
             ("runtime", self.runtime.clone()),
+            ("accelerator", self.accelerator.clone()),
             ("autoreload", self.autoreload.then(|| "on".to_owned())),
         ];
         for (name, text) in texts {
@@ -168,10 +170,8 @@ impl Args {
                 handler[name] = json!(text);
             }
         }
-        match self.start_timeout.as_deref() {
-            None => {}
-            Some(text) if NO_LIMIT.contains(&text) => handler["start_timeout"] = json!(-1),
-            Some(text) => handler["start_timeout"] = json!(text),
+        if let Some(text) = &self.start_timeout {
+            handler["start_timeout"] = json!(text);
         }
         if let Some(isolation) = &self.isolation {
             let isolation = PythonIsolation {

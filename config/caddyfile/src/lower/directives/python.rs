@@ -2,7 +2,7 @@
 
 use sluice_model::handler::python::{Interface, Python, PythonIsolation};
 use sluice_model::handler::{FileServer, Rewrite};
-use sluice_model::{Duration, Handler, Matcher, MatcherSet, Route};
+use sluice_model::{Handler, Matcher, MatcherSet, Route, TimeLimit};
 
 use super::file_server::hidden;
 use super::rewrite::rewrite_handler;
@@ -26,9 +26,6 @@ pub(super) static PYTHON: Definition = directive(
 
 /// The most processes that Caddy Snake takes.
 const WORKERS_MAX: u32 = 256;
-
-/// How it says that processes may take as long as they like to start.
-const NO_LIMIT: [&str; 6] = ["-1", "forever", "none", "inf", "infinite", "indefinite"];
 
 /// Resource limits, as `ulimit` and systemd call them.
 const RESOURCES: [&str; 9] = [
@@ -131,9 +128,9 @@ const OF_CADDY_SNAKE: &[OptionDefinition<Settings>] = &[
         "start_timeout <duration>|none",
         With(|cx, line, read| {
             let word = cx.single(line)?;
-            read.python.start_timeout = match NO_LIMIT.contains(&word.text.as_str()) {
-                true => Duration(-1),
-                false => cx.duration(word)?,
+            read.python.start_timeout = match TimeLimit::is_none(&word.text) {
+                true => TimeLimit::NONE,
+                false => TimeLimit(cx.duration(word)?),
             };
             Some(())
         }),
@@ -258,8 +255,12 @@ const OF_SLUICE: &[OptionDefinition<Settings>] = &[
     .own(),
     option::<Settings>(
         "accelerator",
-        "accelerator auto|off",
-        With(|cx, line, read| cx.python_accelerator(line, &mut read.python)),
+        "accelerator auto|on|off",
+        With(|cx, line, read| {
+            let word = cx.single(line)?;
+            read.python.accelerator = cx.one_of(word, &["auto", "on", "off"])?;
+            Some(())
+        }),
     )
     .own(),
     option::<Settings>(
@@ -469,19 +470,6 @@ impl Lowering<'_> {
         }
         let values = &mut python.env_vars;
         values.insert(name.text.clone(), value.text.clone());
-        Some(())
-    }
-
-    fn python_accelerator(&mut self, line: &Directive, python: &mut Python) -> Option<()> {
-        let word = self.single(line)?;
-        if word.text == "on" {
-            let title = "`accelerator on` is not supported".to_string();
-            let diagnostic = word.error("unsupported-option", title, "not supported by sluice");
-            return self.refuse(diagnostic.help(
-                "write `accelerator auto`: workers run as pure Python until an extension module is released",
-            ));
-        }
-        python.accelerator = self.one_of(word, &["auto", "off"])?;
         Some(())
     }
 

@@ -31,6 +31,7 @@ pub(super) async fn join(
         slot: _slot,
         notice,
         buffer_bytes,
+        request: _,
     } = tunnel;
     let mut up = Up {
         body: StreamBody::for_tunnel(mux.clone(), id),

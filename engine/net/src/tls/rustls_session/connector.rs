@@ -29,6 +29,7 @@ use crate::tls::session::Session;
 pub struct Connector {
     config: Arc<ClientConfig>,
     server_name: Option<ServerName<'static>>,
+    sessions: Resumes,
 }
 
 /// The configuration of a [`Connector`].
@@ -257,19 +258,12 @@ impl Connector {
         };
         config.alpn_protocols = options.alpn;
         config.enable_sni = options.name == SendsName::Yes;
-        config.resumption = match options.sessions {
-            Resumes::No => Resumption::disabled(),
-            Resumes::Yes => {
-                let sessions: Arc<dyn ClientSessionStore> = Arc::new(
-                    rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
-                );
-                Resumption::store(sessions)
-            }
-        };
+        config.resumption = resumption(options.sessions);
         let server_name = options.server_name.map(parse_server_name).transpose()?;
         Ok(Connector {
             config: Arc::new(config),
             server_name,
+            sessions: options.sessions,
         })
     }
 
@@ -280,8 +274,35 @@ impl Connector {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Connector {
             config: Arc::new(config),
-            server_name: self.server_name.clone(),
+            ..self.clone()
         }
+    }
+
+    /// The same connector with another name for SNI and certificate verification.
+    ///
+    /// # Errors
+    /// It is neither a host name nor an IP address.
+    pub fn named(&self, name: String) -> Result<Connector, ConnectorError> {
+        Ok(Connector {
+            server_name: Some(parse_server_name(name)?),
+            ..self.clone()
+        })
+    }
+
+    /// The same connector with another client certificate. It shares no sessions: a resumed one would keep the former
+    /// identity.
+    ///
+    /// # Errors
+    /// Certificate and key do not belong together, or are of an unknown kind.
+    pub fn presenting(&self, identity: ClientIdentity) -> Result<Connector, ConnectorError> {
+        let mut config = ClientConfig::clone(&self.config);
+        let pair = certified(identity).map_err(ConnectorError::Unusable)?;
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
+        config.resumption = resumption(self.sessions);
+        Ok(Connector {
+            config: Arc::new(config),
+            ..self.clone()
+        })
     }
 
     /// Starts a session with `host`, a name or an IP address without brackets and port.
@@ -312,6 +333,18 @@ pub fn is_key_of(certified: &CertifiedKey) -> bool {
         return true;
     };
     signed::public_key_of(cert).is_some_and(|known| known == own.as_ref())
+}
+
+fn resumption(sessions: Resumes) -> Resumption {
+    match sessions {
+        Resumes::No => Resumption::disabled(),
+        Resumes::Yes => {
+            let sessions: Arc<dyn ClientSessionStore> = Arc::new(
+                rustls::client::ClientSessionMemoryCache::new(TLS_CLIENT_SESSIONS_MAX),
+            );
+            Resumption::store(sessions)
+        }
+    }
 }
 
 fn parse_server_name(name: String) -> Result<ServerName<'static>, ConnectorError> {

@@ -240,6 +240,8 @@ objects! {
         pub rewrite_log: bool,
         /// The number of its [`ClientLimits`]; 0 for nginx's defaults.
         pub client_limits: u32,
+        /// The row with its values in tables of the kind `place`.
+        pub facts: u32,
     }
 
     /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
@@ -401,6 +403,8 @@ objects! {
         pub root: String,
         /// The prefix of a candidate that the directory replaces: the path of the location if it has an `alias`.
         pub alias_of: String,
+        /// Candidates follow the whole `alias` of a location with a pattern.
+        pub follows_alias: bool,
         /// What to use if no candidate exists: a path or a named location, with placeholders.
         pub fallback: String,
         /// The status of the response if there is no fallback.

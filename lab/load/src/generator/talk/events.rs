@@ -221,9 +221,9 @@ impl Events {
         usize::from(self.flight.is_some())
     }
 
-    /// Fails the wait if it was due at or before `before`.
+    /// Fails the wait if it began at or before `before`.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
-        if self.flight.is_none_or(|flight| flight.due > before) {
+        if self.flight.is_none_or(|flight| flight.sent > before) {
             return Keep::Open;
         }
         let (class, text) = match self.stream.head.is_empty() {

@@ -4,13 +4,33 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use super::unsent::Unsent;
-use super::{Desk, Done, Ending, Flight, Keep, Lost, malformed};
+use super::{Desk, Done, Ending, Flight, Keep, Lost, What, malformed};
 use crate::generator::clock::Ns;
 use crate::generator::expect::{Judge, Judging};
 use crate::generator::link::Fault;
 use crate::generator::request::Prepared;
 use crate::generator::response::{Fed, Progress, Reader};
 use crate::result::FailureClass;
+
+/// Bytes arrived that belong to no request: behind a response, which is then not the expected one, or on an idle
+/// connection, which counts as a failure without a request.
+fn stray(bytes: usize, now: Ns, done: &mut Vec<Done>) -> Fault {
+    let fault = malformed(&format!("{bytes} bytes that belong to no request"));
+    let lost = Lost::from(malformed(&format!("{bytes} bytes behind the response")));
+    match done.last_mut() {
+        Some(last) if last.outcome.is_ok() => last.outcome = Err(lost),
+        Some(_) => {}
+        None => done.push(Done {
+            due: now,
+            sent: now,
+            first: now,
+            request: None,
+            outcome: Err(Lost::from(fault.clone())),
+            what: What::Beside,
+        }),
+    }
+    fault
+}
 
 /// HTTP/1.1 on one connection.
 #[derive(Debug, Default)]
@@ -40,7 +60,7 @@ impl H1 {
     ) -> Result<Keep, Fault> {
         while !input.is_empty() {
             let Some(flight) = self.flights.front_mut() else {
-                return Err(malformed("bytes that do not belong to any request"));
+                return Err(stray(input.len(), now, desk.done));
             };
             let prepared = &desk.requests[flight.request];
             if flight.first == 0 {
@@ -124,12 +144,12 @@ impl H1 {
         self.flights.len()
     }
 
-    /// Fails what was due at or before `before`; the connection cannot be used after that.
+    /// Fails what was sent at or before `before`; the connection cannot be used after that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         let late = self
             .flights
             .front()
-            .is_some_and(|flight| flight.due <= before);
+            .is_some_and(|flight| flight.sent <= before);
         if !late {
             return Keep::Open;
         }

@@ -33,7 +33,16 @@ pub struct H2 {
     /// Input that could not be consumed while the output was full.
     held: Vec<u8>,
     responses: u64,
-    leaving: bool,
+    leaving: Option<Leaving>,
+}
+
+/// How the server ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaving {
+    /// Gracefully: what it has not processed can be sent again (RFC 9113, section 6.8).
+    Graceful,
+    /// Because of an error.
+    Error,
 }
 
 #[derive(Debug)]
@@ -68,7 +77,7 @@ impl H2 {
             out_at: 0,
             held: Vec::new(),
             responses: 0,
-            leaving: false,
+            leaving: None,
         }
     }
 
@@ -144,23 +153,26 @@ impl H2 {
             let Some(event) = received.event else {
                 break;
             };
-            let stream_event = stream_event(event);
-            self.act(stream_event, now, desk);
+            self.act(stream_event(event), now, desk);
         }
         self.held.extend_from_slice(rest);
         while !self.waiting.is_empty() && self.client.streams_free() > 0 {
             let flight = self.waiting.remove(0);
+            let flight = Flight {
+                sent: now,
+                ..flight
+            };
             self.open(flight, desk.requests);
         }
-        if self.leaving {
+        if self.is_leaving() {
             let text = "the server accepts no more requests (GOAWAY)";
-            for flight in self.waiting.drain(..) {
+            for flight in std::mem::take(&mut self.waiting) {
                 let lost = Lost::new(FailureClass::StreamReset, text);
-                desk.done.push(flight.end(Err(lost)));
+                desk.done.push(self.refused(flight, lost));
                 self.in_flight -= 1;
             }
         }
-        Ok(if self.leaving && self.in_flight == 0 {
+        Ok(if self.is_leaving() && self.in_flight == 0 {
             Keep::Closes
         } else {
             Keep::Open
@@ -181,7 +193,7 @@ impl H2 {
                     stream.judge.head(expect, self.head.status.code(), has);
                 }
                 if end {
-                    self.finish(id, desk, None);
+                    self.finish(id, desk);
                 }
             }
             StreamEvent::Data { id, data, end } => {
@@ -191,39 +203,62 @@ impl H2 {
                 }
                 self.client.consumed(id, data.len());
                 if end {
-                    self.finish(id, desk, None);
+                    self.finish(id, desk);
                 }
             }
-            StreamEvent::End { id } => self.finish(id, desk, None),
-            StreamEvent::Lost { id, lost } => self.finish(id, desk, Some(lost)),
+            StreamEvent::End { id } => self.finish(id, desk),
+            StreamEvent::Lost { id, lost, refused } => self.lost(id, lost, refused, desk),
             StreamEvent::Window => self.upload(desk.requests),
-            StreamEvent::Leaving => self.leaving = true,
+            StreamEvent::Leaving(how) => self.leaving = Some(how),
             StreamEvent::Nothing => {}
         }
     }
 
-    /// A stream has ended, with or without a response.
-    fn finish(&mut self, id: StreamId, desk: &mut Desk<'_>, lost: Option<Lost>) {
+    /// Whether the server accepts no more requests.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// How a request ends that the server has certainly not processed.
+    fn refused(&self, flight: Flight, lost: Lost) -> Done {
+        match self.leaving {
+            Some(Leaving::Graceful) => flight.unprocessed(lost),
+            Some(Leaving::Error) | None => flight.end(Err(lost)),
+        }
+    }
+
+    /// A stream was reset; `refused` if the server has not processed it.
+    fn lost(&mut self, id: StreamId, lost: Lost, refused: bool, desk: &mut Desk<'_>) {
+        if let Some(stream) = self.close(id) {
+            let done = match refused {
+                true => self.refused(stream.flight, lost),
+                false => stream.flight.end(Err(lost)),
+            };
+            desk.done.push(done);
+        }
+    }
+
+    fn close(&mut self, id: StreamId) -> Option<Stream> {
         let place = self.streams.get_mut(id.slot()).and_then(Option::take);
         self.client.release(id);
-        let Some(stream) = place else {
+        self.in_flight -= usize::from(place.is_some());
+        place
+    }
+
+    /// A stream has ended with a response.
+    fn finish(&mut self, id: StreamId, desk: &mut Desk<'_>) {
+        let Some(stream) = self.close(id) else {
             return;
         };
-        self.in_flight -= 1;
+        self.responses += 1;
         let prepared = &desk.requests[stream.flight.request];
-        let outcome = match lost {
-            Some(lost) => Err(lost),
-            None => {
-                self.responses += 1;
-                match stream.judge.end(&prepared.expect, prepared.bodiless) {
-                    Ok(()) => Ok(stream.judge.body_bytes()),
-                    Err(wrong) => Err(Lost {
-                        class: wrong.class,
-                        status: wrong.status,
-                        text: wrong.seen,
-                    }),
-                }
-            }
+        let outcome = match stream.judge.end(&prepared.expect, prepared.bodiless) {
+            Ok(()) => Ok(stream.judge.body_bytes()),
+            Err(wrong) => Err(Lost {
+                class: wrong.class,
+                status: wrong.status,
+                text: wrong.seen,
+            }),
         };
         desk.done.push(stream.flight.end(outcome));
     }
@@ -260,12 +295,13 @@ impl H2 {
         self.in_flight
     }
 
-    /// Fails what was due at or before `before`, stream by stream.
+    /// Fails what was sent at or before `before`, stream by stream, and what was due then and had no stream yet: the
+    /// server never saw that.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         for place in &mut self.streams {
             let late = place
                 .as_ref()
-                .is_some_and(|stream| stream.flight.due <= before);
+                .is_some_and(|stream| stream.flight.sent <= before);
             let Some(stream) = place.take_if(|_| late) else {
                 continue;
             };
@@ -278,11 +314,8 @@ impl H2 {
             done.push(stream.flight.end(Err(lost)));
             self.in_flight -= 1;
         }
-        let text = "no stream was free in time";
-        let (in_flight, lost) = (
-            &mut self.in_flight,
-            Lost::new(FailureClass::HeadTimeout, text),
-        );
+        let text = "the server allowed no further stream in time";
+        let (in_flight, lost) = (&mut self.in_flight, Lost::new(FailureClass::Dropped, text));
         self.waiting.retain(|flight| {
             let late = flight.due <= before;
             if late {
@@ -346,9 +379,10 @@ enum StreamEvent<'a> {
     Lost {
         id: StreamId,
         lost: Lost,
+        refused: bool,
     },
     Window,
-    Leaving,
+    Leaving(Leaving),
     Nothing,
 }
 
@@ -373,9 +407,13 @@ fn stream_event<'a>(event: ClientEvent<'a>) -> StreamEvent<'a> {
         } => StreamEvent::Lost {
             id,
             lost: reset(code, by, fault.is_some()),
+            refused: by == Side::Peer && code == ErrorCode::REFUSED_STREAM,
         },
         ClientEvent::Window { .. } => StreamEvent::Window,
-        ClientEvent::GoAway { .. } => StreamEvent::Leaving,
+        ClientEvent::GoAway { code } => StreamEvent::Leaving(match code {
+            ErrorCode::NO_ERROR => Leaving::Graceful,
+            _ => Leaving::Error,
+        }),
     }
 }
 

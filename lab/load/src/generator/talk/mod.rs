@@ -43,6 +43,8 @@ pub struct Done {
     pub sent: Ns,
     /// When the first byte of its response arrived; 0 if none did.
     pub first: Ns,
+    /// Index of the prepared request; `None` if none was chosen.
+    pub request: Option<usize>,
     /// Length of the body of a successful response, or the failure.
     pub outcome: Result<u64, Lost>,
     /// What the connection does.
@@ -55,8 +57,12 @@ pub enum What {
     /// A request in flight.
     #[default]
     Flight,
-    /// A success that no wait corresponds to: an event that arrived together with the one before.
+    /// A success that no wait corresponds to: an event that arrived together with the one before. Or a failure without a
+    /// request: bytes on an idle connection.
     Beside,
+    /// A request that the server returned unprocessed when it announced the end of the connection: it is neither a
+    /// success nor a failure, and is sent again (RFC 9113, section 6.8).
+    Unprocessed,
     /// The opening of a conversation: an upgrade, or the first event. It does not count as a response.
     Opening,
 }
@@ -68,6 +74,7 @@ impl Done {
             due: since,
             sent: since,
             first: now,
+            request: None,
             outcome: Ok(0),
             what: What::Opening,
         }
@@ -79,6 +86,7 @@ impl Done {
             due: now,
             sent: now,
             first: now,
+            request: None,
             outcome: Ok(bytes),
             what: What::Beside,
         }
@@ -119,12 +127,21 @@ impl From<Fault> for Lost {
 }
 
 impl Flight {
+    /// The server returned the request unprocessed.
+    pub fn unprocessed(&self, lost: Lost) -> Done {
+        Done {
+            what: What::Unprocessed,
+            ..self.end(Err(lost))
+        }
+    }
+
     /// Ends the request with this outcome.
     pub fn end(&self, outcome: Result<u64, Lost>) -> Done {
         Done {
             due: self.due,
             sent: self.sent,
             first: self.first,
+            request: Some(self.request),
             outcome,
             what: What::Flight,
         }
@@ -251,7 +268,7 @@ impl Talk {
         }
     }
 
-    /// Fails what was due at or before `before`. Returns whether the connection is still usable.
+    /// Fails what was sent at or before `before`. Returns whether the connection is still usable.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         match self {
             Talk::H1(talk) => talk.expire(before, done),
@@ -288,6 +305,14 @@ impl Talk {
             Talk::H2(talk) => talk.sent(bytes, requests),
             Talk::WebSocket(talk) => talk.sent(bytes, requests),
             Talk::Events(talk) => talk.sent(bytes),
+        }
+    }
+
+    /// Whether the server has announced that it accepts no more requests on this connection.
+    pub fn is_leaving(&self) -> bool {
+        match self {
+            Talk::H2(talk) => talk.is_leaving(),
+            Talk::H1(_) | Talk::WebSocket(_) | Talk::Events(_) => false,
         }
     }
 

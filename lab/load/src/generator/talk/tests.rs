@@ -195,3 +195,81 @@ fn goaway_ends_the_connection_after_the_open_responses() {
     assert_eq!(pair.classes(), [None]);
     assert_eq!(keep, Keep::Closes);
 }
+
+/// GOAWAY with the last stream that the server has processed.
+fn goaway(last: u32, code: u32) -> Vec<u8> {
+    let head = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+    [&head[..], &last.to_be_bytes(), &code.to_be_bytes()].concat()
+}
+
+#[test]
+fn requests_refused_by_a_graceful_goaway_are_sent_again() {
+    const NO_ERROR: u32 = 0;
+    const INTERNAL_ERROR: u32 = 2;
+    for (code, what) in [
+        (NO_ERROR, What::Unprocessed),
+        (INTERNAL_ERROR, What::Flight),
+    ] {
+        let mut pair = Pair::new(b"");
+        pair.begin(1);
+        pair.begin(2);
+        pair.carry(10).unwrap();
+        let mut desk = Desk {
+            requests: &pair.requests,
+            last: &mut pair.last,
+            done: &mut pair.done,
+        };
+        // The server has processed the first of the two.
+        let keep = pair.client.receive(&goaway(1, code), 20, &mut desk);
+        assert_eq!(keep, Ok(Keep::Open));
+        assert!(pair.client.is_leaving());
+        let refused = pair.done.pop().unwrap();
+        assert_eq!((refused.due, refused.what), (2, what));
+        let class = refused.outcome.map_err(|lost| lost.class);
+        assert_eq!(class, Err(FailureClass::StreamReset));
+        assert_eq!((pair.client.in_flight(), pair.done.len()), (1, 0));
+    }
+}
+
+/// One HTTP/1 response and what follows it, after `begun` requests. Returns what has ended, by class.
+fn h1(begun: usize, input: &[u8]) -> (Vec<Option<FailureClass>>, bool) {
+    let target = Target::parse("http://127.0.0.1:1/x", false, None, Reach::Loopback).unwrap();
+    let requests = vec![
+        Draft::default()
+            .prepare(&target, Expect::exactly(200, BODY))
+            .unwrap(),
+    ];
+    let (mut talk, mut last, mut done) = (H1::default(), LastHead::default(), Vec::new());
+    for _ in 0..begun {
+        talk.begin(Flight {
+            request: 0,
+            due: 1,
+            sent: 1,
+            first: 0,
+        });
+    }
+    let mut desk = Desk {
+        requests: &requests,
+        last: &mut last,
+        done: &mut done,
+    };
+    let usable = talk.receive(input, 5, &mut desk).is_ok();
+    let class = |done: &Done| done.outcome.as_ref().err().map(|lost| lost.class);
+    (done.iter().map(class).collect(), usable)
+}
+
+#[test]
+fn bytes_behind_a_response_make_it_a_failure() {
+    let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    let twice = [&whole[..], &whole[..]].concat();
+    let malformed = Some(FailureClass::Malformed);
+    assert_eq!(h1(1, whole), (vec![None], true));
+    assert_eq!(h1(2, &twice), (vec![None, None], true));
+    assert_eq!(h1(1, &twice), (vec![malformed], false));
+    assert_eq!(
+        h1(1, &[whole, &b"\n"[..]].concat()),
+        (vec![malformed], false)
+    );
+    // Between two requests.
+    assert_eq!(h1(0, b"\n"), (vec![malformed], false));
+}

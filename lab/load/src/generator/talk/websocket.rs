@@ -245,12 +245,12 @@ impl WebSocket {
         self.flights.len()
     }
 
-    /// Fails what was due at or before `before`.
+    /// Fails what was sent at or before `before`.
     pub fn expire(&mut self, before: Ns, done: &mut Vec<Done>) -> Keep {
         let late = self
             .flights
             .front()
-            .is_some_and(|flight| flight.due <= before);
+            .is_some_and(|flight| flight.sent <= before);
         if !late {
             return Keep::Open;
         }

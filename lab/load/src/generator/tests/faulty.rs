@@ -27,6 +27,10 @@ pub enum Act {
     Short,
     /// A response with another body of the right length.
     OtherBody,
+    /// The expected response with more bytes behind it.
+    Extra,
+    /// The expected response after a pause.
+    After(Duration),
     /// Closes without a response.
     Close,
     /// Resets without a response.
@@ -146,7 +150,7 @@ fn talk(
 /// How an act is counted after this many responses on the same connection.
 fn class(act: Act, served: u64) -> Option<FailureClass> {
     Some(match act {
-        Act::Good | Act::Chunked | Act::Old | Act::Last => return None,
+        Act::Good | Act::Chunked | Act::Old | Act::Last | Act::After(_) => return None,
         Act::Status(_) => FailureClass::Status,
         Act::Short => FailureClass::Length,
         Act::OtherBody => FailureClass::Body,
@@ -155,7 +159,7 @@ fn class(act: Act, served: u64) -> Option<FailureClass> {
         Act::Reset => FailureClass::Reset,
         Act::CutHead => FailureClass::HeadCut,
         Act::CutBody | Act::ResetBody => FailureClass::BodyCut,
-        Act::Garbage => FailureClass::Malformed,
+        Act::Garbage | Act::Extra => FailureClass::Malformed,
         Act::Silent => FailureClass::HeadTimeout,
         Act::SilentBody => FailureClass::BodyTimeout,
     })
@@ -188,6 +192,12 @@ fn perform(act: Act, stream: &mut TcpStream) -> bool {
     let whole = response(200, "", BODY);
     let (bytes, goes_on) = match act {
         Act::Good => (whole, true),
+        Act::Extra => ([whole.as_slice(), b"more"].concat(), true),
+        Act::After(pause) => {
+            // The time of a response is what is measured.
+            std::thread::sleep(pause);
+            (whole, true)
+        }
         Act::Chunked => {
             let (a, b) = BODY.split_at(4);
             let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n";

@@ -69,7 +69,9 @@ impl Slot {
 
     fn room(&self, depth: usize, begun_max: u64) -> bool {
         match &self.state {
-            State::Open { talk, begun, .. } => talk.in_flight() < depth && *begun < begun_max,
+            State::Open { talk, begun, .. } => {
+                talk.in_flight() < depth && *begun < begun_max && !talk.is_leaving()
+            }
             State::Closed { .. } | State::Dialling { .. } | State::Handshake { .. } => false,
         }
     }
@@ -152,6 +154,7 @@ impl Worker<'_> {
                 due,
                 sent: 0,
                 first: 0,
+                request: None,
                 outcome,
                 what: What::Flight,
             };
@@ -203,12 +206,7 @@ impl Worker<'_> {
 
     /// Open loop: a request is due. It is sent on an idle connection, else on a new one, else it waits.
     pub(super) fn place(&mut self, due: Ns, now: Ns) {
-        let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
-        while let Some(at) = self.idle.pop_front() {
-            self.slots[at].listed = false;
-            if !self.slots[at].room(depth, begun_max) {
-                continue;
-            }
+        if let Some(at) = self.idle_slot() {
             if self.record.window.has(due) {
                 self.record.send_lag.record(now - due);
             }
@@ -232,12 +230,40 @@ impl Worker<'_> {
         self.drop_due(due, now, "too many requests wait for a connection");
     }
 
+    /// Open loop: the connection with room that was idle for longest.
+    fn idle_slot(&mut self) -> Option<usize> {
+        let (depth, begun_max) = (self.plan.depth, self.plan.begun_max());
+        while let Some(at) = self.idle.pop_front() {
+            self.slots[at].listed = false;
+            if self.slots[at].room(depth, begun_max) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// Open loop: sends requests that a server returned unprocessed, before all that wait.
+    pub(super) fn send_again(&mut self) {
+        while let Some(due) = self.again.pop_back() {
+            let now = self.clock.now();
+            match self.idle_slot() {
+                None => self.waiting.push_front(due),
+                Some(at) => {
+                    self.begin(at, due, now);
+                    self.flush(at, now);
+                    self.list(at);
+                }
+            }
+        }
+    }
+
     fn drop_due(&mut self, due: Ns, now: Ns, text: &str) {
         let outcome = Err(Lost::new(FailureClass::Dropped, text));
         let done = Done {
             due,
             sent: 0,
             first: 0,
+            request: None,
             outcome,
             what: What::Flight,
         };
@@ -323,10 +349,13 @@ impl Worker<'_> {
 
     /// Records requests that have ended. Returns how many there were.
     fn settle(&mut self, now: Ns) -> usize {
-        let flights = self.done.iter().filter(|done| done.what == What::Flight);
-        let count = flights.count();
+        let ends = |done: &&Done| matches!(done.what, What::Flight | What::Unprocessed);
+        let count = self.done.iter().filter(ends).count();
         for done in self.done.drain(..) {
-            self.record.done(&done, now);
+            match done.what {
+                What::Unprocessed => self.again.push_back(done.due),
+                What::Flight | What::Beside | What::Opening => self.record.done(&done, now),
+            }
         }
         self.in_flight -= count;
         count

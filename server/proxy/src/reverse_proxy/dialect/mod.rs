@@ -98,6 +98,14 @@ pub trait Dialect: Send + Sync {
     /// Whether a response with this status is replaced by an error page of this server.
     fn intercepts(&self, status: Status) -> bool;
 
+    /// Takes over what the page in place of an intercepted response needs of its header.
+    fn keep_of_intercepted(&self, _exchange: &mut Exchange, _head: &ResponseHead) {}
+
+    /// Whether the `Upgrade` header of a response that switches nothing is forwarded, such as that of 426.
+    fn keeps_upgrade_offers(&self, _exchange: &Exchange) -> bool {
+        false
+    }
+
     /// Makes the fields of the upstream's response, in `head`, those of the response. `is_shown` if variables show them
     /// as they came.
     fn take_fields(&self, exchange: &mut Exchange, head: &mut ResponseHead, is_shown: bool);

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_model::proxy::{
     GroupServer, Upstream as UpstreamConfig, UpstreamGroup as Config, UpstreamTls,
 };
+use sluice_net::queue::Queue;
 use sluice_net::spool::Folder;
 use sluice_net::tls::Connector;
 use sluice_policy::group::{Method, Servers as Seen, Timed, Waiting, address_key};
@@ -20,6 +21,7 @@ use sluice_route::Template;
 
 use super::sticky::Sticky;
 use super::upstream::Upstream;
+use crate::limits::QUEUE_TIMEOUT;
 pub use names::Names;
 use names::is_name;
 use peers::{Line, Spot};
@@ -30,6 +32,7 @@ use sluice_observe::random;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
+use sluice_pipeline::settings::given;
 use sluice_pipeline::values::{client_ip, expanded, remote_ip};
 pub use timing::Timing;
 
@@ -129,6 +132,8 @@ pub struct Group {
     is_counted: bool,
     /// The learned sessions (`sticky learn`).
     sessions: Option<Arc<Sessions>>,
+    /// Where requests wait for a server.
+    queue: Option<Arc<Queue>>,
 }
 
 impl Group {
@@ -146,6 +151,7 @@ impl Group {
         let lines: Box<[Line]> = config.servers.iter().zip(upstreams).map(line).collect();
         let method = method(&config.method)?;
         let is_counted = method.compares_load() || lines.iter().any(|line| line.requests_max > 0);
+        let queue = config.queue.as_ref();
         let fixed = lines.iter().enumerate();
         let fixed = fixed.filter(|(_, line)| !is_name(&line.dial));
         let spots = fixed.map(|(number, line)| Spot::of(number, line)).collect();
@@ -164,6 +170,11 @@ impl Group {
             .and_then(|sticky| sticky.learn.as_ref());
         Ok(Group {
             sessions: learn.map(|learn| Arc::new(Sessions::new(learn))),
+            queue: queue.map(|queue| {
+                let max = usize::try_from(queue.max).unwrap_or(usize::MAX);
+                let timeout = given(queue.timeout).unwrap_or(QUEUE_TIMEOUT);
+                Arc::new(Queue::new(max, timeout))
+            }),
             config: config.clone(),
             method,
             peers,
@@ -181,6 +192,11 @@ impl Group {
     pub fn tries(&self) -> u32 {
         let peers = self.peers.as_ref();
         peers.map_or(u32::MAX, |peers| peers.servers.tries())
+    }
+
+    /// The queue for requests that no server can take, if there is one.
+    pub fn queue(&self) -> Option<&Arc<Queue>> {
+        self.queue.as_ref()
     }
 
     /// The names of the servers, if there are any.

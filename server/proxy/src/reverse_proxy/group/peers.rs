@@ -128,6 +128,8 @@ fn servers(lines: &[Line], spots: &[Spot]) -> Vec<Server> {
             requests_max: line.requests_max,
             is_down: line.server.down,
             is_backup: spot.is_backup,
+            is_draining: line.server.drain,
+            slow_start: given(line.server.slow_start).unwrap_or(Duration::ZERO),
         }
     };
     spots.iter().map(server).collect()

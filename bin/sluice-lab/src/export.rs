@@ -1,0 +1,147 @@
+//! The commands `import`, `export`, `merge` and `show`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use sluice_audit::read::Hints;
+use sluice_experiment::import::{self, Source};
+use sluice_load::outcome::{Completion, Outcome, Refused};
+use sluice_load::result::RunResult;
+use sluice_report::load::load;
+use sluice_report::{csv, export, markdown, merge};
+
+use crate::audit;
+
+/// Options of `lab export`.
+#[derive(Debug, Args)]
+pub struct ExportOptions {
+    /// A result, or the folder with its `result.json`
+    result: PathBuf,
+    /// Format
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Output file (default: standard output)
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Formats of other programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// One line per block
+    Csv,
+    /// HDR histogram log with the latencies of each block
+    Hlog,
+    /// Metrics for a push gateway or a textfile collector
+    Prometheus,
+}
+
+/// Runs `lab export`.
+pub fn export(options: &ExportOptions) -> Outcome {
+    let result = load(&options.result).map_err(Refused)?;
+    let text = match options.format {
+        Format::Csv => csv::write(&result),
+        Format::Hlog => export::hlog(&result),
+        Format::Prometheus => export::prometheus(&result),
+    };
+    match &options.out {
+        Some(path) => write(path, &text)?,
+        None => print!("{text}"),
+    }
+    Ok(Completion::Yes)
+}
+
+/// Options of `lab import`.
+#[derive(Debug, Args)]
+pub struct ImportOptions {
+    /// Output of wrk, hey, ab, k6, h2load, oha, vegeta or rpc-bench, or a Markdown or CSV table; each file is a subject of
+    /// its name
+    #[arg(required = true)]
+    files: Vec<String>,
+    /// Input format (default: detected from content)
+    #[arg(long, value_name = "KIND")]
+    from: Option<String>,
+    /// Length of the measured window in seconds, if the input lacks it
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Number of clients of a closed loop, if the input lacks it
+    #[arg(long, value_name = "N")]
+    clients: Option<f64>,
+    /// Output file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Runs `lab import`.
+pub fn import(options: &ImportOptions) -> Outcome {
+    if options.out.exists() {
+        return Err(Refused(format!("{} already exists", options.out.display())));
+    }
+    let format = audit::format(options.from.as_deref()).map_err(Refused)?;
+    let source = |file: &String| {
+        let name = Path::new(file).file_stem().unwrap_or_default();
+        Ok(Source {
+            name: name.to_string_lossy().into_owned(),
+            text: audit::text_of(file)?,
+        })
+    };
+    let sources: Result<Vec<Source>, String> = options.files.iter().map(source).collect();
+    let hints = Hints {
+        seconds: options.seconds,
+        clients: options.clients,
+        bytes: None,
+    };
+    let result = import::import(&sources.map_err(Refused)?, format, &hints).map_err(Refused)?;
+    let text = serde_json::to_string(&result).map_err(|error| Refused(error.to_string()))?;
+    write(&options.out, &text)?;
+    Ok(Completion::Yes)
+}
+
+/// Options of `lab merge`.
+#[derive(Debug, Args)]
+pub struct MergeOptions {
+    /// Results of the same experiment on the same machine, or their folders
+    #[arg(required = true, num_args = 2..)]
+    results: Vec<PathBuf>,
+    /// Output file
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Merge results of different machines, experiments or engines; a note says so
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs `lab merge`.
+pub fn merge(options: &MergeOptions) -> Outcome {
+    if options.out.exists() {
+        return Err(Refused(format!("{} already exists", options.out.display())));
+    }
+    let results: Result<Vec<RunResult>, String> =
+        options.results.iter().map(|path| load(path)).collect();
+    let merged = merge::merge(results.map_err(Refused)?, options.force);
+    let merged = merged.map_err(|error| Refused(format!("{error}; --force merges them anyway")))?;
+    let text = serde_json::to_string(&merged).map_err(|error| Refused(error.to_string()))?;
+    write(&options.out, &text)?;
+    Ok(Completion::Yes)
+}
+
+/// Options of `lab show`.
+#[derive(Debug, Args)]
+pub struct ShowOptions {
+    /// A result, or the folder with its `result.json`
+    result: PathBuf,
+    /// Use the table layout of a study (000 to 004)
+    #[arg(long, value_name = "STUDY")]
+    shape: Option<String>,
+}
+
+/// Runs `lab show`.
+pub fn show(options: &ShowOptions) -> Outcome {
+    let result = load(&options.result).map_err(Refused)?;
+    print!("{}", markdown::write(&result, options.shape.as_deref()));
+    Ok(Completion::Yes)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Refused> {
+    std::fs::write(path, text).map_err(|error| Refused(format!("{}: {error}", path.display())))
+}
