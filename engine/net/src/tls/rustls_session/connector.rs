@@ -407,8 +407,7 @@ pub fn verifier(
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
-    let trusted;
-    match trust {
+    let trusted = match trust {
         ServerTrust::Anyone => {
             let signatures = Signatures::new(provider);
             return Ok(Arc::new(BelieveAnyone { signatures }));
@@ -421,7 +420,7 @@ pub fn verifier(
                 let error = rustls::Error::General("cannot read any CA certificate".into());
                 return Err(ConnectorError::Unusable(error));
             }
-            trusted = Trusted::Pool(certs);
+            Trusted::Pool(certs)
         }
         ServerTrust::System => {
             let found = rustls_native_certs::load_native_certs();
@@ -431,9 +430,9 @@ pub fn verifier(
                 let errors = found.errors.iter().map(ToString::to_string).collect();
                 return Err(ConnectorError::NoSystemRoots(errors));
             }
-            trusted = Trusted::System;
+            Trusted::System
         }
-    }
+    };
     let mut verifier =
         WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
     let lists = revoked.clone();
