@@ -13,6 +13,7 @@ mod acme;
 mod acme_server;
 mod admin;
 mod bad_input;
+mod caddy_parity;
 mod cgi;
 mod client_text;
 mod command_line;

@@ -159,7 +159,7 @@ fn both_format_random_files_alike() {
                 .count();
             let closed = text.lines().filter(|line| line.trim() == "}").count();
             let ours = sluice_caddyfile::format("Caddyfile", text);
-            opened == closed && ours.is_ok_and(|ours| ours != caddy.format(text))
+            opened == closed && ours.is_ok_and(|ours| ours != without_ends(&caddy.format(text)))
         };
         let ours = sluice_caddyfile::format("Caddyfile", &text);
         let ours = ours.unwrap_or_else(|report| panic!("seed {number}: {}", report.short()));
@@ -169,7 +169,7 @@ fn both_format_random_files_alike() {
             Some(&ours),
             "seed {number}: formatting twice changes something"
         );
-        if caddy.format(&text) != ours {
+        if without_ends(&caddy.format(&text)) != ours {
             let short = if failures.len() < SHOWN_MAX {
                 shrink(&text, differs)
             } else {
@@ -216,4 +216,18 @@ fn first_difference(theirs: &Value, ours: &Value, path: String) -> Option<String
 /// `1` and `1.0` are the same number.
 fn same_number(a: &Value, b: &Value) -> bool {
     a.as_f64().is_some_and(|a| Some(a) == b.as_f64())
+}
+
+/// Without the spaces that `caddy fmt` leaves at the end of a line with `#` inside a word.
+fn without_ends(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let (words, end) = line
+            .strip_suffix('\n')
+            .map_or((line, ""), |words| (words, "\n"));
+        match words.contains('#') {
+            true => format!("{}{end}", words.trim_end()),
+            false => line.to_owned(),
+        }
+    });
+    lines.collect()
 }

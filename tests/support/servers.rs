@@ -17,12 +17,12 @@ pub fn caddy() -> Option<PathBuf> {
         .filter(|file| file.is_file())
         .find(|file| is_new_enough(file));
     if found.is_none() {
-        skipped("no Caddy of 2.11 or newer: no CADDY_BIN and none in PATH");
+        skipped("no Caddy of 2.11.9 or newer: no CADDY_BIN and none in PATH");
     }
     found
 }
 
-/// The comparison follows Caddy 2.11.
+/// The comparison follows Caddy 2.11.9.
 fn is_new_enough(caddy: &Path) -> bool {
     let Some(output) = tried(&caddy.to_string_lossy(), &["version"]) else {
         return false;
@@ -30,7 +30,7 @@ fn is_new_enough(caddy: &Path) -> bool {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let mut numbers = text.trim_start_matches('v').split(['.', ' ', '\n']);
     let mut number = || numbers.next().and_then(|part| part.parse::<u32>().ok());
-    (number(), number()) >= (Some(2), Some(11))
+    (number(), number(), number()) >= (Some(2), Some(11), Some(9))
 }
 
 /// The nginx of `NGINX_BIN`, or the installed one.

@@ -39,7 +39,7 @@ impl From<Outcome> for ExitCode {
 }
 
 /// The Caddy to compare with: Debian's is older than the directives compared.
-const CADDY: &str = "v2.11.4";
+const CADDY: &str = "v2.11.9";
 
 /// Runs the tests that compare with other servers; those whose server is not installed are reported as skipped. Caddy
 /// is built below `target` first if `CADDY_BIN` is not set and Go is installed.

@@ -227,10 +227,12 @@ impl Parser<'_> {
             .position(|r| r.name.text == name.text)
         {
             let title = format!("named route `{}` is defined twice", shown(&name.text));
-            let first = self.file.named_routes.remove(first);
-            let found = name.warning("duplicate-named-route", title, "this one is used");
-            let found = found.also(first.name.span, "this one is ignored");
-            self.report.push(found.help("remove one of them"));
+            let first = &self.file.named_routes[first];
+            let found = name.error("duplicate-named-route", title, "the second one");
+            let found = found.also(first.name.span, "the first one");
+            self.report
+                .push(found.help("remove one of them, or rename it"));
+            return;
         }
         self.file.named_routes.push(NamedRoute { name, body, span });
     }

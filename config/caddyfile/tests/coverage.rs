@@ -20,7 +20,7 @@ pub struct Line {
 
 /// What a case makes of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub enum Fate {
     /// The case is taken.
     Taken,
     /// A message points at the line, or into its block.
@@ -71,9 +71,19 @@ fn is_site(words: &[String]) -> bool {
 fn read_case(input: &str, output: &str, found: &mut Vec<Line>) {
     let has_errors = output.contains("error[");
     let refused = refused_lines(output);
+    let file = input.split("=== ").next().unwrap_or_default();
+    let fate = |at: usize| match has_errors {
+        false => Fate::Taken,
+        true if refused.contains(&(at + 1)) => Fate::Refused,
+        true => Fate::Lost,
+    };
+    read_lines(file, fate, found);
+}
+
+/// Adds the lines of a Caddyfile; `fate_of` knows what becomes of each.
+pub fn read_lines(file: &str, fate_of: impl Fn(usize) -> Fate, found: &mut Vec<Line>) {
     let mut around: Vec<Vec<String>> = Vec::new();
     let mut openers: Vec<usize> = Vec::new();
-    let file = input.split("=== ").next().unwrap_or_default();
     for (at, line) in file.lines().enumerate() {
         let words: Vec<String> = line
             .split_whitespace()
@@ -89,11 +99,7 @@ fn read_case(input: &str, output: &str, found: &mut Vec<Line>) {
             }
             _ => {}
         }
-        let fate = match has_errors {
-            false => Fate::Taken,
-            true if refused.contains(&(at + 1)) => Fate::Refused,
-            true => Fate::Lost,
-        };
+        let fate = fate_of(at);
         if fate == Fate::Refused {
             // A mistake in the block of a line is one of that line.
             openers.iter().for_each(|opener| found[*opener].fate = fate);

@@ -45,7 +45,7 @@ the line. They are not counted.
 const UNRELEASED: &str = "
 ## Not in a released Caddy
 
-Caddy 2.11.4 rejects these lines; they occur in documents about older or unreleased versions. sluice names the line and says what
+Caddy 2.11.9 rejects these lines; they occur in documents about older or unreleased versions. sluice names the line and says what
 to write instead. They are not counted.
 ";
 
@@ -196,7 +196,7 @@ fn head(proven: [usize; 4]) -> String {
     writeln!(
         out,
         "\n**{works} of {all} lines say works: {}.{} %.** The count covers the directives, options and matchers that Caddy \
-         2.11.4 accepts without plugins,\neach in every place where it is allowed; what it rejects is at the end of this page. \
+         2.11.9 accepts without plugins,\neach in every place where it is allowed; what it rejects is at the end of this page. \
          Of those that work\n{peer} have a peer test, {e2e} an e2e test, {golden} a golden test, and {untested} are untested.",
         tenths / 10,
         tenths % 10

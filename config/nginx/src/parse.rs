@@ -405,7 +405,7 @@ impl<'r> Reader<'r> {
 
     fn warn_of_builtin(&mut self, word: &Word, path: &str) {
         let name = path.rsplit('/').next().unwrap_or(path);
-        let title = format!("`{path}` is missing; the built-in `{name}` stands in for it");
+        let title = format!("`{path}` is missing; the built-in `{name}` is used");
         self.report.push(
             Diagnostic::warning("built-in-include", title)
                 .at(word.span, "there is no such file")

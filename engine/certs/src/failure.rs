@@ -177,7 +177,14 @@ impl fmt::Display for CertsError {
                 path,
                 source,
             } => {
-                write!(f, "cannot {action} `{}`: {source}", path.display())
+                let path = path.display();
+                match source.kind() {
+                    // The standard library calls it an entity.
+                    io::ErrorKind::NotFound => {
+                        write!(f, "cannot {action} `{path}`: no such file or directory")
+                    }
+                    _ => write!(f, "cannot {action} `{path}`: {source}"),
+                }
             }
             CertsError::Signing(what) => write!(f, "cannot create a certificate: {what}"),
             CertsError::Subject(error) => error.fmt(f),

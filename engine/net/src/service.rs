@@ -69,7 +69,7 @@ pub trait Service: Send + Sync + 'static {
     }
 
     /// The limits for the client of a request, once its handler is known.
-    fn client_limits(&self, _x: &Exchange<Self::Context>) -> &ClientLimits {
+    fn client_limits<'x>(&'x self, _x: &'x Exchange<Self::Context>) -> &'x ClientLimits {
         &self.settings().client
     }
 }
@@ -216,8 +216,10 @@ pub struct ClientLimits {
     pub body_idle_timeout: Duration,
     /// Maximum pause between two successful writes.
     pub write_idle_timeout: Duration,
-    /// Minimum data rate of request bodies and responses; `None` for no minimum.
+    /// Minimum data rate of request bodies; `None` for no minimum.
     pub min_rate: Option<MinDataRate>,
+    /// Minimum data rate at which a client takes a response; `None` for no minimum.
+    pub write_min_rate: Option<MinDataRate>,
     /// How long a connection may wait for its next request; zero disables keep-alive.
     pub keep_alive_timeout: Duration,
     /// The part of that time that is guaranteed: the connection is not closed earlier to make room or because the
@@ -288,6 +290,7 @@ impl ClientLimits {
             body_idle_timeout: timeouts,
             write_idle_timeout: timeouts,
             min_rate: None,
+            write_min_rate: None,
             keep_alive_timeout: timeouts,
             keep_alive_min: Duration::ZERO,
             keep_alive_announced: 0,

@@ -61,6 +61,16 @@ objects! {
         pub read_header_timeout: Duration,
         /// How long writing a response may take.
         pub write_timeout: Duration,
+        /// How long reading a request body may make no progress.
+        pub read_idle_timeout: Duration,
+        /// The lowest rate at which clients may send bodies, in bytes per second, after `read_idle_timeout`.
+        pub read_min_rate: i64,
+        /// How long writing a response may make no progress.
+        pub write_idle_timeout: Duration,
+        /// The lowest rate at which clients may take responses, in bytes per second, after `write_idle_timeout`.
+        pub write_min_rate: i64,
+        /// The most bytes of one write. Without effect: timeouts are for bytes, not for writes.
+        pub max_write_chunk: i64,
         /// How long a connection may wait for the next request.
         pub idle_timeout: Duration,
         /// The lowest rate at which clients may send bodies and take responses (ours); 240 bytes a second after 30 s when

@@ -139,6 +139,9 @@ macro_rules! tagged {
             /// The key that selects the variant.
             pub const KEY: &'static str = $key;
 
+            /// The names of all modules that have a type.
+            pub const MODULES: &'static [&'static str] = &[$($text),*];
+
             /// The name of the module, as the telling key has it.
             pub fn module(&self) -> &str {
                 match self {

@@ -50,6 +50,9 @@ objects! {
         pub load_pem: Vec<CertificatePem>,
         /// Pairs of storage keys.
         pub load_storage: Option<Value>,
+        /// Where each of the folders was written; no part of the JSON.
+        #[serde(skip)]
+        pub folder_origins: RouteOrigin,
     }
 
     /// How certificates are made.
@@ -249,6 +252,9 @@ objects! {
         pub keep_offers: bool,
         /// Certificates whose names follow from the handshake; they are read when one needs them. Ours; Caddy has no such word.
         pub named_certificates: Option<NamedCertificates>,
+        /// Where it was written; no part of the JSON.
+        #[serde(skip)]
+        pub origin: RouteOrigin,
     }
 
     /// Certificates whose names follow from the handshake.

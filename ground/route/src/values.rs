@@ -119,6 +119,7 @@ impl RequestValues<'_> {
             Key::OrigPath => out.extend_from_slice(&decoded),
             Key::OrigPathDir => out.extend_from_slice(split_file(&decoded).0),
             Key::OrigPathFile => out.extend_from_slice(split_file(&decoded).1),
+            Key::OrigPathFileEscaped => out.extend_from_slice(split_file(path).1),
             Key::OrigPathSegment(index) => out.extend_from_slice(segment(&decoded, *index)),
             Key::OrigQuery => out.extend_from_slice(query),
             Key::OrigPrefixedQuery => push_prefixed(query, out),

@@ -126,11 +126,15 @@ fn numbered(value: f64, more: usize) -> String {
     grouped(&format!("{value:.digits$}"))
 }
 
-/// A number without digits finer than `step`, the resolution of its measurement: 6.734 with a step of 0.05 is `6.7`.
+/// A number without digits finer than `step`, the resolution of its measurement: 6.734 with a step of 0.05 is `6.7`, and
+/// what is below the step is at most the step.
 pub fn resolved(value: f64, step: Option<f64>) -> String {
     let Some(step) = step.filter(|step| *step > 0.0 && step.is_finite()) else {
         return number(value);
     };
+    if value.abs() < step {
+        return format!("≤{}", number(step));
+    }
     let usual = match value.abs() {
         v if v >= 100.0 => 1.0,
         v if v >= 10.0 => 0.1,
@@ -230,6 +234,7 @@ mod tests {
         assert_eq!(resolved(6.734, Some(0.004)), "6.73");
         assert_eq!(resolved(6.734, Some(0.05)), "6.7");
         assert_eq!(resolved(6.734, Some(0.5)), "7");
+        assert_eq!(resolved(0.0, Some(55.6)), "≤55.6");
         assert_eq!(resolved(168.4, Some(1.3)), "170");
         assert_eq!(resolved(1_684.4, Some(0.5)), "1,684");
     }

@@ -14,6 +14,7 @@ use crate::plan::{self, CellPlan, Step};
 use crate::progress::Progress;
 use crate::setup;
 use crate::stage::Stage;
+use sluice_audit::finding::resolved;
 use sluice_audit::limits::BLOCKS_MIN;
 use sluice_load::generator::interrupt::Interrupt;
 use sluice_load::generator::probe::sha256;
@@ -758,7 +759,7 @@ fn line(block: &Block) -> String {
         text += &format!("  p99 {}", time(p99));
     }
     if let Some(cost) = block.cpu_us_per_ok() {
-        text += &format!("  CPU {cost:.1} us");
+        text += &format!("  CPU {} us", resolved(cost, block.cpu_us_step()));
     }
     if let Some(resources) = &block.resources {
         text += &format!(

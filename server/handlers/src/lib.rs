@@ -24,6 +24,7 @@ pub mod static_response;
 pub mod subroute;
 pub mod template_functions;
 pub mod templates;
+pub mod timeouts;
 pub mod tracing;
 pub mod vars;
 

@@ -127,6 +127,20 @@ impl Destination {
 
 /// Builds `map`.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
+    let is_placeholder = |text: &&String| {
+        let inside = text
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'));
+        inside.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
+    };
+    if let Some(odd) = config
+        .destinations
+        .iter()
+        .find(|text| !is_placeholder(text))
+    {
+        let message = format!("`map` cannot set `{odd}`: it is not a placeholder");
+        return Err(Refusal::new(message).with_help("write one placeholder: `{name}`"));
+    }
     let destination = |text: &String| {
         let name = text.trim_start_matches('{').trim_end_matches('}');
         match name.strip_prefix("http.vars.") {

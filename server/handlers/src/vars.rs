@@ -1,10 +1,11 @@
-//! `vars` and `root`: set variables for later matchers, placeholders and handlers. Two names control the access log
-//! instead: `log_skip` and `access_logger_names`, which `log_name` sets.
+//! `vars` and `root`: set variables for later matchers, placeholders and handlers. Three names control the access log
+//! instead: `log_skip`, `log_level`, and `access_logger_names`, which `log_name` sets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use sluice_observe::log::Level;
 use sluice_route::{Kind, Template};
 
 use sluice_pipeline::build::Builder;
@@ -17,6 +18,8 @@ struct Vars {
     entries: Vec<(Arc<str>, Kind, Template)>,
     /// Whether to skip the access log, if set.
     skip: Option<bool>,
+    /// The level of the access log entry, if set.
+    level: Option<Level>,
     /// Loggers for the request instead of the site's.
     loggers: Vec<Arc<str>>,
 }
@@ -40,6 +43,9 @@ impl Handler for Vars {
         if let Some(skip) = self.skip {
             exchange.context.log.skip = skip;
         }
+        if self.level.is_some() {
+            exchange.context.log.level = self.level;
+        }
         if !self.loggers.is_empty() {
             exchange.context.log.names.clone_from(&self.loggers);
         }
@@ -54,10 +60,12 @@ pub fn build(
 ) -> Result<Box<dyn Handler>, Refusal> {
     let mut entries = Vec::with_capacity(config.len());
     let mut skip = None;
+    let mut level = None;
     let mut loggers = Vec::new();
     for (name, value) in config {
         match (name.as_str(), value) {
             ("log_skip", Value::Bool(said)) => skip = Some(*said),
+            ("log_level", Value::String(name)) => level = Level::from_name(name).or(level),
             ("access_logger_names", Value::Array(names)) => {
                 loggers.extend(names.iter().filter_map(Value::as_str).map(Arc::from));
                 continue;
@@ -76,6 +84,7 @@ pub fn build(
     Ok(Box::new(Vars {
         entries,
         skip,
+        level,
         loggers,
     }))
 }

@@ -49,6 +49,7 @@ impl ClientTimeouts {
                 body_idle_timeout: time(config.body_timeout, 60),
                 write_idle_timeout: time(config.send_timeout, 60),
                 min_rate: min_data_rate(config.min_data_rate.as_ref()),
+                write_min_rate: min_data_rate(config.min_data_rate.as_ref()),
                 keep_alive_timeout: time(config.keepalive_timeout, 75),
                 keep_alive_min: time(Some(config.keepalive_min), 0),
                 keep_alive_announced: config.keepalive_announced,

@@ -280,6 +280,7 @@ impl<'m> Builder<'m> {
         if refusal.place.is_empty() {
             refusal.place = self.place.clone();
         }
+        refusal.written = refusal.written.or(self.written);
         self.refusals.push(refusal);
     }
 

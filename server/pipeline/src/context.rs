@@ -4,13 +4,14 @@ use std::any::Any;
 use std::sync::Arc;
 
 use sluice_message::{Fields, Moment, ResponseHead, Status};
-use sluice_net::Body;
+use sluice_net::{Body, ClientLimits};
 
 use crate::failure::Reason;
 use crate::frame::{Frame, Scope};
 use crate::seldom::{Empty, Seldom};
 use crate::step::Waiting;
 use crate::vars::Vars;
+use sluice_observe::log::Level;
 use sluice_observe::metrics::Marks;
 use sluice_observe::tracing::Span;
 use sluice_route::placeholder::NginxKey;
@@ -106,6 +107,8 @@ pub struct Aside {
     pub intercepted: Vec<Held>,
     /// The deadline for sending the response, if a handler set one.
     pub write_until: Option<Moment>,
+    /// The limits for the client while it takes the response, if a handler set some.
+    pub client_limits: Option<Arc<ClientLimits>>,
     /// The head of the latest intercepted response, for `{http.intercept.*}`.
     pub head: Option<ResponseHead>,
 }
@@ -209,6 +212,7 @@ impl Empty for LogInfo {
     fn empty() -> &'static Self {
         static EMPTY: LogInfo = LogInfo {
             skip: false,
+            level: None,
             user: None,
             names: Vec::new(),
             fields: Vec::new(),
@@ -227,6 +231,7 @@ impl Empty for LogInfo {
 
     fn clear(&mut self) {
         self.skip = false;
+        self.level = None;
         self.user = None;
         self.names.clear();
         self.fields.clear();
@@ -405,6 +410,8 @@ pub trait Late: std::fmt::Debug + Send + Sync {
 pub struct LogInfo {
     /// Whether `log_skip` applies.
     pub skip: bool,
+    /// The level of the entry instead of the one that follows from the status, if `log_level` set one.
+    pub level: Option<Level>,
     /// The user authenticated by `basic_auth`.
     pub user: Option<String>,
     /// Loggers set by `log_name` instead of the site's.

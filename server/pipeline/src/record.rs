@@ -218,6 +218,7 @@ fn facts<'a>(exchange: &'a Exchange, completion: &Completion, status: u16) -> Re
         status,
         response_fields: &exchange.res.fields,
         extra: &exchange.context.log.fields,
+        level: exchange.context.log.level,
     }
 }
 

@@ -57,15 +57,21 @@ pub enum Times {
 /// The limits of a server.
 pub fn settings(server: &Server, times: Times) -> Settings {
     let limits = h1_limits(server.max_header_bytes);
+    let usual = min_data_rate(server.min_data_rate.as_ref());
     Settings {
         h2: h2_limits(&limits),
         h1: limits,
         head_timeout: given(server.read_header_timeout).unwrap_or(HEAD_TIMEOUT),
         first_byte_timeout: FIRST_HEAD_TIMEOUT,
         client: ClientLimits {
-            body_idle_timeout: given(server.read_timeout).unwrap_or(BODY_IDLE_TIMEOUT),
-            write_idle_timeout: given(server.write_timeout).unwrap_or(WRITE_IDLE_TIMEOUT),
-            min_rate: min_data_rate(server.min_data_rate.as_ref()),
+            body_idle_timeout: given(server.read_idle_timeout)
+                .or(given(server.read_timeout))
+                .unwrap_or(BODY_IDLE_TIMEOUT),
+            write_idle_timeout: given(server.write_idle_timeout)
+                .or(given(server.write_timeout))
+                .unwrap_or(WRITE_IDLE_TIMEOUT),
+            min_rate: rate_after(server.read_min_rate, server.read_idle_timeout).or(usual),
+            write_min_rate: rate_after(server.write_min_rate, server.write_idle_timeout).or(usual),
             ..ClientLimits::patient(given(server.idle_timeout).unwrap_or(KEEP_ALIVE_TIMEOUT))
         },
         handshake_timeout: HANDSHAKE_TIMEOUT,
@@ -82,6 +88,12 @@ pub fn min_data_rate(config: Option<&Config>) -> Option<MinDataRate> {
     });
     let grace = config.and_then(|config| given(config.grace));
     MinDataRate::new(rate, grace.unwrap_or(MIN_DATA_RATE_GRACE))
+}
+
+/// A minimum data rate in bytes per second that counts after a grace period; `None` unless both are given.
+pub fn rate_after(rate: i64, grace: sluice_model::Duration) -> Option<MinDataRate> {
+    let rate = u32::try_from(rate.max(0)).unwrap_or(u32::MAX);
+    MinDataRate::new(rate, given(grace)?)
 }
 
 /// The same limits with a different maximum head size; 0 means the default.

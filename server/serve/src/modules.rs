@@ -58,6 +58,7 @@ fn one<'m>(config: &'m Config, builder: &mut Builder<'m>) -> Built {
         Config::StaticResponse(config) => sluice_handlers::static_response::build(config, builder),
         Config::Subroute(config) => Ok(sluice_handlers::subroute::build(config, builder)),
         Config::Templates(config) => sluice_handlers::templates::build(config, builder),
+        Config::Timeouts(config) => Ok(sluice_handlers::timeouts::build(config, builder)),
         Config::Tracing(config) => sluice_handlers::tracing::build(config, builder),
         Config::Vars(config) => sluice_handlers::vars::build(config, builder),
         Config::CopyResponse(config) => sluice_handlers::copy_response::build(config, builder),

@@ -302,7 +302,11 @@ impl Service for Site {
             .unwrap_or(&self.settings)
     }
 
-    fn client_limits(&self, exchange: &Exchange) -> &ClientLimits {
+    fn client_limits<'x>(&'x self, exchange: &'x Exchange) -> &'x ClientLimits {
+        let aside = exchange.context.aside.as_ref();
+        if let Some(limits) = aside.and_then(|aside| aside.client_limits.as_deref()) {
+            return limits;
+        }
         match &self.rules.program.virtual_servers {
             Some(servers) => servers.client_limits(exchange),
             None => &self.settings.client,

@@ -65,6 +65,7 @@ pub fn expand(config: &Config, loaded: &BTreeSet<String>) -> Auto {
             }
         }
     }
+    split_plain_sockets(http, http_port);
     add_redirects(http, http_port, https_port, redirects);
     let tls = config.apps.tls.as_ref();
     let forced = tls.map_or(&[][..], |tls| &tls.certificates.automate);
@@ -148,6 +149,37 @@ fn drop_covered(names: &mut BTreeSet<String>, forced: &[String]) {
         let is_covered = !name.starts_with("*.") && rest.is_some_and(|r| wildcards.contains(r));
         !is_covered || forced.contains(name)
     });
+}
+
+/// Gives the sockets on the plain HTTP port a server of their own where their server uses TLS on others: as in Caddy,
+/// nothing on that port uses TLS. Servers without automatic HTTPS, such as those of an nginx.conf, stay as they are.
+fn split_plain_sockets(http: &mut sluice_model::HttpApp, http_port: u16) {
+    let is_plain = |listen: &String| {
+        let ports = Address::parse(listen)
+            .ok()
+            .and_then(|address| address.ports);
+        ports.is_some_and(|ports| ports.first == http_port && ports.last == http_port)
+    };
+    let mut split = Vec::new();
+    for (name, server) in &mut http.servers {
+        let is_automatic = server
+            .automatic_https
+            .as_ref()
+            .is_none_or(|auto| !auto.disable);
+        let is_mixed = !server.tls_connection_policies.is_empty()
+            && server.listen_protocols.is_empty()
+            && server.listen.iter().any(is_plain)
+            && !server.listen.iter().all(is_plain);
+        if !is_mixed || !is_automatic {
+            continue;
+        }
+        let mut plain = server.clone();
+        plain.tls_connection_policies.clear();
+        plain.listen.retain(is_plain);
+        server.listen.retain(|listen| !is_plain(listen));
+        split.push((format!("{name} (plain HTTP)"), plain));
+    }
+    http.servers.extend(split);
 }
 
 fn add_redirects(

@@ -12,6 +12,7 @@ use sluice_certs::pair::Origin;
 use sluice_certs::storage::StoredPair;
 use sluice_certs::{CertsError, Pair, PairFile, Passwords, Storage};
 use sluice_model::Config;
+use sluice_model::http::RouteOrigin;
 use sluice_model::tls::{CertificateFiles, Certificates};
 
 use super::log_notice;
@@ -51,6 +52,7 @@ pub(super) fn load(
         load_folders,
         load_pem,
         load_storage,
+        folder_origins,
     } = &tls.certificates;
     let mut refuse = |place: String, refusal: Refusal| {
         refusals.push(Refusal {
@@ -65,22 +67,10 @@ pub(super) fn load(
             Err(error) => refuse(format!("load_files[{index}]"), of_files(files, &error)),
         }
     }
+    load_all_of(load_folders, folder_origins, &mut loaded, &mut refuse);
     let mut refuse = |place: String, error: CertsError| {
         refuse(place, Refusal::new(error.to_string()));
     };
-    for (index, folder) in load_folders.iter().enumerate() {
-        let found = bundles(Path::new(folder)).and_then(|files| {
-            let with_pair = |file: PairFile| Ok((file.clone(), file.load()?));
-            files
-                .into_iter()
-                .map(with_pair)
-                .collect::<Result<Vec<_>, _>>()
-        });
-        match found {
-            Ok(found) => loaded.files.extend(found),
-            Err(error) => refuse(format!("load_folders[{index}]"), error),
-        }
-    }
     for (index, text) in load_pem.iter().enumerate() {
         let place = format!("load_pem[{index}]");
         let stored = StoredPair {
@@ -102,6 +92,34 @@ pub(super) fn load(
     }
     log_oddities(&loaded, log);
     loaded
+}
+
+/// Loads the pairs of folders.
+fn load_all_of(
+    folders: &[String],
+    origins: &RouteOrigin,
+    loaded: &mut Loaded,
+    refuse: &mut impl FnMut(String, Refusal),
+) {
+    for (index, folder) in folders.iter().enumerate() {
+        let found = bundles(Path::new(folder)).and_then(|files| {
+            let with_pair = |file: PairFile| Ok((file.clone(), file.load()?));
+            files
+                .into_iter()
+                .map(with_pair)
+                .collect::<Result<Vec<_>, _>>()
+        });
+        match found {
+            Ok(found) => loaded.files.extend(found),
+            Err(error) => refuse(
+                format!("load_folders[{index}]"),
+                Refusal {
+                    written: origins.handler(index),
+                    ..Refusal::new(error.to_string())
+                },
+            ),
+        }
+    }
 }
 
 fn log_oddities(loaded: &Loaded, log: &Log) {

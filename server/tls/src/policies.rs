@@ -38,6 +38,7 @@ pub(super) fn build(
     for (index, config) in configs.iter().enumerate() {
         let built = policy(config, protocols, around).map_err(|refusal| Refusal {
             place: format!("{place}[{index}]"),
+            written: refusal.written.or(config.origin.route()),
             ..refusal
         })?;
         if let Some(found) = by_variable::build(config, server, around)? {

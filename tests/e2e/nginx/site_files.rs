@@ -112,5 +112,5 @@ fn missing_parameters_are_built_in() {
         assert_eq!(request.param(name), Some(value), "{name}");
     }
     assert_eq!(request.param("HTTPS"), None, "it is set if it is not empty");
-    server.wait_for_words("the built-in `fastcgi.conf` stands in for it");
+    server.wait_for_words("the built-in `fastcgi.conf` is used");
 }

@@ -1,6 +1,12 @@
 //! `sluice list-modules`: the modules that configurations can use, by their names in Caddy.
 
 use serde_json::json;
+use sluice_model::handler::PasswordHash;
+use sluice_model::http::IpSource;
+use sluice_model::logging::{LogEncoder, LogWriter};
+use sluice_model::proxy::{SelectionPolicy, Transport, UpstreamSource};
+use sluice_model::tls::Issuer;
+use sluice_model::{Handler, Storage};
 
 use crate::Exit;
 use crate::messages::Failed;
@@ -22,70 +28,131 @@ pub struct Args {
     json: bool,
 }
 
-/// The modules that this server supports. Modules that are known but not supported yet are rejected by name when they
-/// are used.
-const MODULES: &[&str] = &[
-    "admin.api.load",
-    "caddy.adapters.caddyfile",
-    "caddy.logging.encoders.console",
-    "caddy.logging.encoders.json",
-    "caddy.logging.writers.discard",
-    "caddy.logging.writers.file",
-    "caddy.logging.writers.stderr",
-    "caddy.logging.writers.stdout",
-    "caddy.storage.file_system",
-    "http.authentication.hashes.argon2id",
-    "http.authentication.hashes.bcrypt",
-    "http.authentication.providers.http_basic",
-    "http.encoders.br",
-    "http.encoders.gzip",
-    "http.encoders.zstd",
-    "http.handlers.authentication",
-    "http.handlers.encode",
-    "http.handlers.error",
-    "http.handlers.file_server",
-    "http.handlers.headers",
-    "http.handlers.invoke",
-    "http.handlers.log_append",
-    "http.handlers.map",
-    "http.handlers.request_body",
-    "http.handlers.reverse_proxy",
-    "http.handlers.rewrite",
-    "http.handlers.static_response",
-    "http.handlers.subroute",
-    "http.handlers.vars",
-    "http.ip_sources.static",
-    "http.matchers.client_ip",
-    "http.matchers.file",
-    "http.matchers.header",
-    "http.matchers.header_regexp",
-    "http.matchers.host",
-    "http.matchers.method",
-    "http.matchers.not",
-    "http.matchers.path",
-    "http.matchers.path_regexp",
-    "http.matchers.protocol",
-    "http.matchers.query",
-    "http.matchers.remote_ip",
-    "http.matchers.vars",
-    "http.matchers.vars_regexp",
-    "http.precompressed.br",
-    "http.precompressed.gzip",
-    "http.precompressed.zstd",
-    "http.reverse_proxy.selection_policies.first",
-    "http.reverse_proxy.selection_policies.ip_hash",
-    "http.reverse_proxy.selection_policies.least_conn",
-    "http.reverse_proxy.selection_policies.random",
-    "http.reverse_proxy.selection_policies.round_robin",
-    "http.reverse_proxy.transport.http",
-    "tls.certificates.load_files",
-    "tls.issuance.internal",
+/// Namespaces whose modules the model has types for: the list is that of the types, so that it cannot fall behind.
+const TYPED: &[(&str, &[&str])] = &[
+    ("caddy.logging.encoders", LogEncoder::MODULES),
+    ("caddy.logging.writers", LogWriter::MODULES),
+    ("caddy.storage", Storage::MODULES),
+    ("http.authentication.hashes", PasswordHash::MODULES),
+    ("http.handlers", Handler::MODULES),
+    ("http.ip_sources", IpSource::MODULES),
+    (
+        "http.reverse_proxy.selection_policies",
+        SelectionPolicy::MODULES,
+    ),
+    ("http.reverse_proxy.transport", Transport::MODULES),
+    ("http.reverse_proxy.upstreams", UpstreamSource::MODULES),
+    ("tls.issuance", Issuer::MODULES),
 ];
+
+/// The other modules. Those that are known but not supported are rejected by name when they are used.
+const OTHERS: &[(&str, &[&str])] = &[
+    ("admin.api", &["load", "metrics", "pki", "reverse_proxy"]),
+    ("caddy", &["filesystems"]),
+    ("caddy.adapters", &["caddyfile", "nginx"]),
+    (
+        "caddy.listeners",
+        &["http_redirect", "proxy_protocol", "tls"],
+    ),
+    (
+        "caddy.logging.encoders.filter",
+        &[
+            "cookie",
+            "delete",
+            "hash",
+            "ip_mask",
+            "multi_regexp",
+            "query",
+            "regexp",
+            "rename",
+            "replace",
+            "set_cookie",
+        ],
+    ),
+    ("caddy.network_proxy", &["none", "url"]),
+    ("", &["events", "http", "pki", "tls"]),
+    ("http.authentication.providers", &["http_basic"]),
+    ("http.encoders", &["br", "gzip", "zstd"]),
+    (
+        "http.matchers",
+        &[
+            "client_ip",
+            "expression",
+            "file",
+            "header",
+            "header_regexp",
+            "host",
+            "method",
+            "not",
+            "path",
+            "path_regexp",
+            "protocol",
+            "query",
+            "remote_ip",
+            "tls",
+            "vars",
+            "vars_regexp",
+        ],
+    ),
+    ("http.precompressed", &["br", "gzip", "zstd"]),
+    (
+        "tls.ca_pool.source",
+        &[
+            "combined",
+            "file",
+            "http",
+            "inline",
+            "pki_intermediate",
+            "pki_root",
+            "storage",
+            "system",
+        ],
+    ),
+    (
+        "tls.certificates",
+        &[
+            "automate",
+            "load_files",
+            "load_folders",
+            "load_pem",
+            "load_storage",
+        ],
+    ),
+    ("tls.client_auth.verifier", &["leaf"]),
+    ("tls.get_certificate", &["http", "tailscale"]),
+    (
+        "tls.handshake_match",
+        &["local_ip", "not", "remote_ip", "sni", "sni_regexp"],
+    ),
+    (
+        "tls.leaf_cert_loader",
+        &["file", "folder", "pem", "storage"],
+    ),
+    ("tls.permission", &["http"]),
+    ("tls.stek", &["distributed", "standard"]),
+];
+
+/// The names of all modules, sorted.
+fn modules() -> Vec<String> {
+    let mut names: Vec<String> = TYPED
+        .iter()
+        .chain(OTHERS)
+        .flat_map(|(namespace, names)| {
+            names.iter().map(move |name| match *namespace {
+                "" => (*name).to_owned(),
+                namespace => format!("{namespace}.{name}"),
+            })
+        })
+        .collect();
+    names.sort_unstable();
+    names
+}
 
 impl Args {
     /// Prints the list.
     pub fn run(self) -> Result<Exit, Failed> {
-        let shown = if self.skip_standard { &[][..] } else { MODULES };
+        let all = modules();
+        let shown = if self.skip_standard { &[][..] } else { &all };
         if self.json {
             let list: Vec<_> = shown
                 .iter()
@@ -103,7 +170,7 @@ impl Args {
             let package = if self.packages { " sluice" } else { "" };
             say!("{name}{version}{package}");
         }
-        say!("\n  Standard modules: {}", MODULES.len());
+        say!("\n  Standard modules: {}", all.len());
         Ok(Exit::Done)
     }
 }

@@ -9,6 +9,7 @@ use sluice_model::{Duration, WeakString};
 use super::Lowering;
 use super::definition::Refused;
 use super::size::parse_size;
+use crate::registry::plugins::{PluginWord, plugin_word};
 use crate::tree::{Directive, Token};
 
 impl Lowering<'_> {
@@ -281,6 +282,10 @@ impl Lowering<'_> {
                 .error("unknown-option", title, "not in this block");
             return self.refuse(diagnostic);
         }
+        if let Some(word) = plugin_word(name).filter(|_| place == GLOBAL) {
+            let title = format!("{what} is not built in");
+            return self.refuse_plugin_word(&line.name, "unsupported-option", title, word);
+        }
         let names: Vec<&str> = self.place.lowered_names().collect();
         let guess = closest(name, names.iter().copied());
         let mut diagnostic = line
@@ -297,6 +302,18 @@ impl Lowering<'_> {
         self.refuse(diagnostic)
     }
 
+    /// Refuses a word that a plugin defines.
+    pub(super) fn refuse_plugin_word<T>(
+        &mut self,
+        written: &Token,
+        slug: &'static str,
+        title: String,
+        word: &PluginWord,
+    ) -> Option<T> {
+        let label = format!("defined by the Caddy plugin {}", word.plugin);
+        self.refuse(written.error(slug, title, label).help(word.instead))
+    }
+
     /// Refuses a module that does not exist or is not built.
     pub(super) fn unknown_module<T>(
         &mut self,
@@ -304,6 +321,10 @@ impl Lowering<'_> {
         what: &str,
         accepted: &[&str],
     ) -> Option<T> {
+        if let Some(defined) = plugin_word(&word.text) {
+            let title = format!("{what} `{}` is not built in", word.text);
+            return self.refuse_plugin_word(word, "unsupported-option", title, defined);
+        }
         let diagnostic = word
             .error(
                 "unknown-module",

@@ -7,8 +7,9 @@ use sluice_model::Address;
 
 use super::Lowering;
 use super::address::SiteAddress;
+use super::directives;
 use super::outcome::{Bind, Ordered, Outcome};
-use crate::tree::{self, Directive};
+use crate::tree::{self, Directive, Token};
 
 /// A site block with what its directives amounted to.
 #[derive(Clone, Debug)]
@@ -71,6 +72,7 @@ type Sockets = BTreeMap<(String, String), Vec<(usize, Vec<SiteAddress>)>>;
 impl Lowering<'_> {
     /// Lowers the lines of a site.
     pub(super) fn site(&mut self, site: &tree::Site) -> Option<Site> {
+        self.no_directive_as_address(&site.addresses)?;
         let addresses: Vec<_> = site
             .addresses
             .iter()
@@ -92,6 +94,17 @@ impl Lowering<'_> {
             outcomes,
             invoked,
         })
+    }
+
+    /// A file that begins with a directive has no site address: the line would be read as addresses.
+    fn no_directive_as_address(&mut self, addresses: &[Token]) -> Option<()> {
+        let is_directive = |word: &&Token| directives::find(&word.text).is_some();
+        let Some(word) = addresses.iter().find(is_directive) else {
+            return Some(());
+        };
+        let title = format!("`{}` is a directive, not a site address", word.text);
+        let diagnostic = word.error("invalid-address", title, "read as a site address");
+        self.refuse(diagnostic.help("put a site address on a line before it, such as `:80`"))
     }
 
     /// Finds the sockets of every site and joins sockets with the same sites into servers.

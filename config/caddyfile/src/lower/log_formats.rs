@@ -158,10 +158,9 @@ impl Lowering<'_> {
                 "fields" => {
                     this.each(option.lines(), |this, field| {
                         let value = this.single(field)?;
-                        encoder.fields.insert(
-                            field.name.text.clone(),
-                            super::directives::scalar(&value.text),
-                        );
+                        encoder
+                            .fields
+                            .insert(field.name.text.clone(), super::directives::scalar(value));
                         Some(())
                     })?;
                 }
@@ -169,7 +168,7 @@ impl Lowering<'_> {
                     let value = this.single(option)?;
                     encoder
                         .fields
-                        .insert(name.to_string(), super::directives::scalar(&value.text));
+                        .insert(name.to_string(), super::directives::scalar(value));
                 }
             }
             Some(())

@@ -94,6 +94,7 @@ pub(super) static LOG: Options<LogLines> = Options::new(
             With(|cx, line, lines| {
                 cx.between(line, &line.args, 0, 0)?;
                 let mut sampling = LogSampling::default();
+                cx.only_once(line, &["interval", "first", "thereafter"])?;
                 cx.read_options(&SAMPLING, line.lines(), &mut sampling)?;
                 lines.log.sampling = Some(sampling);
                 Some(())
@@ -131,6 +132,40 @@ pub(super) struct LogLines {
     pub(super) log: Log,
     /// What the access log of a site has besides; `None` for a global log.
     pub(super) access: Option<AccessLog>,
+}
+
+/// The lines of `log` that a block has once: a second one would silently replace the first.
+const ONCE: [&str; 6] = [
+    "output",
+    "format",
+    "core",
+    "level",
+    "sampling",
+    "no_hostname",
+];
+
+impl Lowering<'_> {
+    /// Reads the block of a `log`.
+    pub(super) fn log_lines(&mut self, line: &Directive, lines: &mut LogLines) -> Option<()> {
+        let is_unique = self.only_once(line, &ONCE);
+        self.read_options(&LOG, line.lines(), lines)?;
+        is_unique
+    }
+
+    /// Refuses lines of a block that repeat one of these names.
+    fn only_once(&mut self, line: &Directive, names: &[&str]) -> Option<()> {
+        let mut seen: Vec<&str> = Vec::new();
+        let mut is_unique = Some(());
+        for option in line.lines() {
+            let name = option.name.text.as_str();
+            if seen.contains(&name) {
+                is_unique = self.duplicate(option);
+            } else if names.contains(&name) {
+                seen.push(name);
+            }
+        }
+        is_unique
+    }
 }
 
 static SAMPLING: Options<LogSampling> = Options::new(

@@ -9,9 +9,10 @@ use sluice_model::{Matcher, MatcherSet};
 
 use super::args::texts;
 use super::definition::Read::{Choice, MoreTexts, Text, Texts, With};
-use super::definition::Verdict::Unreleased;
+use super::definition::Verdict::Unsupported;
 use super::definition::{Block, OptionTable, Options, option, refused};
 use super::{Lowering, WrittenExpression};
+use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Quote, Token};
 
 /// What `private_ranges` stands for: RFC 1918, RFC 4193 and the loopback networks.
@@ -203,7 +204,7 @@ static MATCHERS: Options<Reading> = Options::new(
         refused(
             "url_pattern",
             "url_pattern <pattern>",
-            Unreleased("use `path` or `path_regexp`"),
+            Unsupported("use `path` or `path_regexp`"),
         ),
     ],
 );
@@ -348,6 +349,10 @@ impl Lowering<'_> {
                 refused.why,
             );
             return self.refuse(diagnostic.help(refused.instead));
+        }
+        if let Some(defined) = plugin_word(word) {
+            let title = format!("matcher `{word}` is not built in");
+            return self.refuse_plugin_word(&line.name, "unsupported-matcher", title, defined);
         }
         let guess = sluice_diag::closest(word, self.place.lowered_names());
         let mut diagnostic = line

@@ -85,6 +85,14 @@ pub(crate) fn lower(file: &File, mut report: Report, loader: &dyn Loader) -> Ada
     }
 }
 
+/// A named route.
+#[derive(Clone, Debug)]
+struct Named {
+    route: Route,
+    /// The named routes that it invokes.
+    invoked: Vec<String>,
+}
+
 /// The state of one lowering: what was reported, what is in force, and what is numbered.
 struct Lowering<'r> {
     report: &'r mut Report,
@@ -95,7 +103,7 @@ struct Lowering<'r> {
     /// Named matchers in force, innermost block last.
     scopes: Scopes,
     /// Named routes that exist; the route is absent until it is lowered.
-    named_routes: BTreeMap<String, Option<Route>>,
+    named_routes: BTreeMap<String, Option<Named>>,
     /// The number of the next route group.
     next_group: u32,
     /// The number of the next access log without a name.
@@ -104,7 +112,7 @@ struct Lowering<'r> {
     place: &'static dyn OptionTable,
     /// The name of the line that is being read; messages about its words give it.
     subject: String,
-    /// Named routes that the site being lowered invokes.
+    /// Named routes that the site or the named route being lowered invokes.
     invoked: Vec<String>,
     /// The files that the site being lowered was written in.
     site_files: Vec<String>,

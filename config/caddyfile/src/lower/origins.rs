@@ -10,7 +10,7 @@ use sluice_model::http::RouteOrigin;
 use super::Lowering;
 use super::address::SiteAddress;
 use super::outcome::Outcome;
-use crate::tree::Directive;
+use crate::tree::{Directive, Token};
 
 /// What a site is called as an origin; no directive has this name.
 const SITE: &str = "site";
@@ -46,6 +46,15 @@ impl Lowering<'_> {
             name: line.name.text.clone(),
             place: line.place(),
             conditions,
+        })
+    }
+
+    /// Notes one word of a directive: a file or a folder that may be missing.
+    pub(super) fn word_origin(&mut self, line: &Directive, word: &Token) -> OriginId {
+        self.origins.add(Origin {
+            name: line.name.text.clone(),
+            place: word.place(),
+            conditions: Vec::new(),
         })
     }
 

@@ -1,5 +1,6 @@
 //! The result of lowering a directive. Most directives produce a route; the others change the enclosing site.
 
+use sluice_diag::OriginId;
 use sluice_model::logging::Log;
 use sluice_model::tls::{CertificateFiles, ConnectionPolicy, Issuer};
 use sluice_model::{RawModule, Route};
@@ -41,7 +42,7 @@ pub(super) enum TlsOutcome {
     /// A pair of files to load.
     LoadFiles(CertificateFiles),
     /// Folders to load.
-    LoadFolders(Vec<String>),
+    LoadFolders(Vec<(String, OriginId)>),
     /// Who issues.
     Issuer(Issuer),
     /// A manager that provides certificates during handshakes (`get_certificate`).

@@ -155,9 +155,11 @@ fn sort_run(run: &mut [Ordered]) {
         let (Outcome::Route(left), Outcome::Route(right)) = (&a.outcome, &b.outcome) else {
             return false;
         };
-        let first = more_specific(left, right);
-        // Of several `vars` the last one wins, so the least specific comes first.
-        if a.directive == "vars" { !first } else { first }
+        // Of several `vars` or `log_level` the last one wins, so the least specific comes first.
+        match a.directive.as_str() {
+            "vars" | "log_level" => more_specific(right, left),
+            _ => more_specific(left, right),
+        }
     });
 }
 

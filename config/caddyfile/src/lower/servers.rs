@@ -12,7 +12,7 @@ use super::Lowering;
 use super::address::{SiteAddress, specificity};
 use super::listen::{Pairing, Pairings, Share, Site};
 use super::outcome::{AccessLog, Outcome, TlsOutcome};
-use super::routes::{Sorting, insertion_sort, join_routes, subroute};
+use super::routes::{Sorting, join_routes, subroute};
 
 /// What is learnt about handshakes while the sites of a server are visited.
 struct Handshakes {
@@ -24,6 +24,8 @@ struct Handshakes {
     added_later: bool,
     /// The hosts that automatic HTTPS leaves out; as a set, since a file may have ten thousand sites.
     skipped: BTreeSet<String>,
+    /// The hosts of sites that set nothing about handshakes.
+    unset: Vec<String>,
 }
 
 impl Lowering<'_> {
@@ -60,6 +62,7 @@ impl Lowering<'_> {
                 .automatic_https
                 .as_ref()
                 .is_some_and(|auto| auto.disable),
+            unset: Vec::new(),
         };
         if shares
             .iter()
@@ -68,11 +71,9 @@ impl Lowering<'_> {
             server.logs = Some(ServerLogs::default());
         }
         self.add_named_routes(&mut server, shares, sites);
-        let with_client_auth = with_client_auth(shares, sites);
         for share in shares {
             let site = &sites[share.site];
             self.add_policies(&mut server, share, site, &mut handshakes);
-            self.add_own_policy(&mut server, share, &with_client_auth);
             self.add_routes(&mut server, share, site, shares.len());
             self.add_logs(&mut server, share, site);
         }
@@ -143,11 +144,18 @@ impl Lowering<'_> {
     }
 
     fn add_named_routes(&mut self, server: &mut Server, shares: &[Share], sites: &[Site]) {
-        for share in shares {
-            for name in &sites[share.site].invoked {
-                if let Some(Some(route)) = self.named_routes.get(name) {
-                    server.named_routes.insert(name.clone(), route.clone());
-                }
+        let invoked = shares.iter().flat_map(|share| &sites[share.site].invoked);
+        let mut names: Vec<&String> = invoked.collect();
+        // Named routes may invoke others.
+        while let Some(name) = names.pop() {
+            if server.named_routes.contains_key(name) {
+                continue;
+            }
+            if let Some(Some(named)) = self.named_routes.get(name) {
+                server
+                    .named_routes
+                    .insert(name.clone(), named.route.clone());
+                names.extend(&named.invoked);
             }
         }
     }
@@ -174,29 +182,19 @@ impl Lowering<'_> {
             if !settings_empty(&policy) || (forced && !hosts.is_empty()) {
                 handshakes.catch_all = hosts.is_empty();
                 server.tls_connection_policies.push(policy);
+            } else {
+                handshakes.unset.extend(policy.r#match.sni);
             }
+        }
+        if policies == 0 {
+            let https = share.addresses.iter();
+            let https = https.filter(|address| address.scheme != "http");
+            let names = https.map(|address| &address.host);
+            let exact = names.filter(|host| hosts.contains(host) && !host.contains('*'));
+            handshakes.unset.extend(exact.cloned());
         }
         for address in &share.addresses {
             self.visit_address(server, address, policies > 0, handshakes);
-        }
-    }
-
-    /// A site without settings of its own has a policy of its own all the same where one for a wildcard, or for any name,
-    /// demands client certificates: those are for the sites that say so.
-    fn add_own_policy(&self, server: &mut Server, share: &Share, others: &[Vec<String>]) {
-        let own = hosts(&share.addresses);
-        let is_covered = |host: &String| {
-            let has_policy = |policy: &ConnectionPolicy| policy.r#match.sni.contains(host);
-            let mut addresses = share.addresses.iter();
-            addresses.any(|address| address.host == *host && address.scheme != "http")
-                && others.iter().any(|names| covers(names, host))
-                && !others.iter().any(|names| names.contains(host))
-                && !server.tls_connection_policies.iter().any(has_policy)
-        };
-        let covered: Vec<String> = own.into_iter().filter(is_covered).collect();
-        if !covered.is_empty() {
-            let policy = self.policy_for(&ConnectionPolicy::default(), &covered);
-            server.tls_connection_policies.push(policy);
         }
     }
 
@@ -258,6 +256,7 @@ impl Lowering<'_> {
 
     /// A server that speaks TLS has a policy for any name, at the end.
     fn finish_policies(&mut self, server: &mut Server, handshakes: &Handshakes, shares: &[Share]) {
+        exempt(&mut server.tls_connection_policies, &handshakes.unset);
         let (default, fallback) = (&self.options.default_sni, &self.options.fallback_sni);
         let needed = !server.tls_connection_policies.is_empty()
             || !handshakes.added_later
@@ -311,9 +310,8 @@ impl Lowering<'_> {
         if errors.is_empty() {
             return;
         }
-        insertion_sort(&mut errors, |a, b| {
-            !a[0].r#match.is_empty() || b[0].r#match.is_empty()
-        });
+        // Those for any error come last; the others stay as they were written.
+        errors.sort_by_key(|routes| routes[0].r#match.is_empty());
         let into = &mut server
             .errors
             .get_or_insert_with(ErrorRoutes::default)
@@ -458,20 +456,32 @@ pub(super) fn hosts(addresses: &[SiteAddress]) -> Vec<String> {
     hosts
 }
 
-/// The hosts of each site that demands client certificates; none of one for any host.
-fn with_client_auth(shares: &[Share], sites: &[Site]) -> Vec<Vec<String>> {
-    let demands = |share: &&Share| {
-        let mut outcomes = sites[share.site].outcomes.iter();
-        outcomes.any(|found| match &found.outcome {
-            Outcome::Tls(TlsOutcome::Policy(policy)) => policy.client_authentication.is_some(),
-            _ => false,
-        })
+/// Exempts hosts whose sites set nothing about handshakes from the client certificates that a policy for a wildcard
+/// demands: a copy of that policy without them goes before it. Only the first policy that covers a host is ever used for
+/// it. A policy for any name stays as it is: it protects all sites of the server.
+fn exempt(policies: &mut Vec<ConnectionPolicy>, unset: &[String]) {
+    let demands = |policy: &ConnectionPolicy, host: &str| {
+        policy.client_authentication.is_some() && covers(&policy.r#match.sni, host)
     };
-    let demanding = shares.iter().filter(demands);
-    demanding.map(|share| hosts(&share.addresses)).collect()
+    let mut exempted: BTreeMap<usize, BTreeSet<&String>> = BTreeMap::new();
+    for host in unset {
+        if let Some(at) = policies.iter().position(|policy| demands(policy, host)) {
+            exempted.entry(at).or_default().insert(host);
+        }
+    }
+    // The last one first, so that the places of the others stay.
+    for (at, hosts) in exempted.into_iter().rev() {
+        let mut copy = policies[at].clone();
+        copy.client_authentication = None;
+        copy.r#match = HandshakeMatch {
+            sni: hosts.into_iter().cloned().collect(),
+            ..HandshakeMatch::default()
+        };
+        policies.insert(at, copy);
+    }
 }
 
-/// Whether a policy for `names` is also for `host`, which is not among them.
+/// Whether one of `names` is a wildcard for `host`.
 fn covers(names: &[String], host: &str) -> bool {
     let matches = |name: &String| {
         name.contains('*')
@@ -481,7 +491,7 @@ fn covers(names: &[String], host: &str) -> bool {
                 .zip(host.split('.'))
                 .all(|(name, host)| name == "*" || name == host)
     };
-    names.is_empty() || names.iter().any(matches)
+    names.iter().any(matches)
 }
 
 /// Whether a policy says nothing beyond when it applies.

@@ -141,10 +141,11 @@ impl Lowering<'_> {
                     }
                 }
                 TlsOutcome::LoadFolders(folders) => {
-                    let loaded = &mut gathered.certificates.load_folders;
-                    for folder in folders {
-                        if !loaded.contains(folder) {
-                            loaded.push(folder.clone());
+                    let certificates = &mut gathered.certificates;
+                    for (folder, origin) in folders {
+                        if !certificates.load_folders.contains(folder) {
+                            certificates.load_folders.push(folder.clone());
+                            certificates.folder_origins.0.push(*origin);
                         }
                     }
                 }
@@ -234,11 +235,13 @@ impl Lowering<'_> {
         if off("off") || off("disable_certs") {
             hidden.clear();
         }
-        let internal: Vec<String> = hidden
+        let mut internal: Vec<String> = hidden
             .iter()
             .filter(|name| !is_public(name, false))
             .cloned()
             .collect();
+        hidden.append(&mut gathered.forced);
+        internal.extend(self.automate_named(&mut hidden, gathered));
         if !internal.is_empty() {
             gathered.policies.push(AutomationPolicy {
                 subjects: internal,
@@ -246,8 +249,37 @@ impl Lowering<'_> {
                 ..AutomationPolicy::default()
             });
         }
-        hidden.append(&mut gathered.forced);
         gathered.certificates.automate = hidden.into_iter().collect();
+    }
+
+    /// Adds the names of `tls_automate_names` to `automated`. Public ones get a policy where the global options say
+    /// anything about issuers; the others are returned. A name whose site has a policy keeps that.
+    fn automate_named(
+        &self,
+        automated: &mut BTreeSet<String>,
+        gathered: &mut Gathered,
+    ) -> Vec<String> {
+        let mut names = Vec::new();
+        for name in &self.options.automated_names {
+            let policies = &gathered.policies;
+            let has_policy = policies.iter().any(|policy| policy.subjects.contains(name));
+            if automated.insert(name.clone()) && !has_policy {
+                names.push(name.clone());
+            }
+        }
+        let (public, internal) = names.into_iter().partition(|name| is_public(name, false));
+        let base = self.base_policy();
+        let says_nothing =
+            base == AutomationPolicy::default() && self.options.acme == AcmeIssuer::default();
+        if !says_nothing {
+            let subjects: Vec<String> = public;
+            if !subjects.is_empty() {
+                gathered
+                    .policies
+                    .push(AutomationPolicy { subjects, ..base });
+            }
+        }
+        internal
     }
 
     /// Gives public names the issuers that the global options describe.

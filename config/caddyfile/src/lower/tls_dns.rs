@@ -48,6 +48,15 @@ pub(super) trait HasAcme: Sized + 'static {
     ];
 }
 
+/// The options of the DNS challenge that only matter with a provider.
+const DNS_SETTINGS: [&str; 5] = [
+    "propagation_timeout",
+    "propagation_delay",
+    "dns_ttl",
+    "dns_challenge_override_domain",
+    "resolvers",
+];
+
 impl HasAcme for AcmeIssuer {
     fn acme(&mut self) -> &mut AcmeIssuer {
         self
@@ -135,6 +144,28 @@ impl Lowering<'_> {
             _ => self.dns_check(line, dns)?,
         }
         Some(())
+    }
+
+    /// Refuses settings of the DNS challenge in a `tls` block without a provider: the challenge would not be used.
+    pub(super) fn needs_dns_provider(&mut self, line: &Directive, acme: &AcmeIssuer) -> Option<()> {
+        let challenges = acme.challenges.as_ref();
+        let dns = challenges.and_then(|challenges| challenges.dns.as_ref());
+        let is_given = |dns: &DnsChallenge| dns.provider.is_some();
+        let has_provider = dns.is_none_or(is_given)
+            || self.options.dns.is_some()
+            || self.options.acme.challenges.is_some();
+        let is_setting = |line: &&Directive| DNS_SETTINGS.contains(&line.name.text.as_str());
+        match line.lines().iter().find(is_setting) {
+            Some(setting) if !has_provider => {
+                let name = &setting.name;
+                let title = format!("`{}` has no effect without a DNS provider", name.text);
+                let diagnostic = name.error("missing-argument", title, "no `dns` line");
+                self.refuse(
+                    diagnostic.help("add `dns <provider>`, or the global option `acme_dns`"),
+                )
+            }
+            _ => Some(()),
+        }
     }
 
     /// Reads one line of what the DNS challenge and the DNS check of ZeroSSL have in common.

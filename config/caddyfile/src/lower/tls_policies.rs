@@ -84,6 +84,9 @@ fn merge(into: &mut ConnectionPolicy, from: ConnectionPolicy) -> Result<(), &'st
         }
         Ok(())
     }
+    if into.origin.0.is_empty() {
+        into.origin = from.origin;
+    }
     fill(&mut into.alpn, from.alpn, "alpn")?;
     fill(&mut into.cipher_suites, from.cipher_suites, "ciphers")?;
     fill(&mut into.curves, from.curves, "curves")?;

@@ -3,6 +3,7 @@
 
 pub mod old_names;
 pub mod placeholders;
+pub mod plugins;
 
 pub use crate::lower::definition::{
     Block, Definition, Entry, IdleArguments, OptionTable, Refused, Verdict,

@@ -135,7 +135,9 @@ fn is_new(line: &Directive) -> bool {
             !matches!(args[..], ["off" | "self_signed"])
                 && !has_line(&["max_certs", "clients", "ask", "wildcard", "must_staple"])
         }
-        "timeouts" => args.is_empty(),
+        "timeouts" => args
+            .first()
+            .is_none_or(|first| first.starts_with(['/', '*', '@'])),
         "templates" => args.len() < 2 && !has_line(&["path", "ext"]),
         _ => true,
     }

@@ -284,19 +284,15 @@ impl<S: Service> Connection<S> {
             exchange.close = true;
         }
         let limits = service.client_limits(exchange);
-        exchange.close |= limits.ends(&self.info, self.link.worker.clock.coarse());
+        let ends = limits.ends(&self.info, self.link.worker.clock.coarse());
         let timeouts = SendTimeouts {
             idle: limits.write_idle_timeout,
-            min_rate: limits.min_rate,
+            min_rate: limits.write_min_rate,
             until: service.write_until(exchange),
         };
-        Sending::new(
-            &self.link,
-            timeouts,
-            limits.keep_alive_announced,
-            exchange,
-            body,
-        )
+        let announced = limits.keep_alive_announced;
+        exchange.close |= ends;
+        Sending::new(&self.link, timeouts, announced, exchange, body)
     }
 
     fn is_body_finished(&self) -> bool {

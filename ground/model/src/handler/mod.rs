@@ -153,6 +153,8 @@ tagged! {
         Subroute(Subroute) = "subroute",
         /// Runs responses through templates.
         Templates(Templates) = "templates",
+        /// Timeouts for the transfer of bodies.
+        Timeouts(Timeouts) = "timeouts",
         /// Adds a span to a trace.
         Tracing(Tracing) = "tracing",
         /// Sets variables.
@@ -428,6 +430,8 @@ objects! {
         pub sort: Vec<String>,
         /// The most entries shown.
         pub file_limit: i64,
+        /// The layout of times in listings as plain text, in Go's notation.
+        pub plain_time_format: String,
     }
 
     /// Encodings that are looked for beside the file.
@@ -577,6 +581,20 @@ objects! {
         pub write_timeout: Duration,
         /// A text that replaces the body.
         pub set: String,
+    }
+
+    /// Timeouts for the transfer of bodies.
+    pub struct Timeouts {
+        /// How long reading the request body may make no progress.
+        pub read_timeout: Duration,
+        /// The lowest rate at which the client may send, in bytes per second, after `read_timeout`.
+        pub read_min_rate: i64,
+        /// How long writing the response may make no progress.
+        pub write_timeout: Duration,
+        /// The lowest rate at which the client may take the response, in bytes per second, after `write_timeout`.
+        pub write_min_rate: i64,
+        /// The most bytes of one write. Without effect: timeouts are for bytes, not for writes.
+        pub max_write_chunk: i64,
     }
 
     /// Changes method or target.

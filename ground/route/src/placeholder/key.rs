@@ -84,6 +84,8 @@ pub enum Key {
     OrigPathDir,
     /// `http.request.orig_uri.path.file`
     OrigPathFile,
+    /// `http.request.orig_uri.path.file_escaped`: as it was sent; an encoded slash does not separate.
+    OrigPathFileEscaped,
     /// `http.request.orig_uri.path.N`
     OrigPathSegment(usize),
     /// `http.request.orig_uri.query`
@@ -487,6 +489,7 @@ fn parse_orig_uri(name: &str) -> Option<Key> {
         "path" => Key::OrigPath,
         "path.dir" => Key::OrigPathDir,
         "path.file" => Key::OrigPathFile,
+        "path.file_escaped" => Key::OrigPathFileEscaped,
         "query" => Key::OrigQuery,
         "prefixed_query" => Key::OrigPrefixedQuery,
         _ => Key::OrigPathSegment(name.strip_prefix("path.")?.parse().ok()?),

@@ -25,7 +25,7 @@ impl Mix {
             ));
         }
         if let Some((name, _, _)) = requests.iter().find(|(_, weight, _)| *weight == 0) {
-            return Err(format!("the weight of `{name}` is 0: leave it out"));
+            return Err(format!("the weight of `{name}` is 0; remove its line"));
         }
         let divisor = requests
             .iter()
@@ -52,7 +52,7 @@ fn common(one: u32, other: u32) -> u32 {
     }
 }
 
-/// Indices in the order of smooth weighted round robin: whoever has waited longest for its share is next.
+/// Indices in the order of smooth weighted round robin: the part that has waited longest for its share is next.
 fn smooth(weights: &[u32]) -> Result<Vec<usize>, String> {
     let sum: u64 = weights.iter().map(|weight| u64::from(*weight)).sum();
     if sum > MIX_SEQUENCE_MAX {

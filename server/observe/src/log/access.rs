@@ -90,6 +90,8 @@ pub struct RequestFacts<'a> {
     pub response_fields: &'a FieldLines,
     /// Fields added by the configuration.
     pub extra: &'a [(std::sync::Arc<str>, String)],
+    /// The level of the entry; `None` for the one that follows from the status.
+    pub level: Option<Level>,
 }
 
 impl AccessLog {
@@ -179,11 +181,10 @@ impl AccessLog {
         if logger.route.is_empty() {
             return;
         }
-        let level = if facts.status >= 500 {
-            Level::Error
-        } else {
-            Level::Info
-        };
+        let level = facts.level.unwrap_or(match facts.status {
+            500.. => Level::Error,
+            _ => Level::Info,
+        });
         let head = Head {
             severity: level.into(),
             logger: &logger.name,

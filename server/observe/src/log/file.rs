@@ -1,6 +1,6 @@
 //! A log file with rotation. `archive` compresses and removes rotated files, `output` queues lines.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -118,11 +118,21 @@ enum Piece {
     Begun,
 }
 
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    Regular,
+    /// A pipe, a device or a terminal: it is not rotated, and its reader may block writes.
+    Stream,
+}
+
 /// An open log file.
 #[derive(Debug)]
 pub struct RollingFile {
     path: PathBuf,
     mode: u32,
+    kind: Kind,
     file: File,
     size: u64,
     identity: (u64, u64),
@@ -153,9 +163,17 @@ impl RollingFile {
         let file = append_to(path, mode)?;
         let facts = file.metadata()?;
         Ok(RollingFile {
-            // With a symbolic link, its target is rotated rather than the link.
-            path: path.canonicalize()?,
+            // With a symbolic link, its target is rotated rather than the link. The target of a link to a pipe or a
+            // socket (`/proc/self/fd/3`) is not a path, and is never rotated.
+            path: match facts.is_file() {
+                true => path.canonicalize()?,
+                false => path.to_owned(),
+            },
             mode,
+            kind: match facts.is_file() {
+                true => Kind::Regular,
+                false => Kind::Stream,
+            },
             size: facts.len(),
             identity: (facts.dev(), facts.ino()),
             began: facts.created().unwrap_or_else(|_| SystemTime::now()),
@@ -166,6 +184,11 @@ impl RollingFile {
             rest: Vec::new(),
             archive: archive::Worker::default(),
         })
+    }
+
+    /// What the path leads to.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// Writes complete lines. Lines that cannot be written are lost; later ones are tried again.
@@ -296,6 +319,11 @@ impl RollingFile {
 
     /// Opens the file at the same path again; creates it if it does not exist. On error the previous one stays open.
     pub fn reopen(&mut self) -> io::Result<()> {
+        // A pipe that is still there stays open: it may be inherited, and then only root could open it again.
+        let same = |facts: Metadata| (facts.dev(), facts.ino()) == self.identity;
+        if self.kind == Kind::Stream && std::fs::metadata(&self.path).is_ok_and(same) {
+            return Ok(());
+        }
         let file = append_to(&self.path, self.mode)?;
         let facts = file.metadata()?;
         self.file = file;
@@ -496,6 +524,22 @@ pub mod tests {
                 .expect_err("the disk is full");
             assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         }
+    }
+
+    #[test]
+    fn a_pipe_behind_a_descriptor_is_written_and_never_rotated() {
+        use std::os::fd::AsRawFd;
+        let (mut reader, writer) = io::pipe().expect("descriptors are left");
+        let path = format!("/proc/self/fd/{}", writer.as_raw_fd());
+        let mut file = open(Path::new(&path));
+        assert_eq!(file.kind(), Kind::Stream);
+        file.write(b"1\n2\n", &rolled_at(1)).expect("it writes");
+        file.reopen().expect("it is still there");
+        file.write(b"3\n", &rolled_at(1)).expect("it writes");
+        drop((file, writer));
+        let mut text = String::new();
+        io::Read::read_to_string(&mut reader, &mut text).expect("it is text");
+        assert_eq!(text, "1\n2\n3\n");
     }
 
     #[test]

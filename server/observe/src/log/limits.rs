@@ -53,8 +53,11 @@ pub const LOG_KEPT_DEFAULT: Duration = Duration::from_secs(90 * 24 * 3600);
 /// day.
 pub const LOG_NAMES_TRIED_MAX: u32 = 10_000;
 
-/// Maximum number of network outputs: each has a thread, a connection and a queue.
+/// Maximum number of network outputs and pipes together: each has a thread, a descriptor and a queue.
 pub const LOG_PEERS_MAX: usize = 64;
+
+/// Maximum number of symbolic links to follow from a log file to a standard stream; Linux follows as many.
+pub const LOG_LINKS_MAX: usize = 40;
 
 /// Default timeout for connecting to a network output; Caddy's default.
 pub const LOG_DIAL_DEFAULT: Duration = Duration::from_secs(10);

@@ -3,17 +3,17 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::encode::{Encoder, Head};
-use super::file::{RollingFile, Rotation};
+use super::file::{Kind, RollingFile, Rotation};
 use super::hold::Hold;
 use super::limits::{
-    LOG_GATHER, LOG_HELD_BYTES_MAX, LOG_LOSS_PAUSE, LOG_NOTICE_PAUSE, LOG_PEERS_MAX,
+    LOG_GATHER, LOG_HELD_BYTES_MAX, LOG_LINKS_MAX, LOG_LOSS_PAUSE, LOG_NOTICE_PAUSE, LOG_PEERS_MAX,
     LOG_QUEUE_BYTES_MAX, LOG_QUEUES_BYTES_MAX, LOG_SPARE_BYTES_MAX, LOG_STALL_MAX,
     LOG_UNUSED_CHECK,
 };
@@ -186,18 +186,20 @@ impl Outputs {
                 rotation,
                 hold,
             } => {
+                match standard_stream(path) {
+                    Some(Place::Stdout) => return self.open(&OutputOptions::Stdout),
+                    Some(_) => return self.open(&OutputOptions::Stderr),
+                    None => {}
+                }
                 let place = Place::File(std::path::absolute(path)?);
                 let found = match self.find(&place) {
                     Some(found) => found,
-                    None => {
-                        let file = RollingFile::open(path, *mode, *dir_mode)?;
-                        self.add(&self.files, place, Target::File(Box::new(file)))
-                    }
+                    None => self.add_file(place, RollingFile::open(path, *mode, *dir_mode)?)?,
                 };
                 lock(&found.rotation).clone_from(rotation);
                 let before = std::mem::replace(&mut lock(&found.queue).hold, *hold);
                 if before != *hold {
-                    self.files.wake(Wake::Lines);
+                    found.writer.wake(Wake::Lines);
                 }
                 Ok(Some(found))
             }
@@ -205,21 +207,42 @@ impl Outputs {
         }
     }
 
+    /// Adds an open file. A pipe gets its own thread: a stopped reader must not delay files.
+    fn add_file(&self, place: Place, file: RollingFile) -> io::Result<Arc<Output>> {
+        let kind = file.kind();
+        let target = Target::File(Box::new(file));
+        match kind {
+            Kind::Regular => Ok(self.add(&self.files, place, target)),
+            Kind::Stream => {
+                self.limit_threads()?;
+                let writer = Arc::new(Writer::default());
+                let output = self.add(&writer, place, target);
+                self.start_thread("log-pipe", writer, Life::Outputs)?;
+                Ok(output)
+            }
+        }
+    }
+
+    /// Fails if the number of outputs with their own thread is at its limit.
+    fn limit_threads(&self) -> io::Result<()> {
+        let has_own = |output: &Arc<Output>| {
+            !Arc::ptr_eq(&output.writer, &self.files) && !Arc::ptr_eq(&output.writer, &self.streams)
+        };
+        let open = lock(&self.open);
+        let count = open.values().filter_map(Weak::upgrade).filter(has_own);
+        if count.count() >= LOG_PEERS_MAX {
+            let message = format!("logs can be sent to {LOG_PEERS_MAX} servers and pipes at most");
+            return Err(io::Error::other(message));
+        }
+        Ok(())
+    }
+
     fn open_peer(&self, options: &NetOptions) -> io::Result<Arc<Output>> {
         let place = Place::Peer(options.clone());
         if let Some(found) = self.find(&place) {
             return Ok(found);
         }
-        let is_peer = |place: &Place| matches!(place, Place::Peer(_));
-        if lock(&self.open)
-            .keys()
-            .filter(|place| is_peer(place))
-            .count()
-            >= LOG_PEERS_MAX
-        {
-            let message = format!("logs can be sent to {LOG_PEERS_MAX} places at most");
-            return Err(io::Error::other(message));
-        }
+        self.limit_threads()?;
         let (peer, failure) = Peer::open(options)?;
         if let Some(error) = failure {
             let message = "a log server is not there yet";
@@ -260,8 +283,11 @@ impl Outputs {
     /// Reopens all files after pending lines are written, because they were moved or their owner changed.
     pub fn reopen(&self) {
         self.named.reopen();
-        self.files.reopens.store(true, Ordering::Release);
-        self.files.wake(Wake::Lines);
+        let threads = lock(&self.threads);
+        for (writer, _) in threads.iter() {
+            writer.reopens.store(true, Ordering::Release);
+            writer.wake(Wake::Lines);
+        }
     }
 
     /// Writes pending lines and ends the threads, with a timeout of `timeout`. Later lines are lost.
@@ -283,6 +309,22 @@ impl Outputs {
     fn find(&self, place: &Place) -> Option<Arc<Output>> {
         lock(&self.open).get(place).and_then(Weak::upgrade)
     }
+}
+
+/// The standard stream that a path leads to, by whatever name. It is written to as it is: opening it again fails if it
+/// is a socket (the journal's) or if another user created it, and a container's `access.log` often links to it.
+fn standard_stream(path: &Path) -> Option<Place> {
+    let mut path = path.to_owned();
+    for _ in 0..LOG_LINKS_MAX {
+        match path.to_str() {
+            Some("/dev/stdout" | "/dev/fd/1" | "/proc/self/fd/1") => return Some(Place::Stdout),
+            Some("/dev/stderr" | "/dev/fd/2" | "/proc/self/fd/2") => return Some(Place::Stderr),
+            _ => {}
+        }
+        let target = std::fs::read_link(&path).ok()?;
+        path = path.parent()?.join(target);
+    }
+    None
 }
 
 fn add(

@@ -23,6 +23,8 @@ impl<'m> Builder<'m> {
     }
 
     fn route(&mut self, config: &'m sluice_model::Route) -> Route {
+        let around = self.written;
+        self.written = config.origin.route().or(around);
         let mut sets = Vec::with_capacity(config.r#match.len());
         for (index, set) in config.r#match.iter().enumerate() {
             let built = self.within(&format!(".match[{index}]"), |b| {
@@ -37,7 +39,7 @@ impl<'m> Builder<'m> {
         let mut built = Vec::with_capacity(config.handle.len());
         for (index, handler) in config.handle.iter().enumerate() {
             let done = self.within(&format!(".handle[{index}]"), |b| {
-                b.written = config.origin.handler(index);
+                b.written = config.origin.handler(index).or(around);
                 let done = (b.modules)(handler, b);
                 done.unwrap_or_else(|refusal| {
                     b.refuse(refusal);
@@ -55,6 +57,7 @@ impl<'m> Builder<'m> {
                 None => built.extend(done),
             }
         }
+        self.written = around;
         Route {
             matchers: MatcherSets::new(sets),
             handlers: built,

@@ -115,11 +115,14 @@ impl FileHook {
                 Candidate::Refuse(status) => return Err(matcher::Refusal::asked_for(*status)),
                 Candidate::Path(pattern) => pattern,
             };
-            let last = at + 1 == self.candidates.len();
-            let any_kind = last && self.policy == Policy::FirstExistingElseLast;
+            let is_last = at + 1 == self.candidates.len();
+            // As in Caddy, the last one is taken without a look: the files may be on another machine.
+            if is_last && self.policy == Policy::FirstExistingElseLast && !pattern.wild {
+                return Ok(self.assume(pattern, values));
+            }
             let done = self.look(pattern, values, now, &mut |hit: Hit| match self.policy {
                 Policy::FirstExisting | Policy::FirstExistingElseLast => {
-                    if !any_kind && !pattern.kind.is(hit.facts.kind) {
+                    if !pattern.kind.is(hit.facts.kind) {
                         return ControlFlow::Continue(());
                     }
                     best = Some(hit);
@@ -140,6 +143,23 @@ impl FileHook {
             }
         }
         Ok(best.map(|hit| hit.found))
+    }
+
+    /// The file that `pattern` names, whether or not it exists; `None` if a value does not fit into the path.
+    fn assume(&self, pattern: &Pattern, values: &dyn Values) -> Option<FoundFile> {
+        let (mut text, mut full) = (Vec::new(), Vec::new());
+        pattern.template.expand_path(values, &mut text).ok()?;
+        self.root.write(values, &mut full).ok()?;
+        let root_len = full.len();
+        path::clean(&text, &mut full);
+        let end = split_script(&full[root_len..], &self.split);
+        let remainder = end.map(|end| full.split_off(root_len + end));
+        Some(FoundFile {
+            relative: full[root_len..].to_vec(),
+            absolute: full,
+            is_dir: false,
+            remainder: remainder.unwrap_or_default(),
+        })
     }
 
     /// Calls `each` with every existing file that matches `pattern`.
@@ -502,12 +522,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_a_fallback_list_may_be_anything_that_exists() {
+    fn the_last_of_a_fallback_list_is_taken_even_if_it_does_not_exist() {
         let folder = Folder::new("fallback");
-        let matcher = folder.matcher(&[PATH, "/sub"], "first_exist_fallback", &[]);
-        assert_eq!(
-            found(&matcher, "/none"),
-            Some(("/sub".into(), true, String::new()))
-        );
+        for last in ["/sub", "/nothing.php"] {
+            let matcher = folder.matcher(&[PATH, last], "first_exist_fallback", &[]);
+            let expected = (last.into(), false, String::new());
+            assert_eq!(found(&matcher, "/none"), Some(expected));
+        }
+        let split = folder.matcher(&["/app.php/rest"], "first_exist_fallback", &[".php"]);
+        let expected = ("/app.php".into(), false, "/rest".into());
+        assert_eq!(found(&split, "/none"), Some(expected));
+        let wild = folder.matcher(&["/nothing*"], "first_exist_fallback", &[]);
+        assert_eq!(found(&wild, "/none"), None);
     }
 }

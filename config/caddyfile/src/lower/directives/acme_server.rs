@@ -1,12 +1,10 @@
 //! `acme_server`: issues certificates to other servers.
 
-use sluice_model::Handler;
 use sluice_model::handler::{AcmePolicy, AcmeRules, AcmeServer};
+use sluice_model::{Duration, Handler};
 
 use crate::lower::Lowering;
-use crate::lower::definition::Read::{
-    Choices, Elsewhere, Flag, MoreTexts, Text, Texts, Time, With,
-};
+use crate::lower::definition::Read::{Elsewhere, Flag, MoreTexts, Text, Texts, Time, With};
 use crate::lower::definition::{Definition, Options, directive, option};
 use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
@@ -36,8 +34,12 @@ static OPTIONS: Options<AcmeServer> = Options::new(
         option(
             "challenges",
             "challenges <challenges...>",
-            Choices(&["http-01", "dns-01", "tls-alpn-01"], |server| {
-                &mut server.challenges
+            With(|cx, line, server| {
+                cx.no_block(line)?;
+                for word in &line.args {
+                    server.challenges.push(cx.one_of(word, &CHALLENGES)?);
+                }
+                Some(())
             }),
         ),
         option(
@@ -71,6 +73,15 @@ static OPTIONS: Options<AcmeServer> = Options::new(
     ],
 );
 
+/// The challenges; all of them are offered where a line names none.
+const CHALLENGES: [&str; 3] = ["http-01", "dns-01", "tls-alpn-01"];
+
+/// The lifetime of certificates where the file gives none, as in Caddy.
+const LIFETIME: Duration = Duration(12 * 3600 * 1_000_000_000);
+
+/// The lifetime of a local CA's intermediate certificate where the file gives none, as in Caddy.
+const INTERMEDIATE_LIFETIME: Duration = Duration(7 * 24 * 3600 * 1_000_000_000);
+
 static RULES: Options<AcmeRules> = Options::new(
     "acme_server",
     &[
@@ -97,12 +108,44 @@ impl Lowering<'_> {
             this.exact::<0>(line, args)?;
             let mut server = AcmeServer::default();
             this.read_options(&OPTIONS, line.lines(), &mut server)?;
+            this.shorter_than_intermediate(line, &server)?;
             // Inside blocks, Caddy does not add it to the CAs of the server.
             if !server.ca.is_empty() && this.is_site_level() {
                 this.options.named_authorities.insert(server.ca.clone());
             }
             Some(Handler::AcmeServer(Box::new(server)))
         })
+    }
+
+    /// A certificate may not outlive the intermediate certificate that signs it.
+    fn shorter_than_intermediate(&mut self, line: &Directive, server: &AcmeServer) -> Option<()> {
+        let or = |given: Duration, usual| if given.0 == 0 { usual } else { given };
+        let id = if server.ca.is_empty() {
+            "local"
+        } else {
+            &server.ca
+        };
+        let authorities = &self.options.authorities;
+        let authority = authorities.iter().find(|(name, _)| *name == id);
+        let authority = authority.map(|(_, authority)| authority.clone());
+        let authority = authority.unwrap_or_default();
+        let intermediate = or(authority.intermediate_lifetime, INTERMEDIATE_LIFETIME);
+        // One that is loaded has its own end.
+        if authority.intermediate.is_some() || or(server.lifetime, LIFETIME).0 < intermediate.0 {
+            return Some(());
+        }
+        let mut options = line.lines().iter();
+        let option = options.rfind(|option| option.name.text == "lifetime");
+        let word = option.map_or(&line.name, |option| {
+            option.args.first().unwrap_or(&option.name)
+        });
+        let title = "certificates of `acme_server` outlive the intermediate certificate";
+        let label = "not shorter than the intermediate certificate's lifetime";
+        let help = format!(
+            "write a shorter `lifetime` here, or a longer `intermediate_lifetime` for the CA `{id}` in `pki` \
+             (7 days unless given)"
+        );
+        self.refuse(word.error("invalid-value", title, label).help(help))
     }
 
     fn acme_rules(&mut self, line: &Directive) -> Option<AcmeRules> {

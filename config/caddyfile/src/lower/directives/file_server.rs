@@ -5,7 +5,7 @@ use sluice_model::handler::{Browse, FileServer, NoSettings};
 
 use crate::lower::Lowering;
 use crate::lower::definition::Block;
-use crate::lower::definition::Read::{Flag, Text, Texts, With};
+use crate::lower::definition::Read::{Flag, MoreTexts, Text, Texts, With};
 use crate::lower::definition::{Definition, Options, directive, option};
 use crate::lower::outcome::Outcomes;
 use crate::tree::Directive;
@@ -37,12 +37,7 @@ static OPTIONS: Options<FileServer> = Options::new(
             "hide",
             "hide <files...>",
             // Lines add up, so that imported snippets and a site hide what each names.
-            With(|cx, line, server| {
-                let mut patterns = cx.texts(line)?;
-                patterns.retain(|pattern| !server.hide.contains(pattern));
-                server.hide.extend(patterns);
-                Some(())
-            }),
+            MoreTexts(|server| &mut server.hide),
         ),
         option(
             "index",
@@ -123,6 +118,20 @@ static BROWSE: Options<Browse> = Options::new(
                     browse.sort.push(cx.one_of(word, &words)?);
                 }
                 Some(())
+            }),
+        ),
+        option(
+            "plain_time_format",
+            "plain_time_format <layout>",
+            With(|cx, line, browse| {
+                if !browse.plain_time_format.is_empty() {
+                    return cx.duplicate(line);
+                }
+                browse.plain_time_format = cx.single_text(line)?;
+                match browse.plain_time_format.is_empty() {
+                    true => cx.missing(line, "a layout such as `2006-01-02 15:04`"),
+                    false => Some(()),
+                }
             }),
         ),
         option(

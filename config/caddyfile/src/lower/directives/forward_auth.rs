@@ -30,6 +30,9 @@ static OPTIONS: Options<Own> = Options::<Own>::new(
             "uri",
             "uri <to>",
             With(|cx, line, own| {
+                if own.uri.is_some() {
+                    return cx.duplicate(line);
+                }
                 own.uri = Some(cx.single_text(line)?);
                 Some(())
             }),

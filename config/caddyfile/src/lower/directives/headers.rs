@@ -30,8 +30,8 @@ struct Marked {
     default: bool,
 }
 
-/// The fields that are only set where they are missing, by their usual spelling: as written, and the value.
-type Defaults = BTreeMap<String, (String, String)>;
+/// The fields that are only set where they are missing: the words, the names as written, and the values.
+type Defaults = Vec<(Token, String, String)>;
 
 /// `header`.
 pub(super) static HEADER: Definition = directive(
@@ -80,10 +80,6 @@ impl Lowering<'_> {
         let mut defaults = Defaults::default();
         if let Some((field, rest)) = args.split_first() {
             self.response_change(line, field, rest, &mut ops, &mut defaults)?;
-            // It is the only change, and what `match` says counts in place of its own condition.
-            if let Some((_, default)) = defaults.pop_first() {
-                ops = only_if_missing(default);
-            }
         }
         self.each(line.lines(), |this, option| {
             if !is_field(&option) {
@@ -93,10 +89,12 @@ impl Lowering<'_> {
             let (field, rest) = (&option.name, option.args.as_slice());
             this.response_change(option, field, rest, &mut ops, &mut defaults)
         })?;
-        // Each default has a handler of its own, which is for responses without that field; what `match` says is for
-        // the other changes.
-        let defaults = defaults.into_values().map(only_if_missing);
-        let handlers = some_ops(ops).into_iter().chain(defaults).map(|response| {
+        // Each default has a handler of its own, which is for responses without that field that also satisfy `match`.
+        let mut defaulted = Vec::with_capacity(defaults.len());
+        for default in defaults {
+            defaulted.push(self.only_if_missing(default, ops.require.as_ref())?);
+        }
+        let handlers = some_ops(ops).into_iter().chain(defaulted).map(|response| {
             Handler::Headers(Box::new(Headers {
                 request: None,
                 response: Some(response),
@@ -119,8 +117,8 @@ impl Lowering<'_> {
     ) -> Option<()> {
         let marked = self.header_change(line, field, args)?;
         if marked.default {
-            if let Change::Set(field, value) = marked.change {
-                defaults.insert(canonical(&field), (field, value));
+            if let Change::Set(name, value) = marked.change {
+                defaults.push((field.clone(), name, value));
             }
             return Some(());
         }
@@ -212,6 +210,42 @@ impl Lowering<'_> {
         done
     }
 
+    /// A change that sets a field where it is missing, and where the condition of the block holds.
+    fn only_if_missing(
+        &mut self,
+        (word, name, value): (Token, String, String),
+        condition: Option<&ResponseMatcher>,
+    ) -> Option<ResponseHeaderOps> {
+        let set = canonical(&name);
+        let mut require = ResponseMatcher {
+            headers: [(name, None)].into_iter().collect(),
+            ..ResponseMatcher::default()
+        };
+        if let Some(condition) = condition {
+            require.status_code.clone_from(&condition.status_code);
+            for (field, values) in &condition.headers {
+                match (canonical(field) == set, values) {
+                    (false, _) => {
+                        require.headers.insert(field.clone(), values.clone());
+                    }
+                    (true, None) => {}
+                    (true, Some(_)) => {
+                        let title =
+                            format!("`match` requires `{set}`, so its default is never set");
+                        let diagnostic = word.error("invalid-value", title, "set if it is missing");
+                        let help = format!("remove `header {field}` from `match`, or this line");
+                        return self.refuse(diagnostic.help(help));
+                    }
+                }
+            }
+        }
+        Some(ResponseHeaderOps {
+            set: FieldValues::from([(set, vec![value])]),
+            require: Some(require),
+            ..ResponseHeaderOps::default()
+        })
+    }
+
     /// Reads `[+|-|?|>]Field [value] [replacement]`.
     fn header_change(&mut self, line: &Directive, field: &Token, args: &[Token]) -> Option<Marked> {
         self.between(line, args, 0, 2)?;
@@ -250,18 +284,6 @@ impl Lowering<'_> {
             deferred,
             default,
         })
-    }
-}
-
-/// A change that sets a field where it is missing.
-fn only_if_missing((name, value): (String, String)) -> ResponseHeaderOps {
-    ResponseHeaderOps {
-        set: FieldValues::from([(canonical(&name), vec![value])]),
-        require: Some(ResponseMatcher {
-            headers: [(name, None)].into_iter().collect(),
-            ..ResponseMatcher::default()
-        }),
-        ..ResponseHeaderOps::default()
     }
 }
 

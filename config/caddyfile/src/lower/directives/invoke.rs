@@ -3,11 +3,11 @@
 use sluice_model::handler::Invoke;
 use sluice_model::{Handler, Route};
 
-use crate::lower::Lowering;
 use crate::lower::definition::{Definition, directive};
 use crate::lower::listen::source_names;
 use crate::lower::outcome::Outcomes;
 use crate::lower::routes::{Sorting, subroute};
+use crate::lower::{Lowering, Named};
 use crate::tree::{Directive, NamedRoute};
 
 /// `invoke`.
@@ -54,6 +54,7 @@ impl Lowering<'_> {
             let mut body = named.body.clone();
             crate::lower::shorthand::expand_lines(&mut body);
             self.site_files = source_names(&body, &self.report.sources);
+            self.invoked.clear();
             let mut inner = self.block_routes(&body, Sorting::ByOrder);
             let route = match inner.as_slice() {
                 [only] if only.r#match.is_empty() => inner.remove(0),
@@ -62,8 +63,9 @@ impl Lowering<'_> {
                     ..Route::default()
                 },
             };
+            let invoked = std::mem::take(&mut self.invoked);
             self.named_routes
-                .insert(named.name.text.clone(), Some(route));
+                .insert(named.name.text.clone(), Some(Named { route, invoked }));
         }
         self.next_group = drawn;
     }

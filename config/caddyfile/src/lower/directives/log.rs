@@ -34,6 +34,15 @@ pub(super) static LOG_NAME: Definition =
         cx.log_name(line)
     });
 
+/// `log_level`.
+pub(super) static LOG_LEVEL: Definition =
+    directive("log_level", "log_level [<matcher>] <level>", |cx, line| {
+        cx.access_level(line)
+    });
+
+/// The levels of access log entries.
+const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
+
 /// `log_append`.
 pub(super) static LOG_APPEND: Definition = directive(
     "log_append",
@@ -57,7 +66,7 @@ impl Lowering<'_> {
                 log: None,
             }),
         };
-        self.read_options(&LOG, line.lines(), &mut lines)?;
+        self.log_lines(line, &mut lines)?;
         let (mut access, mut log) = (lines.access?, lines.log);
         if log != Log::default() {
             if access.name.is_empty() {
@@ -83,6 +92,18 @@ impl Lowering<'_> {
             this.no_block(line)?;
             this.between(line, args, 1, usize::MAX)?;
             Some(variable("access_logger_names", texts(args).into()))
+        })
+    }
+
+    fn access_level(&mut self, line: &Directive) -> Outcomes {
+        self.handler(line, |this, args| {
+            this.no_block(line)?;
+            let [word] = this.exact::<1>(line, args)?;
+            let lower = word.text.to_lowercase();
+            match LEVELS.iter().find(|level| **level == lower) {
+                Some(level) => Some(variable("log_level", (*level).into())),
+                None => this.invalid_value(word, &LEVELS),
+            }
         })
     }
 

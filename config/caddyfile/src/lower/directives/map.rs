@@ -45,6 +45,12 @@ impl Lowering<'_> {
             this.between(line, args, 2, usize::MAX)?;
             let (source, destinations) = (&args[0], &args[1..]);
             for word in destinations {
+                if !is_placeholder(&word.text) {
+                    let title = format!("`map` cannot set `{}`", word.text);
+                    let label = "not a placeholder";
+                    let help = "a destination is one placeholder and nothing else: `{name}`";
+                    return this.refuse(word.error("invalid-value", title, label).help(help));
+                }
                 let name = word.text.trim_start_matches('{').trim_end_matches('}');
                 if let Some((short, _)) = EXACT.iter().find(|(_, long)| *long == name) {
                     let title = format!("`map` cannot set `{{{short}}}`");
@@ -74,9 +80,10 @@ impl Lowering<'_> {
         }
         let mut outputs: Vec<Value> = Vec::new();
         for at in 0..map.destinations.len() {
-            outputs.push(match line.args.get(at).map(|word| word.text.as_str()) {
-                None | Some("-") => Value::Null,
-                Some(text) => scalar(text),
+            outputs.push(match line.args.get(at) {
+                None => Value::Null,
+                Some(word) if word.text == "-" => Value::Null,
+                Some(word) => scalar(word),
             });
         }
         let mut mapping = Mapping {
@@ -90,4 +97,12 @@ impl Lowering<'_> {
         map.mappings.push(mapping);
         Some(())
     }
+}
+
+/// Whether a text is one placeholder and nothing else.
+fn is_placeholder(text: &str) -> bool {
+    let inside = text
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    inside.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
 }

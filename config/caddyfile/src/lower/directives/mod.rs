@@ -28,6 +28,7 @@ mod reverse_proxy;
 mod rewrite;
 mod root;
 mod templates;
+mod timeouts;
 mod tls;
 mod tracing;
 mod try_files;
@@ -38,11 +39,12 @@ use sluice_diag::closest;
 use sluice_model::Handler;
 
 use super::Lowering;
-use super::definition::{Block, Definition, Verdict, directive};
+use super::definition::{Block, Definition, Verdict};
 use super::outcome::{Ordered, Outcome, Outcomes};
 use super::routes::route;
 use crate::registry::old_names::old_name;
-use crate::tree::{Directive, Token};
+use crate::registry::plugins::plugin_word;
+use crate::tree::{Directive, Quote, Token};
 
 /// The directives that handle requests, in the order in which they run unless the option `order` changes it. It is Caddy's
 /// order; `rate_limit` and `in_flight` are placed where the `rate_limit` plugin recommends, before password hashing, and
@@ -57,9 +59,11 @@ pub(crate) static IN_ORDER: &[&Definition] = &[
     &log::SKIP_LOG,
     &log::LOG_SKIP,
     &log::LOG_NAME,
+    &log::LOG_LEVEL,
     &headers::HEADER,
     &copy_response::COPY_RESPONSE_HEADERS,
     &request_body::REQUEST_BODY,
+    &timeouts::TIMEOUTS,
     &redir::REDIR,
     &rewrite::METHOD,
     &rewrite::REWRITE,
@@ -97,12 +101,7 @@ pub(crate) static UNORDERED: &[&Definition] = &[
     &handle_errors::HANDLE_ERRORS,
     &log::LOG_DIRECTIVE,
     &tls::TLS,
-    &TIMEOUTS,
 ];
-
-static TIMEOUTS: Definition = directive("timeouts", "timeouts { … }", |_, _| None).but(
-    Verdict::Unreleased("use the global option `servers { timeouts { … } }`"),
-);
 
 fn all() -> impl Iterator<Item = &'static Definition> {
     IN_ORDER.iter().chain(UNORDERED).copied()
@@ -167,6 +166,10 @@ impl Lowering<'_> {
 
     fn unknown_directive<T>(&mut self, line: &Directive) -> Option<T> {
         let name = line.name.text.as_str();
+        if let Some(word) = plugin_word(name) {
+            let title = format!("directive `{name}` is not built in");
+            return self.refuse_plugin_word(&line.name, "unsupported-directive", title, word);
+        }
         let known = by_name().map(|known| known.entry.name);
         let mut diagnostic = line
             .name
@@ -196,8 +199,12 @@ impl Lowering<'_> {
     }
 }
 
-/// A text as JSON has it: a number or a boolean where it looks like one.
-pub(super) fn scalar(text: &str) -> serde_json::Value {
+/// A word as JSON has it: a number or a boolean where it looks like one and has no quotes.
+pub(super) fn scalar(word: &Token) -> serde_json::Value {
+    let text = word.text.as_str();
+    if word.quote != Quote::None {
+        return text.into();
+    }
     if let Ok(number) = text.parse::<i64>() {
         return number.into();
     }

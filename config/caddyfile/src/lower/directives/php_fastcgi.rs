@@ -140,7 +140,9 @@ fn index_routes(php: &Php) -> Vec<Route> {
         let mut set = MatcherSet::of(Matcher::File(index));
         let folder = Matcher::Path(vec!["*/".to_string()]);
         set.insert(Matcher::Not(vec![MatcherSet::of(folder)]));
-        let to = "{http.request.orig_uri.path}/{http.request.orig_uri.prefixed_query}";
+        // Relative to the folder, so that no path that begins with `//` becomes another host.
+        let to =
+            "./{http.request.orig_uri.path.file_escaped}/{http.request.orig_uri.prefixed_query}";
         let mut redirect = StaticResponse {
             status_code: 308.into(),
             ..StaticResponse::default()

@@ -26,16 +26,19 @@ static OPTIONS: Options<RequestBody> = Options::new(
             Size(|body| &mut body.max_size),
         ),
         option("set", "set <body_content>", Text(|body| &mut body.set)),
-        option(
+        // Of earlier versions of Caddy; 2.11.9 has `timeouts` in their place.
+        option::<RequestBody>(
             "read_timeout",
             "read_timeout <duration>",
             Time(|body| &mut body.read_timeout),
-        ),
-        option(
+        )
+        .own(),
+        option::<RequestBody>(
             "write_timeout",
             "write_timeout <duration>",
             Time(|body| &mut body.write_timeout),
-        ),
+        )
+        .own(),
     ],
 );
 

@@ -1,6 +1,7 @@
 //! `tls`: certificates and handshakes of a site.
 
 use sluice_model::RawModule;
+use sluice_model::http::RouteOrigin;
 use sluice_model::tls::{
     AcmeIssuer, CertificateFiles, CertificateSelection, ConnectionPolicy, InternalIssuer, Issuer,
 };
@@ -64,6 +65,11 @@ static OPTIONS: Options<Tls> = Options::<Tls>::new(
             "load <paths...>",
             With(|cx, line, tls| {
                 let folders = cx.texts(line)?;
+                let folders = folders
+                    .into_iter()
+                    .zip(&line.args)
+                    .map(|(folder, word)| (folder, cx.word_origin(line, word)))
+                    .collect();
                 tls.outcomes.push(TlsOutcome::LoadFolders(folders));
                 Some(())
             }),
@@ -231,7 +237,7 @@ impl Lowering<'_> {
         match line.args.as_slice() {
             [] if line.lines().is_empty() => return self.missing(line, "an argument or a block"),
             [only] => self.tls_word(only, &mut tls)?,
-            [certificate, key] => self.tls_files(certificate, key, &mut tls),
+            [certificate, key] => self.tls_files(line, certificate, key, &mut tls),
             _ => {}
         }
         self.read_options(&OPTIONS, line.lines(), &mut tls)?;
@@ -250,8 +256,10 @@ impl Lowering<'_> {
                 .push(Issuer::Internal(InternalIssuer::default()));
         }
         if let Some(acme) = tls.acme {
+            self.needs_dns_provider(line, &acme)?;
             tls.issuers.extend(self.implicit_issuers(acme));
         }
+        tls.policy.origin = RouteOrigin(vec![self.word_origin(line, &line.name)]);
         let mut outcomes = tls.outcomes;
         outcomes.extend(tls.issuers.into_iter().map(TlsOutcome::Issuer));
         outcomes.push(TlsOutcome::Policy(Box::new(tls.policy)));
@@ -300,17 +308,19 @@ impl Lowering<'_> {
     }
 
     /// A tag ties the policy to this very certificate where others fit as well.
-    fn tls_files(&mut self, certificate: &Token, key: &Token, tls: &mut Tls) {
+    fn tls_files(&mut self, line: &Directive, certificate: &Token, key: &Token, tls: &mut Tls) {
         let tags = &mut self.options.certificate_tags;
         let tag = match tags.get(&certificate.text) {
             Some(tag) => tag.clone(),
             None => {
                 let tag = format!("cert{}", tags.len());
                 tags.insert(certificate.text.clone(), tag.clone());
+                let origin = [certificate, key].map(|word| self.word_origin(line, word));
                 tls.outcomes.push(TlsOutcome::LoadFiles(CertificateFiles {
                     certificate: certificate.text.clone(),
                     key: key.text.clone(),
                     tags: vec![tag.clone()],
+                    origin: RouteOrigin(origin.to_vec()),
                     ..CertificateFiles::default()
                 }));
                 tag

@@ -24,12 +24,12 @@ impl Lowering<'_> {
             let mut vars = BTreeMap::new();
             if !args.is_empty() {
                 let [name, value] = this.exact::<2>(line, args)?;
-                vars.insert(name.text.clone(), scalar(&value.text));
+                vars.insert(name.text.clone(), scalar(value));
             }
             this.each(line.lines(), |this, option| {
                 let value = this.single(option)?;
                 if vars
-                    .insert(option.name.text.clone(), scalar(&value.text))
+                    .insert(option.name.text.clone(), scalar(value))
                     .is_some()
                 {
                     return this.duplicate(option);

@@ -3,7 +3,7 @@
 mod admin;
 mod certificates;
 mod pki;
-mod servers;
+pub(super) mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,7 @@ use super::issuers::{ISSUER_OPTIONS, PREFERRED_CHAINS};
 use super::logs::{DEFAULT_LOG, LOG, LogLines};
 use super::matchers::inner_line;
 use super::outcome::Bind;
+use crate::registry::plugins::plugin_word;
 use crate::tree::{Directive, Token};
 
 use admin::{ADMIN, STORAGE};
@@ -68,6 +69,8 @@ pub(super) struct GlobalOptions {
     pub(super) authorities: BTreeMap<String, CertificateAuthority>,
     /// CAs that directives use without defining them.
     pub(super) named_authorities: BTreeSet<String>,
+    /// Names to obtain certificates for without a site.
+    pub(super) automated_names: Vec<String>,
     /// Names whose certificates a proxy shows to its upstreams.
     pub(super) automated_client_names: Vec<String>,
     /// Certificate files that have a tag already, by the file of the certificate.
@@ -408,6 +411,15 @@ pub(super) static GLOBAL_OPTIONS: Options<()> = Options::new(
             }),
         ),
         option(
+            "tls_automate_names",
+            "tls_automate_names <names...>",
+            With(|cx, line, ()| {
+                let names = cx.texts(line)?;
+                cx.options.automated_names.extend(names);
+                Some(())
+            }),
+        ),
+        option(
             "tls_resolvers",
             "tls_resolvers <addresses...>",
             With(|cx, line, ()| {
@@ -494,6 +506,10 @@ impl Lowering<'_> {
         self.between(line, &line.args, 2, 3)?;
         let (name, position) = (&line.args[0], &line.args[1]);
         if directives::find(&name.text).is_none() {
+            if let Some(word) = plugin_word(&name.text) {
+                let title = format!("directive `{}` is not built in", name.text);
+                return self.refuse_plugin_word(name, "unsupported-directive", title, word);
+            }
             let known = directives::by_name().map(|known| known.entry.name);
             let guess = sluice_diag::closest(&name.text, known);
             let title = format!("unknown directive `{}`", name.text);
@@ -545,7 +561,7 @@ impl Lowering<'_> {
             log: Log::default(),
             access: None,
         };
-        self.read_options(&LOG, line.lines(), &mut lines)?;
+        self.log_lines(line, &mut lines)?;
         self.options.logs.push((name, lines.log));
         Some(())
     }

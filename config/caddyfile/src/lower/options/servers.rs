@@ -6,7 +6,7 @@ use sluice_model::matcher::IpRanges;
 use sluice_model::{Address, Duration, HttpApp, RawModule, Server};
 
 use super::super::Lowering;
-use super::super::definition::Read::{Flag, Number, Time, With};
+use super::super::definition::Read::{Flag, Number, Size, Time, With};
 use super::super::definition::Verdict::{Always, Partly, Plugin};
 use super::super::definition::{Block, Options, option};
 use super::super::directives::bind::{IDLE_PROTOCOLS, NO_HTTP3, PROTOCOLS};
@@ -23,7 +23,10 @@ pub(in super::super) struct ServerOptions {
     listener_wrappers: Vec<RawModule>,
     read_timeout: Duration,
     read_header_timeout: Duration,
+    read_idle: IdleTimeout,
     write_timeout: Duration,
+    write_idle: IdleTimeout,
+    max_write_chunk: i64,
     idle_timeout: Duration,
     min_data_rate: Option<MinDataRate>,
     keepalive_interval: Duration,
@@ -193,7 +196,12 @@ pub(super) static SERVERS: Options<ServerOptions> = Options::new(
             "protocols",
             "protocols [h1|h2|h2c|h3]",
             With(|cx, line, options| {
-                options.protocols = cx.protocols(line)?;
+                for protocol in cx.protocols(line)? {
+                    if options.protocols.contains(&protocol) {
+                        return cx.duplicate(line);
+                    }
+                    options.protocols.push(protocol);
+                }
                 Some(())
             }),
         )
@@ -230,6 +238,19 @@ pub(super) static SERVERS: Options<ServerOptions> = Options::new(
     ],
 );
 
+/// Why the size of writes does not matter.
+pub(in super::super) const BYTES_COUNT: &str =
+    "every byte that the client takes is progress, however large the writes are";
+
+/// A timeout for a transfer without progress.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct IdleTimeout {
+    /// The timeout.
+    pub(in super::super) time: Duration,
+    /// The lowest rate in bytes per second once the timeout has passed in all; any when 0.
+    pub(in super::super) min_rate: i64,
+}
+
 static TIMEOUTS: Options<ServerOptions> = Options::new(
     "timeouts",
     &[
@@ -237,6 +258,14 @@ static TIMEOUTS: Options<ServerOptions> = Options::new(
             "read_body",
             "read_body <duration>",
             Time(|options| &mut options.read_timeout),
+        ),
+        option(
+            "read_body_idle",
+            "read_body_idle <duration> [<min_rate>]",
+            With(|cx, line, options| {
+                options.read_idle = cx.idle_timeout(line)?;
+                Some(())
+            }),
         ),
         option(
             "read_header",
@@ -248,6 +277,20 @@ static TIMEOUTS: Options<ServerOptions> = Options::new(
             "write <duration>",
             Time(|options| &mut options.write_timeout),
         ),
+        option(
+            "write_idle",
+            "write_idle <duration> [<min_rate>]",
+            With(|cx, line, options| {
+                options.write_idle = cx.idle_timeout(line)?;
+                Some(())
+            }),
+        ),
+        option::<ServerOptions>(
+            "write_max_chunk",
+            "write_max_chunk <size>",
+            Size(|options| &mut options.max_write_chunk),
+        )
+        .but(Always(BYTES_COUNT)),
         option(
             "idle",
             "idle <duration>",
@@ -372,6 +415,22 @@ impl Lowering<'_> {
         Some(names)
     }
 
+    /// `<name> <duration> [<bytes a second>]`.
+    pub(in super::super) fn idle_timeout(&mut self, line: &Directive) -> Option<IdleTimeout> {
+        self.no_block(line)?;
+        self.between(line, &line.args, 1, 2)?;
+        let time = self.duration(line.args.first()?)?;
+        let Some(word) = line.args.get(1) else {
+            return Some(IdleTimeout { time, min_rate: 0 });
+        };
+        let Ok(min_rate) = word.text.parse() else {
+            let title = format!("invalid rate `{}` for `{}`", word.text, line.name.text);
+            let diagnostic = word.error("invalid-number", title, "not a number");
+            return self.refuse(diagnostic.help("write bytes per second, such as `240`"));
+        };
+        Some(IdleTimeout { time, min_rate })
+    }
+
     /// `min_data_rate <bytes a second> [<grace>]|off`.
     fn min_data_rate(&mut self, line: &Directive) -> Option<MinDataRate> {
         self.no_block(line)?;
@@ -458,7 +517,10 @@ impl Lowering<'_> {
             };
             apply(options, server);
             if let Some(metrics) = &options.metrics {
-                http.metrics.get_or_insert_with(|| metrics.clone());
+                let all = http.metrics.get_or_insert_default();
+                all.per_host |= metrics.per_host;
+                all.observe_catchall_hosts |= metrics.observe_catchall_hosts;
+                all.otlp |= metrics.otlp;
             }
             if !options.name.is_empty() {
                 named.push((key.clone(), options.name.clone()));
@@ -479,7 +541,12 @@ fn apply(options: &ServerOptions, server: &mut Server) {
         .clone_from(&options.listener_wrappers);
     server.read_timeout = options.read_timeout;
     server.read_header_timeout = options.read_header_timeout;
+    server.read_idle_timeout = options.read_idle.time;
+    server.read_min_rate = options.read_idle.min_rate;
     server.write_timeout = options.write_timeout;
+    server.write_idle_timeout = options.write_idle.time;
+    server.write_min_rate = options.write_idle.min_rate;
+    server.max_write_chunk = options.max_write_chunk;
     server.idle_timeout = options.idle_timeout;
     server.min_data_rate.clone_from(&options.min_data_rate);
     server.keepalive_interval = options.keepalive_interval;

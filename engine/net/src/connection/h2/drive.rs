@@ -144,7 +144,10 @@ where
         leave.set_for_drain();
         let binding = connection.slot.binding();
         let settings = binding.service.settings_for(&connection.info);
-        let (pace, times) = (Pace::new(settings.client.min_rate), Times::from(settings));
+        let (pace, times) = (
+            Pace::new(settings.client.write_min_rate),
+            Times::from(settings),
+        );
         drop(binding);
         Drive {
             connection,

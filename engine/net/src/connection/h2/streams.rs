@@ -65,7 +65,7 @@ pub(super) async fn serve<S: Service>(home: Rc<Home<S>>, start: Start<S>) -> Err
     let limits = service.client_limits(&exchange);
     let timeouts = SendTimeouts {
         idle: limits.write_idle_timeout,
-        min_rate: limits.min_rate,
+        min_rate: limits.write_min_rate,
         until: service.write_until(&exchange),
     };
     let mut sender = Sender::new(&home.mux, id, timeouts, connect);

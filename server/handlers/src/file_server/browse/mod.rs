@@ -40,8 +40,13 @@ pub(super) struct Browse {
     entries_max: usize,
     /// The template for HTML listings, instead of the built-in page.
     template: Option<Template>,
+    /// The layout of times in plain text.
+    time_layout: String,
     site: ServerRef,
 }
+
+/// The layout of times in plain text where the configuration gives none, as in Caddy.
+const PLAIN_TIME_LAYOUT: &str = "January 2, 2006 at 15:04:05";
 
 /// Whether listings show the targets of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +131,10 @@ impl Browse {
             order: None,
             entries_max: usize::try_from(config.file_limit).unwrap_or(0),
             template,
+            time_layout: match config.plain_time_format.as_str() {
+                "" => PLAIN_TIME_LAYOUT.to_owned(),
+                layout => layout.to_owned(),
+            },
             site,
         };
         if browse.entries_max == 0 {
@@ -320,7 +329,7 @@ impl Browse {
                 text::write_json(listing, &mut out);
                 b"application/json; charset=utf-8"
             } else if negotiate::accepts_by_name(&exchange.req.fields, b"text/plain") {
-                text::write_plain(listing, &mut out);
+                text::write_plain(listing, &self.time_layout, &mut out);
                 b"text/plain; charset=utf-8"
             } else if let Some(template) = &self.template {
                 out = template.write(exchange, listing, root, &self.site)?;

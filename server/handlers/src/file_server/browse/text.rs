@@ -47,7 +47,7 @@ pub(super) fn write_json(listing: &Listing, out: &mut Vec<u8>) {
 }
 
 /// Writes the listing as a table with three columns, aligned with tab stops every eight columns.
-pub(super) fn write_plain(listing: &Listing, out: &mut Vec<u8>) {
+pub(super) fn write_plain(listing: &Listing, time_layout: &str, out: &mut Vec<u8>) {
     let rows: Vec<_> = listing
         .entries
         .iter()
@@ -80,7 +80,7 @@ pub(super) fn write_plain(listing: &Listing, out: &mut Vec<u8>) {
     row(b"----", b"----", b"--------");
     for (name, size, modified) in &rows {
         let mut time = Vec::new();
-        write_time(*modified, "January 2, 2006 at 15:04:05", &mut time);
+        write_time(*modified, time_layout, &mut time);
         row(name, size, &time);
     }
 }
@@ -202,7 +202,7 @@ mod tests {
             example("x\ny", 0, 0, false),
         ];
         let mut out = Vec::new();
-        write_plain(&listing(entries), &mut out);
+        write_plain(&listing(entries), "January 2, 2006 at 15:04:05", &mut out);
         let expected = "Name\t\tSize\tModified\n----\t\t----\t--------\n\
             a <&>\"'.txt\t2 B\tNovember 21, 2026 at 21:03:34\n\
             b.txt\t\t1.5 KiB\tNovember 21, 2026 at 21:03:34\n\

@@ -75,6 +75,7 @@ fn facts<'a>(request: &'a FieldLines, response: &'a FieldLines) -> RequestFacts<
         status: 200,
         response_fields: response,
         extra: &[],
+        level: None,
     }
 }
 

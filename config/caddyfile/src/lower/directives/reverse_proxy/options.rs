@@ -10,7 +10,8 @@ use super::load_balancing::{CIRCUIT_BREAKER, LB_POLICY};
 use super::transport::HTTP;
 use crate::lower::Lowering;
 use crate::lower::definition::Read::{Elsewhere, Flag, Number, Size, Text, Time, With};
-use crate::lower::definition::{Block, Options, option};
+use crate::lower::definition::Verdict::Unsupported;
+use crate::lower::definition::{Block, Options, option, refused};
 use crate::lower::matchers::ranges;
 use crate::tree::Directive;
 
@@ -212,6 +213,11 @@ pub(super) static OPTIONS: Options<ReverseProxy> = Options::new(
             "stream_buffer_size",
             "stream_buffer_size <size>",
             Size(|proxy| &mut proxy.stream_buffer_size),
+        ),
+        refused(
+            "proxy_status_name",
+            "proxy_status_name <name>",
+            Unsupported("sluice does not act on the header `Incremental`; remove the line"),
         ),
         option(
             "trusted_proxies",

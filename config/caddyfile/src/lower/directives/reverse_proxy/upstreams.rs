@@ -117,6 +117,16 @@ impl Lowering<'_> {
         if let Some(path) = text.strip_prefix("unix+h2c/") {
             return Some((Scheme::H2c, vec![format!("unix/{path}")]));
         }
+        if let Some((host, first, last)) = placeholder_range(text) {
+            let range = PortRange { first, last };
+            let address = Address {
+                network: String::new(),
+                host: host.to_owned(),
+                ports: Some(range),
+            };
+            let dials = self.ports_of(word, &address, range)?;
+            return Some((Scheme::None, dials));
+        }
         if text.contains('{') || is_socket(text) {
             return Some((Scheme::None, vec![text.to_string()]));
         }
@@ -150,7 +160,7 @@ impl Lowering<'_> {
             let help = format!("a range may have {UPSTREAMS_PER_RANGE_MAX} ports");
             return self.bad_upstream(word, format!("a range of {} ports", range.count()), &help);
         }
-        let host = match address.host.contains(':') {
+        let host = match address.host.contains(':') && !address.host.contains('{') {
             true => format!("[{}]", address.host),
             false => address.host.clone(),
         };
@@ -209,6 +219,14 @@ impl Lowering<'_> {
         let title = format!("invalid upstream address `{}`", word.text);
         self.refuse(word.error("invalid-upstream", title, label).help(help))
     }
+}
+
+/// The parts of an address whose host has placeholders and whose ports are a range: `{host}:8001-8002`.
+fn placeholder_range(text: &str) -> Option<(&str, u16, u16)> {
+    let (host, ports) = text.rsplit_once(':')?;
+    let (first, last) = ports.split_once('-')?;
+    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    (host.contains('{') && first <= last).then_some((host, first, last))
 }
 
 /// Whether an address is a socket without ports.
