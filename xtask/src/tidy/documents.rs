@@ -20,8 +20,6 @@ const DEPENDENCIES: &str = "docs/dependencies.md";
 /// The pages of diagnostics, named by the codes in their brackets.
 const PAGES: &str = "docs/reference/errors";
 
-/// The table of directives, whose rows name tests.
-
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
