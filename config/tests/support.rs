@@ -135,3 +135,31 @@ pub fn is_fresh(name: &str, page: &str) {
         "docs/reference/{name} is stale, BLESS=1 rewrites it: {differ:?}"
     );
 }
+
+/// The sources of the tests of whole servers and the golden cases of the package `config`, with their paths below the
+/// repository's folder.
+pub fn test_sources(config: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for folder in ["tests", &format!("config/{config}/tests/golden")] {
+        read_below(folder, &mut found);
+    }
+    found.sort();
+    found
+}
+
+fn read_below(folder: &str, found: &mut Vec<(String, String)>) {
+    let entries = fs::read_dir(repository().join(folder)).expect("the folder is there");
+    for entry in entries.flatten() {
+        let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
+        if entry.path().is_dir() {
+            read_below(&path, found);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            found.push((path, text));
+        }
+    }
+}
+
+/// The page of `docs/reference/` as it is.
+pub fn page(name: &str) -> String {
+    fs::read_to_string(repository().join("docs/reference").join(name)).unwrap_or_default()
+}

@@ -35,6 +35,7 @@ mod nginx;
 mod ocsp;
 mod odd_headers;
 mod pages;
+mod peer_certificates;
 mod php;
 mod process;
 mod proxy;

@@ -4,6 +4,7 @@
 mod adapt_cases;
 mod adapt_random;
 mod cases;
+mod certificates;
 mod fastcgi;
 mod http;
 mod logs;

@@ -6,6 +6,7 @@
 )]
 
 pub mod abilities;
+pub mod certificates;
 pub mod cgi;
 pub mod client;
 pub mod client_load;

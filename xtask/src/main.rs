@@ -3,6 +3,8 @@
 mod attacks;
 mod check;
 mod fresh;
+#[allow(dead_code, reason = "the tests that generate the tables use the rest")]
+mod proofs;
 mod python;
 mod rerun;
 mod sites;

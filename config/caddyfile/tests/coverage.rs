@@ -9,7 +9,7 @@ use std::path::Path;
 use sluice_caddyfile::registry::placeholders::{EXACT, FAMILIES};
 use sluice_caddyfile::registry::{directives, global_tables, site_tables};
 
-/// A line of a golden case.
+/// A line of a Caddyfile.
 #[derive(Debug)]
 pub struct Line {
     words: Vec<String>,
@@ -45,6 +45,27 @@ fn lines() -> Vec<Line> {
         }
     }
     found
+}
+
+/// The lines of a text that may be a Caddyfile: those inside of blocks of sites, or in the global options.
+pub fn lines_of(text: &str) -> Vec<Line> {
+    let mut found = Vec::new();
+    read_case(text, "", &mut found);
+    found.retain(|line| line.around.first().is_some_and(|block| is_site(block)));
+    found
+}
+
+/// Whether these words open the block of a site, a snippet or the global options.
+fn is_site(words: &[String]) -> bool {
+    let is_address = |word: &String| {
+        let marks = [":", ".", "localhost", "{port}"];
+        word.starts_with(['(', '&']) || marks.iter().any(|mark| word.contains(mark))
+    };
+    match words {
+        [brace] => brace == "{",
+        [address, .., brace] => brace == "{" && is_address(address),
+        [] => false,
+    }
 }
 
 fn read_case(input: &str, output: &str, found: &mut Vec<Line>) {

@@ -6,6 +6,7 @@ mod invariants;
 mod limits;
 mod lint;
 mod pages;
+#[path = "../../../xtask/src/proofs.rs"]
 mod proofs;
 mod registry_table;
 mod seeds;

@@ -9,8 +9,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
-use sluice_net::tls::Signatures;
-use sluice_net::tls::direct_trust::{DirectTrust, Role};
+use sluice_net::tls::{SecondOpinion, Signatures};
 
 /// Client certificate requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,7 +90,7 @@ pub(crate) fn verifier(
         mandatory,
         hints,
         chains,
-        direct: DirectTrust::new(auth.authorities.clone()),
+        opinion: SecondOpinion::of_clients(auth.authorities.clone()),
         leafs,
         signatures: Signatures::new(provider),
     }))
@@ -104,8 +103,7 @@ struct ClientVerifier {
     /// The CA names sent to clients, which select a certificate by them.
     hints: Vec<DistinguishedName>,
     chains: Option<Arc<dyn ClientCertVerifier>>,
-    /// The same CAs, for certificates that the library refuses although they are trusted.
-    direct: DirectTrust,
+    opinion: SecondOpinion,
     leafs: Vec<Vec<u8>>,
     signatures: Signatures,
 }
@@ -126,9 +124,9 @@ impl ClientCertVerifier for ClientVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
         if let Some(chains) = &self.chains {
-            let verified = chains.verify_client_cert(end_entity, intermediates, now);
-            if verified.is_err() && !self.direct.covers(end_entity, now, Role::Client) {
-                return verified;
+            let judged = chains.verify_client_cert(end_entity, intermediates, now);
+            if let Err(error) = judged {
+                self.opinion.of(error, end_entity, intermediates, now)?;
             }
         }
         let is_known = self.leafs.is_empty()
@@ -149,7 +147,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls12_of_any(message, cert, dss)
+        self.signatures.verify_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -158,7 +156,7 @@ impl ClientCertVerifier for ClientVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls13_of_any(message, cert, dss)
+        self.signatures.verify_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

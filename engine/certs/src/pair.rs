@@ -88,17 +88,11 @@ impl Pair {
         };
         let certified = CertifiedKey::new(chain, any_supported_type(&key).map_err(unusable)?);
         let facts = Facts::of(&certified.cert[0], origin.certificate)?;
-        match certified.keys_match() {
-            // rustls determines which key types can be compared; all that it loads can be.
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
-            // It does not parse certificates of X.509 version 1.
-            Err(_) if has_key(&certified) => {}
-            Err(_) => {
-                return Err(CertsError::KeyMismatch {
-                    certificate: origin.certificate.to_owned(),
-                    key: origin.key.to_owned(),
-                });
-            }
+        if !sluice_net::tls::is_key_of(&certified) {
+            return Err(CertsError::KeyMismatch {
+                certificate: origin.certificate.to_owned(),
+                key: origin.key.to_owned(),
+            });
         }
         Ok(Pair {
             certified: Arc::new(certified),
@@ -276,15 +270,6 @@ pub fn key_from_pem(
 
 fn contains(text: &[u8], wanted: &[u8]) -> bool {
     text.windows(wanted.len()).any(|window| window == wanted)
-}
-
-/// Whether the certificate contains the public key that belongs to the private key.
-fn has_key(certified: &CertifiedKey) -> bool {
-    let own = certified.key.public_key();
-    let Ok((_, cert)) = X509Certificate::from_der(&certified.cert[0]) else {
-        return false;
-    };
-    own.is_some_and(|own| own.as_ref() == cert.tbs_certificate.subject_pki.raw)
 }
 
 #[cfg(test)]

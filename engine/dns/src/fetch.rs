@@ -2,19 +2,18 @@
 //! workers. Requests of clients to upstreams are handled by `sluice-upstream`.
 
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pki_types::CertificateDer;
-use rustls::crypto::aws_lc_rs;
 use sluice_message::hex::push_escaped;
+use sluice_net::tls::ServerTrust;
 use ureq::config::Config;
 use ureq::http::{Request, Response, Uri};
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::{ConnectProxyConnector, Connector, NextTimeout, TcpConnector};
 use ureq::{Agent, Error};
 
+use crate::fetch_tls::VerifyingConnector;
 use crate::limits::{REQUEST_TIMEOUT, RESPONSE_BYTES_MAX};
 
 /// An HTTP client. Clones share connections.
@@ -112,26 +111,15 @@ impl Default for FetchOptions {
 impl Fetcher {
     /// Creates a fetcher without open connections.
     pub fn new(options: &FetchOptions) -> Fetcher {
-        let roots = match &options.roots {
-            Some(roots) => roots.clone(),
-            None if options.kind == FetchKind::Probe => Vec::new(),
-            // Errors of loading are ignored: a missing root shows as a failed connection.
-            None => rustls_native_certs::load_native_certs().certs,
+        let is_verified =
+            options.kind != FetchKind::Probe && options.verification == Verification::Full;
+        let trust = match &options.roots {
+            _ if !is_verified => ServerTrust::Anyone,
+            Some(roots) => ServerTrust::Pool(roots.iter().map(|root| root.to_vec()).collect()),
+            None => ServerTrust::System,
         };
-        let roots: Vec<Certificate<'static>> = roots
-            .iter()
-            .map(|root| Certificate::from_der(root).to_owned())
-            .collect();
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::from(roots))
-            .disable_verification(
-                options.kind == FetchKind::Probe || options.verification == Verification::None,
-            )
-            .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
-            .build();
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            .tls_config(tls)
             .timeout_global(Some(options.timeout))
             .timeout_connect(options.connect_timeout)
             .max_redirects(options.redirects)
@@ -141,12 +129,16 @@ impl Fetcher {
             FetchKind::Service => {}
             FetchKind::Direct | FetchKind::Probe => config = config.proxy(None),
         }
+        let connector =
+            ().chain(ConnectProxyConnector::default())
+                .chain(TcpConnector::default())
+                .chain(VerifyingConnector::new(trust));
         let resolver = Aliased {
             alias: options.alias.clone(),
             usual: DefaultResolver::default(),
         };
         Fetcher {
-            agent: Agent::with_parts(config.build(), DefaultConnector::new(), resolver),
+            agent: Agent::with_parts(config.build(), connector, resolver),
         }
     }
 

@@ -8,6 +8,7 @@ mod exec;
 #[cfg(test)]
 mod fake;
 pub mod fetch;
+mod fetch_tls;
 mod google;
 pub mod limits;
 mod ovh;

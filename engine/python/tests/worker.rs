@@ -36,11 +36,11 @@ fn the_worker_passes_its_own_tests_with_the_accelerator() {
         "--target",
     ];
     let mut install = Command::new("python3");
-    install.args(pip).arg(&folder.0).arg(wheel);
+    install.args(pip).arg(folder.path()).arg(wheel);
     let installed = install.output().expect("python3 runs");
     let report = String::from_utf8_lossy(&installed.stderr);
     assert!(installed.status.success(), "{report}");
-    run(&["--accelerator".as_ref(), folder.0.as_os_str()]);
+    run(&["--accelerator".as_ref(), folder.path().as_os_str()]);
 }
 
 fn run(options: &[&OsStr]) {

@@ -20,9 +20,6 @@ const DEPENDENCIES: &str = "docs/dependencies.md";
 /// The pages of diagnostics, named by the codes in their brackets.
 const PAGES: &str = "docs/reference/errors";
 
-/// The table of directives, whose rows name tests.
-const TABLE: &str = "docs/reference/caddyfile-directives.md";
-
 /// The only registry that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -41,7 +38,6 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
         }
     }
     breaches.extend(check_messages(sources));
-    breaches.extend(check_evidence(sources));
     let listed = find(DEPENDENCIES).map_or("", |source| source.text.as_str());
     for (name, path) in dependencies(sources) {
         let row = |line: &str| {
@@ -57,40 +53,6 @@ pub fn check(sources: &[Source]) -> Vec<Breach> {
         }
     }
     breaches
-}
-
-/// Rows of the table of directives that say `works` and name no test, or one that does not exist.
-fn check_evidence(sources: &[Source]) -> Vec<Breach> {
-    let mut breaches = Vec::new();
-    let table = sources.iter().find(|source| source.path == TABLE);
-    for (number, line) in table.iter().flat_map(|table| table.lines()) {
-        let here = line.trim_end_matches(" |").rsplit(" | ").next();
-        let Some(here) = here.filter(|here| here.starts_with("works")) else {
-            continue;
-        };
-        let named = here
-            .rsplit_once(" (`")
-            .and_then(|(_, name)| name.strip_suffix("`)"));
-        let message = match named.and_then(|name| name.split_once("::")) {
-            Some((module, test)) if has_test(sources, module, test) => continue,
-            Some((module, test)) => format!("there is no test `{module}::{test}`"),
-            None if here.ends_with("(untested)") => continue,
-            None => "a row that says `works` names a test, or says `untested`".to_owned(),
-        };
-        breaches.push(Breach::new(TABLE, number, "evidence", message));
-    }
-    breaches
-}
-
-/// Whether a file of this name below `tests/` has this test.
-fn has_test(sources: &[Source], module: &str, test: &str) -> bool {
-    let ends = [format!("/{module}.rs"), format!("/{module}/mod.rs")];
-    let head = format!("fn {test}(");
-    let is_file = |source: &&Source| {
-        source.path.starts_with("tests/") && ends.iter().any(|end| source.path.ends_with(end))
-    };
-    let mut files = sources.iter().filter(is_file);
-    files.any(|source| source.text.contains(&head))
 }
 
 /// Diagnostics that a golden test shows but `sluice explain` does not know.

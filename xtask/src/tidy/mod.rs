@@ -5,7 +5,7 @@ mod cycles;
 mod documents;
 mod floors;
 mod links;
-mod proofs;
+mod proven;
 mod rust;
 mod scan;
 mod source;
@@ -149,8 +149,8 @@ fn check(sources: &[Source]) -> Vec<Breach> {
     let mut breaches = floors::check(sources);
     breaches.extend(documents::check(sources));
     breaches.extend(links::check(sources));
-    breaches.extend(proofs::check(sources));
     breaches.extend(words::check(sources));
+    breaches.extend(proven::check(sources));
     breaches.extend(cycles::check(sources));
     breaches.extend(test_code::check_programs(sources));
     breaches.extend(test_code::check_doctests(sources));

@@ -75,10 +75,10 @@ pub fn lower(
         client_certificate_key_file: certificate(cx, level, facts, &own("certificate_key")),
         // nginx verifies nothing by default.
         insecure_skip_verify: !is_verified,
+        common_name: is_verified,
         root_ca_pem_files: files(roots).filter(|_| is_verified).collect(),
         revoked_files: files(revoked).filter(|_| is_verified).collect(),
         server_name: name(cx, level, url, facts, &own("name")),
-        accepts_common_name: is_verified,
         hides_name: !level.is_on(&own("server_name"), true),
         no_resumption: !level.is_on(&own("session_reuse"), true),
         client_certificate_password_file: path(cx, "password_file"),

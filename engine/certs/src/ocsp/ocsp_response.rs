@@ -93,7 +93,7 @@ impl<'a> Question<'a> {
     fn find(&self, mut data: Reader<'_>) -> Option<Said> {
         // Skip the version, if present, the responder ID and the production time.
         data.take(0xa0);
-        data.element()?;
+        data.any()?;
         data.take(GENERALIZED_TIME)?;
         let mut responses = Reader(data.take(SEQUENCE)?.content);
         let own = self.id();
@@ -102,7 +102,7 @@ impl<'a> Question<'a> {
             if !is_same(one.take(SEQUENCE)?, &own) {
                 continue;
             }
-            let status = match one.element()?.tag {
+            let status = match one.any()?.tag {
                 0x80 => Status::Good,
                 0xa1 => Status::Revoked,
                 _ => Status::Unknown,

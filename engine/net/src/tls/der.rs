@@ -34,7 +34,7 @@ pub struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next element; `None` at the end or if it is malformed.
-    pub fn element(&mut self) -> Option<Element<'a>> {
+    pub fn any(&mut self) -> Option<Element<'a>> {
         let (&tag, rest) = self.0.split_first()?;
         let (&first, rest) = rest.split_first()?;
         let (length, rest) = match first {
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
     /// Reads the next element if it has this tag; otherwise leaves it.
     pub fn take(&mut self, tag: u8) -> Option<Element<'a>> {
         let mut ahead = Reader(self.0);
-        let found = ahead.element().filter(|found| found.tag == tag)?;
+        let found = ahead.any().filter(|found| found.tag == tag)?;
         self.0 = ahead.0;
         Some(found)
     }
@@ -96,13 +96,13 @@ mod tests {
             let bytes = element(OCTET_STRING, &[&content]);
             let mut reader = Reader(&bytes);
             assert!(reader.take(SEQUENCE).is_none());
-            let found = reader.element().unwrap();
+            let found = reader.any().unwrap();
             assert_eq!((found.tag, found.content.len()), (OCTET_STRING, length));
             assert_eq!(found.whole, bytes);
-            assert!(reader.element().is_none());
-            assert!(Reader(&bytes[..bytes.len() - 1]).element().is_none());
+            assert!(reader.any().is_none());
+            assert!(Reader(&bytes[..bytes.len() - 1]).any().is_none());
         }
-        assert!(Reader(&[4, 0x80, 0, 0]).element().is_none());
-        assert!(Reader(&[4, 0x85, 0, 0, 0, 0, 0]).element().is_none());
+        assert!(Reader(&[4, 0x80, 0, 0]).any().is_none());
+        assert!(Reader(&[4, 0x85, 0, 0, 0, 0, 0]).any().is_none());
     }
 }

@@ -6,13 +6,14 @@ mod rustls_session;
 mod session;
 mod stream;
 
+pub use rustls_session::signed;
 pub use rustls_session::{ChainTrust, ChainTrustError, Doubt};
 pub use rustls_session::{
-    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity,
-    Preparation, Resumes, RustlsAcceptor, SendsName, ServerTrust, Signatures, Versions,
-    certificates_from_pem, revoked_from_pem, system_certificates,
+    ClientIdentity, ConfigChoice, Connector, ConnectorError, ConnectorOptions, Identity, NameRule,
+    Preparation, Resumes, RustlsAcceptor, SecondOpinion, SendsName, ServerTrust, Signatures,
+    Versions, certificates_from_pem, is_key_of, revoked_from_pem, server_verifier,
+    system_certificates,
 };
-pub use rustls_session::{direct_trust, signed};
 pub use session::{Acceptor, Ends, Session, SessionError};
 pub use stream::{HandshakeError, TlsStream};
 

@@ -381,8 +381,8 @@ objects! {
         pub revoked_files: Vec<String>,
         /// Does not tell the upstream which name is asked for.
         pub hides_name: bool,
-        /// Accepts the common name of a certificate that has no DNS names, as nginx does.
-        pub accepts_common_name: bool,
+        /// Whether the common name counts in a certificate without DNS names, as in OpenSSL.
+        pub common_name: bool,
         /// Shakes hands in full each time.
         pub no_resumption: bool,
         /// A file of passwords, one in each line, for a key of ours that is protected.

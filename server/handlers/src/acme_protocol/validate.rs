@@ -238,14 +238,6 @@ fn connection(what: String) -> Problem {
     Problem::of("connection", 400, what)
 }
 
-/// The raw public key of a certificate. The library rejects certificates with unknown critical extensions, such as that
-/// of tls-alpn-01.
-fn key_of(cert: &CertificateDer<'_>) -> Result<Vec<u8>, rustls::Error> {
-    let (_, cert) =
-        X509Certificate::from_der(cert).map_err(|_| rustls::CertificateError::BadEncoding)?;
-    Ok(cert.public_key().subject_public_key.data.to_vec())
-}
-
 /// Accepts any certificate: the proof is in the certificate itself.
 #[derive(Debug)]
 struct BelieveAnyone(Signatures);
@@ -268,7 +260,7 @@ impl ServerCertVerifier for BelieveAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_by_key(message, &key_of(cert)?, dss)
+        self.0.verify_tls12(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -277,7 +269,7 @@ impl ServerCertVerifier for BelieveAnyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_by_key(message, &key_of(cert)?, dss)
+        self.0.verify_tls13(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -11,7 +11,6 @@ use sluice_model::proxy::{
     MemcachedTransport, SocketBuffers, Transport as Config, UpstreamTls,
 };
 use sluice_net::Probes;
-use sluice_net::tls::direct_trust::CommonName;
 use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
 use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
 use sluice_wire::uwsgi::Modifiers;
@@ -490,10 +489,6 @@ fn connector(
         modern_suites: config.modern_suites.clone(),
         versions,
         revoked,
-        common_name: match config.accepts_common_name {
-            true => CommonName::Counts,
-            false => CommonName::Ignored,
-        },
         name: match config.hides_name {
             true => tls::SendsName::No,
             false => tls::SendsName::Yes,
@@ -503,6 +498,10 @@ fn connector(
             false => tls::Resumes::Yes,
         },
         trust: trust(config, keys)?,
+        names: match config.common_name {
+            true => tls::NameRule::OrCommonName,
+            false => tls::NameRule::Alternative,
+        },
         identity: identity(config, keys)?,
         server_name: match depends(&config.server_name)? {
             None => Some(config.server_name.clone()).filter(|name| !name.is_empty()),

@@ -1,6 +1,7 @@
-//! Client certificate verification as in nginx, where requests with an invalid certificate are served and can see the
-//! reason: the handshake accepts any certificate, which is then verified by the rules of OpenSSL and with its error
-//! messages. The handshake verifies that the client holds the key.
+//! Verification of certificate chains by the rules of OpenSSL and with its error messages. nginx serves requests with an
+//! invalid client certificate and shows them the reason: there the handshake accepts any certificate, and this module
+//! judges it. `second_opinion` uses it for the chains that rustls-webpki cannot judge. Whether the peer holds its key is
+//! verified by the handshake.
 
 mod certificate_fields;
 mod revoked;
@@ -17,7 +18,7 @@ use crate::limits::{ISSUERS_TRIED_MAX, PEER_CHAIN_MAX, PEER_DEPTH_MAX};
 use certificate_fields::Facts;
 use revoked::RevokedList;
 
-/// Why a client certificate is not trusted. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users look for
+/// Why a certificate is not trusted. The numbers are those of OpenSSL (`X509_V_ERR_…`), which its users look for
 /// in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doubt {
@@ -43,7 +44,7 @@ pub enum Doubt {
     Revoked = 23,
     /// The chain exceeds the path length of one of its CAs.
     TooLong = 25,
-    /// The certificate is not for client authentication, or its issuer is not a CA.
+    /// The certificate is not for this kind of peer, or its issuer is not a CA.
     Purpose = 26,
     /// The certificate has a critical extension that is not supported.
     Unhandled = 34,
@@ -109,6 +110,30 @@ impl Doubt {
     }
 }
 
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::error::Error for Doubt {}
+
+/// The kind of peer that shows a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PeerKind {
+    Client,
+    Server,
+}
+
+/// Where a chain may end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// At a trusted certificate that is self-signed, as in OpenSSL.
+    Roots,
+    /// At any trusted certificate, as in Go and webpki.
+    Anywhere,
+}
+
 /// Why a [`ChainTrust`] cannot be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainTrustError {
@@ -133,18 +158,21 @@ impl fmt::Display for ChainTrustError {
 
 impl std::error::Error for ChainTrustError {}
 
-/// The CAs trusted to issue client certificates.
+/// The certificates trusted to end the chains of peers.
+#[derive(Debug)]
 pub struct ChainTrust {
+    kind: PeerKind,
+    ends: Ends,
     authorities: Vec<Facts>,
     by_subject: HashMap<Vec<u8>, Vec<usize>>,
     lists: Vec<RevokedList>,
-    /// Maximum number of intermediate CAs between a client and a root.
+    /// Maximum number of intermediate CAs between a peer and a root.
     depth_max: usize,
     id: u64,
 }
 
 impl ChainTrust {
-    /// Trusts `authorities` (DER); intermediate CAs among them still need their issuers. If there are any revocation
+    /// Trusts `authorities` (DER) to issue client certificates; intermediate CAs among them still need their issuers. If there are any revocation
     /// `lists` (DER), there must be one for each CA of a chain. At most `depth_max`, and no more than
     /// [`PEER_DEPTH_MAX`], intermediate CAs are allowed between a client and a root.
     ///
@@ -169,6 +197,8 @@ impl ChainTrust {
         let read =
             |(at, der): (usize, Vec<u8>)| RevokedList::parse(der).ok_or(ChainTrustError::List(at));
         Ok(ChainTrust {
+            kind: PeerKind::Client,
+            ends: Ends::Roots,
             authorities: known,
             by_subject,
             lists: lists
@@ -181,12 +211,33 @@ impl ChainTrust {
         })
     }
 
+    /// Trusts each of `pool` (DER) to end the chains of peers of this kind, whether or not it is self-signed or a CA.
+    /// Certificates and revocation `lists` that cannot be parsed are ignored: rustls has reported those that matter.
+    pub(super) fn anchored(kind: PeerKind, pool: &[Vec<u8>], lists: &[Vec<u8>]) -> ChainTrust {
+        let known: Vec<Facts> = pool.iter().filter_map(|der| Facts::parse(der)).collect();
+        let mut by_subject: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        for (at, facts) in known.iter().enumerate() {
+            let same = by_subject.entry(facts.subject.clone());
+            same.or_default().push(at);
+        }
+        let lists = lists.iter().cloned().filter_map(RevokedList::parse);
+        ChainTrust {
+            kind,
+            ends: Ends::Anywhere,
+            authorities: known,
+            by_subject,
+            lists: lists.collect(),
+            depth_max: PEER_DEPTH_MAX,
+            id: 0,
+        }
+    }
+
     /// An identifier, equal exactly for instances with the same settings.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Verifies the certificate chain (DER) presented by a client, leaf first, at the time `now`.
+    /// Verifies the certificate chain (DER) presented by a peer, leaf first, at the time `now`.
     ///
     /// # Errors
     /// Why the certificate is not trusted; if there are several reasons, the one that OpenSSL reports.
@@ -202,9 +253,9 @@ impl ChainTrust {
         // The last reason is reported, as in OpenSSL, which checks all of them.
         let doubts = [
             self.of_trust(&path),
-            of_extensions(&path),
+            self.of_extensions(&path),
             self.of_lists(&path, now),
-            of_times(&path, now),
+            self.of_times(&path, now),
         ];
         match doubts.into_iter().flatten().last() {
             Some(doubt) => Err(doubt),
@@ -212,13 +263,13 @@ impl ChainTrust {
         }
     }
 
-    /// Builds the chain from the client's certificate up to its end. Each certificate but the first has signed the one
+    /// Builds the chain from the peer's certificate up to its end. Each certificate but the first has signed the one
     /// before it.
     fn path<'a>(&'a self, shown: &'a [Facts], now: i64) -> Option<Vec<&'a Facts>> {
         let mut path = vec![shown.first()?];
         while path.len() < self.depth_max + 2 {
             let last = path[path.len() - 1];
-            if last.is_self_issued() {
+            if last.is_self_issued() || self.is_end(last) {
                 break;
             }
             match self.issuer(last, &path, shown, now) {
@@ -229,7 +280,7 @@ impl ChainTrust {
         Some(path)
     }
 
-    /// Finds the issuer of `cert`: prefers our own CAs over certificates sent by the client, and certificates that are
+    /// Finds the issuer of `cert`: prefers our own CAs over certificates sent by the peer, and certificates that are
     /// currently valid.
     fn issuer<'a>(
         &'a self,
@@ -240,24 +291,27 @@ impl ChainTrust {
     ) -> Option<&'a Facts> {
         let known = self.by_subject.get(&cert.issuer);
         let known = known.into_iter().flatten().map(|at| &self.authorities[*at]);
-        let of_client = shown.iter().filter(|one| one.subject == cert.issuer);
+        let of_peer = shown.iter().filter(|one| one.subject == cert.issuer);
         let fits = |one: &&Facts| {
             cert.may_be_signed_by(one) && !path.iter().any(|other| other.der == one.der)
         };
-        let all: Vec<&Facts> = known.chain(of_client).filter(fits).collect();
+        let all: Vec<&Facts> = known.chain(of_peer).filter(fits).collect();
         let in_time = all.iter().filter(|one| one.is_in_time(now));
         let others = all.iter().filter(|one| !one.is_in_time(now));
         let mut tried = in_time.chain(others).take(ISSUERS_TRIED_MAX);
         tried.find(|one| cert.is_signed_by(one)).copied()
     }
 
-    /// Whether a chain ends with one of our roots.
+    /// Whether a chain ends with one of our certificates that may end it.
     fn is_trusted(&self, path: &[&Facts]) -> bool {
-        path.last().is_some_and(|top| {
-            let known = self.by_subject.get(&top.subject);
-            let mut known = known.into_iter().flatten();
-            top.is_self_issued() && known.any(|at| self.authorities[*at].der == top.der)
-        })
+        path.last().is_some_and(|top| self.is_end(top))
+    }
+
+    fn is_end(&self, cert: &Facts) -> bool {
+        let known = self.by_subject.get(&cert.subject);
+        let mut known = known.into_iter().flatten();
+        (cert.is_self_issued() || self.ends == Ends::Anywhere)
+            && known.any(|at| self.authorities[*at].der == cert.der)
     }
 
     fn of_trust(&self, path: &[&Facts]) -> Option<Doubt> {
@@ -270,6 +324,51 @@ impl ChainTrust {
             (true, _) => Doubt::SelfSignedInChain,
             (false, _) => Doubt::NoIssuer,
         })
+    }
+
+    /// Checks whether each certificate may be used at its position in the chain.
+    fn of_extensions(&self, path: &[&Facts]) -> Option<Doubt> {
+        let mut doubt = None;
+        for (at, cert) in path.iter().enumerate() {
+            if cert.is_odd {
+                doubt = Some(Doubt::Unhandled);
+            }
+            // Self-issued intermediate certificates do not count (RFC 5280, section 6.1.4 (l)).
+            let between = path[1..at.max(1)]
+                .iter()
+                .filter(|one| !one.is_self_issued());
+            let between = between.count();
+            if cert
+                .path_length
+                .is_some_and(|most| at > 0 && between > most as usize)
+            {
+                doubt = Some(Doubt::TooLong);
+            }
+            let may_stand_there = match at {
+                0 => cert.may_shake_hands(self.kind),
+                _ => cert.is_authority(),
+            };
+            if !cert.is_for(self.kind, at) || !may_stand_there {
+                doubt = Some(Doubt::Purpose);
+            }
+        }
+        doubt
+    }
+
+    /// Checks whether the peer's certificate has an issuer, and the validity periods from the root down.
+    fn of_times(&self, path: &[&Facts], now: i64) -> Option<Doubt> {
+        let unsigned = match path {
+            [alone] if !alone.is_self_issued() && !self.is_end(alone) => Some(Doubt::Unverified),
+            _ => None,
+        };
+        let times = path.iter().rev().filter_map(|cert| {
+            if now < cert.from {
+                Some(Doubt::Ahead)
+            } else {
+                (now > cert.until).then_some(Doubt::Expired)
+            }
+        });
+        unsigned.into_iter().chain(times).last()
     }
 
     /// Checks the revocation lists for each certificate of a chain, including the root. Without one of our roots, no
@@ -287,51 +386,6 @@ impl ChainTrust {
             revoked::doubt(&self.lists, cert, issuer, now)
         })
     }
-}
-
-/// Checks whether each certificate may be used at its position in the chain.
-fn of_extensions(path: &[&Facts]) -> Option<Doubt> {
-    let mut doubt = None;
-    for (at, cert) in path.iter().enumerate() {
-        if cert.is_odd {
-            doubt = Some(Doubt::Unhandled);
-        }
-        // Self-issued intermediate certificates do not count (RFC 5280, section 6.1.4 (l)).
-        let between = path[1..at.max(1)]
-            .iter()
-            .filter(|one| !one.is_self_issued());
-        let between = between.count();
-        if cert
-            .path_length
-            .is_some_and(|most| at > 0 && between > most as usize)
-        {
-            doubt = Some(Doubt::TooLong);
-        }
-        let may_stand_there = match at {
-            0 => cert.signs_messages,
-            _ => cert.is_authority(),
-        };
-        if !cert.is_for_clients || !may_stand_there {
-            doubt = Some(Doubt::Purpose);
-        }
-    }
-    doubt
-}
-
-/// Checks whether the client's certificate has an issuer, and the validity periods from the root down.
-fn of_times(path: &[&Facts], now: i64) -> Option<Doubt> {
-    let unsigned = match path {
-        [alone] if !alone.is_self_issued() => Some(Doubt::Unverified),
-        _ => None,
-    };
-    let times = path.iter().rev().filter_map(|cert| {
-        if now < cert.from {
-            Some(Doubt::Ahead)
-        } else {
-            (now > cert.until).then_some(Doubt::Expired)
-        }
-    });
-    unsigned.into_iter().chain(times).last()
 }
 
 /// A digest of everything that determines the result of the verification.

@@ -15,13 +15,13 @@ use rustls::pki_types::{
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
-    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    SupportedCipherSuite, SupportedProtocolVersion,
 };
 
-use super::{Live, Signatures};
+use super::second_opinion::{NameRule, SecondOpinion, ServerVerifier, Trusted};
+use super::{Live, Signatures, signed};
 use crate::limits::TLS_CLIENT_SESSIONS_MAX;
-use crate::tls::direct_trust::{CommonName, DirectTrust, Role, names_fit};
 use crate::tls::session::Session;
 
 /// Creates client sessions. Sessions of one connector can be resumed by later ones.
@@ -36,6 +36,8 @@ pub struct Connector {
 pub struct ConnectorOptions {
     /// Which servers are trusted.
     pub trust: ServerTrust,
+    /// Which names of a certificate count.
+    pub names: NameRule,
     /// The client certificate presented if the server requests one.
     pub identity: Identity,
     /// The name for SNI and certificate verification, if it differs from the dialled host.
@@ -52,8 +54,6 @@ pub struct ConnectorOptions {
     pub versions: Versions,
     /// Certificate revocation lists (DER); if there are any, there must be one for each CA.
     pub revoked: Vec<Vec<u8>>,
-    /// Whether the common name of a server's certificate counts where it has no other names.
-    pub common_name: CommonName,
     /// Whether to send SNI.
     pub name: SendsName,
     /// Whether to resume sessions.
@@ -98,6 +98,7 @@ impl Default for ConnectorOptions {
         let alpn = vec![b"http/1.1".to_vec()];
         ConnectorOptions {
             trust: ServerTrust::System,
+            names: NameRule::default(),
             identity: Identity::None,
             server_name: None,
             alpn,
@@ -106,7 +107,6 @@ impl Default for ConnectorOptions {
             modern_suites: Vec::new(),
             versions: Versions::default(),
             revoked: Vec::new(),
-            common_name: CommonName::default(),
             name: SendsName::default(),
             sessions: Resumes::default(),
         }
@@ -244,14 +244,15 @@ impl Connector {
             .dangerous()
             .with_custom_certificate_verifier(verifier(
                 options.trust,
-                options.common_name,
+                options.names,
                 options.revoked,
                 provider,
             )?);
         let mut config = match options.identity {
-            Identity::Fixed(identity) => builder
-                .with_client_auth_cert(identity.chain, identity.key)
-                .map_err(ConnectorError::Unusable)?,
+            Identity::Fixed(identity) => {
+                let certified = certified(identity).map_err(ConnectorError::Unusable)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
             Identity::Chosen(chosen) => builder.with_client_cert_resolver(chosen),
             Identity::None => builder.with_no_client_auth(),
         };
@@ -295,8 +296,7 @@ impl Connector {
     /// Certificate and key do not belong together, or are of an unknown kind.
     pub fn presenting(&self, identity: ClientIdentity) -> Result<Connector, ConnectorError> {
         let mut config = ClientConfig::clone(&self.config);
-        let pair = CertifiedKey::from_der(identity.chain, identity.key, config.crypto_provider())
-            .map_err(ConnectorError::Unusable)?;
+        let pair = certified(identity).map_err(ConnectorError::Unusable)?;
         config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(pair));
         config.resumption = resumption(self.sessions);
         Ok(Connector {
@@ -315,6 +315,24 @@ impl Connector {
             ClientConnection::new(self.config.clone(), name).map_err(ConnectorError::Unusable)?;
         Ok(Box::new(Live::new(conn.into())))
     }
+}
+
+/// The certificate and key of a client, of any X.509 version.
+fn certified(identity: ClientIdentity) -> Result<CertifiedKey, rustls::Error> {
+    let key = aws_lc_rs::sign::any_supported_type(&identity.key)?;
+    let certified = CertifiedKey::new(identity.chain, key);
+    match is_key_of(&certified) {
+        true => Ok(certified),
+        false => Err(rustls::InconsistentKeys::KeyMismatch.into()),
+    }
+}
+
+/// Whether the key of a pair belongs to its certificate, of any X.509 version; true if the key cannot be compared.
+pub fn is_key_of(certified: &CertifiedKey) -> bool {
+    let (Some(own), Some(cert)) = (certified.key.public_key(), certified.cert.first()) else {
+        return true;
+    };
+    signed::public_key_of(cert).is_some_and(|known| known == own.as_ref())
 }
 
 fn resumption(sessions: Resumes) -> Resumption {
@@ -378,29 +396,31 @@ pub fn system_certificates() -> Result<Vec<Vec<u8>>, ConnectorError> {
     Ok(found.certs.iter().map(|cert| cert.to_vec()).collect())
 }
 
-fn verifier(
+/// Creates the verifier of servers for connections that are not made by a [`Connector`].
+///
+/// # Errors
+/// No certificate can be read, or a revocation list cannot.
+pub fn verifier(
     trust: ServerTrust,
-    common_name: CommonName,
+    names: NameRule,
     revoked: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn ServerCertVerifier>, ConnectorError> {
     let mut roots = RootCertStore::empty();
-    let mut pool = Vec::new();
-    match trust {
+    let trusted = match trust {
         ServerTrust::Anyone => {
             let signatures = Signatures::new(provider);
             return Ok(Arc::new(BelieveAnyone { signatures }));
         }
         ServerTrust::Pool(certs) => {
             // As in the system's store, certificates that cannot be parsed are ignored.
-            let count = certs.len();
-            pool.clone_from(&certs);
-            let (added, _) =
-                roots.add_parsable_certificates(certs.into_iter().map(CertificateDer::from));
-            if added == 0 && count > 0 {
+            let read = certs.iter().map(|cert| CertificateDer::from(&cert[..]));
+            let (added, _) = roots.add_parsable_certificates(read);
+            if added == 0 && !certs.is_empty() {
                 let error = rustls::Error::General("cannot read any CA certificate".into());
                 return Err(ConnectorError::Unusable(error));
             }
+            Trusted::Pool(certs)
         }
         ServerTrust::System => {
             let found = rustls_native_certs::load_native_certs();
@@ -410,89 +430,25 @@ fn verifier(
                 let errors = found.errors.iter().map(ToString::to_string).collect();
                 return Err(ConnectorError::NoSystemRoots(errors));
             }
+            Trusted::System
         }
-    }
-    let signatures = Signatures::new(provider.clone());
-    let mut verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
+    };
+    let mut verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+    let lists = revoked.clone();
     if !revoked.is_empty() {
-        // Only the library checks the lists.
-        pool.clear();
         let revoked = revoked.into_iter().map(CertificateRevocationListDer::from);
         verifier = verifier.with_crls(revoked).enforce_revocation_expiration();
     }
-    let library = verifier
+    let verifier = verifier
         .build()
         .map_err(|error| ConnectorError::Unusable(rustls::Error::General(error.to_string())))?;
-    Ok(Arc::new(PoolVerifier {
-        library,
-        direct: DirectTrust::new(pool),
-        common_name,
-        signatures,
+    Ok(Arc::new(ServerVerifier {
+        webpki: verifier,
+        opinion: SecondOpinion::of_servers(trusted, lists),
+        names,
+        signatures: Signatures::new(provider),
     }))
-}
-
-/// Verifies with the library, and accepts what [`DirectTrust`] adds.
-#[derive(Debug)]
-struct PoolVerifier {
-    library: Arc<WebPkiServerVerifier>,
-    direct: DirectTrust,
-    common_name: CommonName,
-    signatures: Signatures,
-}
-
-impl ServerCertVerifier for PoolVerifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.library.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
-        let Err(error) = &verified else {
-            return verified;
-        };
-        // The library compares names last.
-        let is_trusted = matches!(
-            error,
-            rustls::Error::InvalidCertificate(
-                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }
-            )
-        ) || self.direct.covers(end_entity, now, Role::Server);
-        match is_trusted && names_fit(end_entity, server_name, self.common_name) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls12_of_any(message, cert, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signatures.verify_tls13_of_any(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.signatures.schemes()
-    }
 }
 
 /// Accepts any certificate, but still requires that the server holds its private key.

@@ -3,7 +3,7 @@
 
 mod chains;
 mod connector;
-pub mod direct_trust;
+mod second_opinion;
 mod server;
 mod signatures;
 pub mod signed;
@@ -16,8 +16,10 @@ use sluice_message::{Offered, TlsInfo};
 pub use chains::{ChainTrust, ChainTrustError, Doubt};
 pub use connector::{
     ClientIdentity, Connector, ConnectorError, ConnectorOptions, Identity, Resumes, SendsName,
-    ServerTrust, Versions, certificates_from_pem, revoked_from_pem, system_certificates,
+    ServerTrust, Versions, certificates_from_pem, is_key_of, revoked_from_pem, system_certificates,
+    verifier as server_verifier,
 };
+pub use second_opinion::{NameRule, SecondOpinion};
 pub use server::{ConfigChoice, Preparation, RustlsAcceptor};
 pub use signatures::Signatures;
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::CertificateDer;
+use rustls::server::ParsedCertificate;
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-use crate::tls::direct_trust::{is_old_scheme, old_key};
+use super::signed::key_of;
 
 /// Verifies handshake signatures, for our own certificate verifiers.
 #[derive(Clone, Debug)]
@@ -20,7 +21,8 @@ impl Signatures {
         Signatures(provider)
     }
 
-    /// Verifies a TLS 1.2 signature.
+    /// Verifies a TLS 1.2 signature. The certificate may be one that the library cannot parse, such as one of X.509
+    /// version 1, which `openssl x509` makes of a request without extensions.
     ///
     /// # Errors
     /// The error of rustls if the signature is wrong or its scheme is unknown.
@@ -30,6 +32,9 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if let Some(key) = old_key(cert) {
+            return self.verify_by_key(message, key, signed);
+        }
         verify_tls12_signature(
             message,
             cert,
@@ -38,7 +43,7 @@ impl Signatures {
         )
     }
 
-    /// Verifies a TLS 1.3 signature.
+    /// Verifies a TLS 1.3 signature, with any certificate like [`Signatures::verify_tls12`].
     ///
     /// # Errors
     /// Like [`Signatures::verify_tls12`].
@@ -48,6 +53,14 @@ impl Signatures {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        if let Some(key) = old_key(cert) {
+            // RFC 8446, section 4.2.3: RSASSA-PKCS1-v1_5 is for signatures in certificates only.
+            if is_old_scheme(signed.scheme) {
+                let error = rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme;
+                return Err(error.into());
+            }
+            return self.verify_by_key(message, key, signed);
+        }
         verify_tls13_signature(
             message,
             cert,
@@ -61,7 +74,7 @@ impl Signatures {
     ///
     /// # Errors
     /// The signature is wrong, or its scheme is unknown.
-    pub fn verify_by_key(
+    fn verify_by_key(
         &self,
         message: &[u8],
         key: &[u8],
@@ -82,41 +95,27 @@ impl Signatures {
         }
     }
 
-    /// Verifies a TLS 1.2 signature, also of a certificate that the library does not parse.
-    ///
-    /// # Errors
-    /// The signature is wrong, or its scheme is unknown.
-    pub fn verify_tls12_of_any(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match old_key(cert) {
-            Some(key) => self.verify_by_key(message, key, signed),
-            None => self.verify_tls12(message, cert, signed),
-        }
-    }
-
-    /// Verifies a TLS 1.3 signature, also of a certificate that the library does not parse.
-    ///
-    /// # Errors
-    /// The signature is wrong, or its scheme is unknown or not allowed.
-    pub fn verify_tls13_of_any(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match old_key(cert) {
-            Some(key) if !is_old_scheme(signed.scheme) => self.verify_by_key(message, key, signed),
-            Some(_) => Err(rustls::PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into()),
-            None => self.verify_tls13(message, cert, signed),
-        }
-    }
-
     /// The supported schemes, in order of preference.
     pub fn schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }
+}
+
+/// The raw key of a certificate that the library cannot parse.
+fn old_key<'c>(cert: &'c CertificateDer<'_>) -> Option<&'c [u8]> {
+    match ParsedCertificate::try_from(cert) {
+        Ok(_) => None,
+        Err(_) => key_of(cert),
+    }
+}
+
+fn is_old_scheme(scheme: SignatureScheme) -> bool {
+    matches!(
+        scheme,
+        SignatureScheme::RSA_PKCS1_SHA1
+            | SignatureScheme::ECDSA_SHA1_Legacy
+            | SignatureScheme::RSA_PKCS1_SHA256
+            | SignatureScheme::RSA_PKCS1_SHA384
+            | SignatureScheme::RSA_PKCS1_SHA512
+    )
 }

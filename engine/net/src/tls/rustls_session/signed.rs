@@ -64,7 +64,11 @@ pub fn key_parts(key: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The raw public key of a certificate; `None` if it cannot be parsed.
 pub fn key_of(cert: &[u8]) -> Option<&[u8]> {
+    key_parts(public_key_of(cert)?).map(|(_, bits)| bits)
+}
+
+/// The public key (a SubjectPublicKeyInfo) of a certificate of any X.509 version; `None` if it cannot be parsed.
+pub fn public_key_of(cert: &[u8]) -> Option<&[u8]> {
     let (_, cert) = X509Certificate::from_der(cert).ok()?;
-    let key = cert.tbs_certificate.subject_pki.raw;
-    key_parts(key).map(|(_, bits)| bits)
+    Some(cert.tbs_certificate.subject_pki.raw)
 }

@@ -1,13 +1,15 @@
-//! The contents of a certificate needed to verify client certificate chains.
+//! The contents of a certificate needed to verify the chains of peers.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{KeyUsage, ParsedExtension};
 use x509_parser::prelude::FromDer;
 use x509_parser::x509::X509Version;
 
+use super::PeerKind;
 use crate::tls::rustls_session::signed::Signed;
 
 /// The contents of a certificate.
+#[derive(Debug)]
 pub(super) struct Facts {
     pub(super) der: Vec<u8>,
     /// The names, as raw DER.
@@ -31,11 +33,14 @@ pub(super) struct Facts {
     /// Whether its key usage permits signing revocation lists.
     pub(super) signs_lists: bool,
     /// Whether its key usage permits signatures in a handshake.
-    pub(super) signs_messages: bool,
-    /// Whether it, or what it signs, may be used for client authentication.
-    pub(super) is_for_clients: bool,
-    /// The client and CA flags of the Netscape certificate type.
-    old_kind: Option<[bool; 2]>,
+    signs_messages: bool,
+    /// Whether its key usage permits the transport of keys, which OpenSSL takes for a server's as well.
+    carries_keys: bool,
+    /// Whether it, or what it signs, may be used for the authentication of clients and of servers.
+    is_for_clients: bool,
+    is_for_servers: bool,
+    /// The client, server and CA flags of the Netscape certificate type.
+    old_kind: Option<[bool; 3]>,
     /// Whether it has a critical extension that is not supported here, such as name constraints.
     pub(super) is_odd: bool,
 }
@@ -62,17 +67,15 @@ impl Facts {
             signs_certificates: true,
             signs_lists: true,
             signs_messages: true,
+            carries_keys: true,
             is_for_clients: true,
+            is_for_servers: true,
             old_kind: None,
             is_odd: cert.signature_algorithm != cert.tbs_certificate.signature
                 || cert.extensions_map().is_err(),
         };
         for extension in cert.extensions() {
             facts.note(extension.parsed_extension(), extension.critical);
-        }
-        if let Some([client, authority]) = facts.old_kind {
-            let is_authority = facts.says_authority == Some(true);
-            facts.is_for_clients &= if is_authority { authority } else { client };
         }
         Some(facts)
     }
@@ -85,11 +88,12 @@ impl Facts {
             }
             ParsedExtension::KeyUsage(usage) => self.note_usage(usage),
             ParsedExtension::ExtendedKeyUsage(usage) => {
-                // As in OpenSSL, `anyExtendedKeyUsage` does not include client authentication.
+                // As in OpenSSL, `anyExtendedKeyUsage` does not include these two.
                 self.is_for_clients &= usage.client_auth;
+                self.is_for_servers &= usage.server_auth;
             }
             ParsedExtension::NSCertType(kind) => {
-                self.old_kind = Some([kind.ssl_client(), kind.ssl_ca()]);
+                self.old_kind = Some([kind.ssl_client(), kind.ssl_server(), kind.ssl_ca()]);
             }
             ParsedExtension::SubjectKeyIdentifier(id) => self.own_key_id = Some(id.0.to_vec()),
             ParsedExtension::AuthorityKeyIdentifier(id) => {
@@ -114,6 +118,23 @@ impl Facts {
         self.signs_certificates = usage.key_cert_sign();
         self.signs_lists = usage.crl_sign();
         self.signs_messages = usage.digital_signature() || usage.key_agreement();
+        self.carries_keys = usage.key_encipherment();
+    }
+
+    /// Whether its purposes include peers of this kind. `at` is its place in the chain, from 0 for the peer's own, which
+    /// may be a CA as well.
+    pub(super) fn is_for(&self, kind: PeerKind, at: usize) -> bool {
+        let (is_for_kind, old) = match kind {
+            PeerKind::Client => (self.is_for_clients, 0),
+            PeerKind::Server => (self.is_for_servers, 1),
+        };
+        let old = if at > 0 { 2 } else { old };
+        is_for_kind && self.old_kind.is_none_or(|flags| flags[old])
+    }
+
+    /// Whether its key may be used in the handshake of peers of this kind.
+    pub(super) fn may_shake_hands(&self, kind: PeerKind) -> bool {
+        self.signs_messages || kind == PeerKind::Server && self.carries_keys
     }
 
     /// Whether it names itself as its issuer.

@@ -11,6 +11,7 @@ use super::certificate_fields::Facts;
 use crate::tls::rustls_session::signed::Signed;
 
 /// A revocation list.
+#[derive(Debug)]
 pub(super) struct RevokedList {
     der: Vec<u8>,
     issuer: Vec<u8>,
