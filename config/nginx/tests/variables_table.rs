@@ -40,9 +40,6 @@ const REFUSED: [(&str, &str); 6] = [
     ("alias", "request_filename"),
 ];
 
-/// A place that takes `$proxy_host` only: the name belongs to the connection pool.
-const FIXED: &str = "proxy_ssl_name";
-
 /// The messages about `variable` in a place.
 fn said([_, http, server]: [&str; 3], variable: &str) -> String {
     let fill = |lines: &str| lines.replace("VAR", &format!("${variable}"));
@@ -79,19 +76,13 @@ fn every_variable_stands_in_every_place() {
         let mut refused = Vec::new();
         for name in &names {
             let said = said(place, name);
-            let is_expected = REFUSED.contains(&(place[0], name))
-                || NOT_YET.contains(&&**name)
-                || place[0] == FIXED && name != "proxy_host";
+            let is_expected = REFUSED.contains(&(place[0], name)) || NOT_YET.contains(&&**name);
             if said.is_empty() == is_expected {
                 let _ = writeln!(wrong, "{} ${name}: {said:?}", place[0]);
             }
-            if !said.is_empty() && place[0] != FIXED {
+            if !said.is_empty() {
                 refused.push(format!("`${name}`"));
             }
-        }
-        if place[0] == FIXED {
-            let _ = writeln!(page, "| {FIXED} | 1 | all but `$proxy_host` |");
-            continue;
         }
         let works = names.len() - refused.len();
         let _ = writeln!(page, "| {} | {works} | {} |", place[0], refused.join(", "));
