@@ -33,6 +33,7 @@ fn the_environment_is_that_of_pep_3333() {
         ("SCRIPT_NAME", ""),
         ("QUERY_STRING", "x=1&y=%41"),
         ("SERVER_NAME", "example.com"),
+        ("SERVER_SOFTWARE", "sluice"),
         ("SERVER_PROTOCOL", "HTTP/1.1"),
         ("REMOTE_ADDR", "127.0.0.1"),
         ("HTTP_HOST", "example.com:81"),

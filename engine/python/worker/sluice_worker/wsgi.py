@@ -495,6 +495,7 @@ def environ_template():
         "wsgi.run_once": False,
         "wsgi.file_wrapper": FileWrapper,
         "wsgi.input_terminated": True,
+        "SERVER_SOFTWARE": "sluice",
     }
 
 

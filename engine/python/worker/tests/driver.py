@@ -99,7 +99,6 @@ def environ(method="GET", path="/", query="", headers=(), **more):
         "SERVER_NAME": "localhost",
         "SERVER_PORT": "9080",
         "SERVER_PROTOCOL": "HTTP/1.1",
-        "SERVER_SOFTWARE": "sluice",
         "REMOTE_ADDR": "127.0.0.1",
         "REMOTE_PORT": "34567",
         "wsgi.url_scheme": "http",
