@@ -39,9 +39,9 @@ fn explain(folder: &Folder, args: &[&str]) -> String {
     let said = text(&output.stdout) + &text(&output.stderr);
     let said = said.replace(&*folder.path().to_string_lossy(), "FOLDER");
     // Lines that depend on when the files were written.
-    let lasting = said
-        .split_inclusive('\n')
-        .filter(|line| !line.contains(" Etag: ") && !line.contains(" Last-Modified: "));
+    let lasting = said.split_inclusive('\n').filter(|line| {
+        !line.contains(" ETag: ") && !line.contains(" Etag: ") && !line.contains(" Last-Modified: ")
+    });
     lasting.collect()
 }
 

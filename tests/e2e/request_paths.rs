@@ -277,15 +277,12 @@ fn redirects_made_of_paths_stay_on_this_server() {
     setup.folder().write("site/a b/index.php", "");
     let server = setup.start();
     for (path, location) in [
-        ("/sub", "/sub/"),
-        ("//evil.example/../sub", "/evil.example/../sub/"),
-        ("/%2Fevil.example/%2e%2e/sub", "/evil.example/../sub/"),
-        (
-            "/%2Fevil.example/..%2fsub?x=/y",
-            "/evil.example/../sub/?x=/y",
-        ),
-        ("/%5Cevil.example/../sub", "/%5Cevil.example/../sub/"),
-        ("/a%20b", "/a%20b/"),
+        ("/sub", "./sub/"),
+        ("//evil.example/../sub", "./sub/"),
+        ("/%2Fevil.example/%2e%2e/sub", "./sub/"),
+        ("/%2Fevil.example/..%2fsub?x=/y", "./..%2fsub/?x=/y"),
+        ("/%5Cevil.example/../sub", "./sub/"),
+        ("/a%20b", "./a%20b/"),
         ("/r%3Fx", "/r%3Fx/end"),
         ("//r", "/r/end"),
         ("//u", "/u"),

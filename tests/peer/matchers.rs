@@ -3,7 +3,6 @@
 
 use crate::peer::cases::{Case, Seen, always};
 
-const AS_PREFIX: &str = "Caddy compares a pattern with escapes with the beginning of the path only; ours with all of it";
 const VALUES_ARE_PLAIN: &str =
     "a star in the value of a placeholder, which a client may have sent, is a plain star";
 const BRACKETS: &str = "Caddy takes the brackets off the host and leaves them in the pattern, which then matches nothing";
@@ -229,7 +228,6 @@ pub const MATCHERS: Case = Case {
     ],
     known: Seen::Sometimes,
     accepted: &[
-        always("GET /sp%20ace/f.txt", "m-path_space_escaped", AS_PREFIX),
         always("GET /a?p=%2Fa*", "m-path_placeholder", VALUES_ARE_PLAIN),
         always("GET /a?p=%2Fa*", "m-cel_placeholder", VALUES_ARE_PLAIN),
         always("GET / | Host: [::1]", "m-host_ip", BRACKETS),

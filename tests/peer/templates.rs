@@ -74,6 +74,10 @@ const PAGES: &[&str] = &[
 /// Known differences, by the beginning of the page, with the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     (
+        r#"{{humanize "size" "2048000"}}"#,
+        "Caddy 2.11.9 rounds 123.5 GB down, 2.11.4 rounded it up; not followed yet",
+    ),
+    (
         r#"{{printf "%t" 1}}"#,
         "nobody shows a float in hexadecimal on a page",
     ),

@@ -4,21 +4,22 @@
 /// The tag of a file, quotes included, kept without allocating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileTag {
-    /// Two quotes and two numbers of at most 13 digits.
-    text: [u8; 28],
+    /// Two quotes, a hyphen, and two numbers of at most 13 digits.
+    text: [u8; 29],
     len: u8,
 }
 
 impl FileTag {
     /// The tag that Caddy gives a file: its time of modification in nanoseconds since 1970 and its size, both in
-    /// base 36. The same files thus keep their tags when a site moves from there to here.
+    /// base 36, with a hyphen between them. The same files thus keep their tags when a site moves from there to here.
     pub fn new(modified_nanos: u64, size: u64) -> FileTag {
         let mut tag = FileTag {
-            text: [0; 28],
+            text: [0; 29],
             len: 0,
         };
         tag.push(b'"');
         tag.push_base36(modified_nanos);
+        tag.push(b'-');
         tag.push_base36(size);
         tag.push(b'"');
         tag
@@ -101,9 +102,9 @@ mod tests {
     fn the_tag_of_a_file_is_the_one_caddy_gives() {
         // A file of 1,492 bytes, modified at 1795295014.025628839; the tag is what Caddy 2.11.4 sent.
         let tag = FileTag::new(1_795_295_014_025_628_839, 1492);
-        assert_eq!(tag.as_bytes(), b"\"dn16yvof85gn15g\"");
-        assert_eq!(FileTag::new(0, 0).as_bytes(), b"\"00\"");
-        assert_eq!(FileTag::new(u64::MAX, u64::MAX).as_bytes().len(), 28);
+        assert_eq!(tag.as_bytes(), b"\"dn16yvof85gn-15g\"");
+        assert_eq!(FileTag::new(0, 0).as_bytes(), b"\"0-0\"");
+        assert_eq!(FileTag::new(u64::MAX, u64::MAX).as_bytes().len(), 29);
     }
 
     #[test]

@@ -336,7 +336,8 @@ fn framing_fields_are_those_of_the_framing() {
     let head = encoded(200, &upgrade, Length(0), Conn::None, Version::Http10);
     assert_eq!(
         head,
-        format!("HTTP/1.0 200 OK\r\n{date}Content-Length: 0\r\n\r\n")
+        format!("HTTP/1.0 200 OK\r\nUpgrade: websocket\r\n{date}Content-Length: 0\r\n\r\n"),
+        "it announces what the server could switch to (RFC 9110, section 7.8)"
     );
     let head = encoded(
         200,
