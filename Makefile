@@ -9,7 +9,7 @@ run: build        ## build and start sluice in this folder (a Caddyfile here is 
 	@./target/quick/sluice run
 
 test: setup       ## everything a change has to pass
-	@test -d target/debug || echo "running all checks: about 10 minutes on 2 cores the first time, when everything is built"
+	@test -d target/debug || echo "running all checks: about 15 minutes on 2 cores the first time, when everything is built"
 	cargo xtask check
 
 build: setup
