@@ -97,7 +97,7 @@ class ReadingTest(unittest.TestCase):
                 self.assertEqual(response.status, 200, response.error)
                 seen = ast.literal_eval(response.body.decode())
                 self.assertEqual({key: seen[key] for key in head}, head)
-                self.assertEqual(len(seen), len(head) + 8, sorted(seen))
+                self.assertEqual(len(seen), len(head) + 9, sorted(seen))
 
     def scope(self):
         headers = [(b"x-%d" % index, self.text().encode("utf-8", "surrogatepass")) for index in range(3)]
