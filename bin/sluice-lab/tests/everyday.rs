@@ -159,7 +159,7 @@ fn repeated_blocks_are_summed_up_and_conditions_end_with_1() {
 
 #[test]
 fn two_targets_are_compared_block_by_block() {
-    let folder = Folder::new("two");
+    let folder = Folder::new("two-targets");
     let fast = Backend::start(&["respond", "--delay", "2ms"]);
     let slow = Backend::start(&["respond", "--delay", "20ms"]);
     let (one, two, json) = (fast.url("/"), slow.url("/"), folder.file("hit.json"));
