@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::peer::cases::{Case, Difference, Seen};
+use crate::peer::cases::{Case, Difference, SINCE_2_11_9, Seen};
 use crate::support::fastcgi::{read_request, said};
 use crate::support::listen;
 use crate::support::wire::Wire;
@@ -149,6 +149,10 @@ pub const CASES: &[Case] = &[
         ],
         known: Seen::Always,
         accepted: &[
+            always("", "> SERVER_ADDR", SINCE_2_11_9),
+            always("GET //x//y.php//z", "> DOCUMENT_URI", SINCE_2_11_9),
+            always("GET //x//y.php//z", "> PATH_INFO", SINCE_2_11_9),
+            always("GET //x//y.php//z", "> SCRIPT_NAME", SINCE_2_11_9),
             always("POST /a.php", "> CONTENT_TYPE", NO_TYPE),
             always("PUT /a.php", "> CONTENT_TYPE", NO_TYPE),
             always("DELETE /a.php", "> CONTENT_TYPE", NO_TYPE),
@@ -213,11 +217,10 @@ pub const CASES: &[Case] = &[
             "GET /index.phpx",
         ],
         known: Seen::Always,
-        accepted: &[always(
-            "HEAD /index.php",
-            "transfer-encoding",
-            HEAD_LENGTH_DIFFERS,
-        )],
+        accepted: &[
+            always("", "> SERVER_ADDR", SINCE_2_11_9),
+            always("HEAD /index.php", "transfer-encoding", HEAD_LENGTH_DIFFERS),
+        ],
     },
     Case {
         name: "fastcgi-rewritten",
@@ -233,6 +236,7 @@ pub const CASES: &[Case] = &[
         ],
         known: Seen::Always,
         accepted: &[
+            always("", "> SERVER_ADDR", SINCE_2_11_9),
             always("GET /app/", "> CONTENT_TYPE", NO_TYPE),
             always("POST /app/", "> CONTENT_TYPE", NO_TYPE),
         ],

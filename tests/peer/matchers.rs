@@ -1,7 +1,7 @@
 //! Every request matcher compared with Caddy's: a site on which each matching named matcher sets a response header, so
 //! that each request evaluates all of them, and the capture groups they set.
 
-use crate::peer::cases::{Case, Seen, always};
+use crate::peer::cases::{Case, SINCE_2_11_9, Seen, always};
 
 const VALUES_ARE_PLAIN: &str =
     "a star in the value of a placeholder, which a client may have sent, is a plain star";
@@ -231,5 +231,8 @@ pub const MATCHERS: Case = Case {
         always("GET /a?p=%2Fa*", "m-path_placeholder", VALUES_ARE_PLAIN),
         always("GET /a?p=%2Fa*", "m-cel_placeholder", VALUES_ARE_PLAIN),
         always("GET / | Host: [::1]", "m-host_ip", BRACKETS),
+        always("", "m-cel_null", SINCE_2_11_9),
+        always("", "m-method_case", SINCE_2_11_9),
+        always("", "m-file_folder", SINCE_2_11_9),
     ],
 };
