@@ -31,18 +31,16 @@ pub struct Lease {
 impl Lease {
     /// Counts a request to the upstream of `load`.
     pub fn new(load: &Arc<Load>) -> Lease {
-        load.in_flight.fetch_add(1, Ordering::Relaxed);
-        Lease {
-            load: load.clone(),
-            ended: None,
-        }
+        Lease::waking(load, None)
     }
 
     /// The same; its end wakes one of those that wait for `ended`.
     pub fn waking(load: &Arc<Load>, ended: Option<&Arc<Notify>>) -> Lease {
-        let mut lease = Lease::new(load);
-        lease.ended = ended.cloned();
-        lease
+        load.in_flight.fetch_add(1, Ordering::Relaxed);
+        Lease {
+            load: load.clone(),
+            ended: ended.cloned(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod websocket;
 use std::sync::Arc;
 
 use sluice_message::Version;
+use sluice_net::tunnel::Holding;
 use sluice_net::{Body, RequestBody, clock};
 use sluice_python::{Application, Interface};
 use sluice_wire::websocket as codec;
@@ -164,7 +165,7 @@ impl Python {
 /// Keeps an application in use until the response, or the tunnel that it opens, has ended.
 fn hold(exchange: &mut Exchange, step: Step, used: Used) -> Step {
     if let Step::Done(Body::Tunnel(mut tunnel)) = step {
-        tunnel.peer = Box::new(websocket::Holding::new(tunnel.peer, used));
+        tunnel.peer = Box::new(Holding::new(tunnel.peer, used));
         return Step::Done(Body::Tunnel(tunnel));
     }
     let aside = exchange.context.aside.get_or_insert_default();

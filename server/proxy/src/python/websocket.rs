@@ -343,38 +343,3 @@ impl Peer for Frames {
         Poll::Ready(Ok(()))
     }
 }
-
-/// A peer that keeps something as long as its tunnel lasts.
-pub(super) struct Holding<T> {
-    peer: Box<dyn Peer>,
-    _held: T,
-}
-
-impl<T> Holding<T> {
-    /// Keeps `held` with `peer`.
-    pub(super) fn new(peer: Box<dyn Peer>, held: T) -> Holding<T> {
-        Holding { peer, _held: held }
-    }
-}
-
-impl<T> Peer for Holding<T> {
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        self.peer.poll_read(cx, buf)
-    }
-
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.peer.poll_write(cx, slices)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.peer.poll_flush(cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.peer.poll_shutdown(cx)
-    }
-}

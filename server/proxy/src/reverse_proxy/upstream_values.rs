@@ -1,12 +1,11 @@
 //! Records latency and load of upstreams for placeholders (`{http.reverse_proxy.upstream.latency}`) and nginx variables
 //! (`$upstream_response_time`). Called only if the configuration uses them.
 
-use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use sluice_message::{Fields, Moment, Status};
-use sluice_net::tunnel::{Peer, Tunnel};
+use sluice_net::tunnel::{Holding, Tunnel};
 use sluice_net::{Body, BodyStream, Failure, clock};
 use sluice_upstream::Traffic;
 
@@ -104,11 +103,13 @@ pub fn follow_tunnel(exchange: &mut Exchange, tunnel: Tunnel) -> Tunnel {
     match latest(exchange) {
         None => tunnel,
         Some(last) => Tunnel {
-            peer: Box::new(FollowedPeer {
-                inner: tunnel.peer,
-                began: last.began,
-                seen: last.body.clone(),
-            }),
+            peer: Box::new(Holding::new(
+                tunnel.peer,
+                TunnelEnd {
+                    began: last.began,
+                    seen: last.body.clone(),
+                },
+            )),
             ..tunnel
         },
     }
@@ -164,36 +165,13 @@ impl Drop for Followed {
     }
 }
 
-/// The upstream's end of a tunnel that records when it ends.
-struct FollowedPeer {
-    inner: Box<dyn Peer>,
+/// Records when a tunnel ends.
+struct TunnelEnd {
     began: Moment,
     seen: Rc<ProxyBody>,
 }
 
-impl Peer for FollowedPeer {
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut Vec<u8>) -> Poll<io::Result<usize>> {
-        self.inner.poll_read(cx, buf)
-    }
-
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.inner.poll_write(cx, slices)
-    }
-
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.inner.poll_flush(cx)
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.inner.poll_shutdown(cx)
-    }
-}
-
-impl Drop for FollowedPeer {
+impl Drop for TunnelEnd {
     fn drop(&mut self) {
         self.seen.ended.set(Some(clock::now().since(self.began)));
     }
