@@ -255,7 +255,10 @@ impl NamedPairs {
 }
 
 /// The text for a path or `data:` name, and its name in messages.
-fn text_of(name: &[u8]) -> Result<(PathBuf, Vec<u8>), CertsError> {
+///
+/// # Errors
+/// The file cannot be read, or is larger than [`PEM_BYTES_MAX`](crate::limits::PEM_BYTES_MAX).
+pub fn text_of(name: &[u8]) -> Result<(PathBuf, Vec<u8>), CertsError> {
     if let Some(text) = name.strip_prefix(DATA) {
         return Ok((PathBuf::from("data:"), text.to_vec()));
     }

@@ -2,14 +2,17 @@
 //! combination has its own endpoint, so that no pooled connection or TLS session serves a request with other settings.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use sluice_certs::Passwords;
+use sluice_certs::named::{DATA, text_of};
 use sluice_certs::pair::key_from_pem;
+use sluice_certs::{CertsError, Passwords};
 use sluice_message::Moment;
 use sluice_model::proxy::UpstreamTls;
 use sluice_net::tls::{ClientIdentity, Connector};
@@ -39,9 +42,6 @@ struct Certificate {
     key: Template,
     password_file: String,
 }
-
-/// Marks a value as PEM text instead of the name of a file, as in nginx.
-const INLINE: &[u8] = b"data:";
 
 impl ByRequest {
     /// Parses the settings; `None` if none of them depends on the request.
@@ -134,12 +134,17 @@ impl Endpoints {
             return Ok(usual.clone());
         }
         let now = exchange.worker.clock.coarse();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((endpoint, used_at)) = known.get_mut(&values) {
+        if let Some((endpoint, used_at)) = self.known().get_mut(&values) {
             *used_at = now;
             return Ok(endpoint.clone());
         }
+        // Reads files, while other workers find their endpoints.
         let endpoint = Arc::new(usual.with(self.settings.options(&values, usual.options())?));
+        let mut known = self.known();
+        // Another worker may have been faster.
+        if let Some((endpoint, _)) = known.get(&values) {
+            return Ok(endpoint.clone());
+        }
         if known.len() >= ENDPOINTS_BY_REQUEST_MAX {
             let oldest = known.iter().min_by_key(|(_, (_, used_at))| *used_at);
             let oldest = oldest.map(|(values, _)| values.clone());
@@ -147,6 +152,11 @@ impl Endpoints {
         }
         known.insert(values, (endpoint.clone(), now));
         Ok(endpoint)
+    }
+
+    /// The map is consistent after every single change.
+    fn known(&self) -> MutexGuard<'_, HashMap<Values, (Arc<Endpoint>, Moment)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -223,36 +233,24 @@ impl ByRequest {
 impl Certificate {
     /// Reads the files that the values name.
     fn read(&self, values: &Values) -> Result<ClientIdentity, String> {
-        let (chain, _) = pem(&values.chain)?;
-        let (key, key_path) = pem(&values.key)?;
+        let said = |error: CertsError| error.to_string();
+        let (_, chain) = text_of(&values.chain).map_err(said)?;
+        let (path, key) = text_of(&values.key).map_err(said)?;
         let passwords = match self.password_file.as_str() {
             "" => Passwords::default(),
-            file => Passwords::read(Path::new(file)).map_err(|error| error.to_string())?,
+            file => Passwords::read(Path::new(file)).map_err(said)?,
         };
-        let key = key_from_pem(&key, Path::new(&key_path), &passwords)
-            .map_err(|error| error.to_string())?;
+        let key = key_from_pem(&key, &path, &passwords).map_err(said)?;
         ClientIdentity::with_key(&chain, key).map_err(|error| error.to_string())
-    }
-}
-
-/// PEM text, and what messages call it.
-fn pem(value: &[u8]) -> Result<(Vec<u8>, String), String> {
-    if let Some(text) = value.strip_prefix(INLINE) {
-        return Ok((text.to_vec(), "data".to_owned()));
-    }
-    let path = String::from_utf8_lossy(value).into_owned();
-    match std::fs::read(&path) {
-        Ok(text) => Ok((text, path)),
-        Err(error) => Err(format!("cannot read `{path}`: {error}")),
     }
 }
 
 /// When a file was changed, and its size.
 fn changed(value: &[u8]) -> Option<(SystemTime, u64)> {
-    if value.starts_with(INLINE) {
+    if value.starts_with(DATA) {
         return None;
     }
-    let found = std::fs::metadata(&*String::from_utf8_lossy(value)).ok()?;
+    let found = std::fs::metadata(OsStr::from_bytes(value)).ok()?;
     Some((found.modified().ok()?, found.len()))
 }
 
@@ -274,10 +272,10 @@ fn without_port(text: &str) -> &str {
     }
 }
 
-/// PEM text after [`INLINE`], or the path of a file, into which values of the request have to fit; may be empty.
+/// PEM text after [`DATA`], or the path of a file, into which values of the request have to fit; may be empty.
 fn named(template: &Template, exchange: &Exchange) -> Result<Vec<u8>, Failure> {
     let plain = expanded(template, exchange);
-    if plain.is_empty() || plain.starts_with(INLINE) {
+    if plain.is_empty() || plain.starts_with(DATA) {
         return Ok(plain);
     }
     let mut path = Vec::new();
