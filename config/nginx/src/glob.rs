@@ -1,6 +1,8 @@
 //! Patterns of file names with bracket expressions (POSIX, XCU section 2.14.1), for `include`. The loader knows `*` and
 //! `?`; what it finds for a wider pattern is narrowed here.
 
+use sluice_route::glob::Glob;
+
 /// Whether a path is a pattern, as nginx has it.
 pub fn is_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
@@ -8,22 +10,11 @@ pub fn is_pattern(path: &str) -> bool {
 
 /// The pattern with `?` for each bracket expression.
 pub fn widened(pattern: &str) -> String {
-    let letters: Vec<char> = pattern.chars().collect();
-    let mut wide = String::with_capacity(pattern.len());
-    let mut at = 0;
-    while at < letters.len() {
-        match bracket(&letters[at..]) {
-            Some((_, length)) => {
-                wide.push('?');
-                at += length;
-            }
-            None => {
-                wide.push(letters[at]);
-                at += 1;
-            }
-        }
-    }
-    wide
+    rewritten(
+        pattern,
+        |_, out| out.push('?'),
+        |letter, out| out.push(letter),
+    )
 }
 
 /// Whether the components of `path` match those of `pattern`. Both have equally many where the loader found the path
@@ -36,40 +27,47 @@ pub fn fits(pattern: &str, path: &str) -> bool {
     })
 }
 
-/// Walks both once and returns to the last `*` on a mismatch: at worst the product of the lengths.
+/// Whether a name matches a component.
 fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name): (Vec<char>, Vec<char>) =
-        (pattern.chars().collect(), name.chars().collect());
-    let (mut p, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        let taken = match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, n));
-                p += 1;
-                continue;
+    Glob::parse(&in_words_of_go(pattern)).is_ok_and(|glob| glob.matches(name.as_bytes()))
+}
+
+/// The pattern as Go writes it, where `^` negates and a letter with a backslash stands for itself.
+fn in_words_of_go(pattern: &str) -> String {
+    rewritten(
+        pattern,
+        |set, out| set.push_to(out),
+        |letter, out| {
+            if matches!(letter, '[' | '\\') {
+                out.push('\\');
             }
-            Some('?') => Some(1),
-            Some(letter) => match bracket(&pattern[p..]) {
-                Some((set, length)) => set.holds(name[n]).then_some(length),
-                None => (*letter == name[n]).then_some(1),
-            },
-            None => None,
-        };
-        match (taken, star) {
-            (Some(length), _) => {
-                p += length;
-                n += 1;
+            out.push(letter);
+        },
+    )
+}
+
+/// The pattern with its bracket expressions and other letters written anew.
+fn rewritten(
+    pattern: &str,
+    push_bracket: impl Fn(&Bracket<'_>, &mut String),
+    push_letter: impl Fn(char, &mut String),
+) -> String {
+    let letters: Vec<char> = pattern.chars().collect();
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = &letters[..];
+    while let [letter, after @ ..] = rest {
+        match bracket(rest) {
+            Some((set, length)) => {
+                push_bracket(&set, &mut out);
+                rest = &rest[length..];
             }
-            (None, Some((at, skipped))) => {
-                star = Some((at, skipped + 1));
-                p = at + 1;
-                n = skipped + 1;
+            None => {
+                push_letter(*letter, &mut out);
+                rest = after;
             }
-            (None, None) => return false,
         }
     }
-    pattern[p..].iter().all(|letter| *letter == '*')
+    out
 }
 
 /// What stands between two brackets.
@@ -99,23 +97,20 @@ fn bracket(pattern: &[char]) -> Option<(Bracket<'_>, usize)> {
 }
 
 impl Bracket<'_> {
-    fn holds(&self, letter: char) -> bool {
+    fn push_to(&self, out: &mut String) {
+        out.push_str(if self.is_negated { "[^" } else { "[" });
         let mut rest = self.letters;
-        let mut is_in = false;
-        loop {
-            rest = match rest {
-                [] => break,
-                [first, '-', last, rest @ ..] => {
-                    is_in |= (*first..=*last).contains(&letter);
-                    rest
+        while let [first, more @ ..] = rest {
+            out.extend(['\\', *first]);
+            rest = match more {
+                ['-', last, more @ ..] => {
+                    out.extend(['-', '\\', *last]);
+                    more
                 }
-                [one, rest @ ..] => {
-                    is_in |= *one == letter;
-                    rest
-                }
+                more => more,
             };
         }
-        is_in != self.is_negated
+        out.push(']');
     }
 }
 
@@ -141,6 +136,9 @@ mod tests {
             ("*", ".a", false),
             (".[a]", ".a", true),
             ("*/[ab]*", "s/bc", true),
+            ("a\\b[]^-]", "a\\b^", true),
+            ("[^-]", "^", true),
+            ("é[à-é]", "éâ", true),
         ] {
             assert_eq!(fits(pattern, name), expected, "{pattern} {name}");
         }

@@ -218,26 +218,13 @@ impl Writer<'_> {
                 (_, None) => self.not_translated(line),
             }
         }
-        let group = place
-            .site
-            .groups
-            .iter()
-            .find(|group| group.arg(0) == Some(url.host));
         let scheme = if url.is_tls { "https://" } else { "" };
-        let upstreams: Vec<String> = match group {
-            Some(group) => servers(group)
-                .map(|address| format!("{scheme}{}", dial(address, url.port())))
-                .collect(),
-            None => vec![format!("{scheme}{}", dial(url.host, url.port()))],
-        };
         if !url.is_tls {
+            let group = named_group(place, url.host);
             let addresses = group.map_or(vec![url.host], |group| servers(group).collect());
-            self.suggest_python(line, &addresses, group.copied());
+            self.suggest_python(line, &addresses, group);
         }
-        self.open(format!("reverse_proxy {}", upstreams.join(" ")));
-        if let Some(group) = group {
-            self.group(group);
-        }
+        self.open_proxy(scheme, url.host, url.port(), place);
         self.up(place, url.host);
         self.hide(place, "proxy_hide_header");
         match place.level.find("proxy_redirect") {
@@ -349,25 +336,27 @@ impl Writer<'_> {
         }
     }
 
-    fn fastcgi(&mut self, line: &Directive, place: &Place<'_, '_>) {
-        let address = line.arg(0).unwrap_or_default();
-        let group = place
-            .site
-            .groups
-            .iter()
-            .find(|group| group.arg(0) == Some(address));
+    /// Opens `reverse_proxy` for an address, or for the group of that name; `port` is the default.
+    fn open_proxy(&mut self, scheme: &str, address: &str, port: u16, place: &Place<'_, '_>) {
+        let group = named_group(place, address);
+        let upstream = |server| format!("{scheme}{}", dial(server, port));
         let upstreams: Vec<String> = match group {
-            Some(group) => servers(group).map(|address| dial(address, 9000)).collect(),
-            None => vec![dial(address, 9000)],
+            Some(group) => servers(group).map(upstream).collect(),
+            None => vec![upstream(address)],
         };
-        if address.contains('$') {
-            self.not_translated(line);
-            return self.line("error * 502");
-        }
         self.open(format!("reverse_proxy {}", upstreams.join(" ")));
         if let Some(group) = group {
             self.group(group);
         }
+    }
+
+    fn fastcgi(&mut self, line: &Directive, place: &Place<'_, '_>) {
+        let address = line.arg(0).unwrap_or_default();
+        if address.contains('$') {
+            self.not_translated(line);
+            return self.line("error * 502");
+        }
+        self.open_proxy("", address, 9000, place);
         self.open("transport fastcgi");
         if let Some(root) = place.level.word("root").and_then(|root| place.text(root)) {
             self.line(format!("root {}", word(&root)));
@@ -386,17 +375,8 @@ impl Writer<'_> {
             self.not_translated(line);
             return self.line("error * 502");
         }
-        let mut groups = place.site.groups.iter();
-        let group = groups.find(|group| group.arg(0) == Some(plain));
-        let upstreams: Vec<String> = match group {
-            Some(group) => servers(group).map(|address| dial(address, 80)).collect(),
-            None => vec![dial(plain, 80)],
-        };
         self.suggest_python_for_uwsgi();
-        self.open(format!("reverse_proxy {}", upstreams.join(" ")));
-        if let Some(group) = group {
-            self.group(group);
-        }
+        self.open_proxy("", plain, 80, place);
         let before = self.text.len();
         self.open("transport uwsgi");
         let opened = self.text.len();
@@ -517,6 +497,12 @@ pub fn goes_round(directives: &[Directive]) -> bool {
 fn lines_of(group: &Directive) -> impl Iterator<Item = &Directive> {
     let all = group.body().iter().filter(|line| line.name() == "server");
     all.filter(|line| !line.args.iter().any(|word| word.text == "down"))
+}
+
+/// The `upstream` block of this name.
+fn named_group<'p>(place: &Place<'p, '_>, name: &str) -> Option<&'p Directive> {
+    let mut groups = place.site.groups.iter();
+    groups.find(|group| group.arg(0) == Some(name)).copied()
 }
 
 fn servers(group: &Directive) -> impl Iterator<Item = &str> {
