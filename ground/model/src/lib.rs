@@ -34,7 +34,7 @@ pub use handler::{Handler, Route, cache, nginx, proxy};
 pub use http::{HttpApp, Server};
 pub use matcher::{Matcher, MatcherSet};
 pub use object::RawModule;
-pub use value::{Duration, TimeLimit, WeakString};
+pub use value::{Duration, TimeLimit, WeakString, placeholder_name};
 
 use object::objects;
 

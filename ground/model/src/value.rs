@@ -101,6 +101,12 @@ impl<'de> Deserialize<'de> for Duration {
     }
 }
 
+/// The name in a text that is one placeholder and nothing else: `{name}`.
+pub fn placeholder_name(text: &str) -> Option<&str> {
+    let inside = text.strip_prefix('{')?.strip_suffix('}')?;
+    (!inside.is_empty() && !inside.contains(['{', '}'])).then_some(inside)
+}
+
 /// A span of time, or none at all: `forever`, its other names, or a negative number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeLimit(pub Duration);
@@ -112,7 +118,7 @@ impl TimeLimit {
     /// What Caddy Snake calls that.
     const NAMES: [&str; 6] = ["-1", "forever", "none", "inf", "infinite", "indefinite"];
 
-    /// Whether a text means that there is no limit.
+    /// Whether a text stands for "no limit".
     pub fn is_none(text: &str) -> bool {
         TimeLimit::NAMES.contains(&text)
     }

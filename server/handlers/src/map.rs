@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use sluice_model::handler::Map as Config;
+use sluice_model::placeholder_name;
 use sluice_route::regexp::Regexp;
 use sluice_route::{Provenance, Template};
 
@@ -127,27 +128,18 @@ impl Destination {
 
 /// Builds `map`.
 pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handler>, Refusal> {
-    let is_placeholder = |text: &&String| {
-        let inside = text
-            .strip_prefix('{')
-            .and_then(|rest| rest.strip_suffix('}'));
-        inside.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
-    };
-    if let Some(odd) = config
-        .destinations
-        .iter()
-        .find(|text| !is_placeholder(text))
-    {
-        let message = format!("`map` cannot set `{odd}`: it is not a placeholder");
-        return Err(Refusal::new(message).with_help("write one placeholder: `{name}`"));
-    }
     let destination = |text: &String| {
-        let name = text.trim_start_matches('{').trim_end_matches('}');
-        match name.strip_prefix("http.vars.") {
+        let name = placeholder_name(text).ok_or_else(|| {
+            let message = format!("`map` cannot set `{text}`: it is not a placeholder");
+            Refusal::new(message).with_help("write one placeholder: `{name}`")
+        })?;
+        Ok(match name.strip_prefix("http.vars.") {
             Some(var) => Destination::Var(var.into()),
             None => Destination::Placeholder(name.into()),
-        }
+        })
     };
+    let destinations = config.destinations.iter().map(destination);
+    let destinations = destinations.collect::<Result<Vec<_>, Refusal>>()?;
     let text = |value: &Value| match value {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
@@ -178,7 +170,7 @@ pub fn build(config: &Config, builder: &mut Builder<'_>) -> Result<Box<dyn Handl
     }
     Ok(Box::new(Map {
         source: builder.template(&config.source)?,
-        destinations: config.destinations.iter().map(destination).collect(),
+        destinations,
         rows,
         defaults: config
             .defaults

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use sluice_model::Handler;
 use sluice_model::handler::{Map, Mapping};
+use sluice_model::placeholder_name;
 
 use super::scalar;
 use crate::lower::Lowering;
@@ -45,7 +46,7 @@ impl Lowering<'_> {
             this.between(line, args, 2, usize::MAX)?;
             let (source, destinations) = (&args[0], &args[1..]);
             for word in destinations {
-                if !is_placeholder(&word.text) {
+                if placeholder_name(&word.text).is_none() {
                     let title = format!("`map` cannot set `{}`", word.text);
                     let label = "not a placeholder";
                     let help = "a destination is one placeholder and nothing else: `{name}`";
@@ -97,12 +98,4 @@ impl Lowering<'_> {
         map.mappings.push(mapping);
         Some(())
     }
-}
-
-/// Whether a text is one placeholder and nothing else.
-fn is_placeholder(text: &str) -> bool {
-    let inside = text
-        .strip_prefix('{')
-        .and_then(|rest| rest.strip_suffix('}'));
-    inside.is_some_and(|name| !name.is_empty() && !name.contains(['{', '}']))
 }

@@ -172,8 +172,8 @@ pub struct ChainTrust {
 }
 
 impl ChainTrust {
-    /// Trusts `authorities` (DER) to issue client certificates; intermediate CAs among them still need their issuers. If there are any revocation
-    /// `lists` (DER), there must be one for each CA of a chain. At most `depth_max`, and no more than
+    /// Trusts `authorities` (DER) to issue client certificates; intermediate CAs among them still need their issuers. If
+    /// there are any revocation `lists` (DER), there must be one for each CA of a chain. At most `depth_max`, and no more than
     /// [`PEER_DEPTH_MAX`], intermediate CAs are allowed between a client and a root.
     ///
     /// # Errors
@@ -184,28 +184,19 @@ impl ChainTrust {
         depth_max: usize,
     ) -> Result<ChainTrust, ChainTrustError> {
         let id = id_of(&authorities, &lists, depth_max);
-        let mut known = Vec::with_capacity(authorities.len());
-        let mut by_subject: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-        for (at, der) in authorities.into_iter().enumerate() {
-            let facts = Facts::parse(&der).ok_or(ChainTrustError::Authority(at))?;
-            by_subject
-                .entry(facts.subject.clone())
-                .or_default()
-                .push(at);
-            known.push(facts);
-        }
-        let read =
+        let authority =
+            |(at, der): (usize, Vec<u8>)| Facts::parse(&der).ok_or(ChainTrustError::Authority(at));
+        let known = authorities.into_iter().enumerate().map(authority);
+        let known = known.collect::<Result<Vec<Facts>, _>>()?;
+        let list =
             |(at, der): (usize, Vec<u8>)| RevokedList::parse(der).ok_or(ChainTrustError::List(at));
+        let lists = lists.into_iter().enumerate().map(list);
         Ok(ChainTrust {
             kind: PeerKind::Client,
             ends: Ends::Roots,
+            by_subject: by_subject(&known),
             authorities: known,
-            by_subject,
-            lists: lists
-                .into_iter()
-                .enumerate()
-                .map(read)
-                .collect::<Result<_, _>>()?,
+            lists: lists.collect::<Result<_, _>>()?,
             depth_max: depth_max.min(PEER_DEPTH_MAX),
             id,
         })
@@ -215,17 +206,12 @@ impl ChainTrust {
     /// Certificates and revocation `lists` that cannot be parsed are ignored: rustls has reported those that matter.
     pub(super) fn anchored(kind: PeerKind, pool: &[Vec<u8>], lists: &[Vec<u8>]) -> ChainTrust {
         let known: Vec<Facts> = pool.iter().filter_map(|der| Facts::parse(der)).collect();
-        let mut by_subject: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
-        for (at, facts) in known.iter().enumerate() {
-            let same = by_subject.entry(facts.subject.clone());
-            same.or_default().push(at);
-        }
         let lists = lists.iter().cloned().filter_map(RevokedList::parse);
         ChainTrust {
             kind,
             ends: Ends::Anywhere,
+            by_subject: by_subject(&known),
             authorities: known,
-            by_subject,
             lists: lists.collect(),
             depth_max: PEER_DEPTH_MAX,
             id: 0,
@@ -386,6 +372,16 @@ impl ChainTrust {
             revoked::doubt(&self.lists, cert, issuer, now)
         })
     }
+}
+
+/// The indices of certificates by their subjects.
+fn by_subject(known: &[Facts]) -> HashMap<Vec<u8>, Vec<usize>> {
+    let mut found: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+    for (at, facts) in known.iter().enumerate() {
+        let same = found.entry(facts.subject.clone());
+        same.or_default().push(at);
+    }
+    found
 }
 
 /// A digest of everything that determines the result of the verification.

@@ -1,5 +1,6 @@
 //! Verification of the certificates that rustls-webpki refuses and OpenSSL and Go accept: those of X.509 version 1, those
-//! that are a CA and a peer's own at once, and those that are trusted themselves, with any issuer. `chains` judges them. Names of servers are checked here too: OpenSSL takes the common name of a certificate without others.
+//! that are a CA and a peer's own at once, and those that are trusted themselves, with any issuer. `chains` judges them.
+//! Names of servers are checked here too: OpenSSL takes the common name of a certificate without others.
 
 use std::sync::{Arc, OnceLock};
 use std::time::UNIX_EPOCH;
