@@ -59,6 +59,11 @@ pub fn tests<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>, config: &s
             found.extend(golden_case(path, case, text));
         } else if path.starts_with("tests/") && path.ends_with(".rs") {
             programs.by_path.insert(path, Program::read(text));
+            programs
+                .by_module
+                .entry(module(path))
+                .or_default()
+                .push(path);
         } else if path.starts_with("tests/data/") {
             programs.data.push((path, text));
         }
@@ -162,6 +167,8 @@ fn golden_case(path: &str, case: &str, text: &str) -> Option<Test> {
 #[derive(Default)]
 struct Programs<'a> {
     by_path: BTreeMap<&'a str, Program>,
+    /// The paths by the names of their modules.
+    by_module: BTreeMap<&'a str, Vec<&'a str>>,
     data: Vec<(&'a str, &'a str)>,
 }
 
@@ -169,6 +176,7 @@ struct Programs<'a> {
 #[derive(Default)]
 struct Program {
     items: Vec<Item>,
+    by_name: BTreeMap<String, Vec<usize>>,
     /// The words of its `use` lines.
     imported: BTreeSet<String>,
 }
@@ -234,33 +242,39 @@ impl Used {
             return;
         };
         for word in &item.words {
-            let own: Vec<&Item> = program
-                .items
-                .iter()
-                .filter(|one| one.name == *word)
-                .collect();
-            for one in &own {
+            let mut is_own = false;
+            for one in program.named(word) {
+                is_own = true;
                 self.add(path, one, programs);
             }
-            if !own.is_empty() || !program.imported.contains(word) {
+            if is_own || !program.imported.contains(word) {
                 continue;
             }
-            for (other, there) in &programs.by_path {
-                let stem = other.rsplit('/').next().unwrap_or_default();
-                let stem = stem.strip_suffix(".rs").unwrap_or_default();
-                let folder = other.rsplit('/').nth(1).unwrap_or_default();
-                let module = if stem == "mod" { folder } else { stem };
-                if program.imported.contains(module) {
-                    for one in there.items.iter().filter(|one| one.name == *word) {
-                        self.add(other, one, programs);
-                    }
+            let modules = program.imported.iter();
+            let others = modules.filter_map(|module| programs.by_module.get(&**module));
+            for other in others.flatten() {
+                for one in programs.by_path[other].named(word) {
+                    self.add(other, one, programs);
                 }
             }
         }
     }
 }
 
+/// The name of the module in a file.
+fn module(path: &str) -> &str {
+    let file = path.strip_suffix(".rs").unwrap_or(path);
+    let file = file.strip_suffix("/mod").unwrap_or(file);
+    file.rsplit('/').next().unwrap_or(file)
+}
+
 impl Program {
+    /// The items of this name.
+    fn named(&self, name: &str) -> impl Iterator<Item = &Item> {
+        let at = self.by_name.get(name).into_iter().flatten();
+        at.map(|at| &self.items[*at])
+    }
+
     fn read(text: &str) -> Program {
         let mut program = Program::default();
         let mut item = Item::default();
@@ -283,6 +297,13 @@ impl Program {
             }
         }
         program.items.push(item);
+        for (at, item) in program.items.iter().enumerate() {
+            program
+                .by_name
+                .entry(item.name.clone())
+                .or_default()
+                .push(at);
+        }
         program
     }
 }
