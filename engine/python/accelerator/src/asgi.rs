@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyInt, PyList, PyTuple};
 
 use crate::headers::{Block, bytes_block};
-use crate::lane::Lane;
+use crate::lane::{Lane, is_get};
 
 /// What the worker gives for the requests of an ASGI seat.
 #[derive(FromPyObject)]
@@ -55,10 +55,8 @@ impl Asgi {
         number: u32,
         scope: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let get = intern!(py, "GET");
-        match scope.get_item(intern!(py, "method"))? {
-            Some(method) if method.is(get) || method.eq(get)? => {}
-            _ => return Ok(false),
+        if !is_get(scope, intern!(py, "method"))? {
+            return Ok(false);
         }
         scope.set_item(intern!(py, "asgi"), self.calls.version.bind(py).copy()?)?;
         let name = intern!(py, "extensions");

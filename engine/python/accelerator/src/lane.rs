@@ -2,8 +2,9 @@
 
 use std::sync::Mutex;
 
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 
 use crate::frames::{HEADER_LEN, response_header};
 use crate::headers::Texts;
@@ -64,5 +65,14 @@ impl Lane {
         })?;
         self.out.bind(py).append(frame)?;
         self.streams(py).del_item(stream)
+    }
+}
+
+/// Whether the method of a request is GET; `name` is that of the method in its dictionary.
+pub fn is_get(request: &Bound<'_, PyDict>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+    let get = intern!(request.py(), "GET");
+    match request.get_item(name)? {
+        Some(method) => Ok(method.is(get) || method.eq(get)?),
+        None => Ok(false),
     }
 }

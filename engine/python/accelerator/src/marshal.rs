@@ -261,7 +261,7 @@ fn is_flat(list: &[u8]) -> bool {
 
 /// Keys that programs name: interned, they are found in a dictionary by their address. Names that clients make up are
 /// not interned, since Python 3.12 never frees an interned string.
-const INTERNED: [&str; 37] = [
+const INTERNED: [&str; 36] = [
     "REQUEST_METHOD",
     "SCRIPT_NAME",
     "PATH_INFO",
@@ -271,7 +271,6 @@ const INTERNED: [&str; 37] = [
     "SERVER_NAME",
     "SERVER_PORT",
     "SERVER_PROTOCOL",
-    "SERVER_SOFTWARE",
     "REMOTE_ADDR",
     "REMOTE_PORT",
     "REQUEST_URI",

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAnyMethods, PyBytes, PyDict, PyIterator, PyList, PyString, PyTuple};
 
 use crate::headers::{Block, status_code, text_block};
-use crate::lane::Lane;
+use crate::lane::{Lane, is_get};
 
 /// What the worker gives for the requests of a WSGI seat.
 #[derive(FromPyObject)]
@@ -48,10 +48,8 @@ impl Wsgi {
         number: u32,
         environ: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let get = intern!(py, "GET");
-        match environ.get_item(intern!(py, "REQUEST_METHOD"))? {
-            Some(method) if method.is(get) || method.eq(get)? => {}
-            _ => return Ok(false),
+        if !is_get(environ, intern!(py, "REQUEST_METHOD"))? {
+            return Ok(false);
         }
         let exchange = Bound::new(
             py,

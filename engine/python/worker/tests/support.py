@@ -27,6 +27,13 @@ class WorkerTest(unittest.TestCase):
         status = os.waitpid(self.worker.pid, os.WNOHANG)[1] if self.worker.status is None else 0
         self.assertEqual(status, 0, "the worker has ended; standard error:\n" + self.worker.stderr())
 
+    def next(self):
+        """The next frame of the lane that is not CREDIT."""
+        while True:
+            frame = self.lane.receive()
+            if frame.kind != driver.CREDIT:
+                return frame
+
     def last_log(self, text):
         """The LOG frame with a text, which must have come or come now."""
         entry = self.worker.wait_log(text)
@@ -42,6 +49,16 @@ class WorkerTest(unittest.TestCase):
 
     def simple_request(self):
         return driver.environ() if self.worker.ready["interface"] == "wsgi" else driver.scope()
+
+
+class ScopeTest(WorkerTest):
+    """Tests of an interface whose requests are scopes of ASGI."""
+
+    def get(self, path, query=b"", body=None, **more):
+        return self.worker.response(self.worker.request(driver.scope(path=path, query=query, **more), body))
+
+    def open(self, path):
+        return self.worker.request(driver.scope(path=path, kind="websocket"), flags=driver.WEBSOCKET)
 
 
 def module_missing(name):

@@ -17,7 +17,6 @@ from driver import (
     FILE,
     RESPONSE,
     TEXT,
-    WEBSOCKET,
     WINDOW,
     WS_ACCEPT,
     WS_CLOSE,
@@ -27,28 +26,16 @@ from driver import (
     environ,
     scope,
 )
-from support import APPS, WorkerTest, module_missing
+from support import APPS, ScopeTest, WorkerTest, module_missing
 from test_wsgi import WsgiTest
 
 MISSING = module_missing("gevent")
 
 
 @unittest.skipIf(MISSING, "gevent is not installed")
-class EsgiTest(WorkerTest):
+class EsgiTest(ScopeTest):
     module = "esgi_app:app"
     options = {"interface": "esgi"}
-
-    def get(self, path, query=b"", body=None, **more):
-        return self.worker.response(self.worker.request(scope(path=path, query=query, **more), body))
-
-    def open(self, path):
-        return self.worker.request(scope(path=path, kind="websocket"), flags=WEBSOCKET)
-
-    def next(self):
-        while True:
-            frame = self.lane.receive()
-            if frame.kind != CREDIT:
-                return frame
 
     def test_scope(self):
         self.assertEqual(self.worker.ready["loop"], "gevent")

@@ -17,7 +17,6 @@ from driver import (
     FILE,
     RESPONSE,
     TEXT,
-    WEBSOCKET,
     WINDOW,
     WS_ACCEPT,
     WS_CLOSE,
@@ -26,27 +25,15 @@ from driver import (
     WS_MESSAGE_IN,
     scope,
 )
-from support import APPS, WorkerTest
+from support import APPS, ScopeTest
 
 
-class RsgiTest(WorkerTest):
+class RsgiTest(ScopeTest):
     module = "rsgi_app:app"
     options = {"loop": "asyncio"}
 
-    def get(self, path, query=b"", body=None, **more):
-        return self.worker.response(self.worker.request(scope(path=path, query=query, **more), body))
-
-    def open(self, path):
-        return self.worker.request(scope(path=path, kind="websocket"), flags=WEBSOCKET)
-
     def simple_request(self):
         return scope(path="/bytes_")
-
-    def next(self):
-        while True:
-            frame = self.lane.receive()
-            if frame.kind != CREDIT:
-                return frame
 
     def test_detected(self):
         self.assertEqual(self.worker.ready["interface"], "rsgi")

@@ -37,13 +37,6 @@ class WebSocketTest(WorkerTest):
         self.assertEqual(self.next().kind, WS_ACCEPT)
         return stream
 
-    def next(self):
-        """The next frame that is not CREDIT."""
-        while True:
-            frame = self.lane.receive()
-            if frame.kind != CREDIT:
-                return frame
-
     def send(self, stream, data):
         if isinstance(data, str):
             self.lane.send(WS_MESSAGE_IN, stream, TEXT, payload=data.encode())
