@@ -10,7 +10,7 @@ use sluice_load::result::RunResult;
 use sluice_report::load::load;
 use sluice_report::{csv, export, markdown, merge};
 
-use crate::audit;
+use crate::{audit, hit};
 
 /// Options of `lab export`.
 #[derive(Debug, Args)]
@@ -45,7 +45,8 @@ pub fn export(options: &ExportOptions) -> Outcome {
         Format::Prometheus => export::prometheus(&result),
     };
     match &options.out {
-        Some(path) => write(path, &text)?,
+        Some(path) => std::fs::write(path, text)
+            .map_err(|error| Refused(format!("{}: {error}", path.display())))?,
         None => print!("{text}"),
     }
     Ok(Completion::Yes)
@@ -74,9 +75,7 @@ pub struct ImportOptions {
 
 /// Runs `lab import`.
 pub fn import(options: &ImportOptions) -> Outcome {
-    if options.out.exists() {
-        return Err(Refused(format!("{} already exists", options.out.display())));
-    }
+    is_new(&options.out)?;
     let format = audit::format(options.from.as_deref()).map_err(Refused)?;
     let source = |file: &String| {
         let name = Path::new(file).file_stem().unwrap_or_default();
@@ -92,8 +91,7 @@ pub fn import(options: &ImportOptions) -> Outcome {
         bytes: None,
     };
     let result = import::import(&sources.map_err(Refused)?, format, &hints).map_err(Refused)?;
-    let text = serde_json::to_string(&result).map_err(|error| Refused(error.to_string()))?;
-    write(&options.out, &text)?;
+    hit::write(&options.out, &result)?;
     Ok(Completion::Yes)
 }
 
@@ -113,15 +111,12 @@ pub struct MergeOptions {
 
 /// Runs `lab merge`.
 pub fn merge(options: &MergeOptions) -> Outcome {
-    if options.out.exists() {
-        return Err(Refused(format!("{} already exists", options.out.display())));
-    }
+    is_new(&options.out)?;
     let results: Result<Vec<RunResult>, String> =
         options.results.iter().map(|path| load(path)).collect();
     let merged = merge::merge(results.map_err(Refused)?, options.force);
     let merged = merged.map_err(|error| Refused(format!("{error}; --force merges them anyway")))?;
-    let text = serde_json::to_string(&merged).map_err(|error| Refused(error.to_string()))?;
-    write(&options.out, &text)?;
+    hit::write(&options.out, &merged)?;
     Ok(Completion::Yes)
 }
 
@@ -142,6 +137,10 @@ pub fn show(options: &ShowOptions) -> Outcome {
     Ok(Completion::Yes)
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Refused> {
-    std::fs::write(path, text).map_err(|error| Refused(format!("{}: {error}", path.display())))
+/// Refuses to replace a file.
+fn is_new(path: &Path) -> Result<(), Refused> {
+    match path.exists() {
+        true => Err(Refused(format!("{} already exists", path.display()))),
+        false => Ok(()),
+    }
 }

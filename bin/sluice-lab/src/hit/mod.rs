@@ -90,7 +90,7 @@ pub fn run(options: &Options) -> Outcome {
 }
 
 /// Writes a result to a file.
-fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
+pub fn write(path: &Path, result: &RunResult) -> Result<(), Refused> {
     let text = serde_json::to_vec(result).map_err(|error| Refused::new(error.to_string()))?;
     fs::write(path, text).map_err(|error| Refused::new(format!("{}: {error}", path.display())))
 }
