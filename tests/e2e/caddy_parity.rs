@@ -82,7 +82,12 @@ fn every_module_with_a_type_is_listed_once() {
     let names: Vec<&str> = shown.lines().take_while(|line| !line.is_empty()).collect();
     assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{shown}");
     assert!(shown.ends_with(&format!("Standard modules: {}\n", names.len())));
-    for name in ["http.handlers.timeouts", "tls.issuance.acme", "tls"] {
+    for name in [
+        "http.handlers.timeouts",
+        "tls.issuance.acme",
+        "tls.permission.python_dir",
+        "tls",
+    ] {
         assert!(names.contains(&name), "{name}: {shown}");
     }
 }

@@ -17,7 +17,7 @@ const HEAD: &str = "\
 # Caddyfile directives
 
 Every directive, option, matcher and short placeholder of Caddy 2.11, and whether sluice supports it. This page is generated from
-the definitions in `config/caddyfile/src/lower` by `BLESS=1 cargo test -p sluice-caddyfile --test registry_table`.
+the definitions in `config/caddyfile/src/lower` by `BLESS=1 cargo test -p sluice-caddyfile registry_table`.
 
 - **works**: supported as Caddy documents it.
 - **in part**: the listed part is supported.

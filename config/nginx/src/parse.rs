@@ -408,7 +408,7 @@ impl<'r> Reader<'r> {
         let title = format!("`{path}` is missing; the built-in `{name}` is used");
         self.report.push(
             Diagnostic::warning("built-in-include", title)
-                .at(word.span, "there is no such file")
+                .at(word.span, "file not found")
                 .imported(word.import)
                 .note("nginx refuses a configuration whose include is missing")
                 .help("paths are relative to the folder of the main file"),
@@ -444,7 +444,7 @@ impl<'r> Reader<'r> {
 
 fn reason(kind: ErrorKind, error: &std::io::Error) -> String {
     match kind {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
+        ErrorKind::NotFound => "file not found".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # Directives of nginx
 
 Every documented directive of nginx, and whether sluice supports it. This page is generated from `config/nginx/src/registry` and
-`config/nginx/src/modules` by `BLESS=1 cargo test -p sluice-nginx --test registry_table`.
+`config/nginx/src/modules` by `BLESS=1 cargo test -p sluice-nginx registry_table`.
 
 - **works**: as nginx's documentation describes it.
 - **in part**: what the note lists works.

@@ -87,12 +87,12 @@ fn tls_names_and_certificates_may_depend_on_the_request() {
         502,
         "the certificate has no such name"
     );
-    assert_eq!(ask("a.test", "three").status, 500, "there is no such file");
+    assert_eq!(ask("a.test", "three").status, 500, "the file is missing");
     let response = Client::connect(server.port).get("/plain?name=a.test");
     assert_eq!(
         response.text(),
         "a.test ",
-        "an empty name is no certificate"
+        "an empty name means no certificate"
     );
 }
 

@@ -136,7 +136,7 @@ fn concurrency_and_queue_size_bound_what_runs_and_what_waits() {
     let queued = || metric(&server, "sluice_python_queued_requests");
     eventually("it waits", || queued() == 1, || queued().to_string());
     let third = server.ask("/pid");
-    assert_eq!(third.status, 503, "there is no room in the queue");
+    assert_eq!(third.status, 503, "the queue is full");
     assert!(third.field("Retry-After").is_some(), "{}", third.head);
     drop(first);
     assert_eq!(second.response().status, 200, "its turn has come");

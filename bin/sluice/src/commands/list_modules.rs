@@ -128,7 +128,7 @@ const OTHERS: &[(&str, &[&str])] = &[
         "tls.leaf_cert_loader",
         &["file", "folder", "pem", "storage"],
     ),
-    ("tls.permission", &["http"]),
+    ("tls.permission", &["http", "python_dir"]),
     ("tls.stek", &["distributed", "standard"]),
 ];
 

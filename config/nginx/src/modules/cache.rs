@@ -259,7 +259,7 @@ fn by_variable(
     }
     routes.push(Route {
         handle: vec![Handler::Error(StaticError {
-            error: "there is no cache of this name".to_owned(),
+            error: "unknown cache".to_owned(),
             status_code: WeakString("500".to_owned()),
         })],
         ..Route::default()
