@@ -63,6 +63,38 @@ fn an_upload_slower_than_the_lowest_rate_is_ended() {
 }
 
 #[test]
+fn timeouts_end_uploads_that_stall_or_are_too_slow() {
+    let upstream = Upstream::echo();
+    for limit in ["200ms", "200ms 10000"] {
+        let site = format!(
+            "timeouts {{\n\t\tread_timeout {limit}\n\t}}\n\treverse_proxy 127.0.0.1:{}",
+            upstream.port
+        );
+        let server = start("strict_sni_host off", &site);
+        let said = match limit {
+            "200ms" => {
+                let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+                exchange(server.port, head).head
+            }
+            _ => drip(server.port),
+        };
+        assert!(said.starts_with("HTTP/1.1 408 "), "{limit}: {said}");
+    }
+}
+
+#[test]
+fn timeouts_end_responses_that_are_taken_too_slowly() {
+    let upstream = endless();
+    let site = format!(
+        "timeouts {{\n\t\twrite_timeout 200ms 4000000000\n\t}}\n\treverse_proxy 127.0.0.1:{}",
+        upstream.port
+    );
+    let server = start("strict_sni_host off", &site);
+    take_slowly(&server);
+    assert_eq!(server.metric("sluice_slow_responses_total"), 1);
+}
+
+#[test]
 fn an_upload_over_http2_slower_than_the_lowest_rate_is_ended() {
     let upstream = Upstream::echo();
     let site = format!("reverse_proxy 127.0.0.1:{}", upstream.port);
@@ -104,16 +136,18 @@ fn a_client_with_enough_bytes_sent_may_pause() {
     assert_eq!(server.metric("sluice_slow_requests_total"), 0);
 }
 
-#[test]
-fn a_response_taken_slower_than_the_lowest_rate_is_ended() {
-    let upstream = Upstream::start(|mut wire| {
+/// An upstream whose response does not end.
+fn endless() -> Upstream {
+    Upstream::start(|mut wire| {
         if wire.head().is_some() {
             wire.send("HTTP/1.1 200 OK\r\nContent-Length: 100000000000\r\n\r\n");
             while wire.try_send([b'x'; 65536]).is_ok() {}
         }
-    });
-    let site = format!("reverse_proxy 127.0.0.1:{}", upstream.port);
-    let server = start("min_data_rate 4GB 200ms", &site);
+    })
+}
+
+/// Takes a response slowly until the server ends it.
+fn take_slowly(server: &Server) {
     let mut stream = patient(TcpStream::connect(("127.0.0.1", server.port)).expect("it listens"));
     let head = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("it is taken");
@@ -122,6 +156,14 @@ fn a_response_taken_slower_than_the_lowest_rate_is_ended() {
         // A client that reads slowly.
         thread::sleep(PAUSE);
     }
+}
+
+#[test]
+fn a_response_taken_slower_than_the_lowest_rate_is_ended() {
+    let upstream = endless();
+    let site = format!("reverse_proxy 127.0.0.1:{}", upstream.port);
+    let server = start("min_data_rate 4GB 200ms", &site);
+    take_slowly(&server);
     assert_eq!(server.metric("sluice_slow_responses_total"), 1);
     assert_eq!(server.metric("sluice_slow_requests_total"), 0);
     server.wait_for_words("slower than `min_data_rate` allows");
