@@ -425,6 +425,13 @@ pub struct Test {
     pub assert: Asserts,
 }
 
+impl Test {
+    /// Whether the load generator cannot choose the rate of what it measures.
+    pub fn has_no_rate(&self) -> bool {
+        self.talk == Talk::Events
+    }
+}
+
 /// The kind of exchange on each connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,4 +1,7 @@
-//! Runs an experiment: what is installed, in which order, the estimated time, the results.
+//! Runs an experiment: what is installed, in which order, the estimated time, the results. Its cells are also the targets
+//! of the searches of `overload` (`search`).
+
+mod search;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -47,8 +50,10 @@ const QUICK_DRAIN: Duration = Duration::from_millis(1_500);
 /// an hour would otherwise take three.
 const AGAIN_ONE_IN: usize = 4;
 
+pub use search::search;
+
 /// Options of `lab run`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// A built-in experiment (000) or a file
     pub experiment: String,
@@ -90,6 +95,26 @@ pub struct Options {
 
 /// Runs `lab run`.
 pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
+    let mut run = prepare(options)?;
+    let path = run.out.join("result.json");
+    if !options.resume && !options.plan && !options.check && path.exists() {
+        return Err(Refused::new(format!(
+            "{} already exists; use --resume to continue it, or --out NAME",
+            path.display()
+        )));
+    }
+    if options.check {
+        return run.check(&options.experiment, live);
+    }
+    run.show_plan(live);
+    if options.plan {
+        return Ok(Completion::Yes);
+    }
+    run.walk(&options.experiment, live)
+}
+
+/// Reads the experiment and selects its cells.
+fn prepare(options: &Options) -> Result<Walk, Refused> {
     let name = &options.experiment;
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
@@ -114,15 +139,7 @@ pub fn run(options: &Options, live: &mut dyn Progress) -> Outcome {
     if cells.is_empty() {
         return Err(Refused::new("no cells left: `--only` excludes all of them"));
     }
-    let mut run = Walk::new(options, file, text, changes, cells)?;
-    if options.check {
-        return run.check(name, live);
-    }
-    run.show_plan(live);
-    if options.plan {
-        return Ok(Completion::Yes);
-    }
-    run.walk(name, live)
+    Walk::new(options, file, text, changes, cells)
 }
 
 /// Applies the command line to the file. Returns the changes in sentences.
@@ -299,17 +316,8 @@ impl Walk {
             cells: cells.iter().map(empty_cell).collect(),
             ..RunResult::default()
         };
-        let path = out.join("result.json");
         if options.resume {
-            take_over(&mut result, &path)?;
-        } else if path.exists() {
-            let text = format!(
-                "{} already exists; use --resume to continue it, or --out NAME",
-                path.display()
-            );
-            if !options.plan && !options.check {
-                return Err(Refused::new(text));
-            }
+            take_over(&mut result, &out.join("result.json"))?;
         }
         Ok(Walk {
             file,

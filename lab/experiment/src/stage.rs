@@ -67,12 +67,25 @@ pub struct Stage {
 }
 
 /// The servers of a cell, after their first expected response.
-struct Serving {
+pub(crate) struct Serving {
     backends: Vec<Started>,
-    plan: Plan,
-    server: Started,
-    response: Probe,
+    /// The load of the cell.
+    pub plan: Plan,
+    /// The server under test.
+    pub server: Started,
+    /// Its first expected response.
+    pub response: Probe,
     ready_s: f64,
+}
+
+impl Serving {
+    /// The processes of the server and of its upstreams.
+    pub fn roots(&self) -> Roots {
+        Roots {
+            subject: vec![self.server.pid()],
+            backend: self.backends.iter().map(Started::pid).collect(),
+        }
+    }
 }
 
 impl Stage {
@@ -198,18 +211,17 @@ impl Stage {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let shared = self.log_of(file, cell).map_err(not_started)?;
+        let serving = self.serve(file, cell, seed).map_err(not_started)?;
+        let roots = serving.roots();
+        // The upstreams run until the end of the block.
         let Serving {
-            backends,
+            backends: _backends,
             plan,
             mut server,
             response,
             ready_s,
-        } = self.serve(file, cell, seed).map_err(not_started)?;
+        } = serving;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
-        let roots = Roots {
-            subject: vec![server.pid()],
-            backend: backends.iter().map(Started::pid).collect(),
-        };
         let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
@@ -316,7 +328,7 @@ impl Stage {
     }
 
     /// Starts the servers of a cell and waits for the first expected response.
-    fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
+    pub(crate) fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
         let mut backends = Vec::new();
         for name in self.needs(file, cell)? {
             backends.push(self.start_backend(file, cell, &name)?);
