@@ -142,6 +142,7 @@ fn target(options: &hit::Options) -> Result<Plan, Refused> {
         (options.against.is_some(), "a second target"),
         (options.repeats.is_some(), "--repeats"),
         (!options.fail.is_empty(), "--fail"),
+        (options.scenario.is_some(), "--scenario"),
     ] {
         if given {
             return Err(Refused::new(format!(

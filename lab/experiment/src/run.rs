@@ -119,6 +119,7 @@ fn prepare(options: &Options) -> Result<Walk, Refused> {
     let text = builtin::read(name).map_err(Refused::new)?;
     let mut file = file::parse(name, &text).map_err(Refused::new)?;
     let changes = change(&mut file, options);
+    file.load_scenarios(name).map_err(Refused::new)?;
     let of_tests = file.test.values().filter_map(|test| test.clients.as_ref());
     if of_tests
         .chain([&file.matrix.clients])
@@ -744,7 +745,9 @@ fn detect_version(command: &str) -> Option<String> {
 
 /// Seconds that one block of a cell takes.
 fn step_s(file: &File, cell: &CellPlan) -> f64 {
-    let load = (file.load.duration + file.load.warmup).as_secs_f64();
+    let scenario = file.test[&cell.test].loaded.as_ref();
+    let window = scenario.map_or(file.load.duration, |scenario| scenario.duration());
+    let load = (window + file.load.warmup).as_secs_f64();
     load + file.load.rest.as_secs_f64() + AROUND_S + cell.clients as f64 * CLIENT_S
 }
 

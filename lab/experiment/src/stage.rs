@@ -298,7 +298,11 @@ impl Stage {
         };
         // What a program does not support is known before it runs.
         tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
-        if !plan.kind.is_requests() || plan.beside.is_some() || plan.requests.len() > 1 {
+        if plan.scenario.is_some()
+            || !plan.kind.is_requests()
+            || plan.beside.is_some()
+            || plan.requests.len() > 1
+        {
             let name = tool.name();
             let text = format!("{name} sends one request again and again, and nothing else");
             return Err(CellState::Skipped(text));
@@ -575,10 +579,11 @@ impl Stage {
             .requests_per_connection
             .or(file.load.requests_per_connection);
         let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
-        Ok(Plan {
+        let mut plan = Plan {
             tls: trust::prepare(&trusted, &target)?,
             requests,
             mix: Mix::default(),
+            scenario: None,
             target,
             mode,
             connections: cell.clients,
@@ -600,7 +605,14 @@ impl Stage {
                 slow_bytes_per_s: file.load.slow_rate,
             },
             interrupt: self.interrupt.clone(),
-        })
+        };
+        if let Some(scenario) = &test.loaded {
+            scenario.probe(&plan.target)?;
+            plan.mode = scenario.mode();
+            plan.duration = scenario.duration();
+            plan.scenario = Some(scenario.clone());
+        }
+        Ok(plan)
     }
 
     /// The requests of a test, each with its expected response.

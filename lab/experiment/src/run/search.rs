@@ -91,9 +91,8 @@ impl Walk {
             let text = "the lab's own load generator searches for the rate";
             return Some(CellState::Skipped(text.into()));
         }
-        if self.file.test[&cell.test].has_no_rate() {
-            let text = "the server, not the clients, sets the rate of events";
-            return Some(CellState::Skipped(text.into()));
+        if let Some(reason) = self.file.test[&cell.test].has_no_rate() {
+            return Some(CellState::Skipped(reason.into()));
         }
         self.missing(stage, cell).map(CellState::NotInstalled)
     }
