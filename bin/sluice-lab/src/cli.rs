@@ -61,7 +61,7 @@ enum Command {
     Gate(report::GateOptions),
     /// Print a result as tables
     Show(export::ShowOptions),
-    /// Convert the output of another program to a result
+    /// Convert the output of another program to a result, or a HAR or OpenAPI file to a scenario
     Import(export::ImportOptions),
     /// Add up the blocks of several results of the same experiment
     Merge(export::MergeOptions),

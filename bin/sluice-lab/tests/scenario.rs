@@ -202,3 +202,66 @@ fn a_scenario_is_the_load_of_a_test() {
     let text = output_text(&output);
     assert!(text.contains("remove `clients`"), "{text}");
 }
+
+#[test]
+fn a_recording_and_a_description_become_scenarios_that_run() {
+    let folder = Folder::new("scenario-import");
+    let backend = Backend::start(&["respond", "--body", "hello"]);
+    let har = folder.file("shop.har");
+    let entry = |path: &str| {
+        format!(
+            r#"{{"request": {{"method": "GET", "url": "http://shop.example{path}", "headers":
+            [{{"name": "Authorization", "value": "secret"}}]}}, "response": {{"status": 200}}}}"#
+        )
+    };
+    let entries = [entry("/"), entry("/cart?id=1"), entry("/")].join(",");
+    fs::write(&har, format!(r#"{{"log": {{"entries": [{entries}]}}}}"#)).unwrap();
+    let api = folder.file("api.json");
+    let description = r#"{"openapi": "3.1.0", "paths": {"/pets": {"get": {}, "post": {}}}}"#;
+    fs::write(&api, description).unwrap();
+    for (kind, file, said, names) in [
+        (
+            "har",
+            &har,
+            "3 x header `authorization`, a secret",
+            vec![
+                "recorded: GET /",
+                "recorded: GET /cart?id=1",
+                "recorded: GET / (2)",
+            ],
+        ),
+        (
+            "openapi",
+            &api,
+            "1 x operation that may change data",
+            vec!["request: GET /pets"],
+        ),
+    ] {
+        let out = folder.file(&format!("{kind}.toml"));
+        let output = lab(&["import", kind, file, "--out", &out]);
+        let text = output_text(&output);
+        assert!(output.status.success() && text.contains(said), "{text}");
+        let written = fs::read_to_string(&out).unwrap();
+        assert!(
+            written.contains(said) && !written.contains("= \"secret\""),
+            "{written}"
+        );
+        let short = written
+            .replace("duration = \"10s\"", "duration = \"200ms\"")
+            .replace("clients = 10", "clients = 2");
+        fs::write(&out, short).unwrap();
+        let (text, result) = hit(&folder, &backend.url("/"), &["--scenario", &out]);
+        let load = &result.cells[0].blocks[0].load;
+        let parts: Vec<&str> = load.parts.iter().map(|part| part.name.as_str()).collect();
+        assert_eq!(parts, names, "{text}");
+        assert!(load.ok > 0 && load.failed() == 0, "{text}");
+        let again = lab(&["import", kind, file, "--out", &out]);
+        assert!(output_text(&again).contains("already exists"));
+    }
+    let yaml = folder.file("api.yaml");
+    fs::write(&yaml, "openapi: 3.1.0").unwrap();
+    let output = lab(&["import", "openapi", &yaml]);
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("yq -o json"), "{text}");
+}

@@ -284,6 +284,18 @@ fn values(form: &VariableForm) -> Result<Values, String> {
     }
 }
 
+/// Steps with the same name get a number, since figures are distinguished by name.
+fn unique(steps: &mut [&mut Step]) {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for step in steps {
+        let count = seen.entry(step.name.clone()).or_insert(0);
+        *count += 1;
+        if *count > 1 {
+            step.name = format!("{} ({count})", step.name);
+        }
+    }
+}
+
 /// Converts sessions and steps.
 struct Reader<'a> {
     variables: &'a [Variable],
@@ -305,14 +317,17 @@ impl Reader<'_> {
             let cookies = session.cookies.unwrap_or(true);
             let steps = session.step.iter();
             let steps = steps.map(|step| self.step(step.get_ref().parts(), cookies));
+            let mut steps: Vec<Step> = steps.collect();
+            unique(&mut steps.iter_mut().collect::<Vec<_>>());
             sessions.push(Session {
                 name: session.name.clone(),
-                steps: steps.collect(),
+                steps,
                 weight: self.weight(session.weight.as_ref()),
                 cookies,
                 new_connection: session.new_connection,
             });
         }
+        let first = sessions.len();
         for spanned in &form.request {
             let request = spanned.get_ref();
             let step = self.step(request.parts(), false);
@@ -324,6 +339,8 @@ impl Reader<'_> {
                 steps: vec![step],
             });
         }
+        let requests = sessions[first..].iter_mut();
+        unique(&mut requests.flat_map(|one| &mut one.steps).collect::<Vec<_>>());
         sessions
     }
 

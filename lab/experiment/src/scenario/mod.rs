@@ -3,6 +3,9 @@
 
 mod check;
 mod form;
+pub mod har;
+pub mod openapi;
+pub mod write;
 
 use std::fs;
 use std::path::Path;
@@ -24,7 +27,7 @@ pub fn read(path: &Path) -> Result<Scenario, String> {
 }
 
 /// Reads a file, if it is not larger than any that makes sense.
-pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+pub fn read_text(path: &Path) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     let size = fs::metadata(path).map_err(failed)?.len();
     if size > INPUT_BYTES_MAX {
