@@ -105,7 +105,7 @@ enum ImportScenario {
     },
 }
 
-/// Converts a description of requests to a scenario file, and reports what was left out.
+/// Converts a description of requests to a scenario file, and reports what it omits.
 fn import_scenario(from: &ImportScenario) -> Outcome {
     let text_of = |file: &Path| -> Result<(String, String), Refused> {
         let text = scenario::read_text(file).map_err(Refused)?;
