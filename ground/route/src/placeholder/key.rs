@@ -17,6 +17,8 @@ pub enum Key {
     Scheme,
     /// `http.request.proto`
     Proto,
+    /// `http.request.proto_name`: as `proto`, with `HTTP/2` and `HTTP/3` as their RFCs write them.
+    ProtoName,
     /// `http.request.host`: without the port.
     Host,
     /// `http.request.port`: as the client wrote it, empty if it did not.
@@ -246,7 +248,7 @@ names! {
 names! {
     /// What `time.now.*` stands for.
     TimeKey {
-        Now = "now", Http = "http", CommonLog = "common_log", Year = "year", Unix = "unix", UnixMs = "unix_ms",
+        Now = "now", Http = "http", Rfc3339 = "rfc3339", CommonLog = "common_log", Year = "year", Unix = "unix", UnixMs = "unix_ms",
     }
 }
 
@@ -425,6 +427,7 @@ fn parse_request(name: &str) -> Option<Key> {
         "method" => Key::Method,
         "scheme" => Key::Scheme,
         "proto" => Key::Proto,
+        "proto_name" => Key::ProtoName,
         "host" => Key::Host,
         "port" => Key::Port,
         "hostport" => Key::HostPort,
