@@ -94,6 +94,7 @@ const EMPTY_TYPE: &str = "an empty body has no type";
 pub const CASES: &[Case] = &[
     crate::peer::matchers::MATCHERS,
     crate::peer::placeholders::PLACEHOLDERS,
+    crate::peer::url_patterns::URL_PATTERNS,
     Case {
         name: "synthetic",
         caddyfile: ":PORT {\nrespond \"Hello, world!\"\n}\n",

@@ -86,6 +86,7 @@ impl Values for RequestValues<'_> {
             Key::Capture { regexp, group } => {
                 return self.scratch.captured(regexp.as_deref(), group, out);
             }
+            Key::UrlPattern(group) => return self.scratch.group(group, out),
             Key::OrigMethod => push(out, self.original_method().as_str()),
             _ => return self.original_value(key, out),
         }

@@ -119,6 +119,8 @@ pub enum Key {
     Error(ErrorKey),
     /// `http.matchers.file.*`
     File(FileKey),
+    /// `http.url_pattern.COMPONENT.GROUP`
+    UrlPattern(Box<str>),
     /// `http.reverse_proxy.*`
     Proxy(ProxyKey),
     /// `http.response.header.NAME`; several joined by commas.
@@ -407,6 +409,7 @@ fn parse_http(name: &str) -> Option<Key> {
         "error" if rest.is_empty() => Some(Key::Error(ErrorKey::Whole)),
         "error" => ErrorKey::parse(rest).map(Key::Error),
         "matchers" => FileKey::parse(rest.strip_prefix("file.")?).map(Key::File),
+        "url_pattern" => Some(Key::UrlPattern(rest.into())),
         "reverse_proxy" => parse_proxy(rest).map(Key::Proxy),
         "response" => Some(Key::ResponseHeader(HeaderKey::new(
             rest.strip_prefix("header.")?,
