@@ -98,6 +98,8 @@ enum Command<S: Service> {
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Record that the process will stop at this time.
     Announce(Moment),
+    /// Do this on the thread of the worker.
+    Do(Box<dyn FnOnce(&Rc<Worker>) + Send>),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -250,6 +252,14 @@ impl<S: Service> Workers<S> {
         Ok(())
     }
 
+    /// Does `task` on the thread of the first worker, for example to start what runs beside requests.
+    pub fn on_first(&self, task: Box<dyn FnOnce(&Rc<Worker>) + Send>) {
+        if let Some(first) = self.handles.first() {
+            // A worker that is gone serves nobody, so nothing has to run beside its requests.
+            let _ = first.commands.blocking_send(Command::Do(task));
+        }
+    }
+
     /// Announces that the process will stop at `stop_at`; until then the workers run as before.
     pub fn announce_stop(&self, stop_at: Moment) {
         for handle in &self.handles {
@@ -343,6 +353,7 @@ async fn run<S: Service>(
             Command::Lend(done) => {
                 let _ = done.send(running.lend());
             }
+            Command::Do(task) => task(&running.shared.worker),
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
                 let cut_off = running.drain(grace).await;

@@ -20,6 +20,7 @@ mod groups;
 mod gzip;
 mod handshakes;
 mod headers;
+mod health_checks;
 mod incomplete_requests;
 mod inheritance;
 mod least_time_and_sticky;

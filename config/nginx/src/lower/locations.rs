@@ -14,8 +14,8 @@ use super::reached::Reached;
 use super::text::{Derived, Extent, Facts};
 use crate::definition::Content;
 use crate::modules::{
-    access, addition, charset, content, fastcgi, files, gzip, headers, http_core, limits, log,
-    mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
+    access, addition, charset, content, fastcgi, files, gzip, headers, health_checks, http_core,
+    limits, log, mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
 };
 use crate::registry;
 use crate::tree::{Directive, Word};
@@ -346,6 +346,7 @@ impl Lowering<'_> {
             ..around.clone()
         };
         let content = self.content(&inner);
+        health_checks::stands_right(self, &inner, content);
         let (modifier, path) = match kind {
             Kind::Path { modifier, path } => (*modifier, *path),
             Kind::Pattern { modifier, pattern } => (*modifier, *pattern),
