@@ -6,6 +6,7 @@ mod fastcgi;
 mod feed;
 mod feed_fastcgi;
 mod feed_h2;
+mod feed_h3;
 mod feed_proxy;
 mod feed_python;
 mod feed_websocket;
