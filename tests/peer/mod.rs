@@ -28,6 +28,7 @@ mod sites;
 mod storage;
 mod templates;
 mod upstream;
+mod url_patterns;
 
 use cases::{CASES, EVERYWHERE, Seen};
 

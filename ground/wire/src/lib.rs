@@ -7,6 +7,7 @@ extern crate alloc;
 pub mod fastcgi;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 pub mod limits;
 pub mod memcached;
 pub mod proxy_protocol;
