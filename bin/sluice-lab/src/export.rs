@@ -120,7 +120,7 @@ fn import_scenario(from: &ImportScenario) -> Outcome {
             let (name, text) = text_of(file)?;
             let changes = match changes {
                 true => Changes::Take,
-                false => Changes::LeaveOut,
+                false => Changes::Omit,
             };
             (openapi::convert(&name, &text, changes), out)
         }
