@@ -14,6 +14,7 @@ mod nginx;
 mod nginx_bodies;
 mod nginx_cache;
 mod nginx_connection_slots;
+mod nginx_documented;
 mod nginx_endings;
 mod nginx_inherit;
 mod nginx_pages;

@@ -361,6 +361,10 @@ impl Dialect for NginxProxy {
         self.next.instead(exchange, call, response, tried)
     }
 
+    fn classify(&self, failure: &mut Failure) {
+        failures::classify(failure);
+    }
+
     // To nginx it is all the same why no upstream responds.
     fn unavailable(&self) -> Status {
         Status::BAD_GATEWAY
