@@ -8,6 +8,7 @@ use sluice_net::sys::process::Signal;
 
 use crate::client::{Client, ask, exchange};
 use crate::harness::{MEMORY_STEPS, Server, Setup, eventually, free_port};
+use crate::upstream::Upstream;
 
 fn saying(word: &str) -> String {
     format!("{{\n\tadmin off\n}}\n:{{port}} {{\n\trespond \"{word}\"\n}}\n")
@@ -195,9 +196,7 @@ fn requests_of_a_replaced_configuration_end_in_time() {
         )
     };
     let setup = Setup::bare().args(&["--config", "nginx.conf"]);
-    setup
-        .folder()
-        .write("nginx.conf", setup.fill(&conf("old")));
+    setup.folder().write("nginx.conf", setup.fill(&conf("old")));
     let server = setup.start();
     let mut idle = Client::connect(server.port);
     assert_eq!(idle.get("/").text(), "old");
@@ -207,7 +206,11 @@ fn requests_of_a_replaced_configuration_end_in_time() {
     let text = conf("new").replace("{port}", &server.port.to_string());
     server.folder.write("nginx.conf", text);
     server.signal(Signal::Hangup);
-    eventually("the new configuration", || ask(server.port, "/").text() == "new", || server.stderr());
+    eventually(
+        "the new configuration",
+        || ask(server.port, "/").text() == "new",
+        || server.stderr(),
+    );
     // This request began with the new configuration, and goes on after the time of the old one.
     let mut new = Client::connect(server.port);
     new.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -223,5 +226,9 @@ fn requests_of_a_replaced_configuration_end_in_time() {
             break;
         }
     }
-    assert!(rest.ends_with(b"second"), "{}", String::from_utf8_lossy(&rest));
+    assert!(
+        rest.ends_with(b"second"),
+        "{}",
+        String::from_utf8_lossy(&rest)
+    );
 }

@@ -29,6 +29,7 @@ mod sites;
 mod storage;
 mod templates;
 mod upstream;
+mod url_patterns;
 
 use cases::{CASES, EVERYWHERE, Seen};
 

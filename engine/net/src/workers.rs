@@ -24,7 +24,7 @@ use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
 use crate::inherited_sockets::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
-use crate::listener::{Bound, ListenAddr, Listener};
+use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
 use crate::listener_wrapper::ListenerWrapper;
 use crate::service::{Protocols, Service};
 use crate::stream::Stream;
@@ -38,6 +38,7 @@ use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
 pub struct Workers<S: Service> {
     handles: Vec<Handle<S>>,
     listening: HashSet<ListenAddr>,
+    socket_files: SocketFiles,
     limit: Arc<ConnectionLimit>,
     handed: Handed,
 }
@@ -162,6 +163,7 @@ impl<S: Service> Workers<S> {
         Ok(Workers {
             handles,
             listening: HashSet::new(),
+            socket_files: SocketFiles::default(),
             limit,
             handed: Handed::default(),
         })
@@ -225,6 +227,7 @@ impl<S: Service> Workers<S> {
                 let _ = wait.recv();
             }
         }
+        self.socket_files.keep_only(self.listening.iter());
         Ok(())
     }
 
@@ -287,7 +290,7 @@ impl<S: Service> Workers<S> {
 
     /// Stops accepting, waits at most `grace` for running requests, and ends the workers. Returns the number of
     /// connections that were closed forcibly.
-    pub fn drain(self, grace: Duration) -> u64 {
+    pub fn drain(mut self, grace: Duration) -> u64 {
         let waiting: Vec<_> = self
             .handles
             .iter()
@@ -308,6 +311,8 @@ impl<S: Service> Workers<S> {
             drop(handle.commands);
             let _ = handle.thread.join();
         }
+        self.handed = Handed::default();
+        self.socket_files.keep_only([].into_iter());
         cut_off
     }
 }

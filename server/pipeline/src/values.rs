@@ -97,6 +97,11 @@ pub fn client_ip(exchange: &Exchange) -> Option<IpAddr> {
         .or_else(|| remote_ip(&exchange.conn))
 }
 
+/// Whether neither the client nor a trusted proxy has an address.
+fn names_unix_client(exchange: &Exchange) -> bool {
+    matches!(exchange.conn.remote, Remote::Unix) && exchange.context.client_ip.is_none()
+}
+
 /// The address of the peer.
 pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
     match conn.remote {
@@ -123,6 +128,16 @@ impl Values for At<'_> {
             }
             Key::Var(name) if &**name != "client_ip" => {
                 known(exchange.context.vars.find(name), out)
+            }
+            // The name `client_ip`: all others are above.
+            Key::Var(_) | Key::RemoteHost if names_unix_client(exchange) => {
+                let name = exchange
+                    .context
+                    .dialect
+                    .any()
+                    .map(|state| state.unix_client());
+                out.extend_from_slice(name.unwrap_or_default().as_bytes());
+                Found::Known
             }
             Key::Other(name) => maybe(exchange.context.mapped.find(name), out),
             Key::Nginx(key) => match exchange.context.dialect.any() {
@@ -175,6 +190,7 @@ impl Values for At<'_> {
             Key::Var(name) if &**name == "trusted_proxy" => Kind::Flag,
             Key::Var(name) if &**name != "client_ip" => self.0.context.vars.kind(name),
             Key::TimeUntilShutdown if self.0.worker.stop_at.get().is_none() => Kind::Null,
+            Key::Tls(_) if self.0.conn.tls.is_none() => Kind::Null,
             other => other.kind(),
         }
     }
@@ -242,7 +258,7 @@ impl At<'_> {
 
     fn client_certificate(&self, key: TlsKey, out: &mut Vec<u8>) -> Found {
         let Some(tls) = &self.0.conn.tls else {
-            return Found::Unknown;
+            return Found::Known;
         };
         let der = tls.client_certs.first().map(Vec::as_slice);
         match key {
@@ -340,9 +356,12 @@ impl At<'_> {
         let clock = &self.0.worker.clock;
         match key {
             TimeKey::Http => push(out, String::from_utf8_lossy(&clock.date())),
-            TimeKey::Now | TimeKey::CommonLog | TimeKey::Year | TimeKey::Unix | TimeKey::UnixMs => {
-                process_values::time_at(key, clock.unix_seconds(), out)
-            }
+            TimeKey::Now
+            | TimeKey::Rfc3339
+            | TimeKey::CommonLog
+            | TimeKey::Year
+            | TimeKey::Unix
+            | TimeKey::UnixMs => process_values::time_at(key, clock.unix_seconds(), out),
         }
     }
 

@@ -67,6 +67,7 @@ impl Key {
             | Key::ResponseHeader(_)
             | Key::InterceptStatus
             | Key::InterceptHeader(_) => Provenance::Path,
+            Key::UrlPattern(group) if group.starts_with("pathname.") => Provenance::Path,
             Key::Nginx(key) => key.provenance(),
             _ => Provenance::Name,
         }

@@ -53,7 +53,7 @@ pub fn proxy<'m>(
         false => Facts::Unused,
     };
     let group = group(config, builder)?;
-    let maker = Arc::new(maker(config, facts, group.as_ref(), builder)?);
+    let maker = Arc::new(maker(config, language, facts, group.as_ref(), builder)?);
     let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets())?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
@@ -201,6 +201,7 @@ fn group(config: &Config, builder: &Builder<'_>) -> Result<Option<Choosing>, Ref
 
 fn maker(
     config: &Config,
+    language: &dyn Language,
     facts: Facts,
     group: Option<&Choosing>,
     builder: &Builder<'_>,
@@ -211,6 +212,7 @@ fn maker(
         config.transport.as_ref(),
         builder.log,
         builder.keys,
+        language.leniency(),
         &shared,
     )?;
     let checks = config.health_checks.as_ref();

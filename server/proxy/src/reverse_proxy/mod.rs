@@ -355,7 +355,7 @@ impl ReverseProxy {
                 Err(failure) => return Err(unsent(failure, body.take())),
             };
             if self.facts == Facts::Shown {
-                upstream_values::connected(exchange);
+                upstream_values::connected(exchange, &carrier);
             }
             let mut asked = match self.ask(exchange, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,
