@@ -16,6 +16,7 @@ mod nginx_cache;
 mod nginx_connection_slots;
 mod nginx_documented;
 mod nginx_endings;
+mod nginx_examples;
 mod nginx_inherit;
 mod nginx_pages;
 mod nginx_parity;

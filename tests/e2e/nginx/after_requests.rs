@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use super::start;
-use crate::client::{ask, exchange};
+use crate::client::{Client, ask, exchange};
 use crate::harness::{Server, eventually};
 use crate::upstream::Upstream;
 
@@ -81,8 +81,10 @@ fn subrequests_are_logged_where_their_locations_say_so() {
     );
     server.folder().write("www/a.txt", "a");
     let server = server.start();
-    assert_eq!(ask(server.port, "/quiet").status, 200);
-    assert_eq!(ask(server.port, "/a.txt").status, 200);
+    // On one connection, so that the requests are logged in this order.
+    let mut client = Client::connect(server.port);
+    assert_eq!(client.get("/quiet").status, 200);
+    assert_eq!(client.get("/a.txt").status, 200);
     let expected = "/quiet 200\n/auth 204\n/a.txt 200\n";
     eventually(
         "three lines",
