@@ -456,6 +456,12 @@ const ACCEPTED: &[(&str, &str, &str, &str)] = &[
         "CONTENT_LENGTH says it (RFC 3875, section 4.1.18)",
     ),
     (
+        "grpc",
+        "HEAD /a",
+        "content-length",
+        "a response to HEAD has the length of that to GET (RFC 9110, section 9.3.2)",
+    ),
+    (
         "gunzip",
         "GET /storage/packed.txt | Accept-Encoding: gzip",
         "accept-ranges",

@@ -92,6 +92,9 @@ impl Conditions {
     }
 }
 
+/// What a worker is to do on its thread.
+pub type Task = Box<dyn FnOnce(&Rc<Worker>) + Send>;
+
 /// The addresses to listen on, with the sockets of new ones.
 type Plan<S> = Vec<(Listen<S>, Vec<Socket>)>;
 
@@ -112,7 +115,7 @@ enum Command<S: Service> {
     /// Record that the process will stop at this time.
     Announce(Moment),
     /// Do this on the thread of the worker.
-    Do(Box<dyn FnOnce(&Rc<Worker>) + Send>),
+    Do(Task),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -273,7 +276,7 @@ impl<S: Service> Workers<S> {
     }
 
     /// Does `task` on the thread of the first worker, for example to start what runs beside requests.
-    pub fn on_first(&self, task: Box<dyn FnOnce(&Rc<Worker>) + Send>) {
+    pub fn on_first(&self, task: Task) {
         if let Some(first) = self.handles.first() {
             // A worker that is gone serves nobody, so nothing has to run beside its requests.
             let _ = first.commands.blocking_send(Command::Do(task));

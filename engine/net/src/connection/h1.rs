@@ -120,7 +120,6 @@ impl<S: Service> Connection<S> {
             ..Came::default()
         };
         let settings = binding.service.settings_for(&self.info);
-        let link = self.link.clone();
         let awaited = poll_fn(|cx| self.poll_head(cx, &mut exchange.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
@@ -131,7 +130,6 @@ impl<S: Service> Connection<S> {
             }
             Awaited::Head(framing, length) => {
                 exchange.came.head_bytes = length;
-                link.requests.begin(link.worker.retirement.generation());
                 self.begin(&mut exchange, framing, settings);
                 let service = &*binding.service;
                 let responded =
@@ -166,9 +164,7 @@ impl<S: Service> Connection<S> {
             Next::Reuse => {
                 let limits = binding.service.client_limits(&exchange);
                 let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
-                // All others end the connection, and its request with it.
-                link.requests.end();
-                link.timer.set_idle(&link.worker.clock, most, least);
+                self.link.rest_until_next(most, least);
             }
             Next::Linger => *linger = binding.service.client_limits(&exchange).linger,
             Next::Drop | Next::Reset | Next::Http2 | Next::Tunnel(_) => {}
@@ -228,6 +224,8 @@ impl<S: Service> Connection<S> {
     fn count_request(&mut self, exchange: &mut Exchange<S::Context>, settings: &Settings) {
         let link = &self.link;
         link.timer.clear();
+        // It ends with the connection, or before the next one.
+        link.requests.begin(link.worker.retirement.generation());
         let requests = &self.info.facts.requests;
         requests.set(requests.get() + 1);
         link.body_bytes.set(0);

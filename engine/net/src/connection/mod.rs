@@ -19,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use crate::binding::Slot;
 use crate::failure::Failure;
@@ -162,6 +163,12 @@ impl Link {
         } else {
             input.drain(..count);
         }
+    }
+
+    /// Notes that a request has ended, and how long to wait for the next one.
+    fn rest_until_next(&self, most: Duration, least: Duration) {
+        self.requests.end();
+        self.timer.set_idle(&self.worker.clock, most, least);
     }
 
     /// Frees the input buffer while it is empty.
