@@ -14,6 +14,7 @@ use super::breaking::Breaking;
 use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
+use super::incremental::Incremental;
 use super::intercept::Interception;
 use super::language::{EmptyFields, Language, ShownFields};
 use super::making::{Maker, cookie_key};
@@ -91,6 +92,7 @@ pub fn proxy<'m>(
         fastcgi: maker.transport.fastcgi().cloned(),
         memcached: maker.transport.memcached().cloned(),
         content: content(config, language),
+        incremental: Incremental::build(config)?,
         upstreams,
         selection,
         header_up,
