@@ -117,16 +117,22 @@ fn requests_have_as_many_headers_as_an_nginx_conf_allows() {
     }
 }
 
-/// A target has a quarter of the head, which is one of nginx's four buffers.
+/// A target has a quarter of the head, which is one of nginx's four buffers. In an nginx.conf the rest of its line has to
+/// fit there as well, over HTTP/1.
 #[test]
 fn targets_are_as_long_as_the_size_of_heads_allows() {
     let target = |length: usize| format!("/{}", "a".repeat(length - 1));
-    for (options, size, fits, too_long) in [
-        ("", "", 8 * 1024, 8 * 1024 + 1),
-        ("max_header_size 48KiB", "4 12k", 12 * 1024, 12 * 1024 + 1),
-        ("max_header_size 128KiB", "4 32k", 32 * 1024, 32 * 1024 + 1),
-        ("max_header_size 1MiB", "4 256k", 65_535, 65_536),
+    for (options, size, fits) in [
+        ("", "", 8 * 1024),
+        ("max_header_size 48KiB", "4 12k", 12 * 1024),
+        ("max_header_size 128KiB", "4 32k", 32 * 1024),
+        ("max_header_size 1MiB", "4 256k", 65_535),
     ] {
+        let line = if size == "4 256k" {
+            0
+        } else {
+            "GET  HTTP/1.1\r\n".len()
+        };
         let large = match size {
             "" => String::new(),
             size => format!("large_client_header_buffers {size};"),
@@ -138,14 +144,14 @@ fn targets_are_as_long_as_the_size_of_heads_allows() {
         let caddy = Server::start(&format!(
             "{{\nadmin off\nservers {{\nprotocols h1 h2c\n{options}\n}}\n}}\n:{{port}} {{\nrespond ok\n}}\n"
         ));
-        for server in [&nginx, &caddy] {
-            for (length, expected) in [(fits, 200), (too_long, 414)] {
+        for (server, line) in [(&nginx, line), (&caddy, 0)] {
+            for (length, expected) in [(fits - line, 200), (fits - line + 1, 414)] {
                 let target = target(length);
                 let head = format!("GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
                 let status = exchange(server.port, head).status;
                 assert_eq!(status, expected, "{options} {size} {length}");
                 // The peer sends a head in one frame, which holds 16 KiB.
-                if length > 16_000 {
+                if length > 16_000 || line > 0 && expected == 414 {
                     continue;
                 }
                 let mut peer = Peer::connect(server.port);

@@ -20,8 +20,8 @@ const SETTINGS: [&str; 4] = [
 ];
 
 /// What an upstream receives of the header under test, and other responses.
-const LOCATIONS: &str = "location / { return 200 \"$request_method $uri $http_x_a $http_bad_name\"; }\n\
-    location /up { proxy_pass http://UPSTREAM; }\nlocation /file { root ROOT; try_files /note.txt =404; }\n\
+const LOCATIONS: &str = "location / { return 200 \"$request_method $uri $request_uri $args $http_x_a $http_bad_name\"; }\n\
+    location /up { proxy_pass http://UPSTREAM; }\nlocation /cut/ { proxy_pass http://UPSTREAM/; }\nlocation /file { root ROOT; try_files /note.txt =404; }\n\
     location /moved { return 301 /there; }\n";
 
 /// Request heads without their end. Each is followed by a second request, which shows whether the connection stays
@@ -57,6 +57,24 @@ const HEADS: &[&[u8]] = &[
     b"GET HTTP://a.test/x HTTP/1.1\r\nHost: b.test",
     b"GET ftp://a.test/x HTTP/1.1\r\nHost: b.test",
     b"GET /a#b HTTP/1.1\r\nHost: a.test",
+    b"GET /a#b?c HTTP/1.1\r\nHost: a.test",
+    b"GET /a?b#c?d HTTP/1.1\r\nHost: a.test",
+    b"GET /a#/../b HTTP/1.1\r\nHost: a.test",
+    b"GET /%41#%zz HTTP/1.1\r\nHost: a.test",
+    b"GET http://a.test/a#b HTTP/1.1\r\nHost: a.test",
+    b"GET http://a.test#a HTTP/1.1\r\nHost: a.test",
+    b"GET # HTTP/1.1\r\nHost: a.test",
+    b"GET /caf\xc3\xa9?\xc3\xbc HTTP/1.1\r\nHost: a.test",
+    b"GET /up/caf\xc3\xa9?\xc3\xbc HTTP/1.1\r\nHost: a.test",
+    b"GET /up/a#b HTTP/1.1\r\nHost: a.test",
+    b"GET /up/a?b#c HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/caf\xc3\xa9?\xc3\xbc HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/%41\xc3\xa9 HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/a#b HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/a?b#c HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/a%23b HTTP/1.1\r\nHost: a.test",
+    b"GET /cut/a\"<>^`{|}b HTTP/1.1\r\nHost: a.test",
+    b"GET /a\x7fb HTTP/1.1\r\nHost: a.test",
     b"GET /%zz HTTP/1.1\r\nHost: a.test",
     b"GET /%00 HTTP/1.1\r\nHost: a.test",
     b"GET /\xff HTTP/1.1\r\nHost: a.test",
@@ -114,6 +132,38 @@ const HEADS: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\nHost: a/b",
     b"GET / HTTP/1.1\r\nHost: a..b",
     b"GET / HTTP/1.1\r\nHost: a[b",
+    b"GET / HTTP/1.1\r\nHost: .",
+    b"GET / HTTP/1.1\r\nHost: .a",
+    b"GET / HTTP/1.1\r\nHost: a.",
+    b"GET / HTTP/1.1\r\nHost: a..:80",
+    b"GET http://a..b/ HTTP/1.1\r\nHost: a.test",
+];
+
+/// Whole requests that need a leniency, without what follows them. sluice reads them as nginx does and closes the
+/// connection after them, so that nothing behind them can be read as a request; nginx goes on.
+const LENIENT: &[&[u8]] = &[
+    b"GET /up HTTP/1.1\nHost: a.test\n\n",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nX-A: 1\n\r\n",
+    b"GET /up HTTP/1.1\r\nHost: a.test\n\r\n",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\n\n",
+    b"GET /up HTTP/1.1\nHost: a.test\r\nX-A: 1  \n\r\n",
+    b"\nGET /up HTTP/1.1\r\nHost: a.test\r\n\r\n",
+    b"POST /up HTTP/1.1\nHost: a.test\nContent-Length: 3\n\nabc",
+    b"POST /up HTTP/1.1\nHost: a.test\nTransfer-Encoding: chunked\n\n3\r\nabc\r\n0\r\n\r\n",
+    b"GET /up HTTP/1.1\r\nHost: a.test\r\nBad[Name: 1\n\r\n",
+    b"POST /up HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n",
+    b"PUT /up HTTP/1.0\r\nHost: a.test\r\nConnection: keep-alive\r\n\r\n",
+    b"GET / HTTP/1.0\nConnection: keep-alive\n\n",
+];
+
+/// Whole requests that both refuse, whatever their lines end with.
+const AMBIGUOUS: &[&[u8]] = &[
+    b"POST /up HTTP/1.1\nHost: a.test\nContent-Length: 3\nTransfer-Encoding: chunked\n\n0\r\n\r\n",
+    b"POST /up HTTP/1.1\nHost: a.test\nContent-Length: 3\nContent-Length: 3\n\nabc",
+    b"POST /up HTTP/1.1\nHost: a.test\nTransfer-Encoding : chunked\n\n0\r\n\r\n",
+    b"POST /up HTTP/1.1\nHost: a.test\nX-A: a\n b\n\n",
+    b"GET /up HTTP/1.1\nHost: a.test\nX-A: a\rb\n\n",
+    b"POST /up HTTP/1.0\nHost: a.test\nTransfer-Encoding: chunked\n\n0\r\n\r\n",
 ];
 
 /// Intentional differences: a head, and why.
@@ -127,20 +177,8 @@ const ACCEPTED: &[(&[u8], &str)] = &[
         "see above",
     ),
     (
-        b"CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443",
-        "this is well formed and not served: 405; nginx calls it malformed",
-    ),
-    (
         b"GET ftp://a.test/x HTTP/1.1\r\nHost: b.test",
         "the server answers for http and https only (RFC 9110, section 7.4)",
-    ),
-    (
-        b"GET /a#b HTTP/1.1\r\nHost: a.test",
-        "a fragment is never sent (RFC 9112, section 3.2)",
-    ),
-    (
-        b"GET /\xff HTTP/1.1\r\nHost: a.test",
-        "a target is ASCII (RFC 3986, section 2)",
     ),
     (
         b"GET /%00 HTTP/1.1\r\nHost: a.test",
@@ -212,16 +250,20 @@ struct Said {
 }
 
 fn ask(port: u16, head: &[u8]) -> Said {
+    ask_whole(port, &[head, b"\r\n\r\n"].concat())
+}
+
+/// The response to a request that is complete.
+fn ask_whole(port: u16, request: &[u8]) -> Said {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("somebody listens");
     let limit = Some(Duration::from_secs(10));
     stream.set_read_timeout(limit).expect("it can be set");
     let next = b"GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
-    let sent = [head, b"\r\n\r\n", next].concat();
+    let sent = [request, next].concat();
     let _ = stream.write_all(&sent);
     let mut raw = Vec::new();
     let _ = stream.read_to_end(&mut raw);
     let text = String::from_utf8_lossy(&raw);
-    // We respond to HTTP/1.0 with HTTP/1.0, while nginx always uses HTTP/1.1.
     let status = text.split(' ').nth(1).unwrap_or_default();
     let (first, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let is_said = status == "200";
@@ -314,4 +356,41 @@ fn heads_are_read_as_nginx_reads_them() {
         failures.len(),
         failures.join("\n")
     );
+}
+
+/// A request that needs a leniency is served as nginx serves it, and nothing behind it is.
+#[test]
+#[ignore = "a slower kind: cargo xtask peer"]
+fn lenient_heads_are_read_as_nginx_reads_them_and_end_their_connection() {
+    let Some(nginx) = servers::nginx() else {
+        return;
+    };
+    let site = Site::new();
+    let (_theirs, their_ports) = start(&site, &nginx, true);
+    let (_ours, our_ports) = start(&site, &sluice(), false);
+    for request in LENIENT {
+        let text = request.escape_ascii();
+        let expected = ask_whole(their_ports[0], request);
+        let found = ask_whole(our_ports[0], request);
+        assert!(expected.goes_on, "{text}");
+        assert_eq!(
+            found,
+            Said {
+                goes_on: false,
+                ..expected
+            },
+            "{text}"
+        );
+    }
+    for request in AMBIGUOUS {
+        let text = request.escape_ascii();
+        let expected = ask_whole(their_ports[0], request);
+        let found = ask_whole(our_ports[0], request);
+        assert_eq!(
+            (expected.status.as_str(), expected.goes_on),
+            ("400", false),
+            "{text}"
+        );
+        assert_eq!(found, expected, "{text}");
+    }
 }

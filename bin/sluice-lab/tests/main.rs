@@ -8,6 +8,8 @@ mod abilities;
 mod commands;
 mod everyday;
 mod run;
+mod scenario;
+mod search;
 #[allow(dead_code, reason = "the tests of sluice use the rest of it")]
 #[path = "../../../tests/support/wait.rs"]
 mod wait;

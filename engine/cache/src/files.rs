@@ -1,5 +1,5 @@
-//! The open-file cache of one worker: metadata of paths, contents of small files, handles of larger ones. Entries are
-//! at most one second old, and the cache is bounded. The handlers map requests to paths.
+//! The open-file cache of one worker: metadata of paths, contents of small files, handles of larger ones. The caller says
+//! how old entries may be, and the cache is bounded. The handlers map requests to paths.
 //!
 //! Looking up and reading files blocks the worker. Both are short: names and contents nearly always come from the
 //! system's page cache, and larger files are sent by the kernel instead of being read here. A stalled disk stalls the
@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use sluice_message::Moment;
 use sluice_message::date::format_http;
@@ -37,6 +38,48 @@ pub enum Reach {
     NoLinks(usize),
     /// Links whose target has the same owner as the link; within this many leading bytes of the path, all links.
     OwnLinks(usize),
+}
+
+/// How old what is known of a path may be before the system is consulted again. With zero a request sees each change that
+/// was complete before it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MaxAge {
+    /// Of a path that exists.
+    pub found: Duration,
+    /// Of a path that does not.
+    pub missing: Duration,
+}
+
+impl MaxAge {
+    /// At most a second old.
+    pub const USUAL: MaxAge = MaxAge {
+        found: RECHECK_AFTER,
+        missing: RECHECK_AFTER,
+    };
+    /// The system is consulted for each request.
+    pub const ZERO: MaxAge = MaxAge {
+        found: Duration::ZERO,
+        missing: Duration::ZERO,
+    };
+}
+
+/// How a path is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Which symbolic links may be followed.
+    pub reach: Reach,
+    /// How old the result may be.
+    pub age: MaxAge,
+}
+
+impl From<Reach> for Access {
+    /// With results of the usual age.
+    fn from(reach: Reach) -> Access {
+        Access {
+            reach,
+            age: MaxAge::USUAL,
+        }
+    }
 }
 
 /// The result of opening a path.
@@ -109,22 +152,28 @@ impl Weighed for Entry {
 
 impl OpenFiles {
     /// The metadata of `path`, without opening it. A trailing slash is ignored.
-    pub fn facts(&self, path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
-        let path = without_slash(path);
+    pub fn facts(
+        &self,
+        path: &[u8],
+        access: impl Into<Access>,
+        now: Moment,
+    ) -> Result<Facts, Missing> {
+        let (path, access) = (without_slash(path), access.into());
         if let Some(entry) = self.entries.borrow_mut().find(path)
-            && entry.is_current(path, reach, now)
+            && entry.is_current(path, access, now)
         {
             return entry.facts;
         }
-        self.learn(path, reach, now)
+        self.learn(path, access.reach, now)
     }
 
     /// Opens `path`. A trailing slash is ignored.
-    pub fn open(&self, path: &[u8], reach: Reach, now: Moment) -> Found {
-        let path = without_slash(path);
+    pub fn open(&self, path: &[u8], access: impl Into<Access>, now: Moment) -> Found {
+        let (path, access) = (without_slash(path), access.into());
+        let reach = access.reach;
         let mut known = None;
         if let Some(entry) = self.entries.borrow_mut().find(path)
-            && entry.is_current(path, reach, now)
+            && entry.is_current(path, access, now)
         {
             if let Some(file) = &entry.opened {
                 return Found::File(file.clone());
@@ -188,11 +237,16 @@ impl OpenFiles {
 
 impl Entry {
     /// Whether the entry is still valid at `now`; rereads the metadata if the last check is too old.
-    fn is_current(&mut self, path: &[u8], reach: Reach, now: Moment) -> bool {
+    fn is_current(&mut self, path: &[u8], access: Access, now: Moment) -> bool {
+        let Access { reach, age } = access;
         if self.reach != reach {
             return false;
         }
-        if now.since(self.checked) < RECHECK_AFTER {
+        let age_max = match self.facts {
+            Ok(_) => age.found,
+            Err(_) => age.missing,
+        };
+        if now.since(self.checked) < age_max {
             return true;
         }
         if self.doubtful || look(path, reach).map_err(|error| Missing::new(&error)) != self.facts {

@@ -266,3 +266,51 @@ fn files_without_a_time_have_no_validators() {
     let file = opened(files.open(&folder.path("a"), Reach::Anywhere, at(0)));
     assert!(file.etag.is_none() && file.last_modified.is_none());
 }
+
+/// What an `open_file_cache` that is off promises: also within one tick of the coarse clock each change shows at once.
+#[test]
+fn with_no_age_each_change_shows_at_once() {
+    let folder = Folder::new("no-age");
+    let (files, path) = (OpenFiles::default(), folder.path("a"));
+    let access = Access {
+        reach: Reach::Anywhere,
+        age: MaxAge::ZERO,
+    };
+    let missing = |found| matches!(found, Found::Missing(Missing::NotFound));
+    assert!(missing(files.open(&path, access, at(0))));
+    folder.write("a", b"one");
+    assert!(files.facts(&path, access, at(0)).is_ok());
+    assert_eq!(content(files.open(&path, access, at(0))), b"one");
+    folder.write("a", b"two");
+    assert_eq!(content(files.open(&path, access, at(0))), b"two");
+    fs::remove_file(folder.0.join("a")).unwrap();
+    assert!(files.facts(&path, access, at(0)).is_err());
+    assert!(missing(files.open(&path, access, at(0))));
+    // An unchanged file is read once.
+    folder.write("a", b"three");
+    folder.age("a", 1_000_000);
+    let first = opened(files.open(&path, access, at(0)));
+    assert!(Rc::ptr_eq(
+        &first,
+        &opened(files.open(&path, access, at(0)))
+    ));
+}
+
+#[test]
+fn found_and_missing_paths_have_ages_of_their_own() {
+    let folder = Folder::new("ages");
+    let (files, path) = (OpenFiles::default(), folder.path("a"));
+    let access = Access {
+        reach: Reach::Anywhere,
+        age: MaxAge {
+            found: Duration::from_secs(60),
+            missing: Duration::ZERO,
+        },
+    };
+    assert!(files.facts(&path, access, at(0)).is_err());
+    folder.write("a", b"one");
+    assert_eq!(content(files.open(&path, access, at(0))), b"one");
+    folder.write("a", b"another");
+    assert_eq!(content(files.open(&path, access, at(59_000))), b"one");
+    assert_eq!(content(files.open(&path, access, at(60_000))), b"another");
+}

@@ -9,4 +9,4 @@ mod file_facts;
 mod generations;
 
 pub use file_facts::{Facts, Kind, Missing, Time};
-pub use files::{Content, Found, OpenFile, OpenFiles, Reach};
+pub use files::{Access, Content, Found, MaxAge, OpenFile, OpenFiles, Reach};

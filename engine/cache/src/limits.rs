@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long cached metadata is used before the system is consulted again. With the lag of a worker's coarse clock (100
+/// How long cached metadata is used before the system is consulted again, unless the configuration says how long. With the lag of a worker's coarse clock (100
 /// ms), entries are never older than a second.
 pub const RECHECK_AFTER: Duration = Duration::from_millis(900);
 

@@ -78,7 +78,7 @@ impl Failure {
     /// The failure of a client that stays below the minimum data rate.
     pub fn too_slow() -> Self {
         Failure::new(Side::Client, FailureKind::Timeout)
-            .because("slower than `min_data_rate` allows")
+            .because("slower than the minimum data rate allows")
     }
 
     /// Adds the cause.

@@ -1,5 +1,6 @@
 //! Listening sockets: binding them and accepting connections. `binding` says what serves them.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -233,6 +234,41 @@ fn remove_dead_socket(path: &PathBuf, address: &socket2::SockAddr) -> io::Result
     }
 }
 
+/// The files of the unix sockets that this process listens on. They are removed once nothing accepts on them any more: not
+/// while the process of a binary upgrade does.
+#[derive(Debug, Default)]
+pub(crate) struct SocketFiles(HashSet<PathBuf>);
+
+impl SocketFiles {
+    /// Notes the files of `listening`, and removes those of other addresses, whose sockets are closed.
+    pub fn keep_only<'a>(&mut self, listening: impl Iterator<Item = &'a ListenAddr>) {
+        let mut kept = HashSet::new();
+        for addr in listening {
+            if let ListenAddr::Unix { path, .. } = addr {
+                kept.insert(path.clone());
+            }
+        }
+        for path in self.0.drain() {
+            if !kept.contains(&path) && !remove_file_of(&path) {
+                kept.insert(path);
+            }
+        }
+        self.0 = kept;
+    }
+}
+
+/// Removes the file of a closed socket. Returns false if something still accepts connections on it.
+fn remove_file_of(path: &PathBuf) -> bool {
+    let Ok(address) = socket2::SockAddr::unix(path) else {
+        return true;
+    };
+    match remove_dead_socket(path, &address) {
+        Ok(()) => true,
+        // What else can be wrong does not get better by another try.
+        Err(error) => error.kind() != io::ErrorKind::AddrInUse,
+    }
+}
+
 /// A listening socket of one worker.
 pub(crate) enum Listener {
     Tcp(TcpListener),
@@ -338,6 +374,34 @@ mod tests {
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         drop(first);
         assert!(Bound::bind(&addr, 1, &[]).is_ok());
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn the_file_of_a_socket_goes_with_the_last_who_accepts_on_it() {
+        let dir = std::env::temp_dir().join(format!("sluice-files-of-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let [first, second] = ["a", "b"].map(|name| ListenAddr::Unix {
+            path: dir.join(name),
+            mode: None,
+        });
+        let is_there = |name: &str| dir.join(name).exists();
+        let mut files = SocketFiles::default();
+        let bound = [&first, &second].map(|addr| Bound::bind(addr, 2, &[]).unwrap());
+        files.keep_only([&first, &second].into_iter());
+        let [first_bound, second_bound] = bound;
+        drop(second_bound);
+        files.keep_only([&first].into_iter());
+        assert!(is_there("a") && !is_there("b"));
+        // As if a successor had inherited the socket.
+        files.keep_only([].into_iter());
+        assert!(is_there("a"));
+        drop(first_bound);
+        // Another file in its place is left alone.
+        std::fs::remove_file(dir.join("a")).unwrap();
+        std::fs::write(dir.join("a"), "not a socket").unwrap();
+        files.keep_only([].into_iter());
+        assert!(is_there("a"));
         std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -33,6 +33,15 @@ impl Stream {
         }
     }
 
+    /// The address of the other end; `None` for a Unix socket, and when it has disconnected.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Stream::Tcp(socket) => socket.peer_addr().ok().map(canonical),
+            Stream::Unix(_) => None,
+            Stream::Tls(tls) => tls.peer_addr(),
+        }
+    }
+
     /// Reads into the spare capacity of `buf`, which must not be zero; 0 is the end of the stream.
     pub fn poll_read(
         &mut self,

@@ -24,7 +24,7 @@ use crate::connection::{self, Connection, Open, Shared};
 use crate::connection_slots::SlotLimit;
 use crate::inherited_sockets::Handed;
 use crate::limits::{ACCEPT_BURST_MAX, ACCEPT_PAUSE, COMMANDS_MAX, LISTEN_BACKLOG, TIMER_TICK};
-use crate::listener::{Bound, ListenAddr, Listener};
+use crate::listener::{Bound, ListenAddr, Listener, SocketFiles};
 use crate::listener_wrapper::ListenerWrapper;
 use crate::service::{Protocols, Service};
 use crate::stream::Stream;
@@ -38,6 +38,7 @@ use crate::worker::{ConnectionLimit, Counters, Entered, Worker};
 pub struct Workers<S: Service> {
     handles: Vec<Handle<S>>,
     listening: HashSet<ListenAddr>,
+    socket_files: SocketFiles,
     limit: Arc<ConnectionLimit>,
     handed: Handed,
 }
@@ -98,6 +99,8 @@ enum Command<S: Service> {
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Record that the process will stop at this time.
     Announce(Moment),
+    /// Do this on the thread of the worker.
+    Do(Box<dyn FnOnce(&Rc<Worker>) + Send>),
     /// Stop accepting, finish requests, close idle connections; replies when nothing is left or the time is up.
     Drain(Duration, oneshot::Sender<u64>),
 }
@@ -148,6 +151,7 @@ impl<S: Service> Workers<S> {
         Ok(Workers {
             handles,
             listening: HashSet::new(),
+            socket_files: SocketFiles::default(),
             limit,
             handed: Handed::default(),
         })
@@ -206,6 +210,7 @@ impl<S: Service> Workers<S> {
                 let _ = wait.recv();
             }
         }
+        self.socket_files.keep_only(self.listening.iter());
         Ok(())
     }
 
@@ -250,6 +255,14 @@ impl<S: Service> Workers<S> {
         Ok(())
     }
 
+    /// Does `task` on the thread of the first worker, for example to start what runs beside requests.
+    pub fn on_first(&self, task: Box<dyn FnOnce(&Rc<Worker>) + Send>) {
+        if let Some(first) = self.handles.first() {
+            // A worker that is gone serves nobody, so nothing has to run beside its requests.
+            let _ = first.commands.blocking_send(Command::Do(task));
+        }
+    }
+
     /// Announces that the process will stop at `stop_at`; until then the workers run as before.
     pub fn announce_stop(&self, stop_at: Moment) {
         for handle in &self.handles {
@@ -260,7 +273,7 @@ impl<S: Service> Workers<S> {
 
     /// Stops accepting, waits at most `grace` for running requests, and ends the workers. Returns the number of
     /// connections that were closed forcibly.
-    pub fn drain(self, grace: Duration) -> u64 {
+    pub fn drain(mut self, grace: Duration) -> u64 {
         let waiting: Vec<_> = self
             .handles
             .iter()
@@ -281,6 +294,8 @@ impl<S: Service> Workers<S> {
             drop(handle.commands);
             let _ = handle.thread.join();
         }
+        self.handed = Handed::default();
+        self.socket_files.keep_only([].into_iter());
         cut_off
     }
 }
@@ -343,6 +358,7 @@ async fn run<S: Service>(
             Command::Lend(done) => {
                 let _ = done.send(running.lend());
             }
+            Command::Do(task) => task(&running.shared.worker),
             Command::Announce(stop_at) => running.shared.worker.stop_at.set(Some(stop_at)),
             Command::Drain(grace, done) => {
                 let cut_off = running.drain(grace).await;

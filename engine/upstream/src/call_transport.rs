@@ -1,5 +1,6 @@
 //! The transport of one call: a connection of its own, or a stream on a shared one.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sluice_message::RequestHead;
@@ -8,6 +9,7 @@ use sluice_wire::h1::BodyFraming;
 use crate::endpoint::Endpoint;
 use crate::h2::Seat;
 use crate::link::{Link, Origin};
+use crate::names::{self, Addresses};
 use crate::pool::Pool;
 use sluice_net::gate::Pass;
 use sluice_net::worker::Worker;
@@ -31,11 +33,36 @@ pub enum Carrier {
     Seat(Box<Seat>),
 }
 
+/// Takes an idle connection. If configured DNS servers resolve the name of the upstream, it leads to an address that the
+/// name still has, as far as is known; others are closed.
+pub(crate) fn take_idle(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Link> {
+    let (pool, now) = (Pool::of(worker), worker.clock.coarse());
+    let ips = match names::addresses_of(worker, endpoint) {
+        Addresses::Any => return pool.take(endpoint, now),
+        Addresses::Unknown => return None,
+        Addresses::Known(ips) => ips,
+    };
+    loop {
+        let link = pool.take(endpoint, now)?;
+        let peer = link.stream.peer_addr().map(|peer| peer.ip());
+        if peer.is_some_and(|peer| ips.contains(&peer)) {
+            return Some(link);
+        }
+    }
+}
+
 impl Carrier {
     /// Takes an idle connection for one call.
     pub(crate) fn kept(worker: &Worker, endpoint: &Arc<Endpoint>) -> Option<Carrier> {
-        let link = Pool::of(worker).take(endpoint, worker.clock.coarse());
-        link.map(Carrier::Link)
+        take_idle(worker, endpoint).map(Carrier::Link)
+    }
+
+    /// The address that the connection leads to; `None` if it is a Unix socket or shared.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        match self {
+            Carrier::Link(link) => link.stream.peer_addr(),
+            Carrier::Seat(_) => None,
+        }
     }
 
     /// Whether the connection has carried a request before.

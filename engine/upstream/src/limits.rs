@@ -33,6 +33,10 @@ pub const IDLE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// seconds.
 pub const NAME_LIFETIME: Duration = Duration::from_secs(10);
 
+/// How long a request waits for a new DNS answer whose predecessor is too old, before it uses the old addresses: long
+/// enough for a DNS server nearby, and a slow one delays no request by more.
+pub const NAME_REFRESH_WAIT: Duration = Duration::from_secs(1);
+
 /// How long a failed lookup is cached.
 pub const NAME_FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 

@@ -10,15 +10,19 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::dialling::Dialling;
-use crate::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME};
+use crate::endpoint::{Address, Endpoint};
+use crate::limits::{NAME_ADDRESSES_MAX, NAME_FAILURE_LIFETIME, NAME_LIFETIME, NAME_REFRESH_WAIT};
 use crate::name_cache::{Entry, Name, make_room};
 use crate::pool::Pool;
 use crate::resolver::{Family, Resolver, by_system};
 use sluice_net::failure::{Failure, FailureKind, Retry, Side};
+use sluice_net::timeout::within;
 use sluice_net::worker::Worker;
 
 enum Found {
     Known(Rc<[IpAddr]>),
+    /// Older than they may be; a lookup is in progress.
+    Old(Rc<[IpAddr]>, Rc<Notify>),
     Failed(Rc<io::Error>),
     Wait(Rc<Notify>),
 }
@@ -48,8 +52,51 @@ pub(crate) async fn look_up(
                 let failure = Failure::new(Side::Upstream, FailureKind::Dial);
                 return Err(failure.with_retry(Retry::Always).because(error));
             }
+            Found::Old(ips, notify) => {
+                let looked_up = within(worker, NAME_REFRESH_WAIT, notify.notified()).await;
+                if looked_up.is_none() {
+                    return Ok(with_port(&ips, family, port));
+                }
+            }
             Found::Wait(notify) => notify.notified().await,
         }
+    }
+}
+
+/// The addresses to which idle connections of an upstream may lead.
+pub(crate) enum Addresses {
+    /// It has a fixed address, or a name of which nobody says how long its addresses hold.
+    Any,
+    /// Those that its name has now.
+    Known(Rc<[IpAddr]>),
+    /// Its name has to be looked up first.
+    Unknown,
+}
+
+/// The addresses to which idle connections of `endpoint` may lead now. Looks nothing up.
+pub(crate) fn addresses_of(worker: &Worker, endpoint: &Endpoint) -> Addresses {
+    let Address::Name { host, .. } = endpoint.address() else {
+        return Addresses::Any;
+    };
+    let dialling = endpoint.options().dialling.as_deref();
+    let resolver = match dialling {
+        // The other end is a forward proxy.
+        Some(dialling) if dialling.through.is_some() => None,
+        other => other.and_then(|dialling| dialling.resolver.as_ref()),
+    };
+    if resolver.is_none() || host.eq_ignore_ascii_case("localhost") {
+        return Addresses::Any;
+    }
+    let entries = Pool::of(worker).names.entries.borrow();
+    let entry = entries.get(&*name_of(host, resolver));
+    let known = entry.and_then(|entry| Some((entry.known.as_ref()?, entry)));
+    match known {
+        // After a failed lookup the last addresses hold.
+        Some((known, entry)) if entry.error.is_some() => Addresses::Known(known.clone()),
+        Some((known, entry)) if worker.clock.coarse().since(entry.at) < entry.lifetime => {
+            Addresses::Known(known.clone())
+        }
+        Some(_) | None => Addresses::Unknown,
     }
 }
 
@@ -60,8 +107,9 @@ fn with_port(ips: &[IpAddr], family: Family, port: u16) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The cached result for `host`. Starts a lookup if there is none or it is too old; old addresses are used meanwhile,
-/// and after a failed lookup.
+/// The cached result for `host`. Starts a lookup if there is none or it is too old. Old addresses are used after a failed
+/// lookup, and meanwhile if they come from the system, which does not say how long they hold; those of configured DNS
+/// servers are used meanwhile only if the lookup takes long.
 fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
     let now = worker.clock.coarse();
     let name = name_of(host, resolver);
@@ -92,6 +140,9 @@ fn find(worker: &Rc<Worker>, host: &str, resolver: Option<&Resolver>) -> Found {
         tokio::task::spawn_local(asking);
     }
     match (&entry.known, &entry.error, &entry.asking) {
+        (Some(known), None, Some(asking)) if resolver.is_some() => {
+            Found::Old(known.clone(), asking.clone())
+        }
         (Some(known), _, _) => Found::Known(known.clone()),
         (None, _, Some(asking)) => Found::Wait(asking.clone()),
         (None, Some(error), None) => Found::Failed(error.clone()),

@@ -3,13 +3,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::call_transport::{Carrier, Wanted};
+use crate::call_transport::{Carrier, Wanted, take_idle};
 use crate::dial::dial;
 use crate::endpoint::Endpoint;
 use crate::failures::shut;
 use crate::h2;
 use crate::link::Link;
-use crate::pool::Pool;
 use sluice_net::failure::Failure;
 use sluice_net::worker::Worker;
 
@@ -47,7 +46,7 @@ pub async fn obtain(
         ),
     };
     let kept = match wanted {
-        Wanted::Any => Pool::of(worker).take(endpoint, worker.clock.coarse()),
+        Wanted::Any => take_idle(worker, endpoint),
         Wanted::Fresh | Wanted::Own => None,
     };
     let mut link = match kept {

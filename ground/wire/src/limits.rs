@@ -12,8 +12,10 @@ pub struct Limits {
     pub target_bytes_max: usize,
     /// A method. The longest registered one, `UPDATEREDIRECTREF`, has 17 letters.
     pub method_bytes_max: usize,
-    /// Bytes of a header name. Longer names are not genuine but attempts to fill tables.
+    /// Bytes of a header name. Longer names are not genuine but attempts to fill tables. At most 65,535.
     pub name_bytes_max: usize,
+    /// A request line or a header line, its line end included. `head_bytes_max` bounds it where nothing else does.
+    pub line_bytes_max: usize,
     /// Empty lines before a request line, which some clients send after a body (RFC 9112, section 2.2).
     pub empty_lines_max: usize,
     /// The line before a chunk, extensions included. Signed uploads to object stores use about 90 bytes.
@@ -25,6 +27,51 @@ pub struct Limits {
     pub trailer_bytes_max: usize,
     /// What becomes of a message with a field whose name is none.
     pub odd_names: OddNames,
+    /// What heads may have that RFC 9112 does not allow.
+    pub leniency: Leniency,
+}
+
+/// What a decoder of heads accepts although RFC 9112 lets a server refuse it, for peers that rely on it. Nothing by
+/// default. A message that needed one of these rules for its framing is the last of its connection, so that no byte
+/// behind it can be read as another message. Chunks and trailers are read strictly in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leniency {
+    /// How a line of a head may end.
+    pub line_ends: LineEnds,
+    /// Which bytes a request target may have.
+    pub targets: TargetBytes,
+    /// What becomes of a request of HTTP/1.0 whose method carries content and that declares no length.
+    pub undeclared_content: UndeclaredContent,
+}
+
+/// How a line of a head may end (RFC 9112, section 2.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineEnds {
+    /// With CR LF.
+    #[default]
+    CrLf,
+    /// Also with LF alone. The connection ends with such a message.
+    LfToo,
+}
+
+/// Which bytes a request target may have (RFC 9112, section 3.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetBytes {
+    /// Visible ASCII characters except `#`.
+    #[default]
+    Ascii,
+    /// Also bytes from 0x80, and a fragment: path and query end before the first `#`.
+    Raw,
+}
+
+/// What becomes of a request of HTTP/1.0 whose method carries content and that declares no length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UndeclaredContent {
+    /// It is refused with 411.
+    #[default]
+    Refuse,
+    /// It has no body. The connection ends with it: clients that send content until they close exist.
+    Empty,
 }
 
 /// What becomes of a message with a field whose name has a byte that no name has (RFC 9110, section 5.1).
@@ -45,11 +92,17 @@ impl Limits {
         target_bytes_max: 8 * 1024,
         method_bytes_max: 32,
         name_bytes_max: 256,
+        line_bytes_max: usize::MAX,
         empty_lines_max: 2,
         chunk_line_bytes_max: 256,
         chunk_surplus_bytes_max: 4096,
         trailer_bytes_max: 8 * 1024,
         odd_names: OddNames::Refuse,
+        leniency: Leniency {
+            line_ends: LineEnds::CrLf,
+            targets: TargetBytes::Ascii,
+            undeclared_content: UndeclaredContent::Refuse,
+        },
     };
 }
 

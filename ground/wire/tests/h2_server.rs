@@ -1,8 +1,8 @@
 //! The server state machine: each rule of RFC 9113, by its section, and the operations of the owner.
 
 use sluice_message::{FieldId, Fields, Status};
-use sluice_wire::h1::BodyFraming;
-use sluice_wire::h2::{End, ErrorCode, FrameKind, Limits, PREFACE, Reason, StreamGone};
+use sluice_wire::h1::{BodyFraming, TargetBytes};
+use sluice_wire::h2::{End, ErrorCode, FirstFrame, FrameKind, Limits, PREFACE, Reason, StreamGone};
 
 use crate::feed_h2::*;
 
@@ -152,6 +152,80 @@ fn the_preface_and_settings_come_first() {
         session.send(&first);
         assert_eq!(session.over.unwrap().reason, Reason::SettingsMissing);
     }
+}
+
+/// Clients that send SETTINGS late or never are served where the limits allow it; the preface is needed in any case.
+#[test]
+fn settings_may_come_late_where_asked() {
+    let limits = Limits {
+        first_frame: FirstFrame::Any,
+        ..Limits::SERVER
+    };
+    let settings = frame(FrameKind::SETTINGS, 0, 0, b"");
+    for first in [
+        vec![get(1), settings.clone()],
+        vec![get(1)],
+        vec![frame(FrameKind::PING, 0, 0, b"12345678"), get(1)],
+        vec![
+            frame(FrameKind::WINDOW_UPDATE, 0, 0, &[0, 0, 1, 0]),
+            settings.clone(),
+            get(1),
+        ],
+    ] {
+        let mut session = Session::bare(&limits);
+        session.send(PREFACE);
+        for frame in first {
+            session.send(&frame);
+        }
+        assert_eq!(session.over, None);
+        assert!(session.server.has_begun());
+        assert_eq!(session.events().len(), 1);
+    }
+    // What is wrong on any new connection stays wrong.
+    for (first, reason) in [
+        (frame(FrameKind::DATA, 0, 1, b"x"), Reason::StreamIdle),
+        (
+            frame(FrameKind::CONTINUATION, END_HEADERS, 1, b""),
+            Reason::BlockInterrupted,
+        ),
+    ] {
+        let mut session = Session::bare(&limits);
+        session.send(PREFACE);
+        session.send(&first);
+        assert_eq!(session.over.unwrap().reason, reason);
+    }
+    let mut session = Session::bare(&limits);
+    session.send(b"GET / HTTP/1.1\r\n");
+    assert_eq!(session.over.unwrap().reason, Reason::Preface);
+}
+
+/// As in HTTP/1: any visible byte, and a fragment that is not part of path and query.
+#[test]
+fn targets_may_be_raw_and_values_have_a_limit() {
+    let limits = Limits {
+        targets: TargetBytes::Raw,
+        value_bytes_max: 10,
+        ..Limits::SERVER
+    };
+    let outcome = |path: &'static str, value: &'static str| {
+        let mut fields = [&GET[..], &[("x", value)]].concat();
+        fields[3].1 = path;
+        let mut session = Session::with(&limits);
+        session.send(&headers(1, END_STREAM, &fields));
+        session.events().join(" ")
+    };
+    for path in ["/\u{e9}?\u{fc}", "/a#b?c", "/#"] {
+        let found = outcome(path, "y");
+        assert!(
+            !found.contains("refused") && found.starts_with('1'),
+            "{path} gave {found}"
+        );
+    }
+    for path in ["/a b", "/\u{7f}", "#", "\u{e9}"] {
+        assert_eq!(outcome(path, "y"), "1 refused Path", "{path}");
+    }
+    assert_eq!(outcome("/", "01234567890"), "1 refused ValueTooLong");
+    assert!(!outcome("/", "0123456789").contains("refused"));
 }
 
 /// What a time limit of heads has to watch.

@@ -34,12 +34,24 @@ pub fn view(plan: &Plan, live: &mut dyn Progress, behind: Duration) {
 
 /// Runs a load once, as block `number` of its cell: with the costs of the server if it runs on this machine.
 pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<Block> {
-    let started = SystemTime::now();
     let roots = Roots {
         subject: server(&plan.target),
         backend: Vec::new(),
     };
-    let (load, samples, window) = load_and_watch(plan, &roots, live)?;
+    let mut block = block_of(plan, &roots, number, live)?;
+    block.marks = marks::marks(&without_foreign(&block), None);
+    Ok(block)
+}
+
+/// The same with the costs of these processes.
+pub(crate) fn block_of(
+    plan: &Plan,
+    roots: &Roots,
+    number: usize,
+    live: &mut dyn Progress,
+) -> io::Result<Block> {
+    let started = SystemTime::now();
+    let (load, samples, window) = load_and_watch(plan, roots, live)?;
     let known = !roots.subject.is_empty();
     let mut block = Block {
         number,
@@ -49,7 +61,7 @@ pub fn block(plan: &Plan, number: usize, live: &mut dyn Progress) -> io::Result<
         resources: known.then(|| samples.over(window.0, window.1)),
         ..Block::default()
     };
-    block.marks = marks::marks(&without_foreign(&block), None);
+    block.marks = marks::marks(&block, None);
     Ok(block)
 }
 
@@ -208,18 +220,6 @@ impl Memory {
             (held.rss_without_bytes, held.rss_with_bytes) = (self.without, self.with);
         }
     }
-}
-
-/// The result as written to a file: one cell with one block.
-pub fn result(load: Load, plan: &Plan, started: SystemTime, took: Duration) -> RunResult {
-    let block = Block {
-        started_unix_ms: unix_ms(started),
-        load,
-        ..Block::default()
-    };
-    let url = plan.target.url.clone();
-    let cell = cell(plan, &url, &url, vec![block]);
-    of_cells(vec![cell], plan, started, took)
 }
 
 /// The cell of a target: `subject` and `test` name it in reports.

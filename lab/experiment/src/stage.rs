@@ -67,12 +67,25 @@ pub struct Stage {
 }
 
 /// The servers of a cell, after their first expected response.
-struct Serving {
+pub(crate) struct Serving {
     backends: Vec<Started>,
-    plan: Plan,
-    server: Started,
-    response: Probe,
+    /// The load of the cell.
+    pub plan: Plan,
+    /// The server under test.
+    pub server: Started,
+    /// Its first expected response.
+    pub response: Probe,
     ready_s: f64,
+}
+
+impl Serving {
+    /// The processes of the server and of its upstreams.
+    pub fn roots(&self) -> Roots {
+        Roots {
+            subject: vec![self.server.pid()],
+            backend: self.backends.iter().map(Started::pid).collect(),
+        }
+    }
 }
 
 impl Stage {
@@ -198,18 +211,17 @@ impl Stage {
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let shared = self.log_of(file, cell).map_err(not_started)?;
+        let serving = self.serve(file, cell, seed).map_err(not_started)?;
+        let roots = serving.roots();
+        // The upstreams run until the end of the block.
         let Serving {
-            backends,
+            backends: _backends,
             plan,
             mut server,
             response,
             ready_s,
-        } = self.serve(file, cell, seed).map_err(not_started)?;
+        } = serving;
         let (before, accepted) = (self.counts(file, cell), machine::accepted());
-        let roots = Roots {
-            subject: vec![server.pid()],
-            backend: backends.iter().map(Started::pid).collect(),
-        };
         let (mut load, samples, window) = self.load(file, cell, &plan, &roots, live)?;
         load.response = Some(response.first_response());
         let accepted = accepted.zip(machine::accepted());
@@ -286,7 +298,11 @@ impl Stage {
         };
         // What a program does not support is known before it runs.
         tool.steps(&task, self.dir()).map_err(CellState::Skipped)?;
-        if !plan.kind.is_requests() || plan.beside.is_some() || plan.requests.len() > 1 {
+        if plan.scenario.is_some()
+            || !plan.kind.is_requests()
+            || plan.beside.is_some()
+            || plan.requests.len() > 1
+        {
             let name = tool.name();
             let text = format!("{name} sends one request again and again, and nothing else");
             return Err(CellState::Skipped(text));
@@ -316,7 +332,7 @@ impl Stage {
     }
 
     /// Starts the servers of a cell and waits for the first expected response.
-    fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
+    pub(crate) fn serve(&self, file: &File, cell: &CellPlan, seed: u64) -> Result<Serving, String> {
         let mut backends = Vec::new();
         for name in self.needs(file, cell)? {
             backends.push(self.start_backend(file, cell, &name)?);
@@ -563,10 +579,11 @@ impl Stage {
             .requests_per_connection
             .or(file.load.requests_per_connection);
         let (kind, requests) = self.requests(file, test, &target, each_max, seed)?;
-        Ok(Plan {
+        let mut plan = Plan {
             tls: trust::prepare(&trusted, &target)?,
             requests,
             mix: Mix::default(),
+            scenario: None,
             target,
             mode,
             connections: cell.clients,
@@ -588,7 +605,14 @@ impl Stage {
                 slow_bytes_per_s: file.load.slow_rate,
             },
             interrupt: self.interrupt.clone(),
-        })
+        };
+        if let Some(scenario) = &test.loaded {
+            scenario.probe(&plan.target)?;
+            plan.mode = scenario.mode();
+            plan.duration = scenario.duration();
+            plan.scenario = Some(scenario.clone());
+        }
+        Ok(plan)
     }
 
     /// The requests of a test, each with its expected response.

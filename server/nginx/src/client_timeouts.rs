@@ -6,15 +6,21 @@ use std::time::Duration;
 use sluice_message::{FieldId, Method};
 use sluice_model::nginx::{ClientLimits as Config, HeadLimits};
 use sluice_net::{ClientLimits, Linger, Lingering, Settings, Slow};
-use sluice_wire::h1::OddNames;
+use sluice_wire::h1::{Leniency, LineEnds, OddNames, TargetBytes, UndeclaredContent};
+use sluice_wire::h2::FirstFrame;
 
 use super::{Tree, TreeRef};
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
-use sluice_pipeline::settings::{HEADERS_COUNT_MAX, min_data_rate, with_head_bytes};
+use sluice_pipeline::settings::{
+    HEADERS_COUNT_MAX, TARGET_BYTES_MAX, min_data_rate, with_head_bytes,
+};
 
 /// nginx's `max_headers` default. The total size is limited as well, where HTTP/2 counts 32 bytes extra per header.
 const HEADERS_MAX: u64 = 1000;
+
+/// nginx's default size of a buffer for a long request line or header (`large_client_header_buffers 4 8k`).
+const LINE_BYTES_MAX: usize = 8 * 1024;
 
 /// Client settings of some scopes.
 #[derive(Clone, Debug)]
@@ -147,6 +153,14 @@ fn of_server(settings: &Settings, heads: &HeadLimits, client: &ClientLimits) -> 
         ..with_head_bytes(settings, heads.bytes_max)
     };
     settings.h1.odd_names = OddNames::PassOver;
+    settings.h1.leniency = Leniency {
+        line_ends: LineEnds::LfToo,
+        targets: TargetBytes::Raw,
+        undeclared_content: UndeclaredContent::Empty,
+    };
+    settings.h2.targets = TargetBytes::Raw;
+    settings.h2.first_frame = FirstFrame::Any;
+    limit_lines(&mut settings, heads.line_bytes_max);
     let headers = heads.headers_max.unwrap_or(HEADERS_MAX);
     settings.h2.fields_max = u16::try_from(headers)
         .unwrap_or(HEADERS_COUNT_MAX)
@@ -160,6 +174,23 @@ fn of_server(settings: &Settings, heads: &HeadLimits, client: &ClientLimits) -> 
         h2.stream_window = ahead.clamp(h2.stream_window, h2.stream_window_max);
     }
     settings
+}
+
+/// Limits request lines and header lines to one buffer of `large_client_header_buffers`; 0 means nginx's default. HTTP/2
+/// has names and values in place of lines.
+fn limit_lines(settings: &mut Settings, bytes_max: u64) {
+    let bytes_max = match usize::try_from(bytes_max).unwrap_or(usize::MAX) {
+        0 => LINE_BYTES_MAX,
+        bytes_max => bytes_max,
+    };
+    let h1 = &mut settings.h1;
+    h1.line_bytes_max = bytes_max;
+    h1.target_bytes_max = bytes_max.min(TARGET_BYTES_MAX);
+    h1.name_bytes_max = bytes_max.min(usize::from(u16::MAX));
+    let h2 = &mut settings.h2;
+    h2.target_bytes_max = u16::try_from(bytes_max).unwrap_or(u16::MAX);
+    h2.name_bytes_max = u16::try_from(bytes_max).unwrap_or(u16::MAX);
+    h2.value_bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_cache::{Found, Missing, OpenFile, Reach};
+use sluice_cache::{Access, Found, Missing, OpenFile, Reach};
 use sluice_message::condition::Validators;
 use sluice_message::range::Selection;
 use sluice_message::{FieldId, Method, Moment, Status, date, etag};
@@ -172,7 +172,7 @@ impl Files {
             }
             path.truncate(length);
             path.extend_from_slice(&name);
-            let found = files::facts(path, self.links.reach(exchange, path), now);
+            let found = files::facts(path, self.links.access(exchange, path), now);
             if let Err(missing @ Missing::Denied) = found {
                 return refused(missing, path);
             }
@@ -183,7 +183,11 @@ impl Files {
             }
         }
         path.truncate(length);
-        match (files::facts(path, Reach::Anywhere, now), &self.listing) {
+        let access = Access {
+            reach: Reach::Anywhere,
+            age: self.links.age(),
+        };
+        match (files::facts(path, access, now), &self.listing) {
             (Ok(facts), Some(listing))
                 if exchange.req.method != Method::Post
                     && facts.kind == sluice_cache::Kind::Directory =>
@@ -217,7 +221,7 @@ impl Files {
         {
             return step;
         }
-        match files::open(path, self.links.reach(exchange, path), now) {
+        match files::open(path, self.links.access(exchange, path), now) {
             Found::Missing(missing) => refused(missing, path),
             Found::Special => Step::Fail(Fault::new(Status::NOT_FOUND, "no regular file")),
             Found::Directory(_) => redirect::add_slash(&self.naming, exchange),
@@ -237,8 +241,8 @@ impl Files {
             return None;
         }
         let beside = [path, b".gz"].concat();
-        let reach = self.links.reach(exchange, &beside);
-        let Found::File(file) = files::open(&beside, reach, now) else {
+        let access = self.links.access(exchange, &beside);
+        let Found::File(file) = files::open(&beside, access, now) else {
             return None;
         };
         if self.compressed == Compressed::On {

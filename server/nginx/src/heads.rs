@@ -10,7 +10,8 @@ use sluice_pipeline::failure::{Cause, Fault};
 /// and hosts with an empty label.
 pub(super) fn check(exchange: &Exchange) -> Result<(), Fault> {
     let (status, why) = match &exchange.req.method {
-        Method::Connect => (Status::METHOD_NOT_ALLOWED, "client sent CONNECT method"),
+        // There are no tunnels to other hosts, so `host:port` is not a target.
+        Method::Connect => (Status::BAD_REQUEST, "client sent CONNECT method"),
         Method::Trace => (Status::METHOD_NOT_ALLOWED, "client sent TRACE method"),
         Method::Options if &*exchange.req.target == b"*" => {
             (Status::BAD_REQUEST, "client sent invalid request")

@@ -1,7 +1,10 @@
-//! `disable_symlinks`: which symbolic links are followed on the way to a file.
+//! How files are looked up: which symbolic links are followed (`disable_symlinks`), and how old results may be
+//! (`open_file_cache`).
 
-use sluice_cache::Reach;
-use sluice_model::nginx::FollowedLinks as Config;
+use std::time::Duration;
+
+use sluice_cache::{Access, MaxAge, Reach};
+use sluice_model::nginx::FileLookup as Config;
 use sluice_route::Template;
 
 use sluice_pipeline::build::Builder;
@@ -9,8 +12,9 @@ use sluice_pipeline::context::Exchange;
 use sluice_pipeline::refusal::Refusal;
 use sluice_pipeline::values::expand_path;
 
-/// The settings of the directive.
+/// The settings of the directives.
 pub struct Links {
+    age: MaxAge,
     which: Which,
     from: Option<Template>,
 }
@@ -25,7 +29,15 @@ enum Which {
 impl Links {
     /// Parses the directive.
     pub fn build(config: &Config, builder: &Builder<'_>) -> Result<Links, Refusal> {
+        let age = Duration::from_nanos(config.cached_for.0.unsigned_abs());
         Ok(Links {
+            age: MaxAge {
+                found: age,
+                missing: match config.caches_errors {
+                    true => age,
+                    false => Duration::ZERO,
+                },
+            },
             which: match config.disabled.as_str() {
                 "" => Which::All,
                 "on" => Which::None,
@@ -39,8 +51,21 @@ impl Links {
         })
     }
 
+    /// How old results may be.
+    pub fn age(&self) -> MaxAge {
+        self.age
+    }
+
+    /// How to look up `path`.
+    pub fn access(&self, exchange: &Exchange, path: &[u8]) -> Access {
+        Access {
+            reach: self.reach(exchange, path),
+            age: self.age,
+        }
+    }
+
     /// Which links may be followed on the way to `path`.
-    pub fn reach(&self, exchange: &Exchange, path: &[u8]) -> Reach {
+    fn reach(&self, exchange: &Exchange, path: &[u8]) -> Reach {
         let which = match self.which {
             Which::All => return Reach::Anywhere,
             Which::None => Reach::NoLinks,

@@ -295,7 +295,7 @@ impl Condition {
         let now = exchange.worker.clock.coarse();
         let facts =
             |exchange: &Exchange| match expand_path(&self.subject, exchange, &mut Vec::new()) {
-                Ok(()) => files::facts(&subject, self.links.reach(exchange, &subject), now),
+                Ok(()) => files::facts(&subject, self.links.access(exchange, &subject), now),
                 Err(UnfitPath) => Err(Missing::Impossible),
             };
         let is = |exchange: &Exchange, kind| facts(exchange).is_ok_and(|facts| facts.kind == kind);

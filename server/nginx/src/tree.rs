@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use sluice_message::uri::decode_percent;
-use sluice_message::{Method, Status, path};
+use sluice_message::{Method, Status, Version, path};
 use sluice_model::http::RouteOrigin;
 use sluice_model::nginx::HeadLimits;
 use sluice_net::{Body, RequestBody, StatusLine};
@@ -250,7 +250,8 @@ impl Tree {
         state.server = Some(number);
         state.place = server.place;
         if let Err(fault) = heads::check(exchange) {
-            exchange.close = true;
+            // Other streams of an HTTP/2 connection have nothing to do with it.
+            exchange.close |= exchange.req.version != Version::Http2;
             return Err(Step::Fail(fault));
         }
         self.admit(exchange, server)?;

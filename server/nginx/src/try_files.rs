@@ -119,7 +119,7 @@ impl Handler for TryFiles {
             let found = files::with_path(|path| {
                 self.write(candidate, exchange, &mut text, path)
                     .map_err(|UnfitPath| Missing::Impossible)?;
-                files::facts(path, self.links.reach(exchange, path), now)
+                files::facts(path, self.links.access(exchange, path), now)
             });
             let wanted = match candidate.is_folder {
                 true => Kind::Directory,

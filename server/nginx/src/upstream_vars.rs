@@ -66,9 +66,11 @@ pub fn sent_trailer(exchange: &Exchange, name: &[u8], out: &mut Vec<u8>) {
 fn value(one: &ProxyTry, key: UpstreamKey, out: &mut Vec<u8>) {
     let time = match key {
         UpstreamKey::Address => {
-            return match one.address.strip_prefix("unix/") {
-                Some(path) => show(out, format_args!("unix:{path}")),
-                None => out.extend_from_slice(one.address.as_bytes()),
+            return match (one.address.strip_prefix("unix/"), one.peer) {
+                (Some(path), _) => show(out, format_args!("unix:{path}")),
+                (None, Some(peer)) => show(out, format_args!("{peer}")),
+                // A name whose connection failed.
+                (None, None) => out.extend_from_slice(one.address.as_bytes()),
             };
         }
         UpstreamKey::Status => {

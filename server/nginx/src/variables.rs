@@ -48,6 +48,10 @@ impl DialectState for RequestState {
         self.state.is_subrequest()
     }
 
+    fn unix_client(&self) -> &'static str {
+        UNIX_CLIENT
+    }
+
     fn is_part(&self, key: &[u8]) -> bool {
         let piece = self.occasional.slice.as_ref();
         piece.is_some_and(|piece| {
@@ -176,13 +180,17 @@ fn path_below(rest: &[u8], out: &mut Vec<u8>) {
 /// `$proxy_add_x_forwarded_for`.
 fn add_forwarded_for(exchange: &Exchange, out: &mut Vec<u8>) {
     join(&exchange.req.fields, b"X-Forwarded-For", out);
-    if let Some(ip) = client_ip(exchange).or_else(|| remote_ip(&exchange.conn)) {
-        if !out.is_empty() && exchange.req.fields.has(FieldId::XForwardedFor) {
-            out.extend_from_slice(b", ");
-        }
-        out.extend_from_slice(IpText::new(ip).as_bytes());
+    if !out.is_empty() && exchange.req.fields.has(FieldId::XForwardedFor) {
+        out.extend_from_slice(b", ");
+    }
+    match client_ip(exchange).or_else(|| remote_ip(&exchange.conn)) {
+        Some(ip) => out.extend_from_slice(IpText::new(ip).as_bytes()),
+        None => out.extend_from_slice(UNIX_CLIENT.as_bytes()),
     }
 }
+
+/// What nginx calls a client that has no address.
+pub const UNIX_CLIENT: &str = "unix:";
 
 /// The port of the client; empty if a trusted proxy reported an address without a port.
 fn remote_port(exchange: &Exchange, out: &mut Vec<u8>) {

@@ -137,6 +137,9 @@ pub trait DialectState: Any {
     /// Appends the value of a placeholder that only this language has.
     fn value(&self, exchange: &Exchange, key: &NginxKey, out: &mut Vec<u8>) -> Found;
 
+    /// What a client is called whose connection came over a unix socket and has no address.
+    fn unix_client(&self) -> &'static str;
+
     /// The provenance of that value when it is used in paths; `None` for that of the key.
     fn provenance(&self, exchange: &Exchange, key: &NginxKey) -> Option<Provenance>;
 }
@@ -372,6 +375,8 @@ pub struct ProxyFacts {
 pub struct ProxyTry {
     /// The address as configured.
     pub address: String,
+    /// The address that the connection leads to, once it is established; `None` for a Unix socket.
+    pub peer: Option<std::net::SocketAddr>,
     /// Whether the attempt was made after an internal redirect.
     pub is_later: bool,
     /// When the attempt began.

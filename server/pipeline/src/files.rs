@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-use sluice_cache::{Content, Facts, Found, Missing, OpenFiles, Reach};
+use sluice_cache::{Access, Content, Facts, Found, Missing, OpenFiles};
 use sluice_message::{Moment, Status, path};
 use sluice_route::{Template, UnfitPath, Values};
 
@@ -23,18 +23,23 @@ thread_local! {
 }
 
 /// Opens the file at `path`, using the cache of this worker.
-pub fn open(path: &[u8], reach: Reach, now: Moment) -> Found {
-    FILES.with(|files| files.open(path, reach, now))
+pub fn open(path: &[u8], access: impl Into<Access>, now: Moment) -> Found {
+    FILES.with(|files| files.open(path, access, now))
 }
 
 /// Metadata of the file at `path`, using the cache of this worker.
-pub fn facts(path: &[u8], reach: Reach, now: Moment) -> Result<Facts, Missing> {
-    FILES.with(|files| files.facts(path, reach, now))
+pub fn facts(path: &[u8], access: impl Into<Access>, now: Moment) -> Result<Facts, Missing> {
+    FILES.with(|files| files.facts(path, access, now))
 }
 
 /// The content of the file at `path` if it exists and has at most `bytes_max` bytes.
-pub fn read_whole(path: &[u8], bytes_max: u64, now: Moment) -> Option<Vec<u8>> {
-    let Found::File(file) = open(path, Reach::Anywhere, now) else {
+pub fn read_whole(
+    path: &[u8],
+    access: impl Into<Access>,
+    bytes_max: u64,
+    now: Moment,
+) -> Option<Vec<u8>> {
+    let Found::File(file) = open(path, access, now) else {
         return None;
     };
     if file.facts.size > bytes_max {

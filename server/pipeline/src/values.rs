@@ -97,6 +97,11 @@ pub fn client_ip(exchange: &Exchange) -> Option<IpAddr> {
         .or_else(|| remote_ip(&exchange.conn))
 }
 
+/// Whether neither the client nor a trusted proxy has an address.
+fn names_unix_client(exchange: &Exchange) -> bool {
+    matches!(exchange.conn.remote, Remote::Unix) && exchange.context.client_ip.is_none()
+}
+
 /// The address of the peer.
 pub fn remote_ip(conn: &ConnInfo) -> Option<IpAddr> {
     match conn.remote {
@@ -123,6 +128,16 @@ impl Values for At<'_> {
             }
             Key::Var(name) if &**name != "client_ip" => {
                 known(exchange.context.vars.find(name), out)
+            }
+            // The name `client_ip`: all others are above.
+            Key::Var(_) | Key::RemoteHost if names_unix_client(exchange) => {
+                let name = exchange
+                    .context
+                    .dialect
+                    .any()
+                    .map(|state| state.unix_client());
+                out.extend_from_slice(name.unwrap_or_default().as_bytes());
+                Found::Known
             }
             Key::Other(name) => maybe(exchange.context.mapped.find(name), out),
             Key::Nginx(key) => match exchange.context.dialect.any() {

@@ -32,6 +32,9 @@ pub const PEERS_OF_NAME_MAX: usize = 256;
 /// servers normally respond within milliseconds; a slow one should not delay requests.
 pub const FIRST_ADDRESSES_WAIT: Duration = Duration::from_secs(1);
 
+/// Minimum pause between two lookups that a group makes without a request: a tick of the workers' clock.
+pub const REFRESH_PAUSE_MIN: Duration = Duration::from_millis(100);
+
 /// Sticky sessions remembered per upstream group; each takes about a hundred bytes.
 pub const SESSIONS_MAX: usize = 1_000_000;
 

@@ -279,3 +279,77 @@ fn names_without_resolve_are_known_to_the_system() {
         "an address and no name: {at}"
     );
 }
+
+/// Names are looked up again when their lifetime ends, also while nobody asks.
+#[test]
+fn names_are_resolved_again_without_requests() {
+    let port = numbered(2);
+    let dns = Dns::knowing(vec![("app.test.", near(1))]);
+    dns.ttl(1);
+    let server = start(
+        &format!(
+            "resolver {} ipv6=off;\nupstream some {{ zone some 64k; server app.test:{port} resolve; }}",
+            dns.address
+        ),
+        "location / { proxy_pass http://some; add_header X-At $upstream_addr; }",
+    );
+    assert_eq!(responses(&server, "/", 1), "1");
+    let before = dns.asked();
+    dns.set(vec![("app.test.", near(2))]);
+    // The second of them begins after the first has ended, so the new address is known by then.
+    eventually(
+        "two more queries",
+        || dns.asked() >= before + 2,
+        || dns.asked().to_string(),
+    );
+    let response = Client::connect(server.port).get("/");
+    let at = response.field("X-At").map(str::to_owned);
+    assert_eq!(
+        (response.text(), at),
+        ("2".to_owned(), Some(format!("127.0.0.2:{port}")))
+    );
+}
+
+/// A name in `proxy_pass` with variables: an address whose lifetime has ended is not used again if there is a new one.
+#[test]
+fn an_address_is_not_used_after_its_lifetime() {
+    let port = numbered(2);
+    let dns = Dns::knowing(vec![("app.test.", near(1))]);
+    let server = start(
+        &format!("resolver {} valid=1s ipv6=off;", dns.address),
+        &format!(
+            "location / {{ proxy_pass http://$arg_name:{port}; add_header X-At $upstream_addr; }}"
+        ),
+    );
+    assert_eq!(responses(&server, "/?name=app.test", 1), "1");
+    dns.set(vec![("app.test.", near(2))]);
+    // Nothing happens while the lifetime passes, so there is no event to wait for.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let response = Client::connect(server.port).get("/?name=app.test");
+    let at = response.field("X-At").map(str::to_owned);
+    assert_eq!(
+        (response.text(), at),
+        ("2".to_owned(), Some(format!("127.0.0.2:{port}")))
+    );
+    assert_eq!(dns.asked(), 2);
+}
+
+/// A response that is too long for UDP is asked for again over TCP (RFC 7766, section 5).
+#[test]
+fn truncated_dns_responses_are_read_again_over_tcp() {
+    let port = numbered(1);
+    let dns = Dns::knowing(vec![("app.test.", near(1))]);
+    dns.mood(Mood::TooLong);
+    let server = start(
+        &format!(
+            "resolver {} ipv6=off;\nupstream some {{ zone some 64k; server app.test:{port} resolve; }}",
+            dns.address
+        ),
+        &format!(
+            "location /group {{ proxy_pass http://some; }}\nlocation /variable {{ proxy_pass http://$arg_name:{port}; }}"
+        ),
+    );
+    assert_eq!(responses(&server, "/group", 1), "1");
+    assert_eq!(responses(&server, "/variable?name=app.test", 1), "1");
+    assert_eq!(dns.asked(), 2, "each was asked over UDP first");
+}

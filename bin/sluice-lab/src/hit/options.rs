@@ -22,6 +22,9 @@ pub struct Options {
     /// Send the requests of this file instead of the URL's path: a line for each, `[WEIGHT] [METHOD] PATH`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["websocket", "sse", "idle", "slow", "method", "engine", "verify"])]
     pub urls: Option<PathBuf>,
+    /// Run the scenario of this file: sessions, phases and variables, in TOML
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["urls", "websocket", "sse", "idle", "slow", "method", "header", "body", "body_bytes", "engine", "verify", "verify_every", "expect_status", "connections", "requests", "rate", "poisson", "duration", "depth", "close", "requests_per_connection"])]
+    pub scenario: Option<PathBuf>,
     /// A second target: both are loaded in turn, block by block, and compared
     pub against: Option<String>,
     /// Measure this many times, and report medians with intervals (default: 1, or 5 with two targets)

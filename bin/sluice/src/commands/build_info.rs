@@ -4,7 +4,8 @@ use crate::Exit;
 use crate::commands::version;
 use crate::messages::Failed;
 
-const LOCK: &str = include_str!("../../../../Cargo.lock");
+/// The lock file of the build.
+pub const LOCK: &str = include_str!("../../../../Cargo.lock");
 
 /// Prints the packages that this program was built from.
 pub fn run() -> Result<Exit, Failed> {
@@ -22,7 +23,7 @@ pub fn run() -> Result<Exit, Failed> {
 }
 
 /// Names and versions of external packages.
-fn packages(lock: &str) -> impl Iterator<Item = (&str, &str)> {
+pub fn packages(lock: &str) -> impl Iterator<Item = (&str, &str)> {
     lock.split("[[package]]").skip(1).filter_map(|package| {
         let field = |name: &str| {
             let line = package.lines().find_map(|line| line.strip_prefix(name))?;

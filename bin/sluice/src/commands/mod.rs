@@ -1,7 +1,7 @@
 //! The commands, one file each, with Caddy's names and flags.
 
 mod adapt;
-mod build_info;
+pub(crate) mod build_info;
 mod completion;
 mod environ;
 mod explain;

@@ -4,6 +4,8 @@
 use sluice_nginx::registry::is_built;
 use sluice_nginx::registry::variables::NGINX_VERSION;
 
+use crate::commands::build_info::{LOCK, packages};
+
 use super::invocation::{ACCESS_LOG, CONF, ERROR_LOG, PID_FILE, PREFIX};
 use super::switches::{Printed, Switches};
 
@@ -46,12 +48,20 @@ fn build() -> String {
         .filter(|module| is_built(&format!("ngx_{module}")))
         .map(|module| format!(" --with-{module}"))
         .collect();
+    let [rustls, aws_lc] = ["rustls", "aws-lc-rs"].map(version_of);
     format!(
-        "built by rustc {}\nbuilt with rustls (TLS 1.2 and 1.3; OpenSSL is not used)\nTLS SNI support enabled\n\
+        "built by rustc {}\nbuilt with rustls {rustls} (aws-lc-rs {aws_lc}, TLS 1.2 and 1.3)\nTLS SNI support enabled\n\
          configure arguments: --prefix={PREFIX} --conf-path={CONF} --error-log-path={ERROR_LOG} \
          --http-log-path={ACCESS_LOG} --pid-path={PID_FILE}{modules}\n",
         env!("CARGO_PKG_RUST_VERSION")
     )
+}
+
+/// The version of a package that the program is built with.
+fn version_of(package: &str) -> &'static str {
+    let mut packages = packages(LOCK);
+    let found = packages.find(|(name, _)| *name == package);
+    found.map_or("", |(_, version)| version)
 }
 
 fn help() -> String {
@@ -90,6 +100,16 @@ mod tests {
         let digits: Vec<&str> = version.split(' ').next().unwrap().splitn(3, '.').collect();
         assert!(digits.iter().all(|part| part.parse::<u32>().is_ok()));
         assert!(said.contains("TLS SNI support enabled"));
+        // What scripts read as library and version: `built with NAME VERSION …`.
+        let library = said
+            .lines()
+            .find_map(|line| line.strip_prefix("built with "));
+        let mut words = library.unwrap().split(' ');
+        assert_eq!(words.next(), Some("rustls"));
+        let version = words.next().unwrap();
+        let numbers: Vec<&str> = version.split('.').collect();
+        assert!(numbers.len() == 3 && numbers.iter().all(|part| part.parse::<u32>().is_ok()));
+        assert!(!said.contains("OpenSSL"), "it is not used");
         assert!(said.contains(" --with-http_ssl_module"));
     }
 

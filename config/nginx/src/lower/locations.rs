@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sluice_diag::Diagnostic;
 use sluice_model::handler::NoSettings;
 use sluice_model::http::RouteOrigin;
-use sluice_model::nginx::{FollowedLinks, Location, OtherMethods, Place, TryFiles, VirtualServer};
+use sluice_model::nginx::{FileLookup, Location, OtherMethods, Place, TryFiles, VirtualServer};
 use sluice_model::{Handler, Route};
 
 use super::level::Level;
@@ -14,8 +14,8 @@ use super::reached::Reached;
 use super::text::{Derived, Extent, Facts};
 use crate::definition::Content;
 use crate::modules::{
-    access, addition, charset, content, fastcgi, files, gzip, headers, http_core, limits, log,
-    mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
+    access, addition, charset, content, fastcgi, files, gzip, headers, health_checks, http_core,
+    limits, log, mirror, proxy, ranges, realip, rewrite, slice, ssi, sub, user_id,
 };
 use crate::registry;
 use crate::tree::{Directive, Word};
@@ -159,12 +159,12 @@ impl Lowering<'_> {
             proxy: content
                 .filter(|content| matches!(content.name(), "proxy_pass" | "grpc_pass"))
                 .and_then(proxy::facts),
-            links: FollowedLinks::default(),
+            links: FileLookup::default(),
             derived: Derived::default(),
             extent: Extent::OnePlace,
         };
         if level.own("if").next().is_some() {
-            facts.links = http_core::followed_links(self, level, &facts);
+            facts.links = http_core::file_lookup(self, level, &facts);
         }
         facts.derived = content::derived(self, level, &facts);
         facts
@@ -346,6 +346,7 @@ impl Lowering<'_> {
             ..around.clone()
         };
         let content = self.content(&inner);
+        health_checks::stands_right(self, &inner, content);
         let (modifier, path) = match kind {
             Kind::Path { modifier, path } => (*modifier, *path),
             Kind::Pattern { modifier, pattern } => (*modifier, *pattern),
@@ -539,7 +540,7 @@ impl Lowering<'_> {
     fn try_files(&mut self, here: &Here<'_>) -> Option<Handler> {
         let mut tried = TryFiles {
             root: here.root.text.clone(),
-            links: http_core::followed_links(self, &here.level, &here.facts),
+            links: http_core::file_lookup(self, &here.level, &here.facts),
             ..TryFiles::default()
         };
         match &here.root.kind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sluice_diag::{Diagnostic, Report, closest};
-use sluice_model::nginx::FollowedLinks;
+use sluice_model::nginx::FileLookup;
 
 use crate::limits::VARIABLES_MAX;
 use crate::registry::variables::{FAMILIES, OfPlace, VARIABLES, Variable, variable};
@@ -70,7 +70,7 @@ pub struct Facts {
     /// Host and port of the upstream as the configuration names it.
     pub proxy: Option<(String, String)>,
     /// Which links conditions of the place follow.
-    pub links: FollowedLinks,
+    pub links: FileLookup,
     /// The numbers of the tables that follow from the place.
     pub derived: Derived,
     /// Where the text is used; see [`Extent`].

@@ -10,7 +10,7 @@ use crate::lower::level::Level;
 use crate::lower::lowering::Lowering;
 use crate::lower::text::Facts;
 use crate::modules::gzip;
-use crate::modules::http_core::followed_links;
+use crate::modules::http_core::file_lookup;
 
 /// Those of `index`.
 pub const INDEX: &[Definition] = &[many("index", Words(1, MANY))];
@@ -84,6 +84,6 @@ pub fn lower(
             _ => GzipClients::default(),
         },
         redirects: redirects.clone(),
-        links: followed_links(cx, level, facts),
+        links: file_lookup(cx, level, facts),
     }))
 }

@@ -8,7 +8,7 @@ use sluice_model::handler::Subroute;
 use sluice_model::http::MinDataRate;
 use sluice_model::matcher::{Matcher, MatcherSet};
 use sluice_model::nginx::{
-    ClientLimits, ErrorPage, FollowedLinks, HeadLimits, MediaTypes, Redirects, TryFiles,
+    ClientLimits, ErrorPage, FileLookup, HeadLimits, MediaTypes, Redirects, TryFiles,
 };
 use sluice_model::{Handler, Route, Server};
 
@@ -79,7 +79,7 @@ pub const DIRECTIVES: &[Definition] = &[
     once("keepalive_timeout", Words(1, 2)).checked(keepalive_timeout),
     once("large_client_header_buffers", Words(2, 2))
         .but(Partly(
-            "the product of both limits the size of a head",
+            "the size limits a request line and each header, the product of both the head; a target has at most 65,535 bytes",
         ))
         .checked(buffers),
     once("limit_except", Block(1, MANY)).holding(|_| Context::LimitExcept),
@@ -107,22 +107,18 @@ pub const DIRECTIVES: &[Definition] = &[
     once("msie_padding", Flag).but(Always("such browsers no longer exist")),
     once("msie_refresh", Flag).but(Always("such browsers no longer exist")),
     once("open_file_cache", Words(1, 2))
-        .but(Always(
-            "open files are cached and checked again after a second",
+        .but(Partly(
+            "whether lookups are cached for `open_file_cache_valid`; `max` and `inactive` have no effect, the cache is bounded. Without it each request looks at the file, but one that has not changed is not read again",
         ))
         .checked(open_file_cache),
-    once("open_file_cache_errors", Flag).but(Always(
-        "open files are cached and checked again after a second",
-    )),
+    once("open_file_cache_errors", Flag),
     once("open_file_cache_events", Flag).but(Always(
-        "open files are cached and checked again after a second",
+        "`open_file_cache_valid` says when a file is looked at again",
     )),
     once("open_file_cache_min_uses", Number).but(Always(
-        "open files are cached and checked again after a second",
+        "the first use counts; the cache is bounded",
     )),
-    once("open_file_cache_valid", Time).but(Always(
-        "open files are cached and checked again after a second",
-    )),
+    once("open_file_cache_valid", Time),
     once("output_buffers", Words(2, 2))
         .but(BUFFERS)
         .checked(buffers),
@@ -188,15 +184,41 @@ pub fn connections(level: &Level<'_>, server: &mut Server) {
 
 /// The most bytes that a head may have; 0 where nothing is said.
 fn head_bytes_max(level: &Level<'_>) -> u64 {
-    let Some(directive) = level.find("large_client_header_buffers") else {
-        return 0;
+    let Some((count, size)) = large_buffers(level) else {
+        return match level.size("client_header_buffer_size") {
+            Some(first) if first > 4 * LARGE_BUFFER_BYTES => first,
+            Some(_) | None => 0,
+        };
     };
+    count.saturating_mul(size).max(first_buffer(level))
+}
+
+/// The most bytes that a request line or a header may have; 0 where nothing is said. One of them has to fit into one
+/// buffer.
+fn line_bytes_max(level: &Level<'_>) -> u64 {
+    match large_buffers(level) {
+        Some((_, size)) => size.max(first_buffer(level)),
+        None if first_buffer(level) > LARGE_BUFFER_BYTES => first_buffer(level),
+        None => 0,
+    }
+}
+
+/// nginx's sizes of a buffer for a long line and of the one that each request begins with.
+const LARGE_BUFFER_BYTES: u64 = 8 * 1024;
+const FIRST_BUFFER_BYTES: u64 = 1024;
+
+fn first_buffer(level: &Level<'_>) -> u64 {
+    level
+        .size("client_header_buffer_size")
+        .unwrap_or(FIRST_BUFFER_BYTES)
+}
+
+/// Number and size of the buffers for long lines, where they are given.
+fn large_buffers(level: &Level<'_>) -> Option<(u64, u64)> {
+    let directive = level.find("large_client_header_buffers")?;
     let count = directive.arg(0).and_then(|count| count.parse::<u64>().ok());
     let size = directive.arg(1).and_then(crate::lower::values::size);
-    let product = count
-        .zip(size)
-        .map(|(count, size)| count.saturating_mul(size));
-    product.unwrap_or_default()
+    count.zip(size)
 }
 
 /// What holds for the heads of a server.
@@ -204,6 +226,7 @@ pub fn heads(level: &Level<'_>) -> HeadLimits {
     HeadLimits {
         timeout: level.time("client_header_timeout"),
         bytes_max: head_bytes_max(level),
+        line_bytes_max: line_bytes_max(level),
         headers_max: level.word("max_headers").and_then(|word| word.parse().ok()),
         streams_max: level
             .word("http2_max_concurrent_streams")
@@ -420,12 +443,28 @@ fn error_page(cx: &mut Lowering<'_>, directive: &Directive, facts: &Facts) -> Op
     Some(page)
 }
 
+/// How files are looked up.
+pub fn file_lookup(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> FileLookup {
+    let caches = level
+        .find("open_file_cache")
+        .is_some_and(|directive| directive.args.iter().all(|word| word.text != "off"));
+    let usual = sluice_model::Duration::seconds(60);
+    FileLookup {
+        cached_for: match caches {
+            true => level.time("open_file_cache_valid").unwrap_or(usual),
+            false => sluice_model::Duration::default(),
+        },
+        caches_errors: caches && level.is_on("open_file_cache_errors", false),
+        ..followed_links(cx, level, facts)
+    }
+}
+
 /// Which links are followed.
-pub fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> FollowedLinks {
+fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -> FileLookup {
     let Some(directive) = level.find("disable_symlinks") else {
-        return FollowedLinks::default();
+        return FileLookup::default();
     };
-    let (mut links, mut is_off) = (FollowedLinks::default(), false);
+    let (mut links, mut is_off) = (FileLookup::default(), false);
     for word in &directive.args {
         match (word.text.as_str(), word.text.strip_prefix("from=")) {
             ("off", _) => is_off = true,
@@ -446,7 +485,7 @@ pub fn followed_links(cx: &mut Lowering<'_>, level: &Level<'_>, facts: &Facts) -
         }
     }
     match is_off {
-        true => FollowedLinks::default(),
+        true => FileLookup::default(),
         false => links,
     }
 }

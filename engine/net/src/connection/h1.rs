@@ -399,13 +399,26 @@ fn head_bytes(input: &[u8], error: Option<&RequestError>) -> usize {
             | RequestFault::Framing(_),
             _,
         )) => {
-            let end = input.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-            return end.map_or(input.len(), |end| end + 4);
+            return head_end(input);
         }
         Some((_, offset)) => &input[..offset.min(input.len())],
     };
     let last = read.iter().rposition(|byte| *byte == b'\n');
     last.map_or(0, |end| end + 1)
+}
+
+/// The length of a head that is complete: up to its first empty line behind another one. A line may end with LF alone.
+fn head_end(input: &[u8]) -> usize {
+    let (mut length, mut is_begun) = (0, false);
+    for line in input.split_inclusive(|byte| *byte == b'\n') {
+        length += line.len();
+        let is_empty = matches!(line, b"\r\n" | b"\n");
+        if is_empty && is_begun {
+            break;
+        }
+        is_begun |= !is_empty;
+    }
+    length
 }
 
 #[cfg(test)]
@@ -425,5 +438,9 @@ mod tests {
         assert_eq!(of(RequestFault::Method, 3), 0);
         assert_eq!(of(RequestFault::Field(FieldFault::NoColon), 24), 22);
         assert_eq!(of(RequestFault::HostMissing, 0), 29);
+        let bare = b"\nGET / HTTP/1.1\nA: b\n\nrest";
+        let fault = RequestFault::HostMissing;
+        let error = RequestError { fault, offset: 0 };
+        assert_eq!(head_bytes(bare, Some(&error)), 22);
     }
 }

@@ -148,6 +148,11 @@ impl TlsStream {
         self.socket.as_ref().and_then(Stream::local_addr)
     }
 
+    /// The address of the other end.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.socket.as_ref().and_then(Stream::peer_addr)
+    }
+
     /// The protocol negotiated by ALPN (RFC 7301); empty if none was.
     pub fn alpn(&self) -> Vec<u8> {
         self.session.info().alpn

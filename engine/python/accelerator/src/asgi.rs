@@ -310,7 +310,7 @@ impl Http {
         )?;
         drop(place);
         let object = lane.object.bind(py);
-        object.call_method1(intern!(py, "flush_soon"), (false,))?;
+        object.call_method1(intern!(py, "flush_soon"), (lane.is_idle(py),))?;
         Ok(true)
     }
 }

@@ -1,6 +1,7 @@
 //! A lane as its requests see it.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -20,6 +21,8 @@ pub struct Lane {
     out: Py<PyList>,
     /// The most bytes of a body that are sent without regard to credit: the window, or one part.
     room: usize,
+    /// The frame that is being delivered is the last one received.
+    last: AtomicBool,
     /// Texts of its application.
     pub texts: Mutex<Texts>,
 }
@@ -31,12 +34,23 @@ impl Lane {
             streams: lane.getattr("streams")?.extract()?,
             out: lane.getattr("out")?.extract()?,
             room: window.min(PART_BYTES_MAX),
+            last: AtomicBool::new(false),
             texts: Mutex::new(Texts::new()),
         })
     }
 
     pub fn streams<'py>(&self, py: Python<'py>) -> &Bound<'py, PyDict> {
         self.streams.bind(py)
+    }
+
+    /// Says whether further frames follow the one that is delivered next.
+    pub fn set_last(&self, last: bool) {
+        self.last.store(last, Relaxed);
+    }
+
+    /// Whether the lane has no other requests, so that a response has nothing to wait for.
+    pub fn is_idle(&self, py: Python<'_>) -> bool {
+        self.last.load(Relaxed) && self.streams(py).is_empty()
     }
 
     /// Whether a body of this size is sent in one frame.

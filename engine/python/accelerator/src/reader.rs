@@ -71,6 +71,8 @@ impl Reader {
                 }
                 break;
             };
+            at = begin + header.length;
+            self.lane.set_last(at == bytes.len());
             if let Err(error) = self.deliver(py, &header, payload) {
                 if !error.is_instance_of::<PyException>(py) {
                     return Err(error);
@@ -78,7 +80,6 @@ impl Reader {
                 let text = error.value(py).repr()?;
                 return Err(self.garbage(py, format!("a frame of type {:#x}: {text}", header.kind)));
             }
-            at = begin + header.length;
         }
         Ok(at)
     }

@@ -310,7 +310,8 @@ impl Exchange {
             if self.send_whole(py, body, Length::Declared)? {
                 let lane = self.site.lane.object.bind(py);
                 let seat = lane.getattr(intern!(py, "seat"))?;
-                if seat.getattr(intern!(py, "restless"))?.is_truthy()? {
+                let is_restless = seat.getattr(intern!(py, "restless"))?.is_truthy()?;
+                if is_restless || self.site.lane.streams(py).is_empty() {
                     lane.call_method0(intern!(py, "flush"))?;
                 }
             } else if !body.is_empty() || !self.done.load(Relaxed) {

@@ -79,6 +79,7 @@ class Lane:
                 pos = start - HEADER_LEN
                 break
             try:
+                self.pos = pos  # `flush_soon` looks whether this frame is the last one
                 if kind == REQUEST:
                     if number in self.streams or not number:
                         garbage("request %d is not new" % number)

@@ -79,8 +79,10 @@ class LoopLane(Lane):
             self.watch_writable(True)
 
     def flush_soon(self, prompt):
-        """Writes at once, or when the loop has run what is ready. Called behind each frame."""
-        if prompt or self.restless:
+        """Writes at once, or when the loop has run what is ready. Called behind each frame.
+
+        Without other requests there is nothing to wait for: sluice sends the response on while the application cleans up."""
+        if prompt or self.restless or not self.streams and self.pos == self.end:
             self.flush()
         elif not self.scheduled:
             self.schedule()

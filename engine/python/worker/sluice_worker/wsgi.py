@@ -242,7 +242,7 @@ class WsgiExchange(BlockingStream):
                 self.send_whole(item)
             else:
                 self.send_item(item)
-            if not self.done or self.prompt or self.lane.seat.restless:
+            if not self.done or self.prompt or self.lane.seat.restless or not self.lane.streams:
                 self.lane.flush()
             if self.excess or self.done and self.bodiless:
                 return

@@ -52,6 +52,16 @@ class AsgiTest(WorkerTest):
         response = self.get("/only_start")
         self.assertEqual((response.status, response.headers, response.body), (201, [], b""))
 
+    def test_a_response_that_is_alone_does_not_wait_for_the_clean_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fifo")
+            os.mkfifo(path)
+            try:
+                stream = self.worker.request(scope(path="/clean_up", query=path.encode()))
+                self.assertEqual(self.worker.response(stream).body, b"hello")
+            finally:
+                os.close(os.open(path, os.O_WRONLY))
+
     def test_chunks(self):
         response = self.get("/chunks")
         self.assertEqual(response.body, b"one two three")

@@ -35,6 +35,15 @@ class WsgiTest(WorkerTest):
         self.assertEqual(response.body, b"hello")
         self.assertEqual(self.kinds(response), [RESPONSE])
 
+    def test_a_response_that_is_alone_does_not_wait_for_close(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "fifo")
+            os.mkfifo(path)
+            try:
+                self.assertEqual(self.get("/clean_up", path).body, b"hello")
+            finally:
+                os.close(os.open(path, os.O_WRONLY))
+
     def test_several_items_of_a_list_are_one_body(self):
         response = self.get("/parts")
         self.assertEqual(response.body, b"one two three")

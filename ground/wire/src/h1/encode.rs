@@ -14,6 +14,7 @@ use sluice_message::{Field, FieldId, Fields, Method, RequestHead, Status, Unfit,
 
 use super::framing::{BodyFraming, items};
 use super::{body, scan};
+use crate::limits::TargetBytes;
 
 /// What stands after the content of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
@@ -51,6 +52,16 @@ pub fn encode_request_head(
     framing: BodyFraming,
     out: &mut Vec<u8>,
 ) -> Result<(), Unfit> {
+    encode_with_target(head, TargetBytes::Ascii, framing, out)
+}
+
+/// As [`encode_request_head`], but with a target that may have all bytes of `targets`; only others are percent-encoded.
+pub fn encode_with_target(
+    head: &RequestHead,
+    targets: TargetBytes,
+    framing: BodyFraming,
+    out: &mut Vec<u8>,
+) -> Result<(), Unfit> {
     debug_assert!(
         framing != BodyFraming::UntilClose,
         "a request says where it ends"
@@ -61,7 +72,7 @@ pub fn encode_request_head(
     }
     out.extend_from_slice(head.method.as_str().as_bytes());
     out.push(b' ');
-    push_target(head, out);
+    push_target(head, targets, out);
     out.extend_from_slice(b" HTTP/1.1\r\n");
     if !head.fields.has(FieldId::Host) {
         push_line(b"Host", &head.authority, out);
@@ -222,7 +233,7 @@ fn push_status_line(status: Status, version: Version, out: &mut Vec<u8>) {
 
 /// The target of a request line. Rewrites can put any byte into it; those that may not stand there are
 /// percent-encoded.
-pub(crate) fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
+pub(crate) fn push_target(head: &RequestHead, targets: TargetBytes, out: &mut Vec<u8>) {
     let uri = head.uri.as_bytes();
     let target = if head.method == Method::Connect {
         &head.authority[..]
@@ -235,7 +246,11 @@ pub(crate) fn push_target(head: &RequestHead, out: &mut Vec<u8>) {
     }
     let mut rest = target;
     loop {
-        let (plain, other) = rest.split_at(scan::target_end(rest, 0));
+        let end = match targets {
+            TargetBytes::Ascii => scan::target_end(rest, 0),
+            TargetBytes::Raw => scan::raw_target_end(rest, 0),
+        };
+        let (plain, other) = rest.split_at(end);
         out.extend_from_slice(plain);
         let Some((byte, after)) = other.split_first() else {
             return;

@@ -8,7 +8,7 @@ use sluice_message::name::is_token_byte;
 use sluice_message::{FieldId, Fields};
 
 use super::scan;
-use crate::limits::{Limits, OddNames};
+use crate::limits::{Limits, LineEnds, OddNames};
 
 /// Why a field line was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum FieldFault {
     NameByte(u8),
     /// The name is longer than the limit.
     NameTooLong,
+    /// The line is longer than the limit.
+    LineTooLong,
     /// This byte cannot stand in a value.
     ValueByte(u8),
     /// There are more lines than the limit.
@@ -43,6 +45,7 @@ impl fmt::Display for FieldFault {
             FieldFault::SpaceBeforeColon => f.write_str("white space before colon"),
             FieldFault::NameByte(byte) => write!(f, "byte 0x{byte:02x} in field name"),
             FieldFault::NameTooLong => f.write_str("field name too long"),
+            FieldFault::LineTooLong => f.write_str("field line too long"),
             FieldFault::ValueByte(byte) => write!(f, "byte 0x{byte:02x} in field value"),
             FieldFault::TooMany => f.write_str("too many fields"),
         }
@@ -71,6 +74,8 @@ pub(crate) struct Seen {
     twice: u8,
     /// Start and length of the last Host value.
     pub host: (usize, usize),
+    /// Whether a line ended with LF alone.
+    pub line_ends: LineEnds,
 }
 
 impl Seen {
@@ -91,6 +96,13 @@ impl Seen {
         bits[FieldId::Upgrade as usize] = Seen::UPGRADE;
         bits
     };
+
+    /// Notes how a line ended.
+    pub fn note_end(&mut self, ends: LineEnds) {
+        if ends == LineEnds::LfToo {
+            self.line_ends = ends;
+        }
+    }
 
     #[inline]
     fn note(&mut self, line: &Line) {
@@ -128,6 +140,26 @@ pub(crate) fn read_section(
     fields: &mut Fields,
     seen: &mut Seen,
 ) -> Result<Section, Located<FieldFault>> {
+    let read = read_lines(bytes, start, limits, fields, seen);
+    let (seen_bytes, last) = match &read {
+        Ok(Section::End(end)) => (&bytes[..*end], *end),
+        Ok(Section::Unfinished(at)) => (bytes, *at),
+        Err(found) => (bytes, found.offset),
+    };
+    // A section that is shorter than a line may be has no line that is too long.
+    if seen_bytes.len() - start > limits.line_bytes_max {
+        refuse_long_line(seen_bytes, start, last, limits)?;
+    }
+    read
+}
+
+fn read_lines(
+    bytes: &[u8],
+    start: usize,
+    limits: &Limits,
+    fields: &mut Fields,
+    seen: &mut Seen,
+) -> Result<Section, Located<FieldFault>> {
     let mut at = start;
     loop {
         if bytes.get(at) == Some(&b'\r') {
@@ -137,12 +169,24 @@ pub(crate) fn read_section(
                 Some(_) => {}
             }
         }
-        let Some(line) = read_plain(bytes, at, limits) else {
-            match pass_over_if_complete(bytes, at, limits)? {
-                Some(next) => at = next,
-                None => return Ok(Section::Unfinished(at)),
-            }
-            continue;
+        let line = match read_plain(bytes, at, limits) {
+            Some(line) => line,
+            None => match read_rare(bytes, at, limits)? {
+                Rare::Unfinished => return Ok(Section::Unfinished(at)),
+                Rare::End(next) => {
+                    seen.note_end(LineEnds::LfToo);
+                    return Ok(Section::End(next));
+                }
+                Rare::PassedOver(next, ends) => {
+                    seen.note_end(ends);
+                    at = next;
+                    continue;
+                }
+                Rare::Line(line) => {
+                    seen.note_end(LineEnds::LfToo);
+                    line
+                }
+            },
         };
         if fields.len() == limits.fields_max {
             return Err(Located::new(FieldFault::TooMany, at));
@@ -159,6 +203,28 @@ pub(crate) fn read_section(
     }
 }
 
+/// Refuses the first line from `start` that is longer than the limit and does not begin after `last`. Of the faults of a
+/// head the first counts, and of those of a line this one, however the bytes are cut.
+#[cold]
+fn refuse_long_line(
+    bytes: &[u8],
+    start: usize,
+    last: usize,
+    limits: &Limits,
+) -> Result<(), Located<FieldFault>> {
+    let mut at = start;
+    for line in bytes[start..].split_inclusive(|byte| *byte == b'\n') {
+        if at > last {
+            break;
+        }
+        if line.len() > limits.line_bytes_max {
+            return Err(Located::new(FieldFault::LineTooLong, at));
+        }
+        at += line.len();
+    }
+    Ok(())
+}
+
 /// One field line.
 struct Line {
     id: FieldId,
@@ -169,6 +235,18 @@ struct Line {
     next: usize,
 }
 
+/// What [`read_plain`] does not read.
+enum Rare {
+    /// The line is not complete.
+    Unfinished,
+    /// The field of the line does not count; here the next line starts.
+    PassedOver(usize, LineEnds),
+    /// A field line that ends with LF alone.
+    Line(Line),
+    /// An empty line that is LF alone; here the content starts.
+    End(usize),
+}
+
 /// Rejects the line that starts at `at` if it is complete and malformed. Only complete lines are checked, so that the
 /// result does not depend on how the bytes were split. Returns whether the line counts, as opposed to being skipped.
 pub(crate) fn check_line(
@@ -176,9 +254,15 @@ pub(crate) fn check_line(
     at: usize,
     limits: &Limits,
 ) -> Result<bool, Located<FieldFault>> {
+    if bytes.len() - at > limits.line_bytes_max {
+        return Err(Located::new(FieldFault::LineTooLong, at));
+    }
     match read_plain(bytes, at, limits) {
         Some(_) => Ok(true),
-        None => pass_over_if_complete(bytes, at, limits).map(|passed| passed.is_none()),
+        None => match read_rare(bytes, at, limits)? {
+            Rare::Unfinished | Rare::Line(_) => Ok(true),
+            Rare::PassedOver(..) | Rare::End(_) => Ok(false),
+        },
     }
 }
 
@@ -186,6 +270,12 @@ pub(crate) fn check_line(
 /// numbers through memory took as long as finding them.
 #[inline(always)]
 fn read_plain(bytes: &[u8], at: usize, limits: &Limits) -> Option<Line> {
+    read_ended(bytes, at, limits, b"\r\n")
+}
+
+/// Reads a line that is complete, right and ends so.
+#[inline(always)]
+fn read_ended(bytes: &[u8], at: usize, limits: &Limits, line_end: &[u8]) -> Option<Line> {
     let bound = bytes.len().min(at + limits.name_bytes_max + 1);
     let colon = scan::colon(&bytes[..bound], at);
     if colon == bound || colon == at {
@@ -202,7 +292,7 @@ fn read_plain(bytes: &[u8], at: usize, limits: &Limits) -> Option<Line> {
         value_at += 1;
     }
     let end = scan::value_end(bytes, value_at);
-    if bytes.get(end..end + 2) != Some(b"\r\n") {
+    if bytes.get(end..end + line_end.len()) != Some(line_end) {
         return None;
     }
     let mut value_end = end;
@@ -214,39 +304,53 @@ fn read_plain(bytes: &[u8], at: usize, limits: &Limits) -> Option<Line> {
         name_len: name.len() as u16,
         value_at,
         value_len: value_end - value_at,
-        next: end + 2,
+        next: end + line_end.len(),
     })
 }
 
-/// Says why [`read_plain`] gave up: the line is not complete, or it has a fault. Gives the end of one that is passed over.
+/// Says why [`read_plain`] gave up: the line is not complete, it is passed over, it ends with LF alone and may, or it has
+/// a fault.
 #[cold]
-fn pass_over_if_complete(
-    bytes: &[u8],
-    at: usize,
-    limits: &Limits,
-) -> Result<Option<usize>, Located<FieldFault>> {
+fn read_rare(bytes: &[u8], at: usize, limits: &Limits) -> Result<Rare, Located<FieldFault>> {
     let Some(length) = memchr(b'\n', &bytes[at..]) else {
-        return Ok(None);
+        return Ok(Rare::Unfinished);
     };
     let line = &bytes[at..at + length + 1];
+    let next = at + line.len();
+    let ends = match limits.leniency.line_ends {
+        LineEnds::LfToo if !line.ends_with(b"\r\n") => LineEnds::LfToo,
+        LineEnds::LfToo | LineEnds::CrLf => LineEnds::CrLf,
+    };
+    if ends == LineEnds::LfToo {
+        if line == b"\n" {
+            return Ok(Rare::End(next));
+        }
+        if let Some(line) = read_ended(bytes, at, limits, b"\n") {
+            return Ok(Rare::Line(line));
+        }
+    }
     let (fault, place) = fault_in(line, limits);
     match limits.odd_names {
-        OddNames::PassOver if is_odd(line, limits) => Ok(Some(at + line.len())),
+        OddNames::PassOver if is_odd(line, limits, ends) => Ok(Rare::PassedOver(next, ends)),
         OddNames::PassOver | OddNames::Refuse => Err(Located::new(fault, at + place)),
     }
 }
 
 /// Whether nothing is wrong with a complete line but its name, which every reader takes for a name and none for a known
 /// one: it has printable bytes only, or such of other alphabets.
-fn is_odd(line: &[u8], limits: &Limits) -> bool {
+fn is_odd(line: &[u8], limits: &Limits, ends: LineEnds) -> bool {
     let name_end = line
         .iter()
         .position(|byte| matches!(byte, b':' | 0x7f | 0..=b' '));
     let Some(name_end) = name_end.filter(|end| (1..=limits.name_bytes_max).contains(end)) else {
         return false;
     };
+    let line_end: &[u8] = match ends {
+        LineEnds::CrLf => b"\r\n",
+        LineEnds::LfToo => b"\n",
+    };
     line[name_end] == b':'
-        && &line[scan::value_end(line, name_end + 1)..] == b"\r\n"
+        && &line[scan::value_end(line, name_end + 1)..] == line_end
         && !FRAMING
             .iter()
             .any(|known| is_alike(&line[..name_end], known))

@@ -4,7 +4,7 @@
 use memchr::memchr;
 
 use super::field_line::{FieldFault, Located, check_line};
-use crate::limits::Limits;
+use crate::limits::{Limits, LineEnds};
 
 /// What the first line that is not yet complete belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +57,11 @@ impl Resume {
     pub fn advance(&mut self, bytes: &[u8], limits: &Limits) -> Result<bool, Located<FieldFault>> {
         while self.line_is_complete(bytes) {
             let end = self.scanned + 1;
-            if &bytes[self.at..end] == b"\r\n" {
-                return Ok(true);
+            let takes_lf = limits.leniency.line_ends == LineEnds::LfToo;
+            match &bytes[self.at..end] {
+                b"\r\n" => return Ok(true),
+                b"\n" if takes_lf => return Ok(true),
+                _ => {}
             }
             if check_line(&bytes[..end], self.at, limits)? {
                 if self.fields == limits.fields_max {
@@ -68,6 +71,9 @@ impl Resume {
             }
             self.at = end;
             self.scanned = end;
+        }
+        if bytes.len() - self.at > limits.line_bytes_max {
+            return Err(Located::new(FieldFault::LineTooLong, self.at));
         }
         Ok(false)
     }

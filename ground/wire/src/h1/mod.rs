@@ -19,13 +19,13 @@ mod response;
 pub(crate) mod scan;
 mod target;
 
-pub use crate::limits::{Limits, OddNames};
+pub use crate::limits::{Leniency, Limits, LineEnds, OddNames, TargetBytes, UndeclaredContent};
 pub(crate) use body::may_trail;
 pub use body::{BodyDecoder, BodyError, BodyStep, MergedStep};
 pub(crate) use encode::push_target;
 pub use encode::{
     CHUNK_END, ConnectionHeader, LAST_CHUNK, encode_chunk_head, encode_interim,
-    encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
+    encode_last_chunk_with_trailers, encode_request_head, encode_response_head, encode_with_target,
 };
 pub use field_line::FieldFault;
 pub(crate) use framing::parse_length;

@@ -13,7 +13,7 @@ use super::framing::{BodyFraming, Declared, FramingFault, KeepAlive, Options, de
 use super::head::{Resume, Stage};
 use super::scan;
 use super::target::Target;
-use crate::limits::Limits;
+use crate::limits::{Leniency, Limits, LineEnds, TargetBytes, UndeclaredContent};
 
 /// What a request says about its body and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +110,9 @@ impl RequestError {
                 Status::VERSION_NOT_SUPPORTED
             }
             RequestFault::HeadTooLarge
-            | RequestFault::Field(FieldFault::TooMany | FieldFault::NameTooLong) => {
-                Status::HEADERS_TOO_LARGE
-            }
+            | RequestFault::Field(
+                FieldFault::TooMany | FieldFault::NameTooLong | FieldFault::LineTooLong,
+            ) => Status::HEADERS_TOO_LARGE,
             RequestFault::Framing(FramingFault::CodingUnknown) => Status::NOT_IMPLEMENTED,
             RequestFault::LengthMissing => Status::LENGTH_REQUIRED,
             RequestFault::Expectation => Status::EXPECTATION_FAILED,
@@ -283,7 +283,12 @@ impl RequestDecoder {
                 Ok(None)
             }
             Section::End(end) => {
-                let framing = finish(window, &line, end, seen, head)
+                seen.note_end(line.ends);
+                // Empty lines before it count as well.
+                if at > 0 && !window[..at].chunks(2).all(|line| line == b"\r\n") {
+                    seen.note_end(LineEnds::LfToo);
+                }
+                let framing = finish(window, &line, end, seen, &limits.leniency, head)
                     .map_err(|fault| RequestError::new(fault, at))?;
                 Ok(Some((end, framing)))
             }
@@ -313,14 +318,15 @@ impl RequestDecoder {
 fn skip_empty_lines(bytes: &[u8], limits: &Limits) -> Result<Option<usize>, RequestError> {
     let (mut at, mut skipped) = (0, 0);
     loop {
-        match bytes.get(at) {
+        let lf_at = match bytes.get(at) {
             None => return Ok(None),
-            Some(b'\r') => {}
+            Some(b'\r') => at + 1,
             Some(byte) if is_token_byte(*byte) => return Ok(Some(at)),
+            Some(b'\n') if limits.leniency.line_ends == LineEnds::LfToo => at,
             Some(b'\n') => return Err(RequestError::new(RequestFault::LineEnd, at)),
             Some(byte) => return Err(RequestError::new(RequestFault::NotHttp(*byte), at)),
-        }
-        match bytes.get(at + 1) {
+        };
+        match bytes.get(lf_at) {
             None => return Ok(None),
             Some(b'\n') if skipped == limits.empty_lines_max => {
                 return Err(RequestError::new(RequestFault::EmptyLines, at));
@@ -328,13 +334,14 @@ fn skip_empty_lines(bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Requ
             Some(b'\n') => skipped += 1,
             Some(_) => return Err(RequestError::new(RequestFault::LineEnd, at)),
         }
-        at += 2;
+        at = lf_at + 1;
     }
 }
 
 /// The longest request line: method, target, version, two spaces and CR LF.
 fn start_line_bytes_max(limits: &Limits) -> usize {
-    limits.method_bytes_max + limits.target_bytes_max + b"  HTTP/1.1\r\n".len()
+    let parts = limits.method_bytes_max + limits.target_bytes_max + b"  HTTP/1.1\r\n".len();
+    parts.min(limits.line_bytes_max)
 }
 
 /// Which part makes a request line too long.
@@ -352,7 +359,11 @@ struct StartLine {
     at: usize,
     method_end: usize,
     target_end: usize,
+    /// Whether the target has bytes that only [`TargetBytes::Raw`] allows.
+    target: TargetBytes,
     version: Version,
+    /// How it ends.
+    ends: LineEnds,
     /// Where the first field line starts.
     next: usize,
 }
@@ -392,12 +403,18 @@ fn read_plain(bytes: &[u8], at: usize, limits: &Limits) -> Option<StartLine> {
         b" HTTP/1.0\r\n" => Version::Http10,
         _ => return None,
     };
+    let next = target_end + 11;
+    if next - at > limits.line_bytes_max {
+        return None;
+    }
     Some(StartLine {
         at,
         method_end,
         target_end,
+        target: TargetBytes::Ascii,
         version,
-        next: target_end + 11,
+        ends: LineEnds::CrLf,
+        next,
     })
 }
 
@@ -412,8 +429,11 @@ fn explain(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<StartLine>
     if line.len() > start_line_bytes_max(limits) {
         return fail(too_long(line, limits), 0);
     }
-    let Some(text) = line.strip_suffix(b"\r\n") else {
-        return fail(RequestFault::LineEnd, length);
+    let takes_lf = limits.leniency.line_ends == LineEnds::LfToo;
+    let (text, ends) = match line.strip_suffix(b"\r\n") {
+        Some(text) => (text, LineEnds::CrLf),
+        None if takes_lf => (&line[..length], LineEnds::LfToo),
+        None => return fail(RequestFault::LineEnd, length),
     };
     if let Some(cr) = memchr(b'\r', text) {
         return fail(RequestFault::LineEnd, cr);
@@ -432,7 +452,14 @@ fn explain(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<StartLine>
         return fail(RequestFault::Http2Preface, 0);
     }
     let target_at = method_end + 1;
-    let target_end = scan::target_end(text, target_at);
+    let plain_end = scan::target_end(text, target_at);
+    let (target_end, target) = match limits.leniency.targets {
+        TargetBytes::Ascii => (plain_end, TargetBytes::Ascii),
+        TargetBytes::Raw => match scan::raw_target_end(text, plain_end) {
+            end if end == plain_end => (end, TargetBytes::Ascii),
+            end => (end, TargetBytes::Raw),
+        },
+    };
     if target_end - target_at > limits.target_bytes_max {
         return fail(RequestFault::TargetTooLong, target_at);
     }
@@ -447,7 +474,9 @@ fn explain(bytes: &[u8], at: usize, limits: &Limits) -> Result<Option<StartLine>
                     at,
                     method_end,
                     target_end,
+                    target,
                     version,
+                    ends,
                     next,
                 }))
             }
@@ -484,6 +513,7 @@ fn finish(
     line: &StartLine,
     end: usize,
     seen: Seen,
+    leniency: &Leniency,
     head: &mut RequestHead,
 ) -> Result<RequestFraming, RequestFault> {
     head.fields.adopt_marked(&bytes[line.next..end]);
@@ -497,26 +527,37 @@ fn finish(
     head.target.extend_from_slice(target);
     take_target(
         target,
+        line.target,
         seen,
         &bytes[seen.host.0..seen.host.0 + seen.host.1],
         head,
     )?;
+    // Another reader may see another end of such a head, and take what follows for something else.
+    let mut is_last = seen.line_ends == LineEnds::LfToo;
     let body = match declared(&head.fields, seen, head.version).map_err(RequestFault::Framing)? {
         Declared::Length(length) => BodyFraming::Length(length),
         Declared::Chunked => BodyFraming::Chunked,
         // RFC 9112, section 6.3, item 7: no body. HTTP/1.0 clients that send content until they close exist
         // (RFC 1945, section 7.2.2 forbids it); what they send must not be read as a request.
         Declared::Nothing if head.version == Version::Http10 && carries_content(&head.method) => {
-            return Err(RequestFault::LengthMissing);
+            if leniency.undeclared_content == UndeclaredContent::Refuse {
+                return Err(RequestFault::LengthMissing);
+            }
+            is_last = true;
+            BodyFraming::None
         }
         Declared::Nothing => BodyFraming::None,
     };
     let options = Options::read(&head.fields, seen);
+    let keep_alive = match is_last {
+        true => KeepAlive::Close,
+        false => options.keep_alive(head.version),
+    };
     let wants_upgrade =
         options.upgrade && seen.has(Seen::UPGRADE) && head.version == Version::Http11;
     Ok(RequestFraming {
         body,
-        keep_alive: options.keep_alive(head.version),
+        keep_alive,
         expectation: expectation(&mut head.fields, seen, head.version, body)?,
         upgrade: if wants_upgrade {
             UpgradeWish::Asked
@@ -526,6 +567,12 @@ fn finish(
     })
 }
 
+/// Path and query up to the first `#`.
+#[cold]
+fn without_fragment(path: &[u8]) -> &[u8] {
+    &path[..memchr(b'#', path).unwrap_or(path.len())]
+}
+
 fn carries_content(method: &Method) -> bool {
     matches!(method, Method::Post | Method::Put | Method::Patch)
 }
@@ -533,6 +580,7 @@ fn carries_content(method: &Method) -> bool {
 /// Takes the target apart and settles which host is meant (RFC 9112, section 3.2).
 fn take_target(
     target: &[u8],
+    bytes: TargetBytes,
     seen: Seen,
     host: &[u8],
     head: &mut RequestHead,
@@ -548,11 +596,16 @@ fn take_target(
     } else if !is_authority(host) {
         return Err(RequestFault::HostInvalid);
     }
+    let cut = |path| match bytes {
+        TargetBytes::Ascii => path,
+        TargetBytes::Raw => without_fragment(path),
+    };
     let (authority, well_formed) = match form {
-        Target::Origin(path) => (host, head.uri.set(path)),
+        Target::Origin(path) => (host, head.uri.set(cut(path))),
         Target::Asterisk => (host, head.uri.set(b"*")),
         Target::Authority(authority) => (authority, true),
         Target::Absolute { authority, rest } => {
+            let rest = cut(rest);
             let well_formed = match rest.first() {
                 Some(b'/') => head.uri.set(rest),
                 // RFC 9112, section 3.2.4: `OPTIONS http://host` means `OPTIONS *` there.

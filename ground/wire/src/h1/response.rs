@@ -10,7 +10,7 @@ use super::field_line::{FieldFault, Located, Section, Seen, read_section};
 use super::framing::{BodyFraming, Declared, FramingFault, KeepAlive, Options, declared};
 use super::head::{Resume, Stage};
 use super::scan;
-use crate::limits::Limits;
+use crate::limits::{Limits, LineEnds};
 
 /// What a response says about its body and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl ResponseDecoder {
             if !self.resume.line_is_complete(window) {
                 return Ok(false);
             }
-            match read_status_line(window)? {
+            match read_status_line(window, limits)? {
                 Some(line) => self.resume.enter_fields(line.next),
                 None => return Ok(false),
             }
@@ -180,7 +180,7 @@ impl ResponseDecoder {
             ..Resume::default()
         };
         check_prefix(window)?;
-        let Some(line) = read_status_line(window)? else {
+        let Some(line) = read_status_line(window, limits)? else {
             return Ok(None);
         };
         let mut seen = Seen::default();
@@ -199,6 +199,7 @@ impl ResponseDecoder {
                 head.fields.adopt_marked(&window[line.next..end]);
                 head.status = line.status;
                 head.version = line.version;
+                seen.note_end(line.ends);
                 let framing =
                     framing_of(head, seen, method).map_err(|fault| ResponseError::new(fault, 0))?;
                 Ok(Some((end, framing)))
@@ -236,17 +237,22 @@ fn check_prefix(bytes: &[u8]) -> Result<(), ResponseError> {
 struct StatusLine {
     version: Version,
     status: Status,
+    /// How it ends.
+    ends: LineEnds,
     /// Where the first field line starts.
     next: usize,
 }
 
 /// The status line (RFC 9112, section 4), whose first bytes were checked; `None` if it is not complete. The
 /// space before an empty reason may be missing, as many servers leave it out.
-fn read_status_line(bytes: &[u8]) -> Result<Option<StatusLine>, ResponseError> {
+fn read_status_line(bytes: &[u8], limits: &Limits) -> Result<Option<StatusLine>, ResponseError> {
     let fail = |fault, offset| Err(ResponseError::new(fault, offset));
     // The reason is what a field value may be; the head's limit bounds it.
     let end = scan::value_end(bytes, PREFIX.len());
-    if bytes.get(end..end + 2) != Some(b"\r\n") {
+    let (mut ends, mut next) = (LineEnds::CrLf, end + 2);
+    if bytes.get(end) == Some(&b'\n') && limits.leniency.line_ends == LineEnds::LfToo {
+        (ends, next) = (LineEnds::LfToo, end + 1);
+    } else if bytes.get(end..next) != Some(b"\r\n") {
         let Some(length) = memchr(b'\n', bytes) else {
             return Ok(None);
         };
@@ -277,7 +283,8 @@ fn read_status_line(bytes: &[u8]) -> Result<Option<StatusLine>, ResponseError> {
     Ok(Some(StatusLine {
         version,
         status,
-        next: end + 2,
+        ends,
+        next,
     }))
 }
 
@@ -290,7 +297,11 @@ fn framing_of(
     // Checked even if the response has no body: contradictory headers are just as bad a sign there.
     let declared = declared(&head.fields, seen, head.version).map_err(ResponseFault::Framing)?;
     let options = Options::read(&head.fields, seen);
-    let keep_alive = options.keep_alive(head.version);
+    let keep_alive = match seen.line_ends {
+        LineEnds::CrLf => options.keep_alive(head.version),
+        // Another reader may see another end of such a head.
+        LineEnds::LfToo => KeepAlive::Close,
+    };
     let code = head.status.code();
     if code == 101 {
         let named = head

@@ -83,6 +83,17 @@ pub fn target_end(bytes: &[u8], from: usize) -> usize {
     )
 }
 
+/// The end of a request target that may have bytes from 0x80 and a fragment: the first space or control character.
+#[inline]
+pub fn raw_target_end(bytes: &[u8], from: usize) -> usize {
+    find(
+        bytes,
+        from,
+        |word| below(word, 0x21) | equal(word, 0x7f),
+        |byte| byte < 0x21 || byte == 0x7f,
+    )
+}
+
 /// The first colon at or after `from`, or the length of `bytes`.
 #[inline]
 pub fn colon(bytes: &[u8], from: usize) -> usize {
@@ -110,6 +121,8 @@ mod tests {
                         };
                         assert_eq!(value_end(&text, 0), first(&value));
                         assert_eq!(target_end(&text, 0), first(&target));
+                        let raw = |b: &u8| *b <= 0x20 || *b == 0x7f;
+                        assert_eq!(raw_target_end(&text, 0), first(&raw));
                         assert_eq!(colon(&text, 0), first(&|b| *b == b':'));
                     }
                 }

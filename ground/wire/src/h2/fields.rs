@@ -42,6 +42,8 @@ faults! {
     NameByte None, "field name is not a lower-case token";
     /// A name longer than the limit.
     NameTooLong Some(Status::HEADERS_TOO_LARGE), "field name too long";
+    /// A field value is longer than the limit.
+    ValueTooLong Some(Status::HEADERS_TOO_LARGE), "field value too long";
     /// A value with a control character, or with white space at its ends (section 8.2.1).
     ValueByte None, "field value not allowed";
     /// More fields than the limit, crumbs of cookies included.

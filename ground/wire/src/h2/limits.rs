@@ -1,5 +1,7 @@
 //! Limits on what one HTTP/2 connection may use. The owner of the socket enforces timeouts.
 
+use crate::limits::TargetBytes;
+
 /// Bounds of one HTTP/2 connection, for both ends. Bytes and items are both counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -22,6 +24,8 @@ pub struct Limits {
     pub method_bytes_max: u16,
     /// Bytes of a field name. Longer names are not genuine but attempts to fill tables.
     pub name_bytes_max: u16,
+    /// Bytes of a field value of a request, pseudo-fields excepted. `header_list_bytes_max` bounds it where nothing else does.
+    pub value_bytes_max: u32,
     /// A header block as it comes, before it is decoded. Encoding makes no head longer than this unless on purpose.
     pub block_bytes_max: u32,
     /// CONTINUATION frames in one header block. A block of 32 KiB needs two; endless ones are an attack
@@ -45,6 +49,21 @@ pub struct Limits {
     /// quarters the connection is closed gracefully, at the end at once. It is refilled by requests that end well
     /// and by time. 16,384 points are 1,024 resets.
     pub glitch_points_max: u32,
+    /// Which frame a client has to send first.
+    pub first_frame: FirstFrame,
+    /// Which bytes a request target may have.
+    pub targets: TargetBytes,
+}
+
+/// Which frame a peer has to send first (RFC 9113, section 3.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstFrame {
+    /// SETTINGS.
+    #[default]
+    Settings,
+    /// Any frame that may stand on a new connection. Until its SETTINGS arrive the peer has the initial values of RFC 9113,
+    /// section 6.5.2.
+    Any,
 }
 
 impl Limits {
@@ -57,6 +76,7 @@ impl Limits {
         target_bytes_max: 8 * 1024,
         method_bytes_max: 32,
         name_bytes_max: 256,
+        value_bytes_max: u32::MAX,
         block_bytes_max: 32 * 1024,
         continuations_max: 8,
         stream_window: WINDOW_INITIAL,
@@ -65,6 +85,8 @@ impl Limits {
         table_bytes_max: 4096,
         output_bytes_max: 64 * 1024,
         glitch_points_max: 16 * 1024,
+        first_frame: FirstFrame::Settings,
+        targets: TargetBytes::Ascii,
     };
 
     /// Those of servers, who do not choose their clients: the heads of 128 usual requests, 1.5 KiB each, all of the window

@@ -34,7 +34,7 @@ pub use error::{Closed, ErrorCode, Reason};
 pub use event::{Connect, End, Event, Received, RequestFacts, StreamGone};
 pub use fields::HeadFault;
 pub use frame::{FRAME_HEAD_LEN, FrameHead, FrameKind};
-pub use limits::Limits;
+pub use limits::{FirstFrame, Limits};
 pub use priority::Priority;
 pub use server::Server;
 pub use settings::Settings;

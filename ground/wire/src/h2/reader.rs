@@ -7,7 +7,7 @@ use super::PREFACE;
 use super::error::{ErrorCode, Reason};
 use super::event::End;
 use super::frame::{FRAME_HEAD_LEN, FrameHead, FrameKind, flags, number};
-use super::limits::{FRAME_BYTES_MAX, Limits};
+use super::limits::{FRAME_BYTES_MAX, FirstFrame, Limits};
 use super::settings::Role;
 
 /// What a frame holds, whole.
@@ -119,10 +119,10 @@ enum State {
     Skip(u32),
 }
 
-/// Whether the frame that has to be the first was there.
+/// Whether the first frame was there, and what it may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
-    AwaitSettings,
+    Await(FirstFrame),
     Seen,
 }
 
@@ -147,13 +147,13 @@ impl Reader {
             head_len: 0,
             kept: Vec::new(),
             block: None,
-            first: First::AwaitSettings,
+            first: First::Await(limits.first_frame),
             block_bytes_max: limits.block_bytes_max as usize,
             continuations_max: limits.continuations_max,
         }
     }
 
-    /// Whether the preface and the frame that has to be the first were there.
+    /// Whether the preface and the first frame were there.
     pub fn has_begun(&self) -> bool {
         self.first == First::Seen
     }
@@ -263,8 +263,9 @@ impl Reader {
 
     /// Whether such a frame may stand here, as far as its head tells.
     fn check(&mut self, head: FrameHead) -> Result<(), Reason> {
-        if self.first == First::AwaitSettings {
-            if head.kind != FrameKind::SETTINGS || head.has(flags::ACK) {
+        if let First::Await(wanted) = self.first {
+            let is_settings = head.kind == FrameKind::SETTINGS && !head.has(flags::ACK);
+            if wanted == FirstFrame::Settings && !is_settings {
                 return Err(Reason::SettingsMissing);
             }
             self.first = First::Seen;

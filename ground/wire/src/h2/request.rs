@@ -12,7 +12,7 @@ use super::hpack::{Decoded, Encoder, NameKind, Pseudo};
 use super::limits::Limits;
 use super::priority::Priority;
 use crate::h1::authority::{is_authority, is_authority_with_port};
-use crate::h1::{BodyFraming, Expectation, push_target, scan};
+use crate::h1::{BodyFraming, Expectation, TargetBytes, push_target, scan};
 
 /// Reads the head of a request, field by field.
 pub(super) struct RequestReader<'a> {
@@ -116,6 +116,9 @@ impl<'a> RequestReader<'a> {
             return self.take_pseudo(pseudo, field.value);
         }
         let id = self.section.check(&field)?;
+        if field.value.len() as u64 > u64::from(self.limits.value_bytes_max) {
+            return Err(HeadFault::ValueTooLong);
+        }
         match id {
             FieldId::Cookie => {
                 if !self.cookie.is_empty() {
@@ -198,7 +201,16 @@ impl<'a> RequestReader<'a> {
             return Err(HeadFault::PathTooLong);
         }
         let formed = value[0] == b'/' || value == b"*";
-        if !formed || scan::target_end(value, 0) != value.len() || !self.head.uri.set(value) {
+        let mut target = value;
+        if scan::target_end(value, 0) != value.len() {
+            let raw = self.limits.targets == TargetBytes::Raw;
+            if !raw || scan::raw_target_end(value, 0) != value.len() {
+                return Err(HeadFault::Path);
+            }
+            // A fragment is not part of path and query.
+            target = &value[..memchr::memchr(b'#', value).unwrap_or(value.len())];
+        }
+        if !formed || !self.head.uri.set(target) {
             return Err(HeadFault::Path);
         }
         self.head.target.extend_from_slice(value);
@@ -320,7 +332,7 @@ pub(super) fn encode_request(
         encoder.scheme(https, out);
         encoder.authority(clean(host, scratch), out);
         scratch.clear();
-        push_target(head, scratch);
+        push_target(head, TargetBytes::Ascii, scratch);
         encoder.path(scratch, out);
     }
     let mut trailers = false;

@@ -75,7 +75,7 @@ impl Server {
         })
     }
 
-    /// Whether the client has begun: its preface and its settings are here.
+    /// Whether the client has begun: its preface and its first frame, which is SETTINGS unless the limits allow others, are here.
     pub fn has_begun(&self) -> bool {
         self.conn.reader.has_begun()
     }

@@ -5,8 +5,9 @@
 
 use sluice_message::{FieldId, Fields, Method, RequestHead, ResponseHead, Version};
 use sluice_wire::h1::{
-    BodyDecoder, BodyError, BodyFraming, BodyStep, CHUNK_END, ConnectionHeader, LAST_CHUNK, Limits,
-    OddNames, Progress, RequestDecoder, ResponseDecoder, ResponseKind, encode_chunk_head,
+    BodyDecoder, BodyError, BodyFraming, BodyStep, CHUNK_END, ConnectionHeader, KeepAlive,
+    LAST_CHUNK, Leniency, Limits, LineEnds, OddNames, Progress, RequestDecoder, ResponseDecoder,
+    ResponseKind, TargetBytes, UndeclaredContent, encode_chunk_head,
     encode_last_chunk_with_trailers, encode_request_head, encode_response_head,
 };
 
@@ -293,14 +294,78 @@ fn tight() -> Limits {
         chunk_surplus_bytes_max: 30,
         trailer_bytes_max: 60,
         odd_names: OddNames::PassOver,
+        line_bytes_max: 50,
+        leniency: LENIENT,
     }
+}
+
+/// Every leniency at once.
+pub const LENIENT: Leniency = Leniency {
+    line_ends: LineEnds::LfToo,
+    targets: TargetBytes::Raw,
+    undeclared_content: UndeclaredContent::Empty,
+};
+
+/// The usual limits with every leniency.
+pub fn lenient() -> Limits {
+    Limits {
+        leniency: LENIENT,
+        ..Limits::DEFAULT
+    }
+}
+
+/// For any bytes: a request that only leniency accepts is the last of its connection, and its head goes out as one that
+/// every reader reads in the same way, which has no line end of its own.
+fn check_lenient_request(bytes: &[u8]) {
+    let mut head = RequestHead::default();
+    let strict = RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head);
+    let decoded = RequestDecoder::new().decode(&lenient(), bytes, &mut head);
+    let Ok(Progress::Complete { value, consumed }) = decoded else {
+        assert!(!matches!(strict, Ok(Progress::Complete { .. })));
+        return;
+    };
+    let read = &bytes[..consumed];
+    let is_bare = read
+        .split(|byte| *byte == b'\n')
+        .rev()
+        .skip(1)
+        .any(|line| line.last() != Some(&b'\r'));
+    assert!(
+        !is_bare || value.keep_alive == KeepAlive::Close,
+        "{}",
+        text(bytes)
+    );
+    let target = |byte: &u8| *byte > b' ' && *byte != 0x7f;
+    assert!(head.target.iter().all(target) && !head.uri.as_bytes().contains(&b'#'));
+    if head.authority.is_empty() {
+        head.set_authority(b"upstream");
+    }
+    let mut out = Vec::new();
+    encode_request_head(&head, value.body, &mut out).expect("what was decoded can be encoded");
+    let roomy = Limits {
+        head_bytes_max: 1 << 20,
+        target_bytes_max: 1 << 20,
+        fields_max: 1000,
+        ..Limits::DEFAULT
+    };
+    let mut again = RequestHead::default();
+    let again = RequestDecoder::new().decode(&roomy, &out, &mut again);
+    let Ok(Progress::Complete {
+        consumed,
+        value: framing,
+    }) = again
+    else {
+        panic!("{} went out as {}: {again:?}", text(bytes), text(&out));
+    };
+    assert_eq!((consumed, framing.body), (out.len(), value.body));
 }
 
 /// For any bytes: one outcome however they are cut, and a request that is accepted goes out as the same request.
 pub fn check_request(bytes: &[u8]) {
-    for limits in [Limits::DEFAULT, tight()] {
+    for limits in [Limits::DEFAULT, tight(), lenient()] {
         request_cut(bytes, &limits, 1 + bytes.len() / 5);
     }
+    check_lenient_request(bytes);
     let mut head = RequestHead::default();
     let decoded = RequestDecoder::new().decode(&Limits::DEFAULT, bytes, &mut head);
     let Ok(Progress::Complete { value, .. }) = decoded else {
@@ -338,7 +403,7 @@ pub fn check_response(bytes: &[u8]) {
         return;
     };
     let method = [Method::Get, Method::Head, Method::Connect][*first as usize % 3].clone();
-    for limits in [Limits::DEFAULT, tight()] {
+    for limits in [Limits::DEFAULT, tight(), lenient()] {
         response_cut(bytes, &method, &limits, 1 + bytes.len() / 5);
     }
     let mut head = ResponseHead::default();

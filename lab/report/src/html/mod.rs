@@ -1,6 +1,7 @@
 //! The report as one HTML file: self-contained, readable without scripts, printable.
 
 mod cells;
+mod scenario;
 mod setup;
 mod short;
 

@@ -40,7 +40,8 @@ impl Files {
             return Err(Fault::Limit("bytes of a file"));
         }
         room.take(facts.size as usize)?;
-        files::read_whole(&full, TEMPLATE_BYTES_MAX as u64, self.now).ok_or_else(|| missing(name))
+        files::read_whole(&full, Reach::Anywhere, TEMPLATE_BYTES_MAX as u64, self.now)
+            .ok_or_else(|| missing(name))
     }
 
     /// Whether a file or folder with this name exists.

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use sluice_cache::{Facts, Missing, Reach};
+use sluice_cache::{Access, Facts, MaxAge, Missing, Reach};
 use sluice_message::{FieldId, Status};
 use sluice_model::nginx::PasswordFile as Config;
 use sluice_route::Template;
@@ -156,7 +156,12 @@ impl PasswordFile {
         let now = exchange.worker.clock.coarse();
         let shown = || String::from_utf8_lossy(&path).into_owned();
         // As in nginx, a missing file denies every request.
-        let facts = files::facts(&path, Reach::Anywhere, now).map_err(|missing| {
+        // Also as in nginx, a change counts for the next request.
+        let access = Access {
+            reach: Reach::Anywhere,
+            age: MaxAge::ZERO,
+        };
+        let facts = files::facts(&path, access, now).map_err(|missing| {
             let why = match missing {
                 Missing::NotFound | Missing::Impossible => "there is none",
                 Missing::Denied => "it may not be read",
@@ -170,7 +175,7 @@ impl PasswordFile {
         {
             return Ok(known.clone());
         }
-        let Some(text) = files::read_whole(&path, USER_FILE_BYTES_MAX, now) else {
+        let Some(text) = files::read_whole(&path, access, USER_FILE_BYTES_MAX, now) else {
             let why = format!("user file `{}` cannot be read, or is too large", shown());
             return Err(Fault::new(Status::INTERNAL_SERVER_ERROR, why));
         };

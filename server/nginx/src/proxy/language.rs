@@ -12,6 +12,7 @@ use sluice_proxy::reverse_proxy::buffering::Buffering;
 use sluice_proxy::reverse_proxy::dialect::Dialect;
 use sluice_proxy::reverse_proxy::language::{EmptyFields, Language, ShownFields};
 use sluice_proxy::reverse_proxy::retry::Sharing;
+use sluice_wire::h1::{Leniency, LineEnds};
 
 /// The settings of `proxy_pass` and its siblings that only nginx has.
 pub struct NginxConf<'m>(pub &'m Nginx);
@@ -41,6 +42,13 @@ impl Language for NginxConf<'_> {
 
     fn sockets(&self) -> Sockets {
         Sockets::Named
+    }
+
+    fn leniency(&self) -> Leniency {
+        Leniency {
+            line_ends: LineEnds::LfToo,
+            ..Leniency::default()
+        }
     }
 
     fn shown_fields(&self) -> ShownFields {

@@ -16,6 +16,7 @@ use sluice_net::{Body, Failure, FailureKind, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_route::Template;
 use sluice_upstream::{Call, Response, Timeouts};
+use sluice_wire::h1::TargetBytes;
 
 use super::charset;
 use super::proxy_store::Keep;
@@ -216,7 +217,11 @@ impl NginxProxy {
         match self.target.as_ref().map(|new| &new.extent) {
             Some(Extent::Beginning(cut)) if !has_final_path => {
                 let rest = exchange.req.uri.path().get(*cut..).unwrap_or_default();
-                escape(rest, &mut target);
+                // As nginx does, a path that came without escapes leaves without them.
+                match exchange.context.nginx().is_as_sent() && !sent(exchange).contains(&b'%') {
+                    true => target.extend_from_slice(rest),
+                    false => escape(rest, &mut target),
+                }
             }
             Some(Extent::Whole) if !target.is_empty() => {
                 let before = (exchange.req.method.clone(), exchange.req.uri.clone());
@@ -424,6 +429,10 @@ impl Dialect for NginxProxy {
     fn forwards_interims(&self, exchange: &Exchange) -> bool {
         let is_set = |text: &Template| !matches!(&expanded(text, exchange)[..], b"" | b"0");
         self.hints.iter().any(is_set)
+    }
+
+    fn targets(&self) -> TargetBytes {
+        TargetBytes::Raw
     }
 
     fn version(&self) -> Version {

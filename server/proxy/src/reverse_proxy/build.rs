@@ -14,6 +14,7 @@ use super::breaking::Breaking;
 use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
+use super::group_checks::{GroupChecks, Servers};
 use super::incremental::Incremental;
 use super::intercept::Interception;
 use super::language::{EmptyFields, Language, ShownFields};
@@ -53,7 +54,7 @@ pub fn proxy<'m>(
         false => Facts::Unused,
     };
     let group = group(config, builder)?;
-    let maker = Arc::new(maker(config, facts, group.as_ref(), builder)?);
+    let maker = Arc::new(maker(config, language, facts, group.as_ref(), builder)?);
     let dynamic = Dynamic::build(config, &maker, group.as_ref(), language.sockets())?;
     let upstreams = match &dynamic {
         // They are listed together with those whose addresses have placeholders.
@@ -75,11 +76,15 @@ pub fn proxy<'m>(
         Some(group) => group.group().tries(),
         None => u32::try_from(upstreams.len()).unwrap_or(u32::MAX),
     };
+    let active = active(
+        &upstreams,
+        dynamic.as_ref(),
+        &maker,
+        group.as_ref(),
+        builder,
+    );
     let selection = Selection::build(config, &upstreams, &maker)?.with_group(group);
     let interceptions = interceptions(config, builder)?;
-    let active = maker
-        .checks()
-        .map(|checks| ActiveChecks::new(checks, &upstreams));
     let options = maker.transport.options(None);
     let sharing = match options.protocol.may_share() {
         true => Sharing::May,
@@ -106,6 +111,28 @@ pub fn proxy<'m>(
         coalescing: coalescing(config)?,
         buffering: language.buffering(config, builder)?,
     })
+}
+
+/// The active health checks of the directive. Those of a group, which other directives may use as well, begin with the
+/// configuration.
+fn active(
+    upstreams: &[Arc<Upstream>],
+    dynamic: Option<&Dynamic>,
+    maker: &Maker,
+    group: Option<&Choosing>,
+    builder: &Builder<'_>,
+) -> Option<ActiveChecks> {
+    let checks = maker.checks()?;
+    let Some(group) = group else {
+        return Some(ActiveChecks::new(checks, upstreams));
+    };
+    let servers = match dynamic {
+        Some(Dynamic::Group(members)) => Servers::Named(members.clone()),
+        Some(Dynamic::Named(_) | Dynamic::Sources(_)) | None => Servers::Fixed(upstreams.into()),
+    };
+    let shared: Shared = builder.shared.get();
+    shared.add_checks(GroupChecks::new(checks, group.group().name(), servers));
+    None
 }
 
 fn interceptions<'m>(
@@ -176,6 +203,7 @@ fn group(config: &Config, builder: &Builder<'_>) -> Result<Option<Choosing>, Ref
 
 fn maker(
     config: &Config,
+    language: &dyn Language,
     facts: Facts,
     group: Option<&Choosing>,
     builder: &Builder<'_>,
@@ -186,6 +214,7 @@ fn maker(
         config.transport.as_ref(),
         builder.log,
         builder.keys,
+        language.leniency(),
         &shared,
     )?;
     let checks = config.health_checks.as_ref();

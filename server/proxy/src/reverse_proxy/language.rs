@@ -8,6 +8,7 @@ use super::dialect::Dialect;
 use super::retry::Sharing;
 use sluice_pipeline::build::Builder;
 use sluice_pipeline::refusal::Refusal;
+use sluice_wire::h1::Leniency;
 
 /// A configuration language.
 pub trait Language {
@@ -31,6 +32,9 @@ pub trait Language {
 
     /// Whether a placeholder may give the path of a socket.
     fn sockets(&self) -> Sockets;
+
+    /// What the heads of HTTP/1 upstreams may have that RFC 9112 does not allow.
+    fn leniency(&self) -> Leniency;
 
     /// Which response fields placeholders for those of the upstream show.
     fn shown_fields(&self) -> ShownFields;

@@ -14,6 +14,8 @@ mod dialling;
 pub mod dynamic;
 mod fastcgi;
 pub mod group;
+mod group_checks;
+mod grpc_check;
 mod incremental;
 mod intercept;
 pub mod language;
@@ -23,6 +25,7 @@ mod params;
 mod redirects;
 pub mod replay;
 mod request;
+mod response_tests;
 pub mod retry;
 pub mod select;
 mod sticky;
@@ -358,7 +361,7 @@ impl ReverseProxy {
                 Err(failure) => return Err(unsent(failure, body.take())),
             };
             if self.facts == Facts::Shown {
-                upstream_values::connected(exchange);
+                upstream_values::connected(exchange, &carrier);
             }
             let mut asked = match self.ask(exchange, upstream, body.take(), carrier, lease) {
                 Ok(asked) => asked,

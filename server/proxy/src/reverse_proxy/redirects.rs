@@ -130,11 +130,14 @@ fn beside(target: &str, reference: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sluice_wire::h1::Leniency;
+
     use super::super::group::Shared;
     use super::*;
 
     fn start() -> (Redirects, Step) {
-        let transport = Transport::build(None, None, None, &Shared::default()).unwrap();
+        let transport =
+            Transport::build(None, None, None, Leniency::default(), &Shared::default()).unwrap();
         let (address, authority, _) = tcp("127.0.0.1", 8080);
         let step = Step {
             endpoint: Arc::new(Endpoint::new(address, transport.options(None))),

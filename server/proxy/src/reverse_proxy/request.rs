@@ -119,7 +119,8 @@ impl ReverseProxy {
             return memcached.encode(exchange, out);
         }
         let Some(fastcgi) = &self.fastcgi else {
-            h1::encode_request_head(&exchange.req, framing, out).map_err(unfit)?;
+            let targets = self.dialect.targets();
+            h1::encode_with_target(&exchange.req, targets, framing, out).map_err(unfit)?;
             if self.dialect.version() == Version::Http10 {
                 say_http10(out);
             }

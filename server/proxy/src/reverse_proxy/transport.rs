@@ -13,6 +13,8 @@ use sluice_model::proxy::{
 use sluice_net::Probes;
 use sluice_net::tls::{self, ClientIdentity, Connector, ConnectorOptions, Identity, ServerTrust};
 use sluice_upstream::{Family, KeepAlive, Options, Protocol, Reach, Timeouts, Wear, limits};
+use sluice_wire::h1::{self, Leniency};
+use sluice_wire::h2;
 use sluice_wire::uwsgi::Modifiers;
 
 use super::addresses::Way;
@@ -99,16 +101,17 @@ impl Versions {
 }
 
 impl Transport {
-    /// Parses the settings.
+    /// Parses the settings. `leniency` is for the responses of HTTP/1 upstreams.
     pub fn build(
         config: Option<&Config>,
         log: Option<&Log>,
         keys: Option<&Keys<'_>>,
+        leniency: Leniency,
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
         match config {
-            None => Transport::http(&HttpTransport::default(), log, keys, shared),
-            Some(Config::Http(config)) => Transport::http(config, log, keys, shared),
+            None => Transport::http(&HttpTransport::default(), log, keys, leniency, shared),
+            Some(Config::Http(config)) => Transport::http(config, log, keys, leniency, shared),
             Some(Config::FastCgi(config)) => Transport::of_fastcgi(config, log),
             Some(Config::Scgi(config)) => {
                 if config.modifier1 != 0 || config.modifier2 != 0 {
@@ -140,6 +143,7 @@ impl Transport {
         config: &HttpTransport,
         log: Option<&Log>,
         keys: Option<&Keys<'_>>,
+        leniency: Leniency,
         shared: &Shared,
     ) -> Result<Transport, Refusal> {
         let versions = Versions::read(&config.versions)?;
@@ -165,15 +169,7 @@ impl Transport {
             ProxyHeader::V1 | ProxyHeader::V2 => KeepAlive::Off,
             ProxyHeader::Off => keep_alive(config.keep_alive.as_ref()),
         };
-        let (mut h1, mut h2) = (
-            sluice_wire::h1::Limits::default(),
-            sluice_wire::h2::Limits::default(),
-        );
-        if let Ok(bytes @ 1..) = usize::try_from(config.max_response_header_size) {
-            h1.head_bytes_max = bytes;
-            h2.header_list_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
-            h2.block_bytes_max = h2.header_list_bytes_max;
-        }
+        let (h1, h2) = codec_limits(config, leniency);
         let busy_max = usize::try_from(config.max_conns_per_host)
             .ok()
             .filter(|max| *max > 0);
@@ -574,6 +570,21 @@ fn read(path: &str) -> Result<Vec<u8>, Refusal> {
     std::fs::read(path).map_err(|error| Refusal::new(format!("cannot read `{path}`: {error}")))
 }
 
+/// The limits of responses over either version of HTTP.
+fn codec_limits(config: &HttpTransport, leniency: Leniency) -> (h1::Limits, h2::Limits) {
+    let mut h2 = h2::Limits::default();
+    let mut h1 = h1::Limits {
+        leniency,
+        ..h1::Limits::default()
+    };
+    if let Ok(bytes @ 1..) = usize::try_from(config.max_response_header_size) {
+        h1.head_bytes_max = bytes;
+        h2.header_list_bytes_max = u32::try_from(bytes).unwrap_or(u32::MAX);
+        h2.block_bytes_max = h2.header_list_bytes_max;
+    }
+    (h1, h2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -612,7 +623,8 @@ mod tests {
             }),
             ..HttpTransport::default()
         };
-        let transport = Transport::http(&config, None, None, &Shared::default());
+        let transport =
+            Transport::http(&config, None, None, Leniency::default(), &Shared::default());
         let transport = transport.map_err(|refusal| refusal.to_string()).unwrap();
         let spoken = [Some(443), Some(80)].map(|port| transport.options(port).protocol);
         assert_eq!(spoken, [Protocol::Negotiated, Protocol::Http2]);

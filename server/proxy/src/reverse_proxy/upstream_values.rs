@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use sluice_message::{Fields, Moment, Status};
 use sluice_net::tunnel::{Holding, Tunnel};
 use sluice_net::{Body, BodyStream, Failure, clock};
-use sluice_upstream::Traffic;
+use sluice_upstream::{Carrier, Traffic};
 
 use super::upstream::Upstream;
 use sluice_pipeline::context::{Exchange, ProxyBody, ProxyFacts, ProxyTry};
@@ -46,9 +46,10 @@ pub fn ask(exchange: &mut Exchange, upstream: &Upstream) {
     }
 }
 
-/// Records that the connection is established.
-pub fn connected(exchange: &mut Exchange) {
+/// Records that the connection is established, and where it leads.
+pub fn connected(exchange: &mut Exchange, carrier: &Carrier) {
     if let Some(last) = latest(exchange) {
+        last.peer = carrier.peer();
         last.connected = Some(clock::now().since(last.began));
     }
 }

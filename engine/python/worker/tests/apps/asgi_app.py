@@ -37,6 +37,12 @@ async def hello(scope, receive, send):
     await reply(send, b"hello")
 
 
+async def clean_up(scope, receive, send):
+    """Does something slow after its response: waits until the FIFO of the query is opened for writing."""
+    await reply(send, b"hello")
+    open(scope["query_string"].decode()).close()
+
+
 async def only_start(scope, receive, send):
     """A response whose last message has no body, and whose start has no headers."""
     await send({"type": "http.response.start", "status": 201})

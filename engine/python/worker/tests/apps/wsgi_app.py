@@ -34,6 +34,18 @@ class Body:
         closed.append(self.name)
 
 
+class CleanUp(Body):
+    """Does something slow in close(): waits until the FIFO of its name is opened for writing."""
+
+    def close(self):
+        open(self.name).close()
+
+
+def clean_up(environ, start_response):
+    ok(start_response, [("Content-Length", "5")])
+    return CleanUp([b"hello"], environ["QUERY_STRING"])
+
+
 def ok(start_response, headers=(), status="200 OK"):
     return start_response(status, [("Content-Type", "text/plain")] + list(headers))
 

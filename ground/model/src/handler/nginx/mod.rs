@@ -79,6 +79,8 @@ objects! {
         pub timeout: Option<Duration>,
         /// Maximum size of a head in bytes; 32 KiB when 0.
         pub bytes_max: u64,
+        /// Maximum size of a request line or of one header in bytes, its line end included; 8 KiB when 0.
+        pub line_bytes_max: u64,
         /// Maximum number of headers; 1000 when absent.
         pub headers_max: Option<u64>,
         /// Maximum number of concurrent streams of an HTTP/2 connection; 128 when absent, which is also the maximum.
@@ -341,8 +343,8 @@ objects! {
         pub with: String,
         /// The condition holds if the test fails.
         pub negated: bool,
-        /// Which symbolic links are followed in the path of a file.
-        pub links: FollowedLinks,
+        /// How a file is looked up.
+        pub links: FileLookup,
     }
 
     /// Serves static files as nginx does.
@@ -372,17 +374,22 @@ objects! {
         /// How this server refers to itself in `Location` headers (`absolute_redirect`, `server_name_in_redirect`,
         /// `port_in_redirect`).
         pub redirects: Redirects,
-        /// Which symbolic links are followed.
-        pub links: FollowedLinks,
+        /// How files are looked up.
+        pub links: FileLookup,
     }
 
-    /// Which symbolic links are followed in the path of a file (`disable_symlinks`).
-    pub struct FollowedLinks {
+    /// How files are looked up: which symbolic links are followed (`disable_symlinks`), and how long results are cached
+    /// (`open_file_cache`).
+    pub struct FileLookup {
         /// When links are refused, in nginx's words: never when empty, `on` for always, `if_not_owner` for links whose
         /// owner differs from that of their target.
         pub disabled: String,
         /// The path prefix that is not checked, with placeholders.
         pub from: String,
+        /// How old what is known of a file may be (`open_file_cache_valid`); each request looks at the file when 0.
+        pub cached_for: Duration,
+        /// That a file is missing is cached as well (`open_file_cache_errors`).
+        pub caches_errors: bool,
     }
 
     /// Directory listings (`autoindex`).
@@ -409,8 +416,8 @@ objects! {
         pub fallback: String,
         /// The status of the response if there is no fallback.
         pub status: u16,
-        /// Which symbolic links are followed.
-        pub links: FollowedLinks,
+        /// How files are looked up.
+        pub links: FileLookup,
     }
 
     /// Access control by address, password, or the result of a subrequest.

@@ -10,6 +10,7 @@ use super::text::{shown_name, url};
 use crate::limits::TEMPLATE_BYTES_MAX;
 use crate::template_functions::humanize::binary_size;
 use crate::template_functions::{self, Setting, mode_text};
+use sluice_cache::Reach;
 use sluice_pipeline::context::Exchange;
 use sluice_pipeline::failure::Fault as Refused;
 use sluice_pipeline::files::read_whole;
@@ -40,7 +41,8 @@ impl Template {
         site: &ServerRef,
     ) -> Result<Vec<u8>, Refused> {
         let now = exchange.worker.clock.coarse();
-        let Some(source) = read_whole(&self.path, TEMPLATE_BYTES_MAX as u64, now) else {
+        let Some(source) = read_whole(&self.path, Reach::Anywhere, TEMPLATE_BYTES_MAX as u64, now)
+        else {
             let message = "the template for lists cannot be read";
             return Err(Refused::new(
                 sluice_message::Status::INTERNAL_SERVER_ERROR,

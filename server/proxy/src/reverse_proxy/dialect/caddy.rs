@@ -14,6 +14,7 @@ use sluice_policy::retry::Others;
 use sluice_route::matcher::IpRanges;
 use sluice_route::{Input, Rewrite};
 use sluice_upstream::{Call, Response, Timeouts};
+use sluice_wire::h1::{Leniency, TargetBytes};
 
 use super::{Destination, Dialect, FailedTry, Original, Reported};
 use crate::reverse_proxy::addresses::Sockets;
@@ -75,6 +76,10 @@ impl Language for Caddyfile {
 
     fn sockets(&self) -> Sockets {
         Sockets::Refused
+    }
+
+    fn leniency(&self) -> Leniency {
+        Leniency::default()
     }
 
     fn shown_fields(&self) -> ShownFields {
@@ -161,6 +166,10 @@ impl Dialect for Caddy {
 
     fn forwards_interims(&self, _x: &Exchange) -> bool {
         true
+    }
+
+    fn targets(&self) -> TargetBytes {
+        TargetBytes::Ascii
     }
 
     fn version(&self) -> Version {

@@ -7,6 +7,7 @@ use sluice_net::tunnel::IdleTimeouts;
 use sluice_net::{Body, Failure, RequestBody};
 use sluice_policy::retry::Others;
 use sluice_upstream::{Call, CallFailure, Response, Timeouts};
+use sluice_wire::h1::TargetBytes;
 
 use std::sync::Arc;
 
@@ -83,6 +84,9 @@ pub trait Dialect: Send + Sync {
 
     /// The version that a request to an HTTP/1 upstream names.
     fn version(&self) -> Version;
+
+    /// Which bytes the target of a request to an HTTP/1 upstream may have; others are percent-encoded.
+    fn targets(&self) -> TargetBytes;
 
     /// Sets the fields that identify the client and the target: `Host`, `Via`, `X-Forwarded-*`, `TE`.
     fn set_fields(&self, exchange: &Exchange, upstream: &Upstream, out: &mut Fields);

@@ -1,5 +1,6 @@
 //! Resolves the names of servers in a group; each address is a server of its own. Names are resolved when a request
-//! needs them and the cached DNS answers have expired; those remain in use meanwhile. All workers share the results,
+//! needs them and the cached DNS answers have expired; those remain in use meanwhile. Names that configured DNS servers
+//! resolve are from then on resolved again whenever their lifetime ends, also without requests. All workers share the results,
 //! with at most one query per name in flight. `sluice-net` sends the queries.
 
 use std::io;
@@ -7,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use sluice_message::Moment;
 use sluice_model::proxy::UpstreamGroup as Config;
@@ -21,7 +23,8 @@ use super::super::addresses::address_of;
 use super::super::dialling::resolver;
 use super::peers::{Line, Peers, Spot};
 use crate::limits::{
-    FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, SOURCE_LIFETIME, SOURCE_PAUSE, SOURCE_STALE_MAX,
+    FIRST_ADDRESSES_WAIT, PEERS_OF_NAME_MAX, REFRESH_PAUSE_MIN, SOURCE_LIFETIME, SOURCE_PAUSE,
+    SOURCE_STALE_MAX,
 };
 use sluice_observe::log::Log;
 use sluice_pipeline::refusal::Refusal;
@@ -69,6 +72,8 @@ struct Response {
     /// Requests do not wait for a new result before this time.
     usable_until: Moment,
     is_asked: bool,
+    /// Whether a task resolves the name again whenever its lifetime ends.
+    is_kept_fresh: bool,
 }
 
 /// A record on its way to a [`Spot`].
@@ -126,6 +131,7 @@ impl Names {
             fresh_until: Moment::START,
             usable_until: Moment::START,
             is_asked: false,
+            is_kept_fresh: false,
         };
         Ok(Names {
             config: config.clone(),
@@ -168,7 +174,8 @@ impl Names {
         }
     }
 
-    fn now(&self) -> Arc<Peers> {
+    /// The current servers, as far as names are resolved.
+    pub fn now(&self) -> Arc<Peers> {
         let peers = self.peers.read().unwrap_or_else(PoisonError::into_inner);
         peers.clone()
     }
@@ -198,7 +205,9 @@ impl Names {
                     if let Some(names) = end.names.upgrade() {
                         names.ask(number, &worker).await;
                     }
+                    let names = end.names.clone();
                     drop(end);
+                    keep_fresh(names, number, &worker).await;
                 });
             }
             is_missing |= response.is_asked && now >= response.usable_until;
@@ -386,6 +395,76 @@ fn at(ips: &[IpAddr], port: u16, service: Option<(String, u16, bool)>) -> Vec<Fo
 
 fn nanos(moment: Moment) -> u64 {
     u64::try_from(moment.since_start().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Resolves a name again whenever its lifetime ends, as long as its group is in use. One task does so for each name; the
+/// system's own resolver says nothing about lifetimes, so its names are resolved for requests only.
+async fn keep_fresh(names: Weak<Names>, number: usize, worker: &Rc<Worker>) {
+    let Some(task) = Refresher::begin(&names, number) else {
+        return;
+    };
+    loop {
+        let Some(left) = task.time_left(worker.clock.coarse()) else {
+            return;
+        };
+        within(worker, left, std::future::pending::<()>()).await;
+        let Some(names) = task.names.upgrade() else {
+            return;
+        };
+        let is_due = {
+            let mut responses = names.responses();
+            let response = &mut responses[number];
+            let now = worker.clock.coarse();
+            let is_due = !response.is_asked && now >= response.fresh_until;
+            response.is_asked |= is_due;
+            is_due
+        };
+        if is_due {
+            let end = EndOfAsking {
+                names: task.names.clone(),
+                number,
+            };
+            names.ask(number, worker).await;
+            drop(end);
+        }
+    }
+}
+
+/// The task that keeps a name fresh.
+struct Refresher {
+    names: Weak<Names>,
+    number: usize,
+}
+
+impl Refresher {
+    /// `None` if another task does so, or nobody has to.
+    fn begin(of: &Weak<Names>, number: usize) -> Option<Refresher> {
+        let names = of.upgrade()?;
+        if names.questions[number].kind == Kind::BySystem {
+            return None;
+        }
+        let was_kept = std::mem::replace(&mut names.responses()[number].is_kept_fresh, true);
+        (!was_kept).then(|| Refresher {
+            names: of.clone(),
+            number,
+        })
+    }
+
+    /// How long the name is fresh; `None` once its group is not in use any more.
+    fn time_left(&self, now: Moment) -> Option<Duration> {
+        let names = self.names.upgrade()?;
+        let left = names.responses()[self.number].fresh_until.since(now);
+        // The worker's clock lags behind by up to one tick.
+        Some(left.max(REFRESH_PAUSE_MIN))
+    }
+}
+
+impl Drop for Refresher {
+    fn drop(&mut self) {
+        if let Some(names) = self.names.upgrade() {
+            names.responses()[self.number].is_kept_fresh = false;
+        }
+    }
 }
 
 /// Marks the end of a query, successful or not, and wakes those who wait.
