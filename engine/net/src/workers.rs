@@ -91,9 +91,21 @@ impl Conditions {
     }
 }
 
+/// The addresses to listen on, with the sockets of new ones.
+type Plan<S> = Vec<(Listen<S>, Vec<Socket>)>;
+
+/// How long requests may outlive the configuration that they began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlive {
+    /// As long as they take.
+    Unlimited,
+    /// For this time; then their connections are closed.
+    For(Duration),
+}
+
 enum Command<S: Service> {
     /// Listen on exactly these addresses; new ones come with their sockets.
-    Apply(Vec<(Listen<S>, Vec<Socket>)>, std_mpsc::SyncSender<()>),
+    Apply(Plan<S>, Outlive, std_mpsc::SyncSender<()>),
     /// Send duplicates of all listening sockets.
     Lend(std_mpsc::SyncSender<io::Result<Vec<Socket>>>),
     /// Record that the process will stop at this time.
@@ -172,6 +184,11 @@ impl<S: Service> Workers<S> {
     /// Makes the workers listen on exactly `wanted`. Addresses that were already in use keep their sockets, so no
     /// connection in the accept queue is lost. If an address cannot be bound, nothing changes.
     pub fn apply(&mut self, wanted: Vec<Listen<S>>) -> Result<(), BindError> {
+        self.replace(wanted, Outlive::Unlimited)
+    }
+
+    /// Like [`Workers::apply`]; `outlive` is for the requests of the configuration that is replaced.
+    pub fn replace(&mut self, wanted: Vec<Listen<S>>, outlive: Outlive) -> Result<(), BindError> {
         let mut sockets: HashMap<ListenAddr, Vec<Vec<Socket>>> = HashMap::new();
         for listen in wanted.iter().filter(|l| !self.listening.contains(&l.addr)) {
             let ours: Vec<&ListenAddr> = self.listening.iter().chain(sockets.keys()).collect();
@@ -203,7 +220,7 @@ impl<S: Service> Workers<S> {
             // A worker that is gone has nothing to apply; its panic shows when its thread is joined.
             if handle
                 .commands
-                .blocking_send(Command::Apply(plan, done))
+                .blocking_send(Command::Apply(plan, outlive, done))
                 .is_ok()
             {
                 let _ = wait.recv();
@@ -350,10 +367,12 @@ async fn run<S: Service>(
     };
     while let Some(command) = inbox.recv().await {
         match command {
-            Command::Apply(plan, done) => {
+            Command::Apply(plan, outlive, done) => {
+                let closing = running.apply(plan);
+                running.retire(outlive);
                 // The sender removes the files of unix sockets that are closed then.
-                for closing in running.apply(plan) {
-                    let _ = closing.await;
+                for closed in closing {
+                    let _ = closed.await;
                 }
                 let _ = done.send(());
             }
@@ -390,8 +409,20 @@ impl<S: Service> Running<S> {
         doors.map(|(listener, _)| listener.copy()).collect()
     }
 
+    /// Closes connections whose requests outlive their configuration for too long.
+    fn retire(&self, outlive: Outlive) {
+        let worker = self.shared.worker.clone();
+        let generation = worker.retirement.replace();
+        if let Outlive::For(time) = outlive {
+            tokio::task::spawn_local(async move {
+                tokio::time::sleep(time).await;
+                worker.retirement.close_older(generation);
+            });
+        }
+    }
+
     /// Listens as planned. Returns the tasks that close the other listeners.
-    fn apply(&self, plan: Vec<(Listen<S>, Vec<Socket>)>) -> Vec<JoinHandle<()>> {
+    fn apply(&self, plan: Plan<S>) -> Vec<JoinHandle<()>> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
         for (listen, sockets) in plan {

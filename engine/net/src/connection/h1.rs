@@ -120,6 +120,7 @@ impl<S: Service> Connection<S> {
             ..Came::default()
         };
         let settings = binding.service.settings_for(&self.info);
+        let link = self.link.clone();
         let awaited = poll_fn(|cx| self.poll_head(cx, &mut exchange.req, settings)).await;
         let next = match awaited {
             Awaited::Closed => Next::Drop,
@@ -130,6 +131,7 @@ impl<S: Service> Connection<S> {
             }
             Awaited::Head(framing, length) => {
                 exchange.came.head_bytes = length;
+                link.requests.begin(link.worker.retirement.generation());
                 self.begin(&mut exchange, framing, settings);
                 let service = &*binding.service;
                 let responded =
@@ -164,7 +166,8 @@ impl<S: Service> Connection<S> {
             Next::Reuse => {
                 let limits = binding.service.client_limits(&exchange);
                 let (most, least) = (limits.keep_alive_timeout, limits.keep_alive_min);
-                let link = &self.link;
+                // All others end the connection, and its request with it.
+                link.requests.end();
                 link.timer.set_idle(&link.worker.clock, most, least);
             }
             Next::Linger => *linger = binding.service.client_limits(&exchange).linger,
