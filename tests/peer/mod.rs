@@ -7,6 +7,7 @@ mod cases;
 mod certificates;
 mod fastcgi;
 mod http;
+mod incremental;
 mod logs;
 mod matchers;
 mod metrics;

@@ -9,14 +9,13 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc as std_mpsc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sluice_message::{Moment, Remote};
 use socket2::Socket;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 
 use crate::bind_error::BindError;
 use crate::binding::{Binding, Slot};
@@ -45,7 +44,7 @@ pub struct Workers<S: Service> {
 
 struct Handle<S: Service> {
     commands: mpsc::Sender<Command<S>>,
-    thread: JoinHandle<()>,
+    thread: std::thread::JoinHandle<()>,
     counters: Arc<Counters>,
 }
 
@@ -349,7 +348,7 @@ struct Running<S: Service> {
 
 /// The active listeners of an address, usually one, and the task that accepts for each.
 struct Listening<S: Service> {
-    doors: Vec<(Rc<Listener>, AbortHandle)>,
+    doors: Vec<(Rc<Listener>, JoinHandle<()>)>,
     slot: Rc<Slot<S>>,
 }
 
@@ -372,8 +371,12 @@ async fn run<S: Service>(
     while let Some(command) = inbox.recv().await {
         match command {
             Command::Apply(plan, outlive, done) => {
-                running.apply(plan);
+                let closing = running.apply(plan);
                 running.retire(outlive);
+                // The sender removes the files of unix sockets that are closed then.
+                for closed in closing {
+                    let _ = closed.await;
+                }
                 let _ = done.send(());
             }
             Command::Lend(done) => {
@@ -421,7 +424,8 @@ impl<S: Service> Running<S> {
         }
     }
 
-    fn apply(&self, plan: Plan<S>) {
+    /// Listens as planned. Returns the tasks that close the other listeners.
+    fn apply(&self, plan: Plan<S>) -> Vec<JoinHandle<()>> {
         let mut before = std::mem::take(&mut *self.slots.borrow_mut());
         let mut slots = self.slots.borrow_mut();
         for (listen, sockets) in plan {
@@ -453,7 +457,7 @@ impl<S: Service> Running<S> {
                     let _ = listener.set(&settings);
                     let listener = Rc::new(listener);
                     let accepting = accept(listener.clone(), slot.clone(), self.shared.clone());
-                    let task = tokio::task::spawn_local(accepting).abort_handle();
+                    let task = tokio::task::spawn_local(accepting);
                     (listener, task)
                 })
                 .collect();
@@ -464,14 +468,17 @@ impl<S: Service> Running<S> {
         let listeners: usize = slots.values().map(|slot| slot.doors.len()).sum();
         // One more, for the channel between nginx's master and worker processes.
         self.shared.worker.slots.keep_back(listeners + 1);
-        if before.is_empty() {
-            return;
+        let closing: Vec<_> = before
+            .into_values()
+            .map(|listening| {
+                listening.slot.retire();
+                tokio::task::spawn_local(listening.close(self.shared.clone()))
+            })
+            .collect();
+        if !closing.is_empty() {
+            self.shared.worker.timers.wake_idle();
         }
-        for (_, listening) in before {
-            listening.slot.retire();
-            tokio::task::spawn_local(listening.close(self.shared.clone()));
-        }
-        self.shared.worker.timers.wake_idle();
+        closing
     }
 
     async fn drain(&self, grace: Duration) -> u64 {
@@ -510,6 +517,10 @@ impl<S: Service> Listening<S> {
                     Err(_) => break,
                 }
             }
+        }
+        for (_, task) in self.doors {
+            // It was aborted; when it has ended, nothing holds the socket.
+            let _ = task.await;
         }
     }
 }

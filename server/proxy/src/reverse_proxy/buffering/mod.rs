@@ -62,6 +62,16 @@ impl Buffering {
             .is_some_and(|spooling| spooling.always)
     }
 
+    /// Whether request bodies are collected before they are sent, as configured.
+    pub fn collects_requests(&self) -> bool {
+        self.request_bytes > 0 || self.spools()
+    }
+
+    /// Whether response bodies are collected before they are sent, as configured.
+    pub fn collects_responses(&self) -> bool {
+        self.response_bytes > 0 || self.ahead.as_ref().is_some_and(|ahead| ahead.usually)
+    }
+
     /// Whether to receive a request completely first; `needs_length` if the upstream needs its length.
     pub fn is_to_spool(&self, body: &RequestBody, needs_length: bool) -> bool {
         let Some(spooling) = &self.spooling else {
