@@ -10,7 +10,7 @@ use crate::harness::{Folder, run_to_end, text};
 use crate::support::servers;
 
 /// Cases of `config/caddyfile/tests/golden` with the same JSON.
-const ALIKE: [&str; 22] = [
+const ALIKE: [&str; 23] = [
     "acme_server/lifetime_fits",
     "file_server/hide_twice",
     "file_server/plain_time_format",
@@ -26,6 +26,7 @@ const ALIKE: [&str; 22] = [
     "matcher/url_pattern",
     "map/quoted",
     "php_fastcgi/options",
+    "reverse_proxy/proxy_status_name",
     "reverse_proxy/port_range_after_placeholder",
     "site/order",
     "timeouts/forms",

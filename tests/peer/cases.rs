@@ -79,7 +79,7 @@ pub const EVERYWHERE: &[Difference] = &[
     sometimes("", "> via", OLD_VIA),
 ];
 
-const NO_CODING_ADDED: &str =
+pub const NO_CODING_ADDED: &str =
     "Go's client asks for gzip in the client's name and undoes it; we pass on what was asked";
 const NO_GUESS: &str =
     "Go guesses a type from the first bytes; what the upstream did not say we do not say";
@@ -94,6 +94,7 @@ const EMPTY_TYPE: &str = "an empty body has no type";
 pub const CASES: &[Case] = &[
     crate::peer::matchers::MATCHERS,
     crate::peer::placeholders::PLACEHOLDERS,
+    crate::peer::incremental::INCREMENTAL,
     crate::peer::url_patterns::URL_PATTERNS,
     Case {
         name: "synthetic",

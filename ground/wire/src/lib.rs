@@ -13,5 +13,6 @@ pub mod memcached;
 pub mod proxy_protocol;
 pub mod python;
 pub mod scgi;
+pub mod sections;
 pub mod uwsgi;
 pub mod websocket;

@@ -16,6 +16,7 @@ mod h2_hpack;
 mod h2_link;
 mod h2_server;
 mod h2_translate;
+mod h3_heads;
 mod leniency;
 mod proxy_protocol;
 mod python_lane;

@@ -38,6 +38,8 @@ objects! {
         pub request_buffers: i64,
         /// Bytes of the response body to buffer before forwarding it; -1 buffers all.
         pub response_buffers: i64,
+        /// The name of this proxy in `Proxy-Status` (RFC 9209); without one that header is not sent.
+        pub proxy_status_name: String,
         /// The directory that buffers the rest of bodies longer than `request_buffers` and `response_buffers`; when
         /// empty, the rest is forwarded as it arrives. sluice's own setting.
         pub buffer_folder: String,

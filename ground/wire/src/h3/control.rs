@@ -7,7 +7,7 @@ use super::frame::{FrameKind, FrameSplitter, Piece};
 use super::limits::Limits;
 use super::settings::Settings;
 use super::varint::decode_varint;
-use crate::h2::Priority;
+use crate::sections::Priority;
 
 /// What a control stream tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@
 mod control;
 mod error;
 mod frame;
+mod heads;
 mod limits;
 mod message;
 pub mod qpack;
@@ -19,6 +20,7 @@ mod varint;
 pub use control::{ControlEvent, ControlReader};
 pub use error::{Code, Fault};
 pub use frame::{FrameKind, encode_frame_head};
+pub use heads::{HeadReader, HeadWriter, Read};
 pub use limits::Limits;
 pub use message::{Follows, MessageReader, Part};
 pub use settings::Settings;

@@ -3,8 +3,13 @@
 
 #![allow(dead_code)]
 
+use sluice_message::{Fields, Method, RequestHead, ResponseHead, Status, Version};
+use sluice_wire::h1::BodyFraming;
 use sluice_wire::h3::qpack::{Decoder, Outcome};
-use sluice_wire::h3::{ControlReader, Follows, Limits, MessageReader, Part};
+use sluice_wire::h3::{
+    ControlReader, Follows, HeadReader, HeadWriter, Limits, MessageReader, Part, Read,
+};
+use sluice_wire::sections::{End, HeadLimits};
 
 /// Small, so that a fuzzer reaches it.
 pub const LIMITS: Limits = Limits {
@@ -147,4 +152,96 @@ fn decode(decoder: &mut Decoder, stream: u64, section: &[u8]) -> (String, Vec<St
         assert!(fields.is_empty());
     }
     (format!("{result:?}"), fields)
+}
+
+/// A section with these fields, each with a name of its own and uncompressed.
+pub fn section<N: AsRef<[u8]>, V: AsRef<[u8]>>(fields: &[(N, V)]) -> Vec<u8> {
+    let mut out = vec![0, 0];
+    for (name, value) in fields {
+        for (text, prefix, pattern) in [(name.as_ref(), 3, 0x20), (value.as_ref(), 7, 0)] {
+            let mask = (1 << prefix) - 1;
+            match text.len() < mask {
+                true => out.push(pattern | text.len() as u8),
+                false => {
+                    out.push(pattern | mask as u8);
+                    let rest = text.len() - mask;
+                    assert!(rest < 128, "one byte more is enough");
+                    out.push(rest as u8);
+                }
+            }
+            out.extend_from_slice(text);
+        }
+    }
+    out
+}
+
+/// A reader with the limits of HTTP/2's servers.
+pub fn head_reader() -> HeadReader {
+    let limits = sluice_wire::h2::Limits::SERVER;
+    let heads = HeadLimits {
+        section_bytes_max: limits.header_list_bytes_max,
+        fields_max: limits.fields_max,
+        name_bytes_max: limits.name_bytes_max,
+        value_bytes_max: limits.value_bytes_max,
+        method_bytes_max: limits.method_bytes_max,
+        target_bytes_max: limits.target_bytes_max,
+        targets: limits.targets,
+    };
+    HeadReader::new(Decoder::new(&Limits::SERVER), heads, false)
+}
+
+/// The head of a request whose stream ends with it, if it is taken.
+pub fn read_request(section: &[u8]) -> Option<RequestHead> {
+    let mut head = RequestHead::default();
+    let read = head_reader().request(0, section, End::Here, &mut head);
+    match read.expect("a right section") {
+        Read::Done(_) => {
+            assert_eq!(head.version, Version::Http3);
+            Some(head)
+        }
+        Read::Faulty(_) => None,
+        Read::Blocked => panic!("it refers to nothing"),
+    }
+}
+
+/// The head of a response to a GET, if it is taken.
+pub fn read_response(section: &[u8]) -> Option<ResponseHead> {
+    let mut head = ResponseHead::default();
+    let read = head_reader().response(0, section, End::Later, &Method::Get, &mut head);
+    match read.expect("a right section") {
+        Read::Done(_) => Some(head),
+        Read::Faulty(_) => None,
+        Read::Blocked => panic!("it refers to nothing"),
+    }
+}
+
+/// The section of the only frame in `bytes`.
+fn only_section(bytes: &[u8]) -> Vec<u8> {
+    let mut reader = MessageReader::default();
+    let mut input = bytes;
+    let section = match reader.receive(&mut input, &Limits::SERVER) {
+        Ok(Some(Part::Head(section))) => section.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert!(input.is_empty());
+    section
+}
+
+/// The head that comes out when it is sent over HTTP/3, if it is taken.
+pub fn request_over(head: &RequestHead) -> Option<RequestHead> {
+    let mut bytes = Vec::new();
+    HeadWriter::default().request(head, BodyFraming::None, &mut bytes);
+    read_request(&only_section(&bytes))
+}
+
+/// The head of a response that is sent over HTTP/3.
+pub fn response_over(
+    status: Status,
+    fields: &Fields,
+    framing: BodyFraming,
+    date: &[u8; 29],
+) -> ResponseHead {
+    let mut bytes = Vec::new();
+    HeadWriter::default().response(status, fields, framing, date, &mut bytes);
+    read_response(&only_section(&bytes)).expect("what is sent is taken")
 }

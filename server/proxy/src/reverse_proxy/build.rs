@@ -15,6 +15,7 @@ use super::coalescing::Coalescing;
 use super::dynamic::Dynamic;
 use super::group::Choosing;
 use super::group_checks::{GroupChecks, Servers};
+use super::incremental::Incremental;
 use super::intercept::Interception;
 use super::language::{EmptyFields, Language, ShownFields};
 use super::making::{Maker, cookie_key};
@@ -96,6 +97,7 @@ pub fn proxy<'m>(
         fastcgi: maker.transport.fastcgi().cloned(),
         memcached: maker.transport.memcached().cloned(),
         content: content(config, language),
+        incremental: Incremental::build(config)?,
         upstreams,
         selection,
         header_up,

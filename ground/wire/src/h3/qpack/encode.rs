@@ -7,11 +7,6 @@ use sluice_message::{FieldId, Status};
 use super::fixed::{FIXED, FIXED_NAMES, NO_NAME};
 use crate::h2::hpack::{Keep, huffman, integer};
 
-/// Appends the prefix of a section: it refers to no entry of the dynamic table (RFC 9204, section 4.5.1).
-pub fn begin(out: &mut Vec<u8>) {
-    out.extend_from_slice(&[0, 0]);
-}
-
 /// The encoding end of a connection. It only holds a buffer.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
@@ -30,6 +25,11 @@ const LITERAL: u8 = 0x20;
 const LITERAL_NEVER: u8 = 0x10;
 
 impl Encoder {
+    /// Appends the prefix of a section: it refers to no entry of the dynamic table (RFC 9204, section 4.5.1).
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0, 0]);
+    }
+
     /// Appends `:status`.
     pub fn status(&mut self, status: Status, out: &mut Vec<u8>) {
         let index = match status.code() {

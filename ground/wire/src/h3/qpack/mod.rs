@@ -13,6 +13,6 @@ mod instructions;
 mod tests;
 
 pub use decode::{Decoder, Outcome};
-pub use encode::{Encoder, begin};
+pub use encode::Encoder;
 pub use error::QpackError;
 pub use instructions::DecoderStreamReader;

@@ -221,7 +221,7 @@ fn sections_of_an_encoder_with_a_table_are_read() {
 fn what_our_encoder_writes_is_read() {
     let mut encoder = Encoder::default();
     let mut section = Vec::new();
-    begin(&mut section);
+    encoder.begin(&mut section);
     let mut expected = String::new();
     for code in [
         100, 103, 200, 201, 204, 206, 302, 304, 400, 403, 404, 418, 421, 425, 500, 503,
